@@ -1,0 +1,176 @@
+// Package driver is the seam between Holdfast's portable part and the stores
+// in which locks live.
+//
+// A driver is small on purpose: it takes, renews and releases holds in one
+// store, once and without waiting. Everything that is hard and the same for
+// every store — renewing in time, trust deadlines, the queue inside the
+// process, retries, re-entry, causes and events — stands once, above this
+// seam, in package holdfast. What a store can do beyond the core is an
+// optional interface, announced in [Caps.Ops].
+//
+// Users of locks do not import this package; they import a driver's package
+// for its URL scheme and package holdfast for the rest. The guide for authors
+// is docs/writing-a-driver.md, the check of a driver is package drivertest.
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Mode is the way in which a hold takes its name.
+type Mode uint8
+
+// The modes. Exclusive and Shared belong to one kind, the read-write lock: a
+// mutex is its exclusive half. Slot is a kind of its own, the semaphore.
+const (
+	Exclusive Mode = iota // alone
+	Shared                // together with other shared holds
+	Slot                  // Permits of the semaphore's Slots
+)
+
+// String returns "exclusive", "shared" or "slot".
+func (m Mode) String() string {
+	switch m {
+	case Exclusive:
+		return "exclusive"
+	case Shared:
+		return "shared"
+	case Slot:
+		return "slot"
+	}
+	return "unknown mode"
+}
+
+// Token is a fencing token. It grows with every new hold on a name and stays
+// the same over renewals; 0 means that the store gives none. Values stay below
+// 1<<53, so that they survive JSON and Lua numbers.
+type Token int64
+
+// Request asks for one hold. Package holdfast has checked every field against
+// the rules and the driver's [Caps] before a driver sees it (P10).
+type Request struct {
+	Name      string        // what is locked, with the client's prefix
+	Owner     string        // unguessable, unique for each hold; chosen by the client
+	Mode      Mode          // how
+	Slots     int           // Slot: the size of the semaphore; else 0
+	Permits   int           // Slot: how many of its slots this hold takes; else 0
+	TTL       time.Duration // how long the store keeps the hold unrenewed
+	LockDelay time.Duration // how much longer a vanished hold keeps the name closed
+	MinHold   time.Duration // a release sooner than this after the grant keeps the name closed until then
+	Unfair    bool          // may take a free name although others are queued
+	Note      string        // shown to operators
+}
+
+// Grant is a hold as the store gave it. Drivers get it back, unchanged but for
+// MinHold (0 when the hold is undone rather than released), to renew, release
+// and downgrade.
+type Grant struct {
+	Request
+	Token Token         // 0: the store gives none, or the outcome is not known
+	Since Instant       // provably not after the store started the TTL now running
+	Valid time.Duration // the TTL that the store granted, counted from Since
+	// Handle is the driver's own. It must be comparable with ==, and small:
+	// it is kept as long as the hold.
+	Handle any
+}
+
+// Renewal is the outcome of renewing one grant: a new Since and Valid, or an
+// error. ErrNotHeld and ErrBroken say that the hold is gone for good; any other
+// error is a passing one and the hold is renewed again while it is trusted.
+type Renewal struct {
+	Since Instant
+	Valid time.Duration
+	Err   error
+}
+
+// Driver keeps locks in one store. All methods are safe for concurrent use and
+// return raw errors of the store, joined with this package's sentinels where
+// the comment says so; package holdfast adds names and context.
+type Driver interface {
+	// Caps says what the store can do. It does no I/O and always returns the
+	// same value.
+	Caps() Caps
+
+	// Try takes the hold if the name is free for it, and does not wait.
+	//
+	// It returns ErrHeld, best as a *HeldError, when the name is taken, closed
+	// or (unless Unfair) has waiters that come first; ErrMismatch when the name
+	// is in use as another kind or with other slots. When the outcome is not
+	// known — the reply was lost, the context ended in flight — it returns an
+	// error that is ErrUncertain, with the Grant to withdraw. Any other error
+	// says that the store has certainly not done it.
+	Try(context.Context, Request) (Grant, error)
+
+	// Renew starts the TTL of each grant again, in one round trip where the
+	// store can, and returns as many renewals in the same order. It must check
+	// the owner, and must not revive a hold that has expired. Since is the
+	// instant before the request was sent.
+	Renew(context.Context, []Grant) []Renewal
+
+	// Release frees each grant if its owner still has it, and returns as many
+	// errors in the same order. It also withdraws a request that is queued or
+	// whose outcome is unknown (Token 0). Nil means that the store holds
+	// nothing for this owner and that no request of this owner can take effect
+	// later either. ErrNotHeld means the same, where the store can tell that
+	// the hold had gone before; ErrBroken, that an operator had broken it. Any
+	// other error is a passing one and the release is repeated.
+	Release(context.Context, []Grant) []error
+
+	// Close ends the driver's connections. It releases nothing: package
+	// holdfast has done that before.
+	Close() error
+}
+
+// Queuer is a driver whose store queues waiters itself (OpQueue).
+type Queuer interface {
+	// Enqueue takes, confirms or collects the owner's place in the name's
+	// queue; it is idempotent by Owner. It returns the grant if the hold is
+	// the owner's, now or already, and ErrHeld if the owner is queued. Other
+	// errors are those of Try; after ErrUncertain the caller either asks again
+	// with the same owner or withdraws.
+	//
+	// A place that is not confirmed for two polls (Caps.Poll) may be dropped;
+	// the next Enqueue then takes a new one at the end.
+	Enqueue(context.Context, Request) (Grant, error)
+
+	// Wait blocks, on the caller's goroutine, until the queued owner is granted
+	// the hold (the grant) or it is worth asking again by Enqueue (ErrHeld). Wake-ups may be
+	// spurious, and may be missed: the context ends one poll later. A Wait that
+	// ends without a grant leaves the place as it is.
+	//
+	// A hold that the store handed over while the client waited is a claim: it
+	// is at most two polls long, and its Since is the sending of the last
+	// request of this owner that the store answered before granting.
+	Wait(context.Context, Request) (Grant, error)
+}
+
+// Notifier is a driver that learns of losses by itself (OpNotify).
+type Notifier interface {
+	// Losses returns the driver's one channel, closed by Close. Losses that
+	// nobody receives in time may be dropped: each renewal tells them again.
+	Losses() <-chan Loss
+}
+
+// Loss tells that the holds of some owners are gone.
+type Loss struct {
+	Owners []string
+	Err    error // why: ErrBroken, ErrNotHeld, the end of a session
+}
+
+// Sharder is a driver over a store of several parts that fail independently
+// (OpShard).
+type Sharder interface {
+	// Shard names the part that keeps the request's name. At most one Renew is
+	// under way for each, so that a dead one delays no other.
+	Shard(Request) string
+}
+
+// Downgrader is a driver that turns an exclusive hold into a shared one
+// without a gap (OpDowngrade).
+type Downgrader interface {
+	// Downgrade returns the grant in its new form, with a token that is not
+	// lower than before, or ErrNotHeld, ErrBroken or a passing error. It is
+	// idempotent: a hold that is shared already stays as it is.
+	Downgrade(context.Context, Grant) (Grant, error)
+}

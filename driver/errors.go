@@ -1,0 +1,69 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The errors of the seam. Package holdfast exports the same values, so
+// errors.Is works with either. Match them with errors.Is, never with ==.
+var (
+	// ErrHeld: the name is taken, closed, or has waiters that come first.
+	ErrHeld = errors.New("held by another")
+	// ErrNotHeld: the store has no hold of this owner any more.
+	ErrNotHeld = errors.New("not held")
+	// ErrBroken: an operator broke the hold.
+	ErrBroken = errors.New("broken by an operator")
+	// ErrMismatch: the name is in use as another kind of lock or with another
+	// number of slots.
+	ErrMismatch = errors.New("name is in use as another kind of lock")
+	// ErrUnsupported: the store cannot do this.
+	ErrUnsupported = errors.New("not supported by this store")
+	// ErrUncertain: the store may or may not have done it.
+	ErrUncertain = errors.New("outcome unknown")
+	// ErrClosed: the client or driver is closed.
+	ErrClosed = errors.New("closed")
+)
+
+// HeldError is ErrHeld with what the store knows of it. All fields are hints;
+// the zero value of each means that it is not known.
+type HeldError struct {
+	Name      string
+	Note      string        // the note of a holder
+	Token     Token         // the token of a holder
+	Queued    int           // how many wait, this request included where it is queued
+	ExpiresIn time.Duration // when the name opens at the latest if nobody renews: worth asking again then
+}
+
+// Error says who holds the name, as far as it is known.
+func (e *HeldError) Error() string {
+	var b strings.Builder
+	if e.Name != "" {
+		fmt.Fprintf(&b, "%q is ", e.Name)
+	}
+	b.WriteString(ErrHeld.Error())
+	if e.Note != "" {
+		fmt.Fprintf(&b, " (%q", e.Note)
+		if e.Token != 0 {
+			fmt.Fprintf(&b, ", token %d", e.Token)
+		}
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// Is makes a HeldError match ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// Gone reports whether err, of a renewal, release or downgrade, says that the
+// hold is gone for good: ErrNotHeld or ErrBroken.
+func Gone(err error) bool {
+	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrBroken)
+}
+
+// Uncertain marks err, which left an outcome unknown, as ErrUncertain.
+func Uncertain(err error) error {
+	return fmt.Errorf("%w: %w", ErrUncertain, err)
+}

@@ -1,0 +1,88 @@
+package driver
+
+import (
+	"context"
+	"iter"
+)
+
+// Forward passes every call on to the driver that it embeds, the optional
+// interfaces included. A wrapper — fault injection, metrics — embeds a Forward
+// and overrides what it changes, so it never hides what the inner driver can
+// do; what the inner driver cannot do returns ErrUnsupported, as its
+// [Caps.Ops] already say.
+type Forward struct{ Driver }
+
+// As returns d as the optional interface T, if d's Caps list op and d has the
+// methods.
+func As[T any](d Driver, op Ops) (T, bool) {
+	t, ok := d.(T)
+	if !ok || !d.Caps().Ops.Has(op) {
+		var zero T
+		return zero, false
+	}
+	return t, true
+}
+
+// Enqueue implements Queuer.
+func (f Forward) Enqueue(ctx context.Context, r Request) (Grant, error) {
+	if q, ok := As[Queuer](f.Driver, OpQueue); ok {
+		return q.Enqueue(ctx, r)
+	}
+	return Grant{}, ErrUnsupported
+}
+
+// Wait implements Queuer.
+func (f Forward) Wait(ctx context.Context, r Request) (Grant, error) {
+	if q, ok := As[Queuer](f.Driver, OpQueue); ok {
+		return q.Wait(ctx, r)
+	}
+	return Grant{}, ErrUnsupported
+}
+
+// Losses implements Notifier. Without OpNotify the channel is nil.
+func (f Forward) Losses() <-chan Loss {
+	if n, ok := As[Notifier](f.Driver, OpNotify); ok {
+		return n.Losses()
+	}
+	return nil
+}
+
+// Shard implements Sharder. Without OpShard everything is one shard, "".
+func (f Forward) Shard(r Request) string {
+	if s, ok := As[Sharder](f.Driver, OpShard); ok {
+		return s.Shard(r)
+	}
+	return ""
+}
+
+// Inspect implements Inspector.
+func (f Forward) Inspect(ctx context.Context, name string) (Info, error) {
+	if i, ok := As[Inspector](f.Driver, OpInspect); ok {
+		return i.Inspect(ctx, name)
+	}
+	return Info{}, ErrUnsupported
+}
+
+// List implements Inspector.
+func (f Forward) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	if i, ok := As[Inspector](f.Driver, OpInspect); ok {
+		return i.List(ctx, prefix)
+	}
+	return func(yield func(Info, error) bool) { yield(Info{}, ErrUnsupported) }
+}
+
+// Break implements Breaker.
+func (f Forward) Break(ctx context.Context, name string, t Token) error {
+	if b, ok := As[Breaker](f.Driver, OpBreak); ok {
+		return b.Break(ctx, name, t)
+	}
+	return ErrUnsupported
+}
+
+// Downgrade implements Downgrader.
+func (f Forward) Downgrade(ctx context.Context, g Grant) (Grant, error) {
+	if d, ok := As[Downgrader](f.Driver, OpDowngrade); ok {
+		return d.Downgrade(ctx, g)
+	}
+	return Grant{}, ErrUnsupported
+}

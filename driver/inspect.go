@@ -1,0 +1,62 @@
+package driver
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Inspector is a driver that can show who holds and who waits (OpInspect).
+type Inspector interface {
+	// Inspect returns what the store knows of a name. A name that nobody uses
+	// is not an error: its Info has no holders and no waiters.
+	Inspect(ctx context.Context, name string) (Info, error)
+	// List yields the names in use that begin with prefix, in any order, each
+	// once; it stops after the first error. A name that changes meanwhile may
+	// be missed or shown as it was.
+	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
+
+// Breaker is a driver that lets an operator end somebody's hold (OpBreak).
+type Breaker interface {
+	// Break ends the hold on name that has this token, whoever owns it, and
+	// frees the name at once. It returns ErrNotHeld when there is none, so that
+	// an operator never breaks a later hold than the one he saw (P4).
+	Break(ctx context.Context, name string, token Token) error
+}
+
+// Info is one name's state.
+type Info struct {
+	Name    string
+	Slots   int // of a semaphore; else 0
+	Holders []Holder
+	Waiters []Waiter // in the order of the queue, where the store keeps one
+	// ClosedFor is for how much longer the name is closed although it may have
+	// no holder: a lock-delay or a minimum hold. 0: it is not.
+	ClosedFor time.Duration
+}
+
+// Idle reports whether nobody holds the name, waits for it or has closed it.
+func (i Info) Idle() bool {
+	return len(i.Holders) == 0 && len(i.Waiters) == 0 && i.ClosedFor <= 0
+}
+
+// Holder is one hold.
+type Holder struct {
+	Owner   string
+	Mode    Mode
+	Permits int // of a semaphore; else 0
+	Token   Token
+	Note    string
+	Held    time.Duration // since when, by the store's clock
+	Expires time.Duration // in how long, unless renewed
+}
+
+// Waiter is one place in the store's queue.
+type Waiter struct {
+	Owner   string
+	Mode    Mode
+	Permits int
+	Note    string
+	Waiting time.Duration // since when; 0: the store does not know
+}

@@ -1,0 +1,127 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Opener opens a driver for a URL of its scheme. It must refuse what it does
+// not understand: see [Params]. Errors must not show a password; what they say
+// of the URL must come from [Redact].
+type Opener func(ctx context.Context, u *url.URL) (Driver, error)
+
+var openers struct {
+	sync.RWMutex
+	m map[string]Opener
+}
+
+// Register makes a URL scheme known, for use in an init function. It panics if
+// the scheme is registered already. Safe for concurrent use.
+func Register(scheme string, open Opener) {
+	openers.Lock()
+	defer openers.Unlock()
+	if _, dup := openers.m[scheme]; dup || scheme == "" || open == nil {
+		panic(fmt.Sprintf("driver: Register(%q): empty or registered twice", scheme))
+	}
+	if openers.m == nil {
+		openers.m = map[string]Opener{}
+	}
+	openers.m[scheme] = open
+}
+
+// Schemes returns the registered URL schemes, sorted.
+func Schemes() []string {
+	openers.RLock()
+	defer openers.RUnlock()
+	return slices.Sorted(maps.Keys(openers.m))
+}
+
+// Open opens the driver that is registered for the URL's scheme.
+func Open(ctx context.Context, u *url.URL) (Driver, error) {
+	openers.RLock()
+	open, ok := openers.m[u.Scheme]
+	openers.RUnlock()
+	if !ok {
+		have := "none: import a driver's package for its scheme"
+		if s := Schemes(); len(s) > 0 {
+			have = strings.Join(s, ", ")
+		}
+		return nil, fmt.Errorf("no driver for URL scheme %q; registered are: %s", u.Scheme, have)
+	}
+	return open(ctx, u)
+}
+
+// MaxURL is the length of the longest store URL, in bytes.
+const MaxURL = 4096
+
+// ParseURL parses a store URL. Unlike url.Parse it never repeats any of it in
+// an error, because a password that was not escaped may stand anywhere in it.
+func ParseURL(raw string) (*url.URL, error) {
+	switch {
+	case raw == "":
+		return nil, errors.New("store URL is empty: it looks like scheme://host/…")
+	case len(raw) > MaxURL:
+		return nil, fmt.Errorf("store URL has %d bytes: at most %d are allowed", len(raw), MaxURL)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("store URL cannot be parsed (not shown, as it may hold a password): it looks like scheme://user:password@host:port/path?hf.key=value, with other characters in user and password %-escaped")
+	}
+	if u.Scheme == "" {
+		return nil, errors.New("store URL has no scheme: it looks like scheme://host/…")
+	}
+	if _, err := url.ParseQuery(u.RawQuery); err != nil {
+		return nil, errors.New("store URL has a malformed query after the question mark")
+	}
+	return u, nil
+}
+
+// Redact returns the URL as it may be shown: without password and without the
+// values of parameters other than hf.*, which may be secrets too.
+func Redact(u *url.URL) string {
+	r := *u
+	q := r.Query()
+	for key, values := range q {
+		if !strings.HasPrefix(key, "hf.") {
+			for i := range values {
+				values[i] = "xxxxx"
+			}
+		}
+	}
+	r.RawQuery = q.Encode()
+	return r.Redacted()
+}
+
+// Params returns the URL's parameters, and an error for one that is not among
+// known or is given twice. With foreign, parameters that do not begin with
+// "hf." are the client library's: they are left alone and not returned.
+func Params(u *url.URL, foreign bool, known ...string) (map[string]string, error) {
+	params := map[string]string{}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("store URL has a malformed query after the question mark")
+	}
+	for _, key := range slices.Sorted(maps.Keys(query)) {
+		ours := strings.HasPrefix(key, "hf.")
+		switch {
+		case !ours && foreign:
+			continue
+		case !slices.Contains(known, key):
+			have := "none"
+			if len(known) > 0 {
+				have = strings.Join(known, ", ")
+			}
+			return nil, fmt.Errorf("unknown URL parameter %q for %s://; known are: %s", key, u.Scheme, have)
+		case len(query[key]) > 1:
+			return nil, fmt.Errorf("URL parameter %q is given %d times; once is right", key, len(query[key]))
+		}
+		params[key] = query[key][0]
+	}
+	return params, nil
+}

@@ -1,0 +1,50 @@
+package driver
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Sequencer names one hold so that a third party can check it: a lock's name,
+// the mode and the token, as in the Chubby paper (Burrows, OSDI 2006, section
+// 2.4). It is not secret and not signed: it fences mistakes, not attackers.
+type Sequencer struct {
+	Name  string // as the store knows it, with the client's prefix
+	Mode  Mode
+	Token Token
+}
+
+// sequencerModes are the modes in a sequencer's text. They are a wire format.
+const sequencerModes = "xsp"
+
+// String returns the text form, one line without spaces at its ends:
+// "hf1:x:42:orders/42". The letter is x for exclusive, s for shared, p for the
+// permits of a semaphore.
+func (s Sequencer) String() string {
+	return "hf1:" + sequencerModes[s.Mode:s.Mode+1] + ":" + strconv.FormatInt(int64(s.Token), 10) + ":" + s.Name
+}
+
+// ParseSequencer reads the text form. It accepts nothing that String does not
+// write.
+func ParseSequencer(text string) (Sequencer, error) {
+	bad := func(what string) (Sequencer, error) {
+		return Sequencer{}, fmt.Errorf("sequencer %.80q %s: it looks like hf1:x:42:orders/42", text, what)
+	}
+	parts := strings.SplitN(text, ":", 4)
+	if len(parts) != 4 || parts[0] != "hf1" {
+		return bad("is malformed")
+	}
+	mode := strings.Index(sequencerModes, parts[1])
+	if len(parts[1]) != 1 || mode < 0 {
+		return bad("has an unknown mode")
+	}
+	token, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil || token < 0 || strconv.FormatInt(token, 10) != parts[2] {
+		return bad("has a malformed token")
+	}
+	if err := CheckName(parts[3]); err != nil {
+		return bad("has a bad name")
+	}
+	return Sequencer{Name: parts[3], Mode: Mode(mode), Token: Token(token)}, nil
+}

@@ -1,0 +1,3 @@
+module github.com/holdfastlock/holdfast
+
+go 1.26
