@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -18,18 +19,19 @@ type Sequencer struct {
 // sequencerModes are the modes in a sequencer's text. They are a wire format.
 const sequencerModes = "xsp"
 
-// String returns the text form, one line without spaces at its ends:
-// "hf1:x:42:orders/42". The letter is x for exclusive, s for shared, p for the
-// permits of a semaphore.
+// String returns the text form, printable ASCII without spaces, so that it fits
+// an HTTP header or an environment variable: "hf1:x:42:orders%2F42". The letter
+// is x for exclusive, s for shared, p for the permits of a semaphore; the name
+// is escaped as url.QueryEscape does.
 func (s Sequencer) String() string {
-	return "hf1:" + sequencerModes[s.Mode:s.Mode+1] + ":" + strconv.FormatInt(int64(s.Token), 10) + ":" + s.Name
+	return "hf1:" + sequencerModes[s.Mode:s.Mode+1] + ":" + strconv.FormatInt(int64(s.Token), 10) + ":" + url.QueryEscape(s.Name)
 }
 
 // ParseSequencer reads the text form. It accepts nothing that String does not
 // write.
 func ParseSequencer(text string) (Sequencer, error) {
 	bad := func(what string) (Sequencer, error) {
-		return Sequencer{}, fmt.Errorf("sequencer %.80q %s: it looks like hf1:x:42:orders/42", text, what)
+		return Sequencer{}, fmt.Errorf("sequencer %.80q %s: it looks like hf1:x:42:orders%%2F42", text, what)
 	}
 	parts := strings.SplitN(text, ":", 4)
 	if len(parts) != 4 || parts[0] != "hf1" {
@@ -43,8 +45,9 @@ func ParseSequencer(text string) (Sequencer, error) {
 	if err != nil || token < 0 || strconv.FormatInt(token, 10) != parts[2] {
 		return bad("has a malformed token")
 	}
-	if err := CheckName(parts[3]); err != nil {
-		return bad("has a bad name")
+	name, err := url.QueryUnescape(parts[3])
+	if err != nil || CheckName(name) != nil || url.QueryEscape(name) != parts[3] {
+		return bad("has a malformed name")
 	}
-	return Sequencer{Name: parts[3], Mode: Mode(mode), Token: Token(token)}, nil
+	return Sequencer{Name: name, Mode: Mode(mode), Token: Token(token)}, nil
 }
