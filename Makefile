@@ -1,0 +1,30 @@
+# Every target is for people and for CI alike. What is longer than a line
+# stands in scripts/; the modules are those of go.work.
+
+# More arguments for go test: make test ARGS='-run TestName -v'
+ARGS ?=
+# Which benchmarks: make bench BENCH=Acquire
+BENCH ?= .
+
+.PHONY: help test bench lint fmt deps demo
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+test: ## install missing servers (Debian, as root), then test all modules with the race detector
+	@scripts/test $(ARGS)
+
+bench: ## run the benchmarks (BENCH=regexp, ARGS=more)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... $(if $(wildcard bench/go.mod),./bench/...)
+
+lint: ## gofmt, vet, staticcheck, go.mod tidiness, dependency lists, shell scripts
+	@scripts/lint
+
+fmt: ## format all Go files
+	gofmt -w .
+
+deps: ## rewrite each module's deps.txt, the list of modules that it links
+	@scripts/deps
+
+demo: ## the flash-sale demonstration
+	@echo "make demo: comes with the command line (cmd/holdfast demo), which is not written yet" >&2; exit 1

@@ -1,0 +1,104 @@
+// Package testserver finds the programs that tests need, and starts private
+// instances of stores from them.
+//
+// It is the only place from which a test may be skipped, so that
+// HOLDFAST_REQUIRE can turn every skip into a failure.
+package testserver
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// packages is the table that scripts/install-servers installs from.
+//
+//go:embed packages.txt
+var packages string
+
+// beside are the patterns of directories that are searched after PATH: an
+// ordinary user's PATH often lacks those of servers.
+var beside = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
+
+// Need returns the path of a program, or ends the test: skipped, with what to
+// install, or failed if HOLDFAST_REQUIRE is "all" or names, among others
+// separated by commas, the store that the Debian package belongs to. A package
+// that is not in packages.txt, which nothing would install, is a failure, and so
+// is a store in HOLDFAST_REQUIRE that is not there. Call it on the test's own
+// goroutine.
+func Need(t testing.TB, program, debianPackage string) string {
+	t.Helper()
+	return need(t, beside, program, debianPackage)
+}
+
+func need(t testing.TB, beside []string, program, debianPackage string) string {
+	t.Helper()
+	stores := parsePackages(packages)
+	store, ok := stores[debianPackage]
+	if !ok {
+		t.Fatalf("no package %s in internal/testserver/packages.txt: add a line for it", debianPackage)
+	}
+	required, err := requires(os.Getenv("HOLDFAST_REQUIRE"), store, stores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path := find(program, beside); path != "" {
+		return path
+	}
+	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
+	if required {
+		t.Fatalf("%s (required by HOLDFAST_REQUIRE)", hint)
+	}
+	t.Skip(hint)
+	return ""
+}
+
+// find looks for a program on PATH and then beside it, in the last directory of
+// each pattern first: the newest of several versions. It returns "" if there is
+// none.
+func find(program string, beside []string) string {
+	if path, err := exec.LookPath(program); err == nil {
+		return path
+	}
+	for _, pattern := range beside {
+		dirs, _ := filepath.Glob(pattern) // fails for a malformed pattern only
+		slices.Reverse(dirs)
+		for _, dir := range dirs {
+			if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// requires reports whether the value of HOLDFAST_REQUIRE names the store.
+func requires(value, store string, stores map[string]string) (bool, error) {
+	required := false
+	for name := range strings.SplitSeq(value, ",") {
+		switch {
+		case name == "all" || name == store:
+			required = true
+		case name != "" && !slices.Contains(slices.Collect(maps.Values(stores)), name):
+			return false, fmt.Errorf("HOLDFAST_REQUIRE=%s: no store %q in internal/testserver/packages.txt", value, name)
+		}
+	}
+	return required, nil
+}
+
+// parsePackages returns the store of each package of the table.
+func parsePackages(table string) map[string]string {
+	stores := map[string]string{}
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) == 3 && !strings.HasPrefix(fields[0], "#") {
+			stores[fields[1]] = fields[0]
+		}
+	}
+	return stores
+}

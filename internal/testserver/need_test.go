@@ -1,0 +1,130 @@
+package testserver
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fakeTB records how a test was ended.
+type fakeTB struct {
+	testing.TB
+	skipped, failed string
+}
+
+func (f *fakeTB) Helper() {}
+
+func (f *fakeTB) Skip(args ...any) {
+	f.skipped = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func (f *fakeTB) Fatal(args ...any) {
+	f.failed = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func (f *fakeTB) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
+
+// ask calls need as a test would and returns the path and how the test ended.
+func ask(beside []string, program, debianPackage string) (path string, tb fakeTB) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		path = need(&tb, beside, program, debianPackage)
+	}()
+	<-done
+	return path, tb
+}
+
+// program makes an executable file and returns its path.
+func program(t *testing.T, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(elem...)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestNeedFinds(t *testing.T) {
+	onPath, beside := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", onPath)
+	both := program(t, onPath, "both")
+	program(t, beside, "15", "bin", "both")
+	program(t, beside, "15", "bin", "versioned")
+	newest := program(t, beside, "17", "bin", "versioned")
+	for name, want := range map[string]string{"both": both, "versioned": newest} {
+		path, tb := ask([]string{filepath.Join(beside, "*", "bin")}, name, "gcc")
+		if path != want || tb.skipped != "" || tb.failed != "" {
+			t.Errorf("need(%s) = %q, skipped %q, failed %q; want %q", name, path, tb.skipped, tb.failed, want)
+		}
+	}
+}
+
+func TestNeedMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, c := range []struct {
+		require, debianPackage string
+		skips                  bool
+		says                   string
+	}{
+		{"", "gcc", true, "no-such-program is not installed: apt-get install gcc"},
+		{"all", "gcc", false, "no-such-program is not installed: apt-get install gcc"},
+		{"core", "gcc", false, "required by HOLDFAST_REQUIRE"},
+		{"corr", "gcc", false, `no store "corr"`},
+		{"all,corr", "gcc", false, `no store "corr"`},
+		{"", "no-such-package", false, "add a line"},
+	} {
+		t.Setenv("HOLDFAST_REQUIRE", c.require)
+		path, tb := ask(nil, "no-such-program", c.debianPackage)
+		got := tb.failed
+		if c.skips {
+			got = tb.skipped
+		}
+		if path != "" || (tb.skipped != "") != c.skips || !strings.Contains(got, c.says) {
+			t.Errorf("HOLDFAST_REQUIRE=%s: need(%s) = %q, skipped %q, failed %q; want it to say %q, skipping: %v",
+				c.require, c.debianPackage, path, tb.skipped, tb.failed, c.says, c.skips)
+		}
+	}
+}
+
+// TestRequires looks at a table of several stores: naming one must leave the
+// tests of the others to be skipped.
+func TestRequires(t *testing.T) {
+	stores := map[string]string{"redis-server": "redis", "postgresql": "postgresql", "pgbouncer": "postgresql"}
+	for value, want := range map[string]bool{
+		"": false, "redis": false, "postgresql": true, "redis,postgresql": true, "all": true,
+	} {
+		if got, err := requires(value, "postgresql", stores); got != want || err != nil {
+			t.Errorf("requires(%q, postgresql) = %v, %v; want %v", value, got, err, want)
+		}
+	}
+}
+
+// TestPackages reads the real table: a line that Need cannot read would make its
+// package unknown.
+func TestPackages(t *testing.T) {
+	var lines int
+	for line := range strings.Lines(packages) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines++
+		}
+	}
+	stores := parsePackages(packages)
+	if lines == 0 || len(stores) != lines {
+		t.Errorf("packages.txt has %d lines, of which %d can be read and differ: %v",
+			lines, len(stores), slices.Sorted(maps.Keys(stores)))
+	}
+	if stores["gcc"] != "core" {
+		t.Errorf("gcc belongs to store %q, want core", stores["gcc"])
+	}
+}
