@@ -19,15 +19,16 @@ import (
 // and the data as the first one left them. So
 //
 //   - the guard must run in the transaction that does the work, and must be its
-//     first statement: data read before it may be older than the marks, at READ
+//     first statement; if there are several resources, their guards come first
+//     together. Data read before it may be older than the marks, at READ
 //     COMMITTED because each statement reads anew, in MySQL's REPEATABLE READ
 //     because the first plain SELECT fixes what all later ones see;
 //   - the transaction must roll back when it is refused;
 //   - a transaction that only reads is guarded too, and so cannot be a
 //     read-only one. Those under shared holds wait for each other's end: keep
 //     them short;
-//   - guards of several resources in one transaction are taken in one order
-//     everywhere, or transactions deadlock (the database ends one of them).
+//   - guards of several resources are taken in one order everywhere, or
+//     transactions deadlock (the database ends one of them).
 //
 // With that the guard is right at these levels of isolation. Where the database
 // reports a serialization failure, a deadlock or that it is busy, the whole
@@ -36,9 +37,10 @@ import (
 //   - PostgreSQL, READ COMMITTED: the guard waits for the row and judges its
 //     newest version. REPEATABLE READ and SERIALIZABLE: the same, but the guard
 //     fails (SQLSTATE 40001) if another changed the row meanwhile.
-//   - MySQL and MariaDB with InnoDB, every level: writes and locking reads see
-//     the newest version of the row. Not after START TRANSACTION WITH
-//     CONSISTENT SNAPSHOT, which fixes what is seen before the guard.
+//   - MySQL and MariaDB with InnoDB, from READ COMMITTED upwards: writes and
+//     locking reads see the newest version of the row. Not after START
+//     TRANSACTION WITH CONSISTENT SNAPSHOT, which fixes what is seen before the
+//     guard.
 //   - SQLite: transactions are serializable; the guard takes the database's
 //     write lock, or fails as busy after the busy timeout.
 //
@@ -153,8 +155,9 @@ func (d Dialect) adoptReturning(ctx context.Context, tx Tx, resource string, tok
 // number of affected rows tells nothing (it is 0 for a token that comes again,
 // or 1 if the connection counts found rows). The upsert takes the row's
 // exclusive lock whether it changes it or not. The second statement is a
-// locking read because a plain one would fix the transaction's snapshot, or use
-// one that is too old.
+// locking read so that it sees the newest marks too: a plain one would use the
+// transaction's snapshot if there is one, and fix it if there is none, which
+// would be too early for the guard of another resource that comes next.
 func adoptMySQL(ctx context.Context, tx Tx, resource string, token driver.Token, mode driver.Mode) (after marks, err error) {
 	t, key := int64(token), []byte(resource) // bytes: no conversion between character sets
 	if mode == driver.Exclusive {

@@ -37,6 +37,7 @@ func Run(t *testing.T, db *sql.DB, d fence.Dialect) {
 				{"paused between read and write", pausedWriter},
 				{"two reads of a shared hold", pausedReader},
 				{"guard after a read", guardAfterRead},
+				{"two resources", twoResources},
 				{"concurrent holders", concurrentHolders},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.run(t, b) })
@@ -67,15 +68,13 @@ func (b *bench) setUp(t *testing.T) {
 		b.dialect.Schema(), // again: it must not mind
 		"DROP TABLE IF EXISTS fencetest_account",
 		"CREATE TABLE fencetest_account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, " + fence.Columns + ")",
-		"DELETE FROM holdfast_fence WHERE " + b.like("fencetest/%"),
+		"DELETE FROM holdfast_fence WHERE resource LIKE 'fencetest/%'",
 	} {
 		if _, err := b.db.ExecContext(t.Context(), ddl); err != nil {
 			t.Fatalf("%s: %v", ddl, err)
 		}
 	}
 }
-
-func (b *bench) like(pattern string) string { return "resource LIKE '" + pattern + "'" }
 
 // sql numbers the placeholders where the dialect wants that.
 func (b *bench) sql(query string) string {
