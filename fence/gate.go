@@ -11,9 +11,6 @@ type marks struct{ exclusive, shared driver.Token }
 
 // admit returns the marks after the token's admission, or the marks as they
 // were and a *StaleError. The token and mode have been checked.
-//
-// It also judges marks that the token has been offered to already: adopting a
-// token twice changes nothing, and refusing it changes nothing either.
 func (m marks) admit(token driver.Token, mode driver.Mode) (marks, error) {
 	newest := m.exclusive
 	if mode == driver.Exclusive {

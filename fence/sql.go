@@ -112,68 +112,71 @@ func (d Dialect) Admit(ctx context.Context, tx Tx, resource string, token driver
 	if _, ok := tx.(interface{ Stats() sql.DBStats }); ok {
 		return errors.New("fence: the guard needs the transaction that does the work, not a *sql.DB")
 	}
+	offer := marks{exclusive: token}
+	if mode == driver.Shared {
+		offer = marks{shared: token}
+	}
 	var after marks
 	var err error
 	switch d {
-	case Postgres, SQLite:
-		after, err = d.adoptReturning(ctx, tx, resource, token, mode)
+	case Postgres:
+		after, err = raise(ctx, tx, raisePostgres, resource, offer)
+	case SQLite:
+		after, err = raise(ctx, tx, raiseSQLite, resource, offer)
 	case MySQL:
-		after, err = adoptMySQL(ctx, tx, resource, token, mode)
+		after, err = raiseMySQL(ctx, tx, resource, offer)
 	default:
 		return d.unknown()
 	}
 	if err != nil {
 		return fmt.Errorf("fence: admitting %v token %d of %q: %w", mode, token, resource, err)
 	}
-	// The statement has adopted the token if it may be; that changes nothing in
-	// what admit says of it, so the gate's own rule judges here too.
 	_, err = after.admit(token, mode)
 	return named(resource, err)
 }
 
-// adoptReturning adopts the token if it may be, and returns the marks after
-// that, in one statement. ON CONFLICT locks the row's newest version and
-// evaluates the CASE on it.
-func (d Dialect) adoptReturning(ctx context.Context, tx Tx, resource string, token driver.Token, mode driver.Mode) (after marks, err error) {
-	p := [...]string{Postgres: "$1, $2, $3", SQLite: "?, ?, ?"}[d]
-	set := "exclusive_mark = CASE WHEN excluded.exclusive_mark >= f.exclusive_mark AND excluded.exclusive_mark >= f.shared_mark" +
-		" THEN excluded.exclusive_mark ELSE f.exclusive_mark END"
-	first := marks{exclusive: token}
-	if mode == driver.Shared {
-		set = "shared_mark = CASE WHEN excluded.shared_mark >= f.exclusive_mark AND excluded.shared_mark > f.shared_mark" +
-			" THEN excluded.shared_mark ELSE f.shared_mark END"
-		first = marks{shared: token}
-	}
-	err = tx.QueryRowContext(ctx, "INSERT INTO holdfast_fence AS f (resource, exclusive_mark, shared_mark) VALUES ("+p+")"+
-		" ON CONFLICT (resource) DO UPDATE SET "+set+
-		" RETURNING exclusive_mark, shared_mark", resource, int64(first.exclusive), int64(first.shared)).
+// The statements raise the marks to what is offered, lock the row, and return
+// the marks as they are then. Whether the token is admitted is judged after
+// that, by the rule of the gate: having been raised to the token itself, a mark
+// refuses it neither more nor less than before. What a refused token has raised
+// is rolled back with its transaction. If the caller commits all the same, no
+// mark is above the newest that was there, so no newer hold is refused for it.
+const (
+	// ON CONFLICT locks the newest version of the row and computes with it.
+	raisePostgres = "INSERT INTO holdfast_fence AS f (resource, exclusive_mark, shared_mark) VALUES ($1, $2, $3)" +
+		" ON CONFLICT (resource) DO UPDATE SET exclusive_mark = GREATEST(f.exclusive_mark, excluded.exclusive_mark)," +
+		" shared_mark = GREATEST(f.shared_mark, excluded.shared_mark)" +
+		" RETURNING exclusive_mark, shared_mark"
+
+	raiseSQLite = "INSERT INTO holdfast_fence AS f (resource, exclusive_mark, shared_mark) VALUES (?, ?, ?)" +
+		" ON CONFLICT (resource) DO UPDATE SET exclusive_mark = MAX(f.exclusive_mark, excluded.exclusive_mark)," +
+		" shared_mark = MAX(f.shared_mark, excluded.shared_mark)" +
+		" RETURNING exclusive_mark, shared_mark"
+
+	// MySQL has no RETURNING. This takes the row's exclusive lock whether it
+	// changes the row or not.
+	raiseMySQL1 = "INSERT INTO holdfast_fence (resource, exclusive_mark, shared_mark) VALUES (?, ?, ?)" +
+		" ON DUPLICATE KEY UPDATE exclusive_mark = GREATEST(exclusive_mark, ?), shared_mark = GREATEST(shared_mark, ?)"
+
+	// A locking read sees the newest marks. A plain one would use the
+	// transaction's snapshot if there is one, and fix it if there is none:
+	// too early for the guard of another resource that comes next.
+	raiseMySQL2 = "SELECT exclusive_mark, shared_mark FROM holdfast_fence WHERE resource = ? FOR UPDATE"
+)
+
+func raise(ctx context.Context, tx Tx, query, resource string, offer marks) (after marks, err error) {
+	err = tx.QueryRowContext(ctx, query, resource, int64(offer.exclusive), int64(offer.shared)).
 		Scan(&after.exclusive, &after.shared)
 	return after, err
 }
 
-// adoptMySQL does the same in two statements: MySQL has no RETURNING, and the
-// number of affected rows tells nothing (it is 0 for a token that comes again,
-// or 1 if the connection counts found rows). The upsert takes the row's
-// exclusive lock whether it changes it or not. The second statement is a
-// locking read so that it sees the newest marks too: a plain one would use the
-// transaction's snapshot if there is one, and fix it if there is none, which
-// would be too early for the guard of another resource that comes next.
-func adoptMySQL(ctx context.Context, tx Tx, resource string, token driver.Token, mode driver.Mode) (after marks, err error) {
-	t, key := int64(token), []byte(resource) // bytes: no conversion between character sets
-	if mode == driver.Exclusive {
-		_, err = tx.ExecContext(ctx, "INSERT INTO holdfast_fence (resource, exclusive_mark, shared_mark) VALUES (?, ?, 0)"+
-			" ON DUPLICATE KEY UPDATE exclusive_mark = IF(? >= exclusive_mark AND ? >= shared_mark, ?, exclusive_mark)",
-			key, t, t, t, t)
-	} else {
-		_, err = tx.ExecContext(ctx, "INSERT INTO holdfast_fence (resource, exclusive_mark, shared_mark) VALUES (?, 0, ?)"+
-			" ON DUPLICATE KEY UPDATE shared_mark = IF(? >= exclusive_mark AND ? > shared_mark, ?, shared_mark)",
-			key, t, t, t, t)
-	}
-	if err != nil {
+func raiseMySQL(ctx context.Context, tx Tx, resource string, offer marks) (after marks, err error) {
+	key := []byte(resource) // bytes: no conversion between character sets
+	e, s := int64(offer.exclusive), int64(offer.shared)
+	if _, err := tx.ExecContext(ctx, raiseMySQL1, key, e, s, e, s); err != nil {
 		return marks{}, err
 	}
-	err = tx.QueryRowContext(ctx, "SELECT exclusive_mark, shared_mark FROM holdfast_fence WHERE resource = ? FOR UPDATE", key).
-		Scan(&after.exclusive, &after.shared)
+	err = tx.QueryRowContext(ctx, raiseMySQL2, key).Scan(&after.exclusive, &after.shared)
 	return after, err
 }
 

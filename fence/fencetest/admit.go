@@ -148,6 +148,36 @@ func rolledBack(t *testing.T, b *bench) {
 	}
 }
 
+// committedAllTheSame commits transactions whose token was refused, against the
+// rule. That must not refuse any hold that is not stale itself.
+func committedAllTheSame(t *testing.T, b *bench) {
+	_, resource := b.account(t)
+	for i, step := range []struct {
+		token driver.Token
+		mode  driver.Mode
+		stale bool
+	}{
+		{2, driver.Exclusive, false},
+		{5, driver.Shared, false},
+		{4, driver.Exclusive, true},
+		{4, driver.Exclusive, true},
+		{5, driver.Shared, false},
+		{6, driver.Exclusive, false},
+		{5, driver.Shared, true},
+		{6, driver.Exclusive, false},
+		{7, driver.Shared, false},
+	} {
+		var refusal error
+		err := b.tx(t.Context(), func(tx *sql.Tx) error {
+			refusal = b.dialect.Admit(t.Context(), tx, resource, step.token, step.mode)
+			return nil
+		})
+		if err != nil || errors.Is(refusal, fence.ErrStale) != step.stale || !step.stale && refusal != nil {
+			t.Errorf("step %d: %v token %d: %v, %v", i, step.mode, step.token, refusal, err)
+		}
+	}
+}
+
 // noTransaction offers the pool itself.
 func noTransaction(t *testing.T, b *bench) {
 	_, resource := b.account(t)

@@ -146,8 +146,8 @@ func (b *bench) snapshots(t *testing.T) bool {
 }
 
 // twoResources moves a unit from one account to another under two locks, with
-// both guards first, and begins while an older holder of the second account
-// has yet to commit. Whatever the level, it sees what that one wrote.
+// both guards first, and is between the two when an older holder of the second
+// account commits. Whatever the level, it sees what that one wrote.
 func twoResources(t *testing.T, b *bench) {
 	ctx := t.Context()
 	from, fromResource := b.account(t)
@@ -162,19 +162,23 @@ func twoResources(t *testing.T, b *bench) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	begun, done := make(chan struct{}), make(chan error)
+	between, done := make(chan struct{}), make(chan error, 1)
+	if b.dialect == fence.SQLite {
+		close(between) // its first guard already waits for the older transaction
+	}
 	go func() {
-		first := true
+		first := b.dialect != fence.SQLite
 		done <- again(ctx, func(ctx context.Context) error {
 			return b.tx(ctx, func(tx *sql.Tx) error {
-				if first { // with nothing read and nothing locked yet
-					first = false
-					close(begun)
+				if err := b.dialect.Admit(ctx, tx, fromResource, 2, driver.Exclusive); err != nil {
+					return err
 				}
-				for _, resource := range []string{fromResource, toResource} {
-					if err := b.dialect.Admit(ctx, tx, resource, 2, driver.Exclusive); err != nil {
-						return err
-					}
+				if first {
+					first = false
+					close(between)
+				}
+				if err := b.dialect.Admit(ctx, tx, toResource, 2, driver.Exclusive); err != nil {
+					return err
 				}
 				out, err := b.balance(ctx, tx, from)
 				if err != nil {
@@ -188,7 +192,11 @@ func twoResources(t *testing.T, b *bench) {
 			})
 		})
 	}()
-	<-begun
+	select {
+	case <-between:
+	case err := <-done:
+		t.Fatalf("the younger holder ended before its second guard: %v", err)
+	}
 	if err := older.Commit(); err != nil {
 		t.Fatal(err)
 	}
