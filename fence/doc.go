@@ -45,8 +45,9 @@
 // exclusive and shared, come from one sequence. One resource is therefore
 // guarded by one lock name, in one store. Moving to another store, or losing
 // the store's memory where its tokens do not survive that, may leave every new
-// token below the marks; then, with nobody at work, an operator sets the marks
-// back.
+// token below the marks. They then refuse everyone until an operator, with
+// nobody at work, starts the process of a [Gate] again or deletes the row of
+// the table of marks.
 //
 // The idea of a sequencer that the resource checks is that of the Chubby paper
 // (Burrows, OSDI 2006, section 2.4).

@@ -65,7 +65,6 @@ func (g *Gates) gate(resource string) *Gate {
 		if gate = g.older[resource]; gate == nil {
 			gate = new(Gate)
 		}
-		delete(g.older, resource)
 		g.recent[resource] = gate
 	}
 	return gate

@@ -60,19 +60,18 @@ type HandlerOptions struct {
 //   - 428 Precondition Required (RFC 6585): the header is missing;
 //   - 503 Service Unavailable: Check could not tell.
 //
-// It is a door, and knows what has passed through it: a request that was
-// admitted may still be at work when a newer one is admitted, and another
-// replica of the service has seen other requests. Where that matters, next
-// makes its last step exact with the sequencer of [FromContext]: by [Gates.Do]
-// on the same Gates if the resource lives in this process, by [Dialect.Admit]
-// if it is a database.
+// It is a door, and knows only what has passed through it since the process
+// started. A request that was admitted may still be at work when a newer one is
+// admitted, and another replica of the service has seen other requests. Where
+// that matters, next makes its last step exact with the sequencer of
+// [FromContext]: by [Gates.Do] on the same Gates if the resource lives in this
+// process, by [Dialect.Admit] if it is in a database.
 //
 // Sequencers are not signed, and a guard cannot tell a mistake from malice:
 // whoever sends a token that is far too high closes the resource to everyone
 // else, and whoever makes up names fills the memory of Gates. Put the handler
 // behind authentication, and set Check, which asks the store before a token is
-// adopted. The safe side of a mark is refusal, so the remedy is in an
-// operator's hands: start the process again, or set the marks back.
+// adopted. A mark that is too high refuses until the process starts again.
 func Handler(next http.Handler, o *HandlerOptions) http.Handler {
 	h := &handler{next: next}
 	if o != nil {
