@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ type suite struct {
 	ttl    time.Duration // of holds that are to expire
 	long   time.Duration // of holds that are not
 	slack  time.Duration // for what takes "no time": a loaded machine, a real network
+
+	advanced atomic.Int64 // nanoseconds by which the store's time was moved
 }
 
 func newSuite(t testing.TB, h Harness) *suite {

@@ -198,9 +198,28 @@ func (t *trial) pass(d time.Duration) {
 	t.Helper()
 	if t.h.Advance != nil {
 		t.h.Advance(t.TB, d)
+		t.advanced.Add(int64(d))
 		return
 	}
 	time.Sleep(d)
+}
+
+// now is the store's time as we know it, on our own clock.
+func (t *trial) now() driver.Instant {
+	return t.clock.Now().Add(time.Duration(t.advanced.Load()))
+}
+
+// closedUntil asserts that the name is not granted before an instant. A machine
+// that stood still proves nothing, so what counts is when the grant is here.
+func (t *trial) closedUntil(d driver.Driver, until driver.Instant, why string) {
+	t.Helper()
+	g, err := t.try1(d, t.request())
+	if now := t.now(); err == nil && now < until {
+		t.Errorf("%s: granted %v early", why, until.Sub(now))
+	}
+	if err == nil {
+		t.release(d, g)
+	}
 }
 
 // outlive lets time pass until a hold taken before, of this TTL, has expired at
