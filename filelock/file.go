@@ -91,6 +91,7 @@ func parseHeader(b []byte) (h header, err error) {
 type file struct {
 	fd   int
 	path string
+	id   fileID // once current has looked
 	head header
 	text []byte // the record's text in force; a part of page where it fits
 	page []byte

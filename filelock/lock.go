@@ -50,6 +50,29 @@ func (s *store) lock(ctx context.Context, path string, room *room) (*file, error
 	}
 }
 
+// lockKept is lock with the file that the stripe keeps open, if it is that of
+// the record, and keeps the file that it opens.
+func (s *store) lockKept(ctx context.Context, p *stripe, path string, room *room) (*file, error) {
+	if f := p.open; f != nil && f.path == path {
+		f.page = room.page[:]
+		stolen, err := s.await(ctx, f)
+		if err == nil && !stolen {
+			if err = f.load(); err == nil {
+				return f, nil
+			}
+			err = explain(err, "", path)
+		}
+		p.drop()
+		if err != nil {
+			return nil, err
+		}
+	}
+	p.drop()
+	f, err := s.lock(ctx, path, room)
+	p.open = f
+	return f, err
+}
+
 // await locks the file. It asks again and again instead of blocking: so it can
 // be cancelled, takes no thread, and notices a lock that is stuck. It reports
 // true when it took the record away from there.
@@ -174,31 +197,40 @@ func (f *file) inherit() error {
 }
 
 // remove deletes the file, which is locked and idle. It reports false when that
-// must wait for another.
-func (s *store) remove(f *file) (bool, error) {
+// must wait.
+func (s *store) remove(f *file) bool {
 	if !s.paths.tryLock() {
-		return false, nil
+		return false
 	}
 	defer s.paths.unlock()
-	if ok, err := f.current(); !ok || err != nil {
-		return !ok, err
-	}
-	return true, explain(os.Remove(f.path), "", f.path)
+	ok, err := f.current()
+	return ok && err == nil && os.Remove(f.path) == nil
 }
 
 // current reports whether the path leads to this file.
 func (f *file) current() (bool, error) {
-	var here, there syscall.Stat_t
-	if err := syscall.Fstat(f.fd, &here); err != nil {
-		return false, explain(err, "", f.path)
+	var there syscall.Stat_t
+	if f.id == (fileID{}) {
+		var here syscall.Stat_t
+		if err := syscall.Fstat(f.fd, &here); err != nil {
+			return false, explain(err, "", f.path)
+		}
+		f.id = idOf(&here)
 	}
 	if err := syscall.Stat(f.path, &there); err == syscall.ENOENT {
 		return false, nil
 	} else if err != nil {
 		return false, explain(err, "", f.path)
 	}
-	return here.Ino == there.Ino && here.Dev == there.Dev, nil
+	return f.id == idOf(&there), nil
 }
+
+// fileID tells files apart. It is not used again while the file is open.
+type fileID struct{ dev, ino uint64 }
+
+func idOf(st *syscall.Stat_t) fileID { return fileID{uint64(st.Dev), uint64(st.Ino)} }
+
+func (f *file) unlock() { flock(f.fd, syscall.LOCK_UN) }
 
 func (f *file) close() { closeFD(f.fd) }
 

@@ -122,6 +122,9 @@ func (s *store) unref() {
 	s.refs--
 	if s.refs == 0 {
 		delete(opened.m, s.dir)
+		for i := range s.stripes {
+			s.stripes[i].drop()
+		}
 		closeFD(s.paths.fd)
 	}
 }

@@ -33,9 +33,7 @@ type store struct {
 	caps    driver.Caps
 	refs    int // clients, under opened.Mutex
 
-	// stripes keep the goroutines of this process from contending for the same
-	// flock: one thread at most blocks for each.
-	stripes [256]sync.Mutex
+	stripes [64]stripe
 	paths   pathsLock
 	temp    atomic.Int64 // numbers temporary files
 	pulse   pulse
@@ -43,6 +41,22 @@ type store struct {
 	mu    sync.Mutex
 	gone  record.Farewells // withdrawn requests: they can only come from this process
 	rooms sync.Pool        // *room
+}
+
+// stripe serialises the turns of this process on the names that fall to it, so
+// that its goroutines do not contend for the same flock, and keeps the file of
+// the last of them open.
+type stripe struct {
+	sync.Mutex
+	open *file // or nil; not locked between turns
+}
+
+// drop closes the file that the stripe keeps open.
+func (p *stripe) drop() {
+	if p.open != nil {
+		p.open.close()
+		p.open = nil
+	}
 }
 
 // room is memory that turns use again.
@@ -75,14 +89,14 @@ const withdrawnFor = time.Minute
 func (c *client) turn(ctx context.Context, name string, op func(*turn) error) error {
 	s := c.store
 	path := filepath.Join(s.names, fileName(name))
-	mu := &s.stripes[hash(name)%uint64(len(s.stripes))]
-	mu.Lock()
-	defer mu.Unlock()
+	p := &s.stripes[hash(name)%uint64(len(s.stripes))]
+	p.Lock()
+	defer p.Unlock()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		done, err := c.attempt(ctx, name, path, op)
+		done, err := c.attempt(ctx, p, name, path, op)
 		if done || err != nil {
 			return err
 		}
@@ -91,17 +105,25 @@ func (c *client) turn(ctx context.Context, name string, op func(*turn) error) er
 
 // attempt is one try of a turn. It reports false when the record moved to
 // another file meanwhile, so that what was done may not count.
-func (c *client) attempt(ctx context.Context, name, path string, op func(*turn) error) (done bool, err error) {
+func (c *client) attempt(ctx context.Context, p *stripe, name, path string, op func(*turn) error) (done bool, err error) {
 	s := c.store
+	removed := false
 	room := s.room()
 	defer s.rooms.Put(room)
-	f, err := s.lock(ctx, path, room)
+	f, err := s.lockKept(ctx, p, path, room)
 	if err != nil {
 		return false, err
 	}
+	defer func() {
+		// Only what is known to be the record is worth keeping open.
+		if f != nil && done && !removed {
+			f.unlock()
+		} else {
+			p.drop()
+		}
+	}()
 	st := &state{name: name}
 	if f != nil {
-		defer f.close()
 		if st, err = f.state(name); err != nil {
 			return false, err
 		}
@@ -134,9 +156,10 @@ func (c *client) attempt(ctx context.Context, name, path string, op func(*turn) 
 			return false, err
 		}
 		if st.idle() {
-			if !t.clean || st.last > s.token(t.now) {
-				c.idle.add(name)
-			} else if gone, err := s.remove(f); !gone || err != nil {
+			if t.clean && st.last <= s.token(t.now) {
+				removed = s.remove(f)
+			}
+			if !removed {
 				c.idle.add(name)
 			}
 		}
