@@ -1,0 +1,19 @@
+module github.com/holdfastlock/holdfast/cmd/holdfast
+
+go 1.26.0
+
+replace github.com/holdfastlock/holdfast => ../..
+
+require (
+	github.com/holdfastlock/holdfast v0.0.0
+	github.com/mattn/go-runewidth v0.0.31
+	github.com/spf13/cobra v1.10.2
+	golang.org/x/sys v0.48.0
+	golang.org/x/term v0.46.0
+)
+
+require (
+	github.com/clipperhouse/uax29/v2 v2.2.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+)
