@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -30,11 +31,8 @@ func GuardIfAsked() {
 	os.Stdout.Close()
 	why := g.watch()
 	fmt.Fprintf(os.Stderr, "holdfast: killing the command: %s\n", why)
-	if os.Getppid() == g.holder {
-		killDescendants(g.holder, g.before)
-	}
-	syscall.Kill(0, syscall.SIGKILL) // the group, and so ourselves
-	os.Exit(1)
+	g.kill()
+	os.Exit(0)
 }
 
 // guard waits for a reason to kill its group.
@@ -65,6 +63,23 @@ func (g *guard) read() bool {
 			g.until = driver.Instant(until)
 		}
 		g.rest = rest
+	}
+}
+
+// kill kills the group first, because time is short, and then what has left it.
+// For that we must leave the group ourselves: to the holder's, if it is there
+// still. If it is not, nobody has adopted those who left, and they are not to be
+// found.
+func (g *guard) kill() {
+	group := syscall.Getpgrp()
+	other, err := syscall.Getpgid(g.holder)
+	if os.Getppid() != g.holder || err != nil || syscall.Setpgid(0, other) != nil {
+		syscall.Kill(-group, syscall.SIGKILL) // and so ourselves
+		return
+	}
+	syscall.Kill(-group, syscall.SIGKILL)
+	for tries := 0; killDescendants(g.holder, g.before) > 0 && tries < 100; tries++ {
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -74,6 +74,9 @@ func (a *app) run(f *runFlags, name string, command []string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.refresh(lease, s.Caps()); err != nil {
+		return err
+	}
 	want.Token, want.Sequencer = lease.Token(), lease.Sequencer()
 	env := environment(name, want, append(outer, want))
 	c, err := child.Start(child.Options{Path: path, Args: command, Env: env})
@@ -170,6 +173,23 @@ func (f *runFlags) acquire(lock *holdfast.Lock, signals <-chan os.Signal) (*hold
 	}
 }
 
+// refresh gives the lease its full TTL: what was handed over after a wait is a
+// short claim at first, and the grace must not begin because of that. No command
+// runs yet, so a failure loses nothing.
+func (f *runFlags) refresh(lease *holdfast.Lease, caps holdfast.Caps) error {
+	left := time.Until(lease.ValidUntil())
+	if left >= f.slack(caps) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), left)
+	defer cancel()
+	if err := lease.Renew(ctx); err != nil {
+		lease.Release()
+		return storeError(err)
+	}
+	return nil
+}
+
 // ends reports whether a signal ends the wait for the lock.
 func ends(s os.Signal) bool {
 	switch s {
@@ -230,15 +250,20 @@ func closeStore(s *store, signals <-chan os.Signal) {
 // end. It must not begin while renewals are still on time: a grace that does not
 // fit is refused, and the default is made to fit.
 func (f *runFlags) graceFor(caps holdfast.Caps) (time.Duration, error) {
-	ttl := f.effectiveTTL(caps)
-	limit := ttl - ttl/3 - leaseMargin(ttl)
+	limit := f.slack(caps)
 	if !f.graceSet {
 		return min(defaultGrace, limit/2), nil
 	}
 	if f.grace >= limit {
-		return 0, usagef("--grace is %v: with a TTL of %v it must be less than %v, the time between the first renewal and the last moment of trust", f.grace, ttl, limit.Truncate(time.Millisecond))
+		return 0, usagef("--grace is %v: with a TTL of %v it must be less than %v, the time from a renewal's turn to the last moment of trust", f.grace, f.effectiveTTL(caps), limit.Truncate(time.Millisecond))
 	}
 	return f.grace, nil
+}
+
+// slack is how long the lease is trusted when its renewal is due.
+func (f *runFlags) slack(caps holdfast.Caps) time.Duration {
+	ttl := f.effectiveTTL(caps)
+	return ttl - ttl/3 - leaseMargin(ttl)
 }
 
 // effectiveTTL is the TTL that the lock has: see holdfast.Options.
