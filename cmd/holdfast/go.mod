@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/holdfastlock/holdfast => ../..
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/holdfastlock/holdfast v0.0.0
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/spf13/cobra v1.10.2

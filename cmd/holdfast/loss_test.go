@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -56,6 +58,23 @@ func TestCommandThatEndsInItsGrace(t *testing.T) {
 	w.cut()
 	p.ends(76) // whatever it returned
 	p.expectOut("cleaned")
+}
+
+func TestCommandThatEndsInItsGraceButLeavesAChild(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("--store", w.cutURL(), "run", "--ttl", lossTTL, "x", "--", "sh", "-c", `trap 'exit 0' TERM; stamp "$0" & wait`, file)
+	awaitStamps(t, file)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	w.cut()
+	p.ends(76)
+	p.expectErr("could not be renewed")
+	if !strings.Contains(p.err.String(), "the command ended with exit code 0") {
+		t.Errorf("it does not say what became of the command:\n%s", p.err.String())
+	}
+	waiter.ends(0)
+	goneBefore(t, next, file)
 }
 
 func TestStoreGoneAtTheEnd(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -301,5 +303,7 @@ const (
 	sigUSR1 = syscall.SIGUSR1
 	sigTERM = syscall.SIGTERM
 )
+
+func itoa(n int) string { return strconv.Itoa(n) }
 
 func nowStamp() driver.Instant { return driver.HostClock.Now() }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Signals returns the signals that a supervisor passes on to the command, but
@@ -14,7 +16,7 @@ import (
 func Signals() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
 	}
 	var heeded []os.Signal
 	for _, s := range all {
@@ -41,14 +43,30 @@ func (c *Child) Lent() bool { return c.tty != nil && c.tty.lent }
 
 // StopJob stops this process and the rest of its group, as the terminal would
 // have done if the command were one of them, so that the shell gets control. It
-// may return before the stop takes effect, or have none: where no shell is there
-// to continue the group, the system ignores it.
+// may return before the stop takes effect; SIGCONT tells the end of it.
 func (c *Child) StopJob() {
 	if c.tty != nil {
 		c.tty.lent = false // whoever continues us says anew who has it
 	}
-	signal.Reset(syscall.SIGTSTP)
-	syscall.Kill(0, syscall.SIGTSTP)
+	// Not SIGTSTP: once caught, Go never gives it its default action back.
+	syscall.Kill(0, syscall.SIGSTOP)
+}
+
+// Orphaned reports whether this process's group is orphaned in the sense of
+// POSIX: none of its members has a parent in the same session but another group,
+// a shell that could continue it after a stop. The members looked at are those
+// above us.
+func Orphaned() bool {
+	session, err := unix.Getsid(0)
+	for pid := os.Getppid(); err == nil && pid > 0; pid = parent(pid) {
+		if s, err := unix.Getsid(pid); err != nil || s != session {
+			return true
+		}
+		if group, err := syscall.Getpgid(pid); err == nil && group != syscall.Getpgrp() {
+			return false
+		}
+	}
+	return true
 }
 
 // Resume continues the command, in the foreground if this process's group has

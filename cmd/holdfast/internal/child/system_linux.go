@@ -39,21 +39,34 @@ func processes() []process {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // gone meanwhile
+		if p, ok := look(pid); ok {
+			list = append(list, p)
 		}
-		// The second field is the program's name in parentheses, and may hold
-		// anything: see proc_pid_stat(5).
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 2 {
-			continue
-		}
-		parent, _ := strconv.Atoi(string(fields[1]))
-		state := fields[0][0]
-		list = append(list, process{pid, parent, state == 'Z' || state == 'X'})
 	}
 	return list
+}
+
+// look returns one process, unless it is gone.
+func look(pid int) (process, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	// The second field is the program's name in parentheses, and may hold
+	// anything: see proc_pid_stat(5).
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return process{}, false
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	state := fields[0][0]
+	return process{pid, parent, state == 'Z' || state == 'X'}, err == nil
+}
+
+// parent returns the parent of a process, or 0 if it cannot be told.
+func parent(of int) int {
+	p, _ := look(of)
+	return p.parent
 }
 
 // children lists the children of a process.

@@ -18,3 +18,6 @@ func children(int) []int { return nil }
 
 // killDescendants does nothing: only the group is killed here.
 func killDescendants(int, map[int]bool) int { return 0 }
+
+// parent cannot tell here.
+func parent(int) int { return 0 }

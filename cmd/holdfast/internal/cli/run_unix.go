@@ -37,7 +37,7 @@ func find(program string) (string, error) {
 }
 
 // run is the command run.
-func (a *app) run(f *runFlags, name string, command []string) error {
+func (a *app) run(f *runFlags, name string, command []string) (result error) {
 	path, err := find(command[0])
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (a *app) run(f *runFlags, name string, command []string) error {
 		return err
 	}
 	signals := make(chan os.Signal, 64)
-	defer closeStore(s, signals)
+	defer func() { closeStore(s, signals, result) }()
 	lock := f.lock(s, name, command)
 	if err := probe(lock); err != nil {
 		return err
@@ -227,16 +227,24 @@ func waitingHint(e holdfast.Event) {
 }
 
 // closeStore closes the store, which may take some seconds if it does not
-// answer. Signals that come meanwhile end it.
-func closeStore(s *store, signals <-chan os.Signal) {
+// answer. Signals that come meanwhile end it; and after a loss there is little
+// left to give back, and nothing new to say of it.
+func closeStore(s *store, signals <-chan os.Signal, result error) {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()
+	var exit *exitError
+	var enough <-chan time.Time
+	if errors.As(result, &exit) && exit.code == exitLost {
+		enough = time.After(closeAfterLoss)
+	}
 	for {
 		select {
 		case err := <-done:
-			if err != nil {
+			if err != nil && enough == nil {
 				complain(err)
 			}
+			return
+		case <-enough:
 			return
 		case sig := <-signals:
 			if ends(sig) {
@@ -245,6 +253,10 @@ func closeStore(s *store, signals <-chan os.Signal) {
 		}
 	}
 }
+
+// closeAfterLoss is how long the store has to forget a hold that was lost. If it
+// does not, the hold ends by itself.
+const closeAfterLoss = 500 * time.Millisecond
 
 // graceFor returns how long before the trust deadline the command is told to
 // end. It must not begin while renewals are still on time: a grace that does not

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -41,7 +40,6 @@ func leaseMargin(ttl time.Duration) time.Duration { return lease.Margin(0, ttl) 
 
 // run returns the command's exit code, or what became of the lock.
 func (s *supervisor) run() error {
-	signal.Notify(s.signals, syscall.SIGTSTP)
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
@@ -55,21 +53,21 @@ func (s *supervisor) run() error {
 		case sig := <-s.signals:
 			if sig == syscall.SIGCONT {
 				if !s.resume() {
-					return s.lost()
+					return s.lost(killed)
 				}
 				continue
 			}
 			s.child.Signal(sig.(syscall.Signal))
 		case <-s.wake:
 			if !s.resume() {
-				return s.lost()
+				return s.lost(killed)
 			}
 		case <-s.lease.Done():
-			return s.lost()
+			return s.lost(killed)
 		case <-look.C:
 			next := s.look()
 			if next <= 0 {
-				return s.lost()
+				return s.lost(killed)
 			}
 			look.Reset(next)
 		}
@@ -108,6 +106,14 @@ func (s *supervisor) stopped(by syscall.Signal) {
 		// renewed for it.
 		return
 	}
+	if child.Orphaned() {
+		// Nobody could continue the job, so it must not stop. After a pause, as it
+		// may try again at once. SIGSTOP has a sender, who can send SIGCONT too.
+		if by != syscall.SIGSTOP {
+			s.wake = time.After(100 * time.Millisecond)
+		}
+		return
+	}
 	// Ctrl-Z and the like: this process stops too, so that the shell gets control.
 	// It cannot renew then, and the guard sees to it that the command does not
 	// wake up beside the next holder.
@@ -116,20 +122,15 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	if s.lease.Renew(ctx) == nil {
 		s.child.Trust(trustedUntil(s.lease))
 	}
-	complain(fmt.Errorf("stopped: the command is killed if it is not continued within %v, when lock %q runs out", time.Until(s.lease.ValidUntil()).Round(time.Second/10), s.name))
+	left := time.Until(s.lease.ValidUntil()).Round(time.Second / 10)
+	complain(fmt.Errorf("stopped: the command is killed if it is not continued within %v, when lock %q runs out", left, s.name))
 	s.child.StopJob()
-	if by != syscall.SIGSTOP {
-		// If no shell is there to continue us we have not been stopped: then the
-		// command must not stay so. If we have, this comes after it.
-		s.wake = time.After(100 * time.Millisecond)
-	}
 }
 
 // resume continues the command, unless its lock has run out meanwhile: then it
 // returns false.
 func (s *supervisor) resume() bool {
 	s.wake = nil
-	signal.Notify(s.signals, syscall.SIGTSTP)
 	if s.lease.Err() != nil {
 		return false
 	}
@@ -137,29 +138,29 @@ func (s *supervisor) resume() bool {
 	return true
 }
 
-// ended gives the lock back after the command has ended by itself.
+// ended gives the lock back after the command has ended.
 func (s *supervisor) ended(code int) error {
+	if s.doomed || s.lease.Err() != nil {
+		return s.lost(code)
+	}
 	s.child.Close()
-	err := s.lease.Err()
-	if err == nil && s.doomed {
-		err = errors.New("it was not renewed in time")
-	}
-	if released := s.lease.Release(); err == nil {
-		err = released
-	}
+	err := s.lease.Release()
 	switch {
-	case err == nil:
-		return &exitError{code, nil}
-	case errors.Is(err, holdfast.ErrUncertain) && !errors.Is(err, holdfast.ErrLost):
+	case errors.Is(err, holdfast.ErrLost):
+		complain(fmt.Errorf("%w; the command ended with exit code %d, and may have run without the lock", lostText(s.name, err), code))
+		return &exitError{exitLost, nil}
+	case err != nil:
 		complain(fmt.Errorf("the command has ended and lock %q is given back, but the store has not confirmed it: it may stay closed until its TTL is over", s.name))
-		return &exitError{code, nil}
 	}
-	complain(fmt.Errorf("%w; the command ended with exit code %d, and may have run without the lock", lostText(s.name, err), code))
-	return &exitError{exitLost, nil}
+	return &exitError{code, nil}
 }
 
-// lost kills the command, and all that it has started.
-func (s *supervisor) lost() error {
+// killed is the exit code of a command that we, or the guard, have killed.
+const killed = exitSignal + int(syscall.SIGKILL)
+
+// lost kills the command, and all that it has started: also when it has ended
+// itself, with this exit code, but what it has started may not.
+func (s *supervisor) lost(code int) error {
 	left := s.child.Kill(killWithin)
 	s.child.RestoreTerminal()
 	s.child.Close()
@@ -167,7 +168,11 @@ func (s *supervisor) lost() error {
 	if err == nil {
 		err = errors.New("it was not renewed in time")
 	}
-	err = fmt.Errorf("%w; the command was killed", lostText(s.name, err))
+	fate := "was killed"
+	if code != killed {
+		fate = fmt.Sprintf("ended with exit code %d", code)
+	}
+	err = fmt.Errorf("%w; the command %s", lostText(s.name, err), fate)
 	if left > 0 {
 		err = fmt.Errorf("%w, but %d of its processes are still there", err, left)
 	}

@@ -20,8 +20,8 @@ type column struct {
 	shrinks bool
 }
 
-// narrowest is to what a column shrinks at most.
-const narrowest = 10
+// readable is to what a column shrinks before others are left out.
+const readable = 10
 
 // table is rows of texts in columns. The texts are shown as they are: escape
 // what comes from the store.
@@ -73,12 +73,12 @@ func (t *table) fit(width int) []int {
 	if width <= 0 {
 		return widths
 	}
-	for excess(widths, width) > 0 && t.shrink(widths) {
+	for excess(widths, width) > 0 && t.shrink(widths, readable) {
 	}
 	for excess(widths, width) > 0 && t.leaveOut(widths) {
 	}
-	// A column left out may have made room for the others again, but people
-	// rather see few columns that stay the same than texts that are cut less.
+	for excess(widths, width) > 0 && t.shrink(widths, 1) {
+	}
 	return widths
 }
 
@@ -94,10 +94,10 @@ func excess(widths []int, width int) int {
 }
 
 // shrink makes the widest column that may shrink narrower by one.
-func (t *table) shrink(widths []int) bool {
+func (t *table) shrink(widths []int, least int) bool {
 	widest := -1
 	for i, c := range t.columns {
-		if c.shrinks && widths[i] > narrowest && (widest < 0 || widths[i] > widths[widest]) {
+		if c.shrinks && widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
 			widest = i
 		}
 	}
