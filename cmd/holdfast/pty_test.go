@@ -341,4 +341,3 @@ func TestWidths(t *testing.T) {
 		}
 	}
 }
-

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 
 	_ "github.com/holdfastlock/holdfast/filelock" // file://
-	_ "github.com/holdfastlock/holdfast/memlock" // mem://
+	_ "github.com/holdfastlock/holdfast/memlock"  // mem://
 )
 
 // storeEnv names the store where --store does not.
