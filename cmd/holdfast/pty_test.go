@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/creack/pty"
@@ -17,7 +18,8 @@ import (
 // console is a process on a terminal of its own.
 type console struct {
 	*process
-	tty *os.File // the keyboard and the screen
+	tty     *os.File // the keyboard and the screen
+	prompts int      // of a shell: how many there have been when it reads the next line
 }
 
 // onTerminal starts a program as the leader of a session on a new terminal.
@@ -196,33 +198,54 @@ func echoes(t *testing.T, fd int) bool {
 func (w *world) shell() *console {
 	w.t.Helper()
 	c := w.onTerminal(200, "bash", "--norc", "--noprofile", "-i")
-	c.types("PS1=; bind 'set enable-bracketed-paste off'; echo rea''dy\n")
-	c.awaitTimes(1, "ready")
+	c.types("bind 'set enable-bracketed-paste off'; PS1='ne''xt> '\n")
+	c.prompts = 1
 	return c
+}
+
+// enter types a line when the shell is ready for it: what is typed while the
+// shell takes the terminal back may be lost.
+func (c *console) enter(line string) {
+	c.t.Helper()
+	c.awaitTimes(c.prompts, "next> ")
+	c.prompts++
+	c.types(line + "\n")
+}
+
+// talk types a line to cat, which repeats it. What is typed while the terminal
+// changes hands may be lost, so it is said again.
+func (c *console) talk(line string) {
+	c.t.Helper()
+	before, said := strings.Count(c.out.String(), line), time.Time{}
+	await(c.t, "an answer to "+line, func() bool {
+		if time.Since(said) > time.Second {
+			said = time.Now()
+			c.types(line + "\n")
+		}
+		return strings.Count(c.out.String(), line) >= before+2
+	})
 }
 
 func TestCtrlZ(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	c.types("holdfast run x -- sh -c 'echo u''p; cat; echo en''d'\n")
+	c.enter("holdfast run x -- sh -c 'echo u''p; cat; echo en''d'")
 	c.awaitTimes(1, "up")
-	c.types("one\n")
-	c.awaitTimes(2, "one") // the echo, and cat's
+	c.talk("one")
 	c.types(ctrlZ)
 	c.awaitTimes(1, "Stopped")
 	c.expectOut("holdfast: stopped: the command is killed if it is not continued within 29")
-	c.types("echo the shell is he''re\n")
+	c.enter("echo the shell is he''re")
 	c.awaitTimes(1, "here")
 	w.run(75, "run", "-n", "x", "--", "true")
-	c.types("fg\n")
+	c.enter("fg")
 	c.awaitTimes(3, "holdfast run x") // typed, stopped, continued
-	c.types("two\n")
-	c.awaitTimes(2, "two")
+	c.talk("two")
 	c.types(ctrlD)
 	c.awaitTimes(1, "end")
-	c.types("echo rc=$?\n")
+	c.enter("echo rc=$?")
 	c.awaitTimes(1, "rc=0")
-	c.types("exit\n")
+	c.enter("exit")
 	c.ends(0)
 }
 
@@ -230,15 +253,15 @@ func TestCtrlZWhileWaiting(t *testing.T) {
 	w := newWorld(t)
 	end := w.hold("x")
 	c := w.shell()
-	c.types("holdfast run x -- echo got i''t\n")
+	c.enter("holdfast run x -- echo got i''t")
 	w.awaitQueue("x", 1)
 	c.types(ctrlZ)
 	c.awaitTimes(1, "Stopped")
-	c.types("fg\n")
+	c.enter("fg")
 	c.awaitTimes(3, "holdfast run x")
 	end()
 	c.awaitTimes(1, "got it")
-	c.types("exit\n")
+	c.enter("exit")
 	c.ends(0)
 }
 
@@ -246,17 +269,17 @@ func TestCtrlZInAPipeline(t *testing.T) {
 	w := newWorld(t)
 	file := w.path("go")
 	c := w.shell()
-	c.types("holdfast run x -- until " + file + " | cat; echo rc=${PIPESTATUS[0]}\n")
+	c.enter("holdfast run x -- until " + file + " | cat; echo rc=${PIPESTATUS[0]}")
 	c.awaitTimes(1, "up\r\n")
 	c.types(ctrlZ)
 	c.awaitTimes(1, "Stopped")
-	c.types("fg\n")
+	c.enter("fg")
 	c.awaitTimes(3, "holdfast run x")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.run(0, "run", "-w", "1m", "x", "--", "true")
-	c.types("exit\n")
+	c.enter("exit")
 	c.wait()
 }
 
@@ -264,17 +287,17 @@ func TestCtrlZForTooLong(t *testing.T) {
 	w := newWorld(t)
 	file, next := w.path("stamps"), w.path("next")
 	c := w.shell()
-	c.types("holdfast run --ttl " + lossTTL + " x -- tree " + file + "\n")
+	c.enter("holdfast run --ttl " + lossTTL + " x -- tree " + file)
 	awaitStamps(t, treeFiles(file)...)
 	c.types(ctrlZ)
 	c.awaitTimes(1, "Stopped")
 	w.run(0, "run", "-w", "1m", "x", "--", "once", next)
 	goneBefore(t, next, treeFiles(file)...)
-	c.types("fg\n")
+	c.enter("fg")
 	c.awaitTimes(1, "the command was killed")
-	c.types("echo rc=$?\n")
+	c.enter("echo rc=$?")
 	c.awaitTimes(1, "rc=76")
-	c.types("exit\n")
+	c.enter("exit")
 	c.ends(0)
 }
 
@@ -292,35 +315,33 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 func TestNestedCtrlZ(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	c.types("holdfast run a -- sh -c 'holdfast run b -- sh -c \"echo u''p; cat\"; echo aft''er'\n")
+	c.enter("holdfast run a -- sh -c 'holdfast run b -- sh -c \"echo u''p; cat\"; echo aft''er'")
 	c.awaitTimes(1, "up")
-	c.types("one\n")
-	c.awaitTimes(2, "one") // cat runs: a shell that is about to start it cannot be stopped
+	c.talk("one")
 	c.types(ctrlZ)
 	c.awaitTimes(1, "Stopped")
-	c.types("fg\n")
+	c.enter("fg")
 	c.awaitTimes(3, "holdfast run a")
-	c.types("two\n")
-	c.awaitTimes(2, "two")
+	c.talk("two")
 	c.types(ctrlD)
 	c.awaitTimes(1, "after")
-	c.types("exit\n")
+	c.enter("exit")
 	c.ends(0)
 }
 
 func TestBackgroundJobReadsTheTerminal(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	c.types("holdfast run x -- sh -c 'read line; echo \"re''ad $line\"' &\n")
+	c.enter("holdfast run x -- sh -c 'cat; echo en''d' &")
 	await(t, "the job to stop", func() bool {
-		c.types("jobs\n")
+		c.enter("jobs")
 		return strings.Contains(c.out.String(), "Stopped")
 	})
-	c.types("fg\n")
-	c.awaitTimes(1, "echo \"re''ad $line\"'\r\n") // without the &: fg shows it
-	c.types("hello\n")
-	c.awaitTimes(1, "read hello")
-	c.types("exit\n")
+	c.enter("fg")
+	c.talk("hello")
+	c.types(ctrlD)
+	c.awaitTimes(1, "end")
+	c.enter("exit")
 	c.ends(0)
 }
 
@@ -328,16 +349,17 @@ func TestBackgroundJobReadsTheTerminal(t *testing.T) {
 func TestPipeline(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	c.types("holdfast run x -- sh -c 'read line; echo \"re''ad $line\"' | sed s/read/passed/\n")
-	c.types("hello\n")
-	c.awaitTimes(1, "passed hello")
-	c.types("holdfast run x -- until " + w.path("never") + " | cat; echo rc=${PIPESTATUS[0]}\n")
+	c.enter("holdfast run x -- cat | sed -u s/^/passed/")
+	c.talk("hello")
+	c.awaitTimes(1, "passedhello")
+	c.types(ctrlD)
+	c.enter("holdfast run x -- until " + w.path("never") + " | cat; echo rc=${PIPESTATUS[0]}")
 	c.awaitTimes(1, "up\r\n")
 	c.types(ctrlC)
-	c.types("echo shell al''ive\n")
+	c.enter("echo shell al''ive")
 	c.awaitTimes(1, "shell alive")
 	w.run(0, "run", "-w", "1m", "x", "--", "true")
-	c.types("exit\n")
+	c.enter("exit")
 	c.wait()
 }
 
