@@ -236,7 +236,9 @@ func TestStoreErrors(t *testing.T) {
 		}
 
 		// And the wait goes on when the store does.
-		go func() { result <- b.Mutex("x", nil).Do(w.ctx, func(context.Context, *holdfast.Lease) error { return nil }) }()
+		go func() {
+			result <- b.Mutex("x", nil).Do(w.ctx, func(context.Context, *holdfast.Lease) error { return nil })
+		}()
 		time.Sleep(time.Minute)
 		f.set(func() { f.enqueue, f.wait = nil, nil })
 		_ = lease.Release()
