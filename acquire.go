@@ -106,15 +106,19 @@ func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
 		case <-c.closing.Done():
 		}
 		// The role decides, not what woke us: the hold may have come with the
-		// end of the context, and must not be dropped (P6).
+		// end of the context, and must not be dropped (P6). So looking at the
+		// role and leaving are one step.
 		c.mu.Lock()
 		role := a.Role
+		if role == gate.Behind {
+			a.leave()
+		}
 		c.mu.Unlock()
 		switch role {
 		case gate.Joined:
 			return a.lease, nil
 		case gate.Behind:
-			return nil, a.giveUp(ctx)
+			return nil, a.reasons(ctx)
 		}
 	}
 	if a.Role == gate.Held {
@@ -388,12 +392,22 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	return &h.first
 }
 
-// giveUp leaves the gate, and returns why: what ended the wait, and what the
-// store said before.
+// giveUp leaves the gate, and returns why.
 func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
 	c := a.lock.client
 	c.mu.Lock()
-	told := a.gate.Told()
+	a.leave()
+	c.mu.Unlock()
+	return a.reasons(ctx, errs...)
+}
+
+// leave leaves the gate: the place in the store's queue is passed on or
+// withdrawn. It is called with the client's mutex.
+func (a *acquisition) leave() {
+	c := a.lock.client
+	if a.gate.Told() && a.held == nil {
+		a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
+	}
 	if c.queuer == nil && a.Role == gate.Head {
 		// Only a store with a queue can be asked again under the same owner.
 		c.withdrawPlace(a.lock, a.gate.Renounce())
@@ -401,18 +415,19 @@ func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
 	next, place := a.gate.Leave(&a.Waiter)
 	c.withdrawPlace(a.lock, place)
 	c.pass(a.lock.name, a.gate, next)
-	c.mu.Unlock()
-	if len(errs) == 0 {
-		if err := ended(ctx); err != nil {
-			errs = append(errs, err)
-		} else {
-			errs = append(errs, ErrClosed)
-		}
-		if told && a.held == nil {
-			a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
-		}
-	} else if errors.Is(errs[0], ErrHeld) {
+}
+
+// reasons returns why there is no lease: errs, or else what ended the wait, and
+// what the store said before.
+func (a *acquisition) reasons(ctx context.Context, errs ...error) []error {
+	if len(errs) > 0 && errors.Is(errs[0], ErrHeld) {
 		return []error{a.held} // a try: this says it all
+	}
+	if len(errs) == 0 {
+		errs = []error{ErrClosed}
+		if err := ended(ctx); err != nil {
+			errs[0] = err
+		}
 	}
 	if a.held != nil {
 		errs = append(errs, a.held)

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -123,6 +124,39 @@ func TestConcurrent(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
+	}
+}
+
+// P6: a hold that comes to a waiter in the moment in which its context ends is
+// used or given back, never dropped.
+func TestGrantMeetsCancellation(t *testing.T) {
+	c := realClient(t, memlock.NewStore(nil))
+	rw := c.RWMutex("x", nil)
+	for range 3000 {
+		writer, err := rw.Write.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if l, err := rw.Read.Acquire(ctx); err == nil {
+					_ = l.Release()
+				}
+			})
+		}
+		runtime.Gosched()
+		wg.Go(cancel)
+		_ = writer.Release()
+		wg.Wait()
+	}
+	writer, err := rw.Write.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Release(); err != nil {
+		t.Error(err)
 	}
 }
 
