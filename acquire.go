@@ -51,10 +51,6 @@ const (
 // enter goes to the gate of the name.
 func (a *acquisition) enter() error {
 	c, l := a.lock.client, a.lock
-	a.Shape = gate.Shape{
-		Mode: l.mode, Slots: l.slots, Permits: l.Permits,
-		TTL: l.TTL, LockDelay: l.LockDelay, MinHold: l.MinHold, Unfair: l.Unfair, Note: l.Note,
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -69,7 +65,6 @@ func (a *acquisition) enter() error {
 		}
 		c.gates[l.name] = g
 	}
-	a.Waiter.Ref = a
 	if err := g.Enter(&a.Waiter); err != nil {
 		return err
 	}
@@ -79,6 +74,9 @@ func (a *acquisition) enter() error {
 		a.news = make(chan struct{})
 	case gate.Held:
 		a.held = g.Waiters()[0].Ref.(*acquisition).held
+		if a.held == nil { // the head is new, and knows it from the one before
+			a.held = &HeldError{Name: l.name}
+		}
 	}
 	c.active++
 	return nil
@@ -173,7 +171,7 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	place := a.gate.Place(rand.Text)
 	a.gate.Sent()
 	c.mu.Unlock()
-	req := a.lock.request(place.Owner, a.lock.mode)
+	req := a.lock.request(place.Owner, a.Shape)
 	switch a.step {
 	case enqueue:
 		return c.queuer.Enqueue(ctx, req)
@@ -253,7 +251,7 @@ func (a *acquisition) told(err error) {
 	}
 	c.mu.Unlock()
 	if first && !a.Try {
-		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.lock.mode, Err: a.held})
+		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.Shape.Mode, Err: a.held})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -318,7 +319,20 @@ func TestTryBehindTheHead(t *testing.T) {
 		if n := f.tries.Load(); n != 1 {
 			t.Errorf("the store was asked %d times", n)
 		}
+		// The head gives up, and the next has not asked for itself yet.
+		go func() { _, _ = b.Mutex("x", nil).Acquire(w.ctx) }()
+		synctest.Wait()
+		f.set(func() {
+			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+				time.Sleep(time.Second)
+				return q.Enqueue(ctx, r)
+			}
+		})
 		cancel()
+		synctest.Wait()
+		if _, err := b.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) || !strings.Contains(err.Error(), "held by another") {
+			t.Errorf("TryAcquire behind an heir: %v", err)
+		}
 		_ = lease.Release()
 	})
 }

@@ -79,7 +79,7 @@ func (le *Lease) unbind(entry *leaseContext) {
 // would be waiting for ourselves.
 func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 	held, _ := ctx.Value(heldKey{}).(*heldList)
-	permits := l.Permits
+	permits := l.how.Permits
 	var seen []*hold
 	for ; held != nil; held = held.outer {
 		h := held.lease.hold
@@ -89,13 +89,13 @@ func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 		seen = append(seen, h)
 		mode := held.lease.Mode()
 		switch {
-		case (mode == Slot) != (l.mode == Slot):
+		case (mode == Slot) != (l.how.Mode == Slot):
 			// Another kind of lock: the store says that it is one.
 		case mode == Slot:
-			if permits += h.Permits; permits > l.slots {
+			if permits += h.how.Permits; permits > l.how.Slots {
 				return nil, deadlock(try)
 			}
-		case l.Reentrant && (mode == Exclusive || l.mode == Shared):
+		case l.how.reentrant && (mode == Exclusive || l.how.Mode == Shared):
 			return held.lease.Reenter()
 		default:
 			return nil, deadlock(try)

@@ -131,7 +131,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	c.renewals = batch.New(
 		func(h *hold) string { return shard(h.request()) },
-		func(h *hold) time.Duration { return max(0, h.RenewEvery) / 8 })
+		func(h *hold) time.Duration { return max(0, h.how.renewEvery) / 8 })
 	c.undoing = batch.New(
 		func(w *withdrawal) string { return shard(w.grant.Request) },
 		func(*withdrawal) time.Duration { return 0 })
@@ -212,7 +212,7 @@ func (c *Client) lock(name string, mode Mode, slots int, o *Options) *Lock {
 	if o == nil {
 		o = &Options{}
 	}
-	l.settings, l.err = c.settings(settingsKey{*o, mode, slots})
+	l.how, l.err = c.settings(settingsKey{*o, mode, slots})
 	if l.err == nil {
 		l.err = c.checkName(name)
 	}

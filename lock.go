@@ -5,15 +5,16 @@ import (
 	"errors"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/gate"
 )
 
 // Lock is a name and how to hold it. It holds no state and does no I/O: make
 // one whenever it is convenient, and use it from any goroutine. What is wrong
 // with its name or options is returned by each use, before any I/O (P10).
 type Lock struct {
-	*settings
 	client *Client
 	name   string
+	how    *settings
 	err    error
 }
 
@@ -72,13 +73,13 @@ func protect(ctx context.Context, lease releaser, fn func(context.Context) error
 	return fn(ctx)
 }
 
-// request is what a driver is asked for.
-func (l *Lock) request(owner string, mode Mode) driver.Request {
+// request is what a driver is asked for, or has been.
+func (l *Lock) request(owner string, how gate.Shape) driver.Request {
 	return driver.Request{
 		Name: l.client.opts.Prefix + l.name, Owner: owner,
-		Mode: mode, Slots: l.slots, Permits: l.Permits,
-		TTL: l.TTL, LockDelay: l.LockDelay, MinHold: l.MinHold,
-		Unfair: l.Unfair, Note: l.Note,
+		Mode: how.Mode, Slots: how.Slots, Permits: how.Permits,
+		TTL: how.TTL, LockDelay: how.LockDelay, MinHold: how.MinHold,
+		Unfair: how.Unfair, Note: how.Note,
 	}
 }
 
@@ -106,7 +107,7 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 		return lease, nil
 	}
 	a := &acquisition{lock: l, start: l.client.clock.Now()}
-	a.Waiter.Try = try
+	a.Shape, a.Try, a.Ref = l.how.Shape, try, a
 	if err := a.enter(); err != nil {
 		return nil, failed(op, l.name, err)
 	}

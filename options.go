@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/gate"
 	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
@@ -69,6 +70,7 @@ type Options struct {
 // Limits of options.
 const (
 	DefaultTTL = 30 * time.Second
+	MaxTTL     = 365 * 24 * time.Hour
 	MaxDelay   = 24 * time.Hour // of LockDelay and MinHold
 	MaxSlots   = 1 << 20        // of a semaphore
 	MaxNote    = 256            // bytes
@@ -77,16 +79,23 @@ const (
 // settings are options with the defaults filled in, checked, for one mode and
 // size. Locks with the same settings share them.
 type settings struct {
-	Options
-	mode  driver.Mode
-	slots int
+	gate.Shape
+	renewEvery time.Duration
+	reentrant  bool
 }
 
 // settle fills in the defaults and checks the options against the rules and the
 // store (P10).
-func settle(mode driver.Mode, slots int, o Options, caps *Caps, margin time.Duration) (*settings, error) {
-	s := &settings{Options: o, mode: mode, slots: slots}
-	if err := s.checkKind(caps); err != nil {
+func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (*settings, error) {
+	s := &settings{
+		Shape: gate.Shape{
+			Mode: mode, Slots: slots, Permits: o.Permits,
+			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold, Unfair: o.Unfair, Note: o.Note,
+		},
+		renewEvery: o.RenewEvery,
+		reentrant:  o.Reentrant,
+	}
+	if err := s.settleKind(caps); err != nil {
 		return s, err
 	}
 	if s.TTL == 0 {
@@ -95,29 +104,29 @@ func settle(mode driver.Mode, slots int, o Options, caps *Caps, margin time.Dura
 			s.TTL = min(s.TTL, caps.MaxTTL)
 		}
 	}
-	if s.RenewEvery == 0 {
-		s.RenewEvery = s.TTL / 3
+	if s.renewEvery == 0 {
+		s.renewEvery = s.TTL / 3
 	}
 	if s.Note == "" {
 		s.Note = defaultNote
 	}
-	return s, s.checkTimes(caps, margin)
+	return s, s.check(caps, margin)
 }
 
-func (s *settings) checkKind(caps *Caps) error {
+func (s *settings) settleKind(caps *Caps) error {
 	switch {
-	case s.mode == driver.Slot && !caps.Slots:
+	case s.Mode == Slot && !caps.Slots:
 		return fmt.Errorf("semaphores: %w", ErrUnsupported)
-	case s.mode == driver.Shared && !caps.Shared:
+	case s.Mode == Shared && !caps.Shared:
 		return fmt.Errorf("shared locks: %w", ErrUnsupported)
-	case s.mode != driver.Slot && s.Permits != 0:
+	case s.Mode != Slot && s.Permits != 0:
 		return fmt.Errorf("Permits is %d: only a semaphore has permits", s.Permits)
-	case s.mode != driver.Slot:
+	case s.Mode != Slot:
 		return nil
-	case s.slots < 1 || s.slots > MaxSlots:
-		return fmt.Errorf("a semaphore with %d slots: 1 to %d are allowed", s.slots, MaxSlots)
-	case s.Permits < 0 || s.Permits > s.slots:
-		return fmt.Errorf("Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.slots)
+	case s.Slots < 1 || s.Slots > MaxSlots:
+		return fmt.Errorf("a semaphore with %d slots: 1 to %d are allowed", s.Slots, MaxSlots)
+	case s.Permits < 0 || s.Permits > s.Slots:
+		return fmt.Errorf("Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.Slots)
 	}
 	if s.Permits == 0 {
 		s.Permits = 1
@@ -125,7 +134,7 @@ func (s *settings) checkKind(caps *Caps) error {
 	return nil
 }
 
-func (s *settings) checkTimes(caps *Caps, margin time.Duration) error {
+func (s *settings) check(caps *Caps, margin time.Duration) error {
 	trusted := s.TTL - lease.Margin(margin, s.TTL)
 	switch {
 	case s.TTL < 0:
@@ -134,10 +143,12 @@ func (s *settings) checkTimes(caps *Caps, margin time.Duration) error {
 		return fmt.Errorf("TTL is %v: this store's shortest is %v", s.TTL, caps.MinTTL)
 	case caps.MaxTTL > 0 && s.TTL > caps.MaxTTL:
 		return fmt.Errorf("TTL is %v: this store's longest is %v", s.TTL, caps.MaxTTL)
+	case s.TTL > MaxTTL:
+		return fmt.Errorf("TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
 	case trusted <= 0:
 		return fmt.Errorf("TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
-	case s.RenewEvery >= trusted:
-		return fmt.Errorf("RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
+	case s.renewEvery >= trusted:
+		return fmt.Errorf("RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.renewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
 		return fmt.Errorf("LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:
