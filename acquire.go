@@ -372,21 +372,17 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	c := a.lock.client
 	h := newHold(a.lock, grant, now)
 	joined, next := a.gate.Grant()
-	leases := []*Lease{&h.first}
 	for _, w := range joined {
 		j := w.Ref.(*acquisition)
 		j.lease = h.handle()
-		leases = append(leases, j.lease)
 		close(j.news)
 	}
 	c.pass(a.lock.name, a.gate, next)
 	c.track(h)
 	c.mu.Unlock()
-	for range leases {
-		c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
-			Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
-		})
-	}
+	c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
+		Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
+	})
 	return &h.first
 }
 

@@ -22,7 +22,8 @@ type heldList struct {
 }
 
 // WithContext returns a context that ends when the lease does: its cause is
-// then the *LostError, or ErrReleased. It also ends with parent. It carries the
+// then the *LostError, or ErrReleased. It also ends with parent, for its cause,
+// and with the CancelFunc (context.Canceled). It carries the
 // hold, so that a nested acquire of the same name under it is seen (ErrDeadlock)
 // or joins (Options.Reentrant): a goroutine started under it is the holder too.
 // The CancelFunc frees what the context costs; the lease goes on.

@@ -46,7 +46,7 @@ func TestOnTheHostClock(t *testing.T) {
 	if !errors.Is(fixed.Err(), holdfast.ErrLost) {
 		t.Errorf("the fixed lease: %v", fixed.Err())
 	}
-	<-time.After(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond)
 	if err := renewed.Err(); err != nil {
 		t.Errorf("the renewed lease: %v", err)
 	}

@@ -22,6 +22,7 @@ type Lock struct {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until it has the lock, and returns the lease that it has it by.
+// The lease is renewed until it is released or the client is closed: release it.
 //
 // The context bounds the wait only; the lease outlives it (P11). When it ends
 // first, the error is that of the context, and ErrHeld if the lock was known to
@@ -38,7 +39,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 
 // TryAcquire takes the lock if it is free, and does not wait for it: otherwise
 // the error is ErrHeld, with details in a *HeldError where the store has them.
-// It still asks the store, which the context bounds.
+// It still asks the store, which the context bounds. Where the context holds the
+// name itself, the error is both ErrHeld and ErrDeadlock.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "try", true)
 }
@@ -48,7 +50,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // the *LostError as its cause, and carries the hold for the detection of
 // deadlocks: goroutines started under it are the holder too. Do returns the
 // error of fn joined with that of the release, so a section that may have run
-// unprotected is never reported as a success.
+// unprotected is never reported as a success; when fn panics, Events alone tell
+// of the release.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context, *Lease) error) error {
 	lease, err := l.Acquire(ctx)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 type ClientOptions struct {
 	// Prefix is put in front of every name in the store, so that programs that
 	// share a store stay apart: "billing/" makes "orders" the store's
-	// "billing/orders". The client's own calls use names without it.
+	// "billing/orders"; no slash is added. The client's own calls use names
+	// without it.
 	Prefix string
 	// Need lists capabilities without which New fails: each boolean that is
 	// true, each operation, and a TTL range, which the store must cover.
@@ -38,13 +39,14 @@ type ClientOptions struct {
 }
 
 // Options say how a lock is taken. They are plain data; the zero value of each
-// field is its default.
+// field is its default. TTLs go up to MaxTTL, delays up to MaxDelay.
 type Options struct {
 	// TTL is how long the store keeps the lock when the holder has vanished.
 	// 0: 30 s, or the nearest that the store takes.
 	TTL time.Duration
 	// RenewEvery is how often the lease is renewed. 0: a third of the TTL.
-	// Negative: never; the lease then ends at its TTL.
+	// Negative: never; the lease then ends at its TTL. It must be shorter than
+	// the TTL less the margin (ClientOptions.Margin).
 	RenewEvery time.Duration
 	// LockDelay is how much longer than its TTL the store keeps the name of a
 	// vanished holder closed, for what it had under way. A release frees at
@@ -55,12 +57,14 @@ type Options struct {
 	// hosts whose clocks differ. 0: none.
 	MinHold time.Duration
 	// Reentrant joins the hold that the context carries instead of failing with
-	// ErrDeadlock.
+	// ErrDeadlock. The hold stays as it was taken: the other options here do not
+	// change it.
 	Reentrant bool
 	// Unfair allows the lock to be taken past others who wait in the store's
 	// queue, when the name happens to be free.
 	Unfair bool
-	// Permits is how many slots of a semaphore one hold takes. 0: 1.
+	// Permits is how many slots of a semaphore one hold takes. 0: 1. It is an
+	// error with any other lock.
 	Permits int
 	// Note is shown to operators, up to MaxNote bytes of UTF-8. "": program, host and
 	// process id.
@@ -120,13 +124,13 @@ func (s *settings) settleKind(caps *Caps) error {
 	case s.Mode == Shared && !caps.Shared:
 		return fmt.Errorf("shared locks: %w", ErrUnsupported)
 	case s.Mode != Slot && s.Permits != 0:
-		return fmt.Errorf("Permits is %d: only a semaphore has permits", s.Permits)
+		return fmt.Errorf("option Permits is %d: only a semaphore has permits", s.Permits)
 	case s.Mode != Slot:
 		return nil
 	case s.Slots < 1 || s.Slots > MaxSlots:
 		return fmt.Errorf("a semaphore with %d slots: 1 to %d are allowed", s.Slots, MaxSlots)
 	case s.Permits < 0 || s.Permits > s.Slots:
-		return fmt.Errorf("Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.Slots)
+		return fmt.Errorf("option Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.Slots)
 	}
 	if s.Permits == 0 {
 		s.Permits = 1
@@ -138,25 +142,25 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 	trusted := s.TTL - lease.Margin(margin, s.TTL)
 	switch {
 	case s.TTL < 0:
-		return fmt.Errorf("TTL is %v: it must be positive", s.TTL)
+		return fmt.Errorf("option TTL is %v: it must be positive", s.TTL)
 	case s.TTL < caps.MinTTL:
-		return fmt.Errorf("TTL is %v: this store's shortest is %v", s.TTL, caps.MinTTL)
+		return fmt.Errorf("option TTL is %v: this store's shortest is %v", s.TTL, caps.MinTTL)
 	case caps.MaxTTL > 0 && s.TTL > caps.MaxTTL:
-		return fmt.Errorf("TTL is %v: this store's longest is %v", s.TTL, caps.MaxTTL)
+		return fmt.Errorf("option TTL is %v: this store's longest is %v", s.TTL, caps.MaxTTL)
 	case s.TTL > MaxTTL:
-		return fmt.Errorf("TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
+		return fmt.Errorf("option TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
 	case trusted <= 0:
-		return fmt.Errorf("TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
+		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
 	case s.renewEvery >= trusted:
-		return fmt.Errorf("RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.renewEvery, trusted)
+		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.renewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
-		return fmt.Errorf("LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
+		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:
-		return fmt.Errorf("MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
+		return fmt.Errorf("option MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
 	case len(s.Note) > MaxNote:
-		return fmt.Errorf("Note has %d bytes: at most %d are allowed", len(s.Note), MaxNote)
+		return fmt.Errorf("option Note has %d bytes: at most %d are allowed", len(s.Note), MaxNote)
 	case !utf8.ValidString(s.Note):
-		return errors.New("Note is not valid UTF-8")
+		return errors.New("option Note is not valid UTF-8")
 	}
 	return nil
 }
