@@ -41,7 +41,7 @@ type history struct {
 func (t *trial) newHistory(operations int) *history {
 	h := &history{trial: t, deadline: time.Now().Add(20 * time.Second)}
 	h.budget.Store(int64(operations))
-	h.abandon.Store(4)
+	h.abandon.Store(3)
 	return h
 }
 
@@ -114,7 +114,7 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 func (w *worker) cycle() {
 	r := w.random()
 	var hold *held
-	if w.caps.Ops.Has(driver.OpQueue) && w.IntN(2) == 0 {
+	if w.caps.Ops.Has(driver.OpQueue) && w.IntN(4) > 0 {
 		hold = w.acquire(r)
 	} else {
 		hold = w.tryOnce(r)
@@ -192,7 +192,7 @@ func (w *worker) withdrawn(r driver.Request) {
 // acquire waits in the queue, for a random time, and writes its place down.
 func (w *worker) acquire(r driver.Request) *held {
 	q, _ := driver.As[driver.Queuer](w.d, driver.OpQueue)
-	ctx, cancel := context.WithTimeout(w.ctx, time.Duration(w.IntN(int(50*time.Millisecond))))
+	ctx, cancel := context.WithTimeout(w.ctx, time.Duration(w.IntN(int(100*time.Millisecond))))
 	defer cancel()
 	p := place{name: r.Name, owner: r.Owner, asked: w.clock.Now()}
 	last, gap := p.asked, time.Duration(0)

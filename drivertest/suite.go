@@ -50,6 +50,9 @@ func newSuite(t testing.TB, h Harness) *suite {
 	if h.TTL != 0 {
 		s.ttl = h.TTL
 	}
+	if h.slack != 0 {
+		s.slack = h.slack
+	}
 	s.long = max(s.long, s.ttl)
 	if caps.MaxTTL != 0 {
 		s.long = min(s.long, caps.MaxTTL)
