@@ -37,12 +37,10 @@ type HeldError struct {
 	ExpiresIn time.Duration // when the name opens at the latest if nobody renews: worth asking again then
 }
 
-// Error says who holds the name, as far as it is known.
+// Error says who holds the name, as far as it is known. The name itself is said
+// by the error around it.
 func (e *HeldError) Error() string {
 	var b strings.Builder
-	if e.Name != "" {
-		fmt.Fprintf(&b, "%q is ", e.Name)
-	}
 	b.WriteString(ErrHeld.Error())
 	if e.Note != "" {
 		fmt.Fprintf(&b, " (%q", e.Note)

@@ -1,0 +1,445 @@
+package holdfast
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/gate"
+	"github.com/holdfastlock/holdfast/internal/lease"
+)
+
+// gateway is the gate of one name, and what wakes its head between polls.
+type gateway struct {
+	gate.Gate
+	poke chan struct{} // one value: this client has released the name
+}
+
+// acquisition is one goroutine's way to a lock: through the gate of the name,
+// and, while it is the head there, with the store.
+type acquisition struct {
+	gate.Waiter
+	lock  *Lock
+	gate  *gateway
+	start driver.Instant
+	news  chan struct{} // closed when the role changes; made only for who waits behind others
+	lease *Lease        // of one who joined
+
+	step    step
+	contact bool            // the store has answered: its errors are retried now
+	held    *HeldError      // the last thing it said of the holder
+	last    error           // its last error
+	pause   time.Duration   // before asking again: grows
+	waiting context.Context // the caller's context, which Close ends too
+	stop    func()
+}
+
+// step is what the head does next.
+type step uint8
+
+const (
+	tryOnce step = iota // is it free?
+	enqueue             // take, confirm or collect the place in the store's queue
+	await               // wait for the store's push, or for the next poll
+)
+
+// enter goes to the gate of the name.
+func (a *acquisition) enter() error {
+	c, l := a.lock.client, a.lock
+	a.Shape = gate.Shape{
+		Mode: l.mode, Slots: l.slots, Permits: l.Permits,
+		TTL: l.TTL, LockDelay: l.LockDelay, MinHold: l.MinHold, Unfair: l.Unfair, Note: l.Note,
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	g := c.gates[l.name]
+	if g == nil {
+		if n := len(c.spare); n > 0 {
+			g, c.spare = c.spare[n-1], c.spare[:n-1]
+		} else {
+			g = &gateway{}
+		}
+		c.gates[l.name] = g
+	}
+	a.Waiter.Ref = a
+	if err := g.Enter(&a.Waiter); err != nil {
+		return err
+	}
+	a.gate = g
+	switch a.Role {
+	case gate.Behind:
+		a.news = make(chan struct{})
+	case gate.Held:
+		a.held = g.Waiters()[0].Ref.(*acquisition).held
+	}
+	c.active++
+	return nil
+}
+
+// exit leaves the client; the gate has been left before.
+func (a *acquisition) exit() {
+	if a.stop != nil {
+		a.stop()
+	}
+	c := a.lock.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.finish(1)
+}
+
+// run waits for its turn and then asks the store. It returns a lease, or the
+// reasons why there is none.
+func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
+	c := a.lock.client
+	if a.news != nil {
+		select {
+		case <-a.news:
+		case <-ctx.Done():
+		case <-c.closing.Done():
+		}
+		// The role decides, not what woke us: the hold may have come with the
+		// end of the context, and must not be dropped (P6).
+		c.mu.Lock()
+		role := a.Role
+		c.mu.Unlock()
+		switch role {
+		case gate.Joined:
+			return a.lease, nil
+		case gate.Behind:
+			return nil, a.giveUp(ctx)
+		}
+	}
+	if a.Role == gate.Held {
+		return nil, []error{a.held}
+	}
+	return a.drive(ctx)
+}
+
+// drive is the head's dialogue with the store.
+func (a *acquisition) drive(ctx context.Context) (*Lease, []error) {
+	c := a.lock.client
+	a.begin()
+	for {
+		if ctx.Err() != nil || c.closing.Err() != nil {
+			return nil, a.giveUp(ctx)
+		}
+		grant, err := a.ask(ctx)
+		if err == nil {
+			var lease *Lease
+			if lease, err = a.accept(ctx, grant); lease != nil {
+				return lease, nil
+			}
+		}
+		if !a.again(ctx, err) {
+			return nil, a.giveUp(ctx, err)
+		}
+	}
+}
+
+// begin chooses the first step: whoever knows that the name is held queues at
+// once, which saves a round trip.
+func (a *acquisition) begin() {
+	c := a.lock.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.contact = a.gate.Told()
+	// A place that was sent is asked for by Enqueue, the idempotent request; a
+	// try has no use for it.
+	sent := a.gate.Place(rand.Text).Sent
+	switch {
+	case a.Try && sent:
+		c.withdrawPlace(a.lock, a.gate.Renounce())
+	case c.queuer != nil && !a.Try && (sent || a.gate.Hot() || a.gate.Told()):
+		a.step = enqueue
+	}
+}
+
+// ask does one step and returns what the store says.
+func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
+	c := a.lock.client
+	c.mu.Lock()
+	place := a.gate.Place(rand.Text)
+	a.gate.Sent()
+	c.mu.Unlock()
+	req := a.lock.request(place.Owner, a.lock.mode)
+	switch a.step {
+	case enqueue:
+		return c.queuer.Enqueue(ctx, req)
+	case await:
+		return a.await(ctx, req)
+	}
+	grant, err := c.driver.Try(ctx, req)
+	if err != nil && !errors.Is(err, ErrUncertain) {
+		// The store has certainly not done it: nothing to withdraw.
+		c.mu.Lock()
+		a.gate.Unsent()
+		c.mu.Unlock()
+	}
+	return grant, err
+}
+
+// again says whether to ask once more after err, and prepares the next step.
+func (a *acquisition) again(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		// The store's own complaint about the context says nothing new.
+		if !errors.Is(err, ctx.Err()) && !errors.Is(err, ErrHeld) {
+			a.last = err
+		}
+		return true // and give up there
+	}
+	c := a.lock.client
+	switch {
+	case errors.Is(err, ErrHeld):
+		a.told(err)
+		if a.Try {
+			return false
+		}
+		if c.queuer != nil && a.step != enqueue {
+			a.step = enqueue
+		} else {
+			a.step = await
+		}
+		a.last = nil
+		return true
+	case errors.Is(err, ErrMismatch), errors.Is(err, ErrUnsupported), errors.Is(err, ErrClosed):
+		return false
+	case driver.Gone(err):
+		// The store knows that the place under this owner is void: an operator
+		// broke the claim, or it ran out. Line up anew.
+		a.renounce()
+	case !a.contact || a.Try:
+		return false
+	case errors.Is(err, ErrUncertain) && c.queuer == nil:
+		// Asking again under the same owner is for stores with a queue only.
+		a.renounce()
+	}
+	a.contact, a.last = true, err
+	if c.queuer != nil {
+		a.step = enqueue
+	}
+	a.rest(ctx)
+	return true
+}
+
+// told notes that the store says to wait, and tells it to those behind.
+func (a *acquisition) told(err error) {
+	c := a.lock.client
+	named := HeldError{}
+	if detail := (*HeldError)(nil); errors.As(err, &detail) {
+		named = *detail
+	}
+	named.Name = a.lock.name // the caller's, without the prefix
+
+	c.mu.Lock()
+	a.held = &named
+	first := !a.contact
+	a.contact = true
+	for _, w := range a.gate.Tell() {
+		refused := w.Ref.(*acquisition)
+		refused.held = a.held
+		close(refused.news)
+	}
+	c.mu.Unlock()
+	if first && !a.Try {
+		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.lock.mode, Err: a.held})
+	}
+}
+
+// renounce gives the place up and has it withdrawn.
+func (a *acquisition) renounce() {
+	c := a.lock.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withdrawPlace(a.lock, a.gate.Renounce())
+}
+
+// await waits for the store to grant the place, or until it is time to ask
+// again, for which it returns ErrHeld.
+func (a *acquisition) await(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	c := a.lock.client
+	d := jitter(c.caps.PollInterval())
+	if c.queuer == nil {
+		// Without a push the first looks are quick and the later ones slow.
+		a.pause = min(max(2*a.pause, firstPause), c.caps.PollInterval())
+		d = jitter(a.pause)
+	}
+	if a.held != nil && a.held.ExpiresIn > 0 {
+		d = min(d, a.held.ExpiresIn+time.Millisecond)
+	}
+	if c.queuer == nil {
+		a.sleep(ctx, d)
+		return c.driver.Try(ctx, req)
+	}
+	if a.waiting == nil {
+		// Close must end the wait too.
+		waiting, cancel := context.WithCancelCause(ctx)
+		unhook := context.AfterFunc(c.closing, func() { cancel(ErrClosed) })
+		a.waiting, a.stop = waiting, func() { unhook(); cancel(nil) }
+	}
+	poll, cancel := context.WithTimeout(a.waiting, d)
+	defer cancel()
+	grant, err := c.queuer.Wait(poll, req)
+	if err != nil && poll.Err() != nil {
+		err = ErrHeld // time to ask again, or to see that the context has ended
+	}
+	return grant, err
+}
+
+// firstPause is the first pause between two looks at a store without a queue,
+// and after a store's error.
+const firstPause = 5 * time.Millisecond
+
+// rest waits a while after a store's error, longer each time.
+func (a *acquisition) rest(ctx context.Context) {
+	a.pause = min(max(2*a.pause, firstPause), a.lock.client.caps.PollInterval())
+	a.sleep(ctx, jitter(a.pause))
+}
+
+// sleep ends early when the context or the client ends, or when this client
+// releases the name.
+func (a *acquisition) sleep(ctx context.Context, d time.Duration) {
+	c := a.lock.client
+	c.mu.Lock()
+	if a.gate.poke == nil {
+		a.gate.poke = make(chan struct{}, 1)
+	}
+	poke := a.gate.poke
+	c.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-poke:
+		a.pause = 0
+	case <-ctx.Done():
+	case <-c.closing.Done():
+	}
+}
+
+// jitter returns a duration between half of d and d, so that clients that
+// started together do not stay together.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + mathrand.N(d/2+1)
+}
+
+// accept turns a grant into a lease. It returns no lease, and why, if the grant
+// is of no use.
+func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, error) {
+	c := a.lock.client
+	for fresh := false; ; fresh = true {
+		c.mu.Lock()
+		now := c.clock.Now()
+		left := grant.Since.Add(grant.Valid - lease.Margin(c.opts.Margin, grant.Valid)).Sub(now)
+		switch {
+		case c.closed:
+			c.withdrawPlace(a.lock, a.gate.Renounce())
+			c.mu.Unlock()
+			return nil, ErrClosed
+		case left > grant.Valid/3 || fresh && left > 0:
+			return a.take(grant, now), nil // unlocks
+		case fresh:
+			c.withdrawPlace(a.lock, a.gate.Renounce())
+			c.mu.Unlock()
+			return nil, fmt.Errorf("the store's answers take longer than the TTL of %v lasts", grant.TTL)
+		}
+		c.mu.Unlock()
+		// It has been under way for so long that little of it is left: begin
+		// the work with a full TTL.
+		r := c.driver.Renew(ctx, []driver.Grant{grant})[0]
+		if r.Err != nil {
+			if !driver.Gone(r.Err) {
+				a.renounce()
+			}
+			return nil, r.Err
+		}
+		grant.Since, grant.Valid = r.Since, r.Valid
+	}
+}
+
+// take makes the lease and leaves the gate, with those who share the hold. It
+// is called with the client's mutex, which it unlocks.
+func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
+	c := a.lock.client
+	h := newHold(a.lock, grant, now)
+	joined, next := a.gate.Grant()
+	leases := []*Lease{&h.first}
+	for _, w := range joined {
+		j := w.Ref.(*acquisition)
+		j.lease = h.handle()
+		leases = append(leases, j.lease)
+		close(j.news)
+	}
+	c.pass(a.lock.name, a.gate, next)
+	c.track(h)
+	c.mu.Unlock()
+	for range leases {
+		c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
+			Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
+		})
+	}
+	return &h.first
+}
+
+// giveUp leaves the gate, and returns why: what ended the wait, and what the
+// store said before.
+func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
+	c := a.lock.client
+	c.mu.Lock()
+	told := a.gate.Told()
+	if c.queuer == nil && a.Role == gate.Head {
+		// Only a store with a queue can be asked again under the same owner.
+		c.withdrawPlace(a.lock, a.gate.Renounce())
+	}
+	next, place := a.gate.Leave(&a.Waiter)
+	c.withdrawPlace(a.lock, place)
+	c.pass(a.lock.name, a.gate, next)
+	c.mu.Unlock()
+	if len(errs) == 0 {
+		if err := ended(ctx); err != nil {
+			errs = append(errs, err)
+		} else {
+			errs = append(errs, ErrClosed)
+		}
+		if told && a.held == nil {
+			a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
+		}
+	} else if errors.Is(errs[0], ErrHeld) {
+		return []error{a.held} // a try: this says it all
+	}
+	if a.held != nil {
+		errs = append(errs, a.held)
+	}
+	if a.last != nil && a.last != errs[0] {
+		errs = append(errs, fmt.Errorf("last error of the store: %w", a.last))
+	}
+	return errs
+}
+
+// pass wakes the new head of a gate, or forgets the gate if it is empty.
+func (c *Client) pass(name string, g *gateway, next *gate.Waiter) {
+	if next != nil {
+		if a := next.Ref.(*acquisition); a.news != nil {
+			close(a.news)
+		}
+	}
+	if g.Empty() && c.gates[name] == g {
+		delete(c.gates, name)
+		if len(c.spare) < maxSpare {
+			g.poke = nil
+			g.Reset()
+			c.spare = append(c.spare, g)
+		}
+	}
+}
+
+// maxSpare is how many gates nobody is at are kept, so that an uncontended lock
+// does not make one each time.
+const maxSpare = 64

@@ -1,0 +1,113 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// leaseContext is a context that ends with its lease.
+type leaseContext struct {
+	cancel     context.CancelCauseFunc
+	prev, next *leaseContext
+}
+
+// heldKey is the key under which a context carries the leases that it holds.
+type heldKey struct{}
+
+// heldList is the leases that a context holds, the innermost first.
+type heldList struct {
+	lease *Lease
+	outer *heldList
+}
+
+// WithContext returns a context that ends when the lease does: its cause is
+// then the *LostError, or ErrReleased. It also ends with parent. It carries the
+// hold, so that a nested acquire of the same name under it is seen (ErrDeadlock)
+// or joins (Options.Reentrant): a goroutine started under it is the holder too.
+// The CancelFunc frees what the context costs; the lease goes on.
+func (le *Lease) WithContext(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	outer, _ := parent.Value(heldKey{}).(*heldList)
+	held := context.WithValue(ctx, heldKey{}, &heldList{le, outer})
+	return held, le.bind(cancel)
+}
+
+// bind has cancel called with the reason when the lease ends, and returns what
+// undoes it and cancels.
+func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
+	entry := &leaseContext{cancel: cancel}
+	c := le.hold.client
+	c.mu.Lock()
+	end := le.end.Load()
+	if end == nil {
+		if entry.next = le.contexts; entry.next != nil {
+			entry.next.prev = entry
+		}
+		le.contexts = entry
+	}
+	c.mu.Unlock()
+	if end != nil {
+		cancel(end.err)
+	}
+	return func() {
+		c.mu.Lock()
+		le.unbind(entry)
+		c.mu.Unlock()
+		cancel(context.Canceled)
+	}
+}
+
+// unbind takes the entry out of the lease's list, if it is still there.
+func (le *Lease) unbind(entry *leaseContext) {
+	if le.end.Load() != nil || entry.prev == nil && le.contexts != entry {
+		return // the list has been handed over to the end, or the entry is out
+	}
+	if entry.prev == nil {
+		le.contexts = entry.next
+	} else {
+		entry.prev.next = entry.next
+	}
+	if entry.next != nil {
+		entry.next.prev = entry.prev
+	}
+	entry.prev, entry.next = nil, nil
+}
+
+// nested looks for holds that the context already has on the lock's name. It
+// returns a lease if the lock joins one of them, or ErrDeadlock if waiting
+// would be waiting for ourselves.
+func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
+	held, _ := ctx.Value(heldKey{}).(*heldList)
+	permits := l.Permits
+	var seen []*hold
+	for ; held != nil; held = held.outer {
+		h := held.lease.hold
+		if h.client != l.client || h.name != l.name || slices.Contains(seen, h) || held.lease.Err() != nil {
+			continue
+		}
+		seen = append(seen, h)
+		mode := held.lease.Mode()
+		switch {
+		case (mode == Slot) != (l.mode == Slot):
+			// Another kind of lock: the store says that it is one.
+		case mode == Slot:
+			if permits += h.Permits; permits > l.slots {
+				return nil, deadlock(try)
+			}
+		case l.Reentrant && (mode == Exclusive || l.mode == Shared):
+			return held.lease.Reenter()
+		default:
+			return nil, deadlock(try)
+		}
+	}
+	return nil, nil
+}
+
+// deadlock is ErrDeadlock, which for a try is a way of being held.
+func deadlock(try bool) error {
+	if try {
+		return fmt.Errorf("%w: %w", ErrHeld, ErrDeadlock)
+	}
+	return ErrDeadlock
+}

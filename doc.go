@@ -1,0 +1,41 @@
+// Package holdfast takes locks that many processes share, in the store that
+// they share already: Redis, etcd, a database, files, or, in one process, memory.
+//
+//	locks, err := holdfast.Open(ctx, "mem://orders")
+//	if err != nil {
+//		return err
+//	}
+//	defer locks.Close()
+//
+//	err = locks.Mutex("orders/42", nil).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
+//		return ledger.Charge(ctx, lease.Token(), order) // ctx ends when the lock can no longer be trusted
+//	})
+//
+// A [Client] opens one store. A [Lock] is a name and how to hold it: a mutex,
+// one half of a read-write lock, some slots of a semaphore; [All] makes several
+// one. A [Lease] is one hold on a lock: it is renewed in the background,
+// until it is released or lost, and it tells its holder which.
+//
+// # What a lock in a store can promise, and what not
+//
+// A lease ends by the clock. A holder that stands still — paused, swapped out,
+// suspended — may wake after its lease has ended and act beside the next
+// holder, and no store can prevent that. Holdfast makes the window as small as
+// it can be: a lease counts its time from before the request that took it, on a
+// clock that runs on while the host sleeps, and [Lease.Err] reads that clock at
+// every look. Where even that window must be closed, the resource itself must
+// refuse who comes too late: every lease carries a fencing token, and package
+// fence has the guards that check it.
+//
+// So use a lock for efficiency, to avoid doing work twice, as it is; and for
+// correctness, where two holders would corrupt data, together with a guard.
+//
+// The promises P1 to P11 that comments refer to are in docs/design.md; what each
+// store keeps of them when things go wrong is in docs/guarantees.md, and in
+// [Caps] as data.
+//
+// # Stores
+//
+// A store's package registers its URL scheme when it is imported, as in
+// database/sql, or makes a driver for [New].
+package holdfast

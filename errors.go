@@ -1,0 +1,112 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The errors to match with errors.Is. Everything that this package returns
+// names the operation and the lock, and wraps one of these where one applies.
+var (
+	// ErrHeld: the name is held by another, or closed, or others come first.
+	// TryAcquire returns it, and an Acquire whose context ended while it
+	// waited. The details are in a *HeldError.
+	ErrHeld = driver.ErrHeld
+	// ErrNotHeld: there is no such hold, or not any more.
+	ErrNotHeld = driver.ErrNotHeld
+	// ErrLost: the lease was lost before it was released. The details are in a
+	// *LostError.
+	ErrLost = errors.New("lock lost")
+	// ErrBroken: the lease was lost because an operator broke it.
+	ErrBroken = driver.ErrBroken
+	// ErrReleased: the lease has been released.
+	ErrReleased = errors.New("lease released")
+	// ErrDeadlock: the context already holds this name, so waiting for it would
+	// never end.
+	ErrDeadlock = errors.New("already held by this context")
+	// ErrMismatch: the name is in use as another kind of lock, or as a
+	// semaphore with another number of slots.
+	ErrMismatch = driver.ErrMismatch
+	// ErrUnsupported: the store cannot do this.
+	ErrUnsupported = driver.ErrUnsupported
+	// ErrUncertain: the store has not confirmed it. What was to be released is
+	// released in the background, until the store confirms it or the TTL is over.
+	ErrUncertain = driver.ErrUncertain
+	// ErrClosed: the client has been closed.
+	ErrClosed = driver.ErrClosed
+)
+
+// HeldError is ErrHeld with what is known of the holder.
+type HeldError = driver.HeldError
+
+// LostError is ErrLost with the reason. Unwrap gives the reason: ErrBroken,
+// ErrNotHeld, or the store's errors because of which the lease was not renewed
+// in time.
+type LostError struct {
+	Name   string
+	Token  Token
+	Reason error
+}
+
+// Error says which lock was lost and why.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("holdfast: lock %q (token %d) lost: %v", e.Name, e.Token, e.Reason)
+}
+
+// Is makes a LostError match ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns the reason.
+func (e *LostError) Unwrap() error { return e.Reason }
+
+// errNotRenewed is the reason of a loss when no renewal has failed: the process
+// or its host stood still, or the lease has no renewal.
+var errNotRenewed = errors.New("its time was over")
+
+// opError says what was being done to which lock when errs happened. The first
+// of errs says most; all are reachable by errors.Is and errors.As.
+type opError struct {
+	op, name string
+	errs     []error
+}
+
+func (e *opError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "holdfast: %s %q", e.op, e.name)
+	for i, err := range e.errs {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		b.WriteString(sep)
+		b.WriteString(err.Error())
+	}
+	return b.String()
+}
+
+func (e *opError) Unwrap() []error { return e.errs }
+
+// failed makes an opError of the errors that are not nil.
+func failed(op, name string, errs ...error) error {
+	e := &opError{op: op, name: name}
+	for _, err := range errs {
+		if err != nil {
+			e.errs = append(e.errs, err)
+		}
+	}
+	return e
+}
+
+// ended returns what is to be said of a context that has ended: its error, and
+// its cause where that says more. It is nil for one that has not.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || cause == err {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

@@ -1,0 +1,69 @@
+package holdfast
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Events are functions that are told what happens to a client's locks; each may
+// be nil. They are called one after the other for one lease, on goroutines of
+// the client or of its callers, and must return quickly.
+type Events struct {
+	// Acquired: a lease begins.
+	Acquired func(Event)
+	// Waiting: an Acquire has been told by the store to wait.
+	Waiting func(Event)
+	// InDoubt: a renewal has failed. The lease is trusted until Event.Until;
+	// who needs time to stop should use it.
+	InDoubt func(Event)
+	// Recovered: a lease in doubt has been renewed after all.
+	Recovered func(Event)
+	// Lost: a lease is lost; Event.Err is its *LostError.
+	Lost func(Event)
+	// Released: a lease has been given back, or, where Event.Err is not nil,
+	// was to be and goes on to be in the background.
+	Released func(Event)
+}
+
+// Event is one thing that happened.
+type Event struct {
+	Name  string
+	Mode  Mode
+	Token Token         // 0 while there is no lease
+	After time.Duration // Acquired: how long it took; Lost, Released: how long it was held
+	Until time.Time     // InDoubt, Recovered: the trust deadline by the wall clock
+	Err   error
+}
+
+// emit calls the hook and writes the log record. It must be called without the
+// client's mutex, as the hook may call anything.
+func (c *Client) emit(hook func(Event), level slog.Level, msg string, e Event) {
+	if hook != nil {
+		hook(e)
+	}
+	if c.opts.Logger == nil {
+		return
+	}
+	attrs := []slog.Attr{slog.String("lock", e.Name), slog.String("mode", e.Mode.String())}
+	if e.Token != 0 {
+		attrs = append(attrs, slog.Int64("token", int64(e.Token)))
+	}
+	if e.After != 0 {
+		attrs = append(attrs, slog.Duration("after", e.After))
+	}
+	if !e.Until.IsZero() {
+		attrs = append(attrs, slog.Time("until", e.Until))
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.Any("error", e.Err))
+	}
+	c.opts.Logger.LogAttrs(context.Background(), level, "holdfast: "+msg, attrs...)
+}
+
+// wall turns an instant into wall time, as good as the present clocks go.
+func (c *Client) wall(at driver.Instant) time.Time {
+	return time.Now().Add(at.Sub(c.clock.Now()))
+}

@@ -1,0 +1,111 @@
+package fence
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Gates is a set of gates by the name of what they guard, made as they are
+// needed. The zero value is ready. It is safe for concurrent use and must not
+// be copied after its first use.
+//
+// A gate takes about 200 bytes and its name, and is kept for ever unless Retain
+// says otherwise. A mark may be forgotten only when no work under an older
+// token can arrive any more: whoever comes first after that is admitted, a
+// holder that has slept through it all too.
+type Gates struct {
+	// Retain is the least time for which an unused gate is kept; it may be
+	// kept for up to twice that. It must be longer than any pause, retry,
+	// queue and running piece of work of a client can be: days rather than
+	// minutes. The time that the host is suspended does not count. 0, or less,
+	// keeps every gate for ever. It must not be changed after the first use.
+	Retain time.Duration
+
+	mu     sync.Mutex
+	recent map[string]*Gate // used since turned
+	older  map[string]*Gate // used in the Retain before that, not since
+	turned time.Time
+}
+
+// Admit is [Gate.Admit] of the resource's gate. Its *StaleError names the
+// resource.
+func (g *Gates) Admit(resource string, token driver.Token, mode driver.Mode) error {
+	if err := checkUse(resource, token, mode); err != nil {
+		return err
+	}
+	return named(resource, g.gate(resource).Admit(token, mode))
+}
+
+// Do is [Gate.Do] of the resource's gate. Its *StaleError names the resource.
+func (g *Gates) Do(resource string, token driver.Token, mode driver.Mode, work func() error) error {
+	if err := checkUse(resource, token, mode); err != nil {
+		return err
+	}
+	gate, ran := g.gate(resource), false
+	err := gate.Do(token, mode, func() error {
+		ran = true
+		return work()
+	})
+	if ran {
+		return err // the work's own, even if it is another guard's refusal
+	}
+	return named(resource, err)
+}
+
+// gate returns the resource's gate and marks it as used now.
+func (g *Gates) gate(resource string) *Gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn()
+	gate := g.recent[resource]
+	if gate == nil {
+		if gate = g.older[resource]; gate == nil {
+			gate = new(Gate)
+		}
+		g.recent[resource] = gate
+	}
+	return gate
+}
+
+// raises is [Gate.raises] of the resource's gate. It makes no gate, so that a
+// token that turns out to be forged leaves nothing behind.
+func (g *Gates) raises(resource string, token driver.Token, mode driver.Mode) bool {
+	g.mu.Lock()
+	gate := g.recent[resource]
+	if gate == nil {
+		gate = g.older[resource]
+	}
+	g.mu.Unlock()
+	return gate == nil || gate.raises(token, mode)
+}
+
+// turn forgets the gates that nobody has used for Retain. It drops whole
+// generations, so that its cost does not grow with their number.
+func (g *Gates) turn() {
+	if g.recent == nil {
+		g.recent, g.turned = make(map[string]*Gate), time.Now()
+	}
+	if g.Retain <= 0 {
+		return
+	}
+	switch idle := time.Since(g.turned); {
+	case idle < g.Retain:
+		return
+	case idle < 2*g.Retain:
+		g.older = g.recent
+	default:
+		g.older = nil
+	}
+	g.recent, g.turned = make(map[string]*Gate), time.Now()
+}
+
+// named puts the resource's name into a *StaleError.
+func named(resource string, err error) error {
+	if stale, ok := errors.AsType[*StaleError](err); ok {
+		stale.Resource = resource
+	}
+	return err
+}

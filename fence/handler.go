@@ -1,0 +1,171 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Header is the request header in which a client says under which hold it
+// acts: the text of its lease's sequencer, for example "hf1:x:42:orders%2F42".
+const Header = "Holdfast-Sequencer"
+
+// HandlerOptions are the options of [Handler]. The zero value of each field is
+// its default.
+type HandlerOptions struct {
+	// Name returns the name of the lock that a request needs, as the store
+	// knows it, with the client's prefix. A sequencer of another name is
+	// refused with 403, and so is every sequencer when the name is one that no
+	// lock can have, such as "".
+	//
+	// Without it any name is accepted and is itself the resource: that serves
+	// only where clients are trusted to send the sequencer of the right lock.
+	Name func(*http.Request) string
+
+	// Reads reports whether a request only reads, as shared holds may. Nil:
+	// GET, HEAD and OPTIONS do. A shared hold's sequencer is refused with 403
+	// for any other request.
+	Reads func(*http.Request) bool
+
+	// Optional lets requests without the header pass, unguarded, while clients
+	// are moved to sending it. Otherwise they are refused with 428.
+	Optional bool
+
+	// Check is asked whether a sequencer is current before it may raise a
+	// mark: the first request of each hold, in each process. Client's
+	// CheckSequencer of package holdfast is such a function. If the hold is
+	// gone (driver.ErrNotHeld, driver.ErrBroken) the answer is 409; on any
+	// other error it is 503, without the error's text, which may not be for
+	// clients to read. Nil: every token is believed.
+	Check func(ctx context.Context, sequencer string) error
+
+	// Gates keep the marks. Nil: the handler's own, kept for ever. Give them to
+	// share them with other handlers or to use [Gates.Do] behind the door.
+	Gates *Gates
+}
+
+// Handler passes requests on to next unless they act under a hold that a newer
+// one has replaced. The answers of a refusal are text/plain:
+//
+//   - 400 Bad Request: the header is malformed or given twice, or its hold
+//     cannot be fenced (no token, a semaphore);
+//   - 403 Forbidden: the sequencer is not one for this request, so acquiring
+//     the same lock again would not help: another lock's, or a shared one where
+//     an exclusive one is needed;
+//   - 409 Conflict: the token is stale. The client has lost its lock, and must
+//     not retry under the same hold;
+//   - 428 Precondition Required (RFC 6585): the header is missing;
+//   - 503 Service Unavailable: Check could not tell.
+//
+// It is a door, and knows only what has passed through it since the process
+// started. A request that was admitted may still be at work when a newer one is
+// admitted, and another replica of the service has seen other requests. Where
+// that matters, next makes its last step exact with the sequencer of
+// [FromContext]: by [Gates.Do] on the same Gates if the resource lives in this
+// process, by [Dialect.Admit] if it is in a database.
+//
+// Sequencers are not signed, and a guard cannot tell a mistake from malice:
+// whoever sends a token that is far too high closes the resource to everyone
+// else, and whoever makes up names fills the memory of Gates. Put the handler
+// behind authentication, and set Check, which asks the store before a token is
+// adopted. A mark that is too high refuses until the process starts again.
+func Handler(next http.Handler, o *HandlerOptions) http.Handler {
+	h := &handler{next: next}
+	if o != nil {
+		h.HandlerOptions = *o
+	}
+	if h.Gates == nil {
+		h.Gates = new(Gates)
+	}
+	if h.Reads == nil {
+		h.Reads = safeMethod
+	}
+	return h
+}
+
+type handler struct {
+	HandlerOptions
+	next http.Handler
+}
+
+// ServeHTTP admits the request or answers with the refusal.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	values := r.Header.Values(Header)
+	if len(values) == 0 && h.Optional {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	sequencer, refusal := h.admit(r, values)
+	if refusal != nil {
+		http.Error(w, refusal.text, refusal.status)
+		return
+	}
+	h.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, sequencer)))
+}
+
+// refusal is an answer: its status, and a text for whoever debugs the client.
+type refusal struct {
+	status int
+	text   string
+}
+
+func refuse(status int, text string) *refusal { return &refusal{status, text} }
+
+// admit reads the header and adopts its token. What costs nothing is checked
+// first, and the mark is raised last.
+func (h *handler) admit(r *http.Request, values []string) (driver.Sequencer, *refusal) {
+	var s driver.Sequencer
+	switch len(values) {
+	case 0:
+		return s, refuse(http.StatusPreconditionRequired, "the header "+Header+" is required: the sequencer of the lease under which you act")
+	case 1:
+	default:
+		return s, refuse(http.StatusBadRequest, "the header "+Header+" must be given once")
+	}
+	s, err := driver.ParseSequencer(values[0])
+	if err != nil {
+		return s, refuse(http.StatusBadRequest, Header+": "+err.Error())
+	}
+	if err := checkUse(s.Name, s.Token, s.Mode); err != nil {
+		return s, refuse(http.StatusBadRequest, Header+": "+err.Error())
+	}
+	if h.Name != nil {
+		if want := h.Name(r); want != s.Name {
+			return s, refuse(http.StatusForbidden, fmt.Sprintf("this request needs the lock %q, not %q", want, s.Name))
+		}
+	}
+	if s.Mode == driver.Shared && !h.Reads(r) {
+		return s, refuse(http.StatusForbidden, fmt.Sprintf("this request needs an exclusive hold of %q, not a shared one", s.Name))
+	}
+	if h.Check != nil && h.Gates.raises(s.Name, s.Token, s.Mode) {
+		if err := h.Check(r.Context(), values[0]); driver.Gone(err) {
+			return s, refuse(http.StatusConflict, fmt.Sprintf("%v: the hold of %q is gone", ErrStale, s.Name))
+		} else if err != nil {
+			return s, refuse(http.StatusServiceUnavailable, fmt.Sprintf("the hold of %q cannot be checked now", s.Name))
+		}
+	}
+	if err := h.Gates.Admit(s.Name, s.Token, s.Mode); errors.Is(err, ErrStale) {
+		return s, refuse(http.StatusConflict, err.Error())
+	} else if err != nil {
+		return s, refuse(http.StatusBadRequest, Header+": "+err.Error())
+	}
+	return s, nil
+}
+
+// safeMethod reports whether the request's method only reads (RFC 9110, section
+// 9.2.1). TRACE is left out: it has nothing to do with the resource.
+func safeMethod(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+}
+
+type contextKey struct{}
+
+// FromContext returns the sequencer that [Handler] admitted for the request
+// with this context, and false if it let the request pass without one.
+func FromContext(ctx context.Context) (driver.Sequencer, bool) {
+	s, ok := ctx.Value(contextKey{}).(driver.Sequencer)
+	return s, ok
+}

@@ -1,0 +1,137 @@
+package holdfast
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/batch"
+	"github.com/holdfastlock/holdfast/internal/due"
+	"github.com/holdfastlock/holdfast/internal/lease"
+)
+
+// hold is one hold in the store, with the leases that share it. Its fields are
+// guarded by the client's mutex, but for until.
+type hold struct {
+	*Lock
+	owner   string
+	token   Token
+	data    any // the driver's Grant.Handle
+	since   driver.Instant
+	valid   time.Duration
+	taken   driver.Instant
+	machine lease.Machine
+	until   atomic.Int64 // the machine's trust deadline, to be read without the mutex
+	mode    Mode         // the lock's, until a downgrade
+	over    bool         // lost or released, and out of the queues
+	trouble error        // the last failed renewal
+
+	deadline due.Entry[*hold]
+	renewal  batch.Entry[*hold]
+	leases   *Lease // those not over, linked
+	users    int    // leases that nobody has called Release of
+	first    Lease
+}
+
+func newHold(l *Lock, g driver.Grant, now driver.Instant) *hold {
+	h := &hold{
+		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode,
+		since: g.Since, valid: g.Valid, taken: now,
+		machine: lease.Start(now, g.Since, g.Valid, l.TTL, l.RenewEvery, l.client.opts.Margin),
+	}
+	h.deadline.Value, h.renewal.Value = h, h
+	h.first.hold, h.leases, h.users = h, &h.first, 1
+	return h
+}
+
+// handle adds a lease.
+func (h *hold) handle() *Lease {
+	le := &Lease{hold: h, next: h.leases}
+	h.leases = le
+	h.users++
+	return le
+}
+
+// request is what the store knows of the hold.
+func (h *hold) request() driver.Request { return h.Lock.request(h.owner, h.mode) }
+
+// grant is the hold as the driver gave it.
+func (h *hold) grant() driver.Grant {
+	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Handle: h.data}
+}
+
+// track puts a hold into the queues, or moves it to where it belongs now.
+func (c *Client) track(h *hold) {
+	h.until.Store(int64(h.machine.Until()))
+	c.deadlines.Set(&h.deadline, h.machine.Until())
+	if at, ok := h.machine.RenewAt(); ok {
+		c.renewals.Set(&h.renewal, at)
+	} else {
+		c.renewals.Drop(&h.renewal)
+	}
+	c.rearm()
+}
+
+// untrack takes a hold that is over out of the queues.
+func (c *Client) untrack(h *hold) {
+	h.over = true
+	c.deadlines.Drop(&h.deadline)
+	c.renewals.Drop(&h.renewal)
+}
+
+// lose ends a hold that the machine has found lost. It returns what is to be
+// done once the mutex is free: contexts are cancelled and events told there.
+func (c *Client) lose(h *hold, reason error) func() {
+	if h.over {
+		return func() {}
+	}
+	c.untrack(h)
+	if reason == nil {
+		reason = errNotRenewed
+		if h.trouble != nil {
+			reason = fmt.Errorf("not renewed in time: %w", h.trouble)
+		}
+	}
+	lost := &LostError{Name: h.name, Token: h.token, Reason: reason}
+	event := Event{Name: h.name, Mode: h.mode, Token: h.token, After: c.clock.Now().Sub(h.taken), Err: lost}
+	cancel := h.end(lost)
+	return func() {
+		cancel()
+		c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
+	}
+}
+
+// end ends every lease of the hold, and returns the cancellation of their
+// contexts.
+func (h *hold) end(err error) func() {
+	var cancels []func()
+	for le := h.leases; le != nil; le = le.next {
+		cancels = append(cancels, le.finish(err))
+	}
+	h.leases = nil
+	return func() {
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}
+}
+
+// look brings a hold up to date with the clock, and reports whether it can be
+// trusted: the deadline counts, not whether a timer has fired (P2).
+func (c *Client) look(h *hold) bool {
+	now := c.clock.Now()
+	if int64(now) < h.until.Load() {
+		return true
+	}
+	c.mu.Lock()
+	trusted := h.machine.Trusted(now)
+	after := func() {}
+	if !trusted {
+		after = c.lose(h, nil)
+	}
+	c.mu.Unlock()
+	after()
+	return trusted
+}

@@ -1,0 +1,257 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/alarm"
+	"github.com/holdfastlock/holdfast/internal/batch"
+	"github.com/holdfastlock/holdfast/internal/due"
+)
+
+// Types of package driver that users of locks meet too.
+type (
+	// Token is a fencing token: it grows with every new hold on a name (P3).
+	Token = driver.Token
+	// Mode says how a lease holds its name.
+	Mode = driver.Mode
+	// Caps says what a store can do, and what it guarantees.
+	Caps = driver.Caps
+	// Info is the state of one name, for operators.
+	Info = driver.Info
+)
+
+// The modes of a lease.
+const (
+	Exclusive = driver.Exclusive
+	Shared    = driver.Shared
+	Slot      = driver.Slot
+)
+
+// Client takes locks in one store. Make one per store and process, and close it
+// at the end: it renews all leases together, in one loop. Safe for concurrent
+// use.
+type Client struct {
+	driver  driver.Driver
+	queuer  driver.Queuer // nil: the store has no queue
+	caps    Caps
+	opts    ClientOptions
+	clock   driver.Clock
+	alarm   *alarm.Alarm
+	closing context.Context // ends when Close begins
+	close   context.CancelCauseFunc
+
+	mu        sync.Mutex
+	shared    map[settingsKey]*settings
+	gates     map[string]*gateway
+	spare     []*gateway // empty, to be used again
+	bound     bound
+	deadlines due.Queue[*hold]         // all holds, by trust deadline
+	renewals  *batch.Plan[*hold]       // those to renew
+	undoing   *batch.Plan[*withdrawal] // what the store is to forget
+	active    int                      // acquires and batches under way
+	quiet     chan struct{}            // closed by the last of them, once closing
+	closed    bool
+}
+
+// settingsKey is what settings are made from.
+type settingsKey struct {
+	Options
+	mode  Mode
+	slots int
+}
+
+// Open opens the store that the URL names and returns a client of it. The
+// store's package must have been imported, if only for its side effect:
+//
+//	import _ "github.com/holdfastlock/holdfast/memlock" // mem://
+//
+// Parameters of the URL that begin with "hf." are Holdfast's: hf.prefix is
+// ClientOptions.Prefix, the others are the driver's. One that is not known is an
+// error. No password of the URL appears in an error, a log or a note. The
+// context bounds the opening only.
+func Open(ctx context.Context, rawURL string) (*Client, error) {
+	if ctx == nil {
+		return nil, errNilContext("open")
+	}
+	u, err := driver.ParseURL(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("holdfast: open: %w", err)
+	}
+	o := &ClientOptions{}
+	query := u.Query()
+	if v, ok := query["hf.prefix"]; ok {
+		if len(v) > 1 {
+			return nil, errors.New("holdfast: open: URL parameter \"hf.prefix\" is given twice")
+		}
+		o.Prefix = v[0]
+		query.Del("hf.prefix")
+		u.RawQuery = query.Encode()
+	}
+	d, err := driver.Open(ctx, u)
+	if err != nil {
+		return nil, fmt.Errorf("holdfast: open %s: %w", driver.Redact(u), err)
+	}
+	c, err := New(d, o)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return c, nil
+}
+
+// New returns a client that keeps its locks by a driver, which it closes when
+// it is closed itself. Nil options are fine. It does no I/O.
+func New(d driver.Driver, o *ClientOptions) (*Client, error) {
+	if d == nil {
+		return nil, errors.New("holdfast: new: the driver is nil")
+	}
+	if o == nil {
+		o = &ClientOptions{}
+	}
+	c := &Client{
+		driver: d, caps: d.Caps(), opts: *o, clock: o.Clock,
+		shared: map[settingsKey]*settings{},
+		gates:  map[string]*gateway{},
+	}
+	if c.clock == nil {
+		c.clock = driver.HostClock
+	}
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("holdfast: new: %w", err)
+	}
+	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
+	shard := func(driver.Request) string { return "" }
+	if s, ok := driver.As[driver.Sharder](d, driver.OpShard); ok {
+		shard = s.Shard
+	}
+	c.renewals = batch.New(
+		func(h *hold) string { return shard(h.request()) },
+		func(h *hold) time.Duration { return max(0, h.RenewEvery) / 8 })
+	c.undoing = batch.New(
+		func(w *withdrawal) string { return shard(w.grant.Request) },
+		func(*withdrawal) time.Duration { return 0 })
+	c.alarm = alarm.New(c.clock, c.tick)
+	c.closing, c.close = context.WithCancelCause(context.Background())
+	if n, ok := driver.As[driver.Notifier](d, driver.OpNotify); ok {
+		go c.listen(n.Losses())
+	}
+	return c, nil
+}
+
+// check looks at the options and at what the driver says of itself.
+func (c *Client) check() error {
+	if c.caps.Store == "" {
+		return errors.New("the driver does not identify its store (Caps.Store is empty)")
+	}
+	for op, ok := range map[driver.Ops]bool{
+		driver.OpQueue:     has[driver.Queuer](c.driver),
+		driver.OpNotify:    has[driver.Notifier](c.driver),
+		driver.OpShard:     has[driver.Sharder](c.driver),
+		driver.OpInspect:   has[driver.Inspector](c.driver),
+		driver.OpBreak:     has[driver.Breaker](c.driver),
+		driver.OpDowngrade: has[driver.Downgrader](c.driver),
+	} {
+		if c.caps.Ops.Has(op) && !ok {
+			return fmt.Errorf("the driver announces %v but has no method for it", op)
+		}
+	}
+	if missing := c.caps.Missing(c.opts.Need); len(missing) > 0 {
+		return fmt.Errorf("%s: %w: it lacks %s", c.caps.Store, ErrUnsupported, strings.Join(missing, ", "))
+	}
+	if c.opts.Margin < 0 {
+		return fmt.Errorf("Margin is %v: it must not be negative", c.opts.Margin)
+	}
+	if c.opts.Prefix != "" {
+		// A prefix is right if a name behind it is.
+		if err := driver.CheckName(c.opts.Prefix + "x"); err != nil {
+			return fmt.Errorf("Prefix is bad: %w", err)
+		}
+	}
+	return nil
+}
+
+func has[T any](d driver.Driver) bool {
+	_, ok := d.(T)
+	return ok
+}
+
+// Caps returns what the store can do and what it guarantees.
+func (c *Client) Caps() Caps { return c.caps }
+
+// Mutex returns the lock that holds name exclusively. Nil options are fine.
+// What is wrong with the name or the options is returned by its first use.
+func (c *Client) Mutex(name string, o *Options) *Lock {
+	return c.lock(name, Exclusive, 0, o)
+}
+
+// RWMutex is a read-write lock: any number of shared holds, or one exclusive.
+type RWMutex struct {
+	Read  *Lock // shared
+	Write *Lock // exclusive: the same lock as Mutex
+}
+
+// RWMutex returns the read-write lock on name. Readers and writers are served
+// in the order in which they came, where Caps.Fair, so neither starve.
+func (c *Client) RWMutex(name string, o *Options) RWMutex {
+	return RWMutex{Read: c.lock(name, Shared, 0, o), Write: c.lock(name, Exclusive, 0, o)}
+}
+
+// Semaphore returns the lock that takes Options.Permits of the name's slots. All
+// who use the name must give the same number of slots.
+func (c *Client) Semaphore(name string, slots int, o *Options) *Lock {
+	return c.lock(name, Slot, slots, o)
+}
+
+func (c *Client) lock(name string, mode Mode, slots int, o *Options) *Lock {
+	l := &Lock{client: c, name: name}
+	if o == nil {
+		o = &Options{}
+	}
+	l.settings, l.err = c.settings(settingsKey{*o, mode, slots})
+	if l.err == nil {
+		l.err = c.checkName(name)
+	}
+	return l
+}
+
+// checkName checks a name together with the client's prefix (P10).
+func (c *Client) checkName(name string) error {
+	if err := driver.CheckName(name); err != nil || c.opts.Prefix == "" {
+		return err
+	}
+	return driver.CheckName(c.opts.Prefix + name)
+}
+
+// maxShared bounds the cache of settings, for programs that make up a Note for
+// every lock.
+const maxShared = 64
+
+// settings returns the settings for the key, shared with the locks before that
+// had the same: ten thousand locks have a handful of settings.
+func (c *Client) settings(key settingsKey) (*settings, error) {
+	c.mu.Lock()
+	s := c.shared[key]
+	c.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := settle(key.mode, key.slots, key.Options, &c.caps, c.opts.Margin)
+	if err != nil {
+		return s, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.shared) < maxShared {
+		c.shared[key] = s
+	}
+	return s, nil
+}
+
+func errNilContext(op string) error {
+	return fmt.Errorf("holdfast: %s: the context is nil; use context.Background()", op)
+}

@@ -1,0 +1,192 @@
+// Package gate is the queue of one client's goroutines for one name, as a
+// state machine. Only the waiter at its head talks to the store; the others
+// wait for the head's news. What the caller is to do comes out of each event:
+// whom to wake, and which place in the store's queue to withdraw.
+package gate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Shape is what two waiters must have in common to stand in one another's place
+// in the store's queue, or to share one shared hold.
+type Shape struct {
+	Mode                    driver.Mode
+	Slots, Permits          int
+	TTL, LockDelay, MinHold time.Duration
+	Unfair                  bool
+	Note                    string
+}
+
+// kind is what all users of a name must have in common.
+func (s Shape) kind() (semaphore bool, slots int) { return s.Mode == driver.Slot, s.Slots }
+
+// Role is what a waiter is to do.
+type Role uint8
+
+// The roles.
+const (
+	Behind Role = iota // wait: others are ahead in this process
+	Head               // ask the store
+	Joined             // done: the head's shared hold is this waiter's too
+	Held               // done, only for tries: the name is known to be held
+)
+
+// Waiter is one goroutine at the gate.
+type Waiter struct {
+	Shape Shape
+	Try   bool // does not wait once the name is known to be held
+	Role  Role
+	Ref   any // the caller's
+}
+
+// Place is the gate's one place in the store's queue.
+type Place struct {
+	Owner string // "": none
+	Shape Shape
+	Sent  bool // the store may know it: it must be used or withdrawn
+}
+
+// Gate is the queue. The zero value is empty. Not safe for concurrent use.
+type Gate struct {
+	waiters []*Waiter // in order of arrival; the first is the head
+	place   Place
+	told    bool // the store has told the head to wait
+	hot     bool // somebody had the name when the gate last heard of it
+}
+
+// Empty reports whether nobody is at the gate. Whoever empties a gate has been
+// given its place to withdraw, so an empty gate can be forgotten (P9).
+func (g *Gate) Empty() bool { return len(g.waiters) == 0 }
+
+// Reset makes an empty gate as good as new.
+func (g *Gate) Reset() { *g = Gate{waiters: g.waiters[:0]} }
+
+// Waiters returns those at the gate, the head first. The slice is the gate's.
+func (g *Gate) Waiters() []*Waiter { return g.waiters }
+
+// Told reports whether the store has told the present head to wait.
+func (g *Gate) Told() bool { return g.told }
+
+// Hot reports whether the name was held when the gate last heard of it, so that
+// it is better to queue than to try first.
+func (g *Gate) Hot() bool { return g.hot }
+
+// Enter adds a waiter at the end and gives it its role. It refuses one that
+// uses the name as another kind of lock than those at the gate (P10).
+func (g *Gate) Enter(w *Waiter) error {
+	if len(g.waiters) > 0 {
+		sem, slots := w.Shape.kind()
+		if s, n := g.waiters[0].Shape.kind(); s != sem || n != slots {
+			return driver.ErrMismatch
+		}
+		w.Role = Behind
+		if w.Try && g.told {
+			w.Role = Held
+			return nil
+		}
+	} else {
+		w.Role = Head
+	}
+	g.waiters = append(g.waiters, w)
+	return nil
+}
+
+// Place returns the owner under which the head asks the store: that of the
+// place it has inherited, or a new one.
+func (g *Gate) Place(newOwner func() string) Place {
+	if g.place.Owner == "" {
+		g.place = Place{Owner: newOwner(), Shape: g.waiters[0].Shape}
+	}
+	return g.place
+}
+
+// Sent says that a request under the place's owner is going out, after which
+// the store may know it.
+func (g *Gate) Sent() { g.place.Sent = true }
+
+// Unsent says that the store has certainly nothing of the place's owner.
+func (g *Gate) Unsent() { g.place.Sent = false }
+
+// Renounce gives the place up because it is worth nothing any more, and returns
+// it to be withdrawn; the head's next request takes a new one.
+func (g *Gate) Renounce() Place {
+	p := g.place
+	g.place = Place{}
+	return p
+}
+
+// Tell says that the store has told the head to wait. It returns the tries
+// among the waiters, which need not wait for more; they have left.
+func (g *Gate) Tell() (refused []*Waiter) {
+	g.told, g.hot = true, true
+	// The head itself may be a try: it knows already, and leaves by itself.
+	kept := g.waiters[:1]
+	for _, w := range g.waiters[1:] {
+		if w.Try {
+			w.Role = Held
+			refused = append(refused, w)
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	g.cut(kept)
+	return refused
+}
+
+// Grant says that the head has its hold. If it is a shared one, the waiters
+// right behind that want the same have it too. All of them have left; next is
+// the new head, or nil.
+func (g *Gate) Grant() (joined []*Waiter, next *Waiter) {
+	head := g.waiters[0]
+	n := 1
+	for head.Shape.Mode == driver.Shared && n < len(g.waiters) && g.waiters[n].Shape == head.Shape {
+		g.waiters[n].Role = Joined
+		n++
+	}
+	joined = slices.Clone(g.waiters[1:n])
+	g.cut(append(g.waiters[:0], g.waiters[n:]...))
+	g.place = Place{}
+	g.told = false
+	g.hot = head.Shape.Mode == driver.Exclusive
+	return joined, g.promote()
+}
+
+// Leave takes out a waiter that gives up. If it was the head, next is the new
+// one, or nil. The place in the store's queue passes on to the next head if
+// that one's shape is the same; otherwise it is returned, to be withdrawn if it
+// was Sent. A waiter that has left already changes nothing.
+func (g *Gate) Leave(w *Waiter) (next *Waiter, withdraw Place) {
+	i := slices.Index(g.waiters, w)
+	if i < 0 {
+		return nil, Place{}
+	}
+	g.cut(slices.Delete(g.waiters, i, i+1))
+	if i > 0 {
+		return nil, Place{}
+	}
+	if len(g.waiters) == 0 || g.waiters[0].Shape != g.place.Shape {
+		withdraw = g.Renounce()
+		g.told = false
+	}
+	return g.promote(), withdraw
+}
+
+// promote makes the first waiter the head.
+func (g *Gate) promote() *Waiter {
+	if len(g.waiters) == 0 {
+		return nil
+	}
+	g.waiters[0].Role = Head
+	return g.waiters[0]
+}
+
+// cut sets the waiters to kept, a prefix of the same array, and clears the rest
+// so that it holds on to nothing.
+func (g *Gate) cut(kept []*Waiter) {
+	clear(g.waiters[len(kept):len(g.waiters)])
+	g.waiters = kept
+}

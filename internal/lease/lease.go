@@ -1,0 +1,151 @@
+// Package lease is the life of one hold as a state machine: held, in doubt,
+// lost or released. Time and events go in, and what is to be done comes out;
+// there is no clock, goroutine or socket inside, so the tests explore every
+// order of events.
+package lease
+
+import (
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// State is where a lease is in its life.
+type State uint8
+
+// The states. Lost and Released are final.
+const (
+	Held     State = iota // trusted, and the last renewal went well
+	Doubt                 // trusted, but a renewal has failed since
+	Lost                  // not to be trusted any more, for good
+	Released              // given back by its holder
+)
+
+// Machine is one lease. The zero value is of no use: see Start. Not safe for
+// concurrent use.
+type Machine struct {
+	state    State
+	sent     bool           // a renewal is under way
+	complete bool           // the store's TTL is the one asked for, not a short claim
+	until    driver.Instant // the trust deadline
+	renewAt  driver.Instant // when to renew next; meaningless while sent
+	every    time.Duration  // between renewals; negative: never
+	margin   time.Duration  // 0: see Margin
+}
+
+// Margin is what is taken off the end of a validity, for clocks whose rates
+// differ and for the time between a look at the lease and the act: set, or if
+// that is 0, two hundredths, at least 5 ms.
+func Margin(set, valid time.Duration) time.Duration {
+	if set > 0 {
+		return set
+	}
+	return max(valid/50, 5*time.Millisecond)
+}
+
+// Start begins the life of a hold that the store granted for valid, counted
+// from since, out of the ttl that was asked for. It is renewed each time that
+// every has passed, or, if every is negative, only to turn a claim into the
+// full TTL. Margin says what margin is.
+func Start(now, since driver.Instant, valid, ttl, every, margin time.Duration) Machine {
+	m := Machine{every: every, margin: margin}
+	m.extend(now, since, valid, ttl)
+	return m
+}
+
+// extend counts the trust deadline from since, which is the sending of a
+// request, never from the arrival of its answer (P1).
+func (m *Machine) extend(now, since driver.Instant, valid, ttl time.Duration) {
+	m.until = max(m.until, since.Add(valid-Margin(m.margin, valid)))
+	m.complete = valid >= ttl
+	m.renewAt = since.Add(m.every)
+	if left := m.until.Sub(now); !m.complete {
+		// A claim is renewed in the background, and not at once: most sections
+		// are over sooner than a third of it, and cost no renewal at all.
+		m.renewAt = now.Add(left / 3)
+	}
+}
+
+// State returns the state as of the last event. Only Trusted looks at the time.
+func (m *Machine) State() State { return m.state }
+
+// Until returns the trust deadline.
+func (m *Machine) Until() driver.Instant { return m.until }
+
+// Trusted reports whether the holder may believe that it holds (P2). If the
+// deadline has passed, the lease is lost from this look on.
+func (m *Machine) Trusted(now driver.Instant) bool {
+	if m.state <= Doubt && now >= m.until {
+		m.state = Lost
+	}
+	return m.state <= Doubt
+}
+
+// RenewAt returns when the next renewal is due, if there is to be one and none
+// is under way.
+func (m *Machine) RenewAt() (driver.Instant, bool) {
+	if m.state > Doubt || m.sent || m.every < 0 && m.complete {
+		return 0, false
+	}
+	return m.renewAt, true
+}
+
+// Send says that a renewal goes out now. It returns false if none should: the
+// lease is over, or one is under way.
+func (m *Machine) Send(now driver.Instant) bool {
+	if !m.Trusted(now) || m.sent {
+		return false
+	}
+	m.sent = true
+	return true
+}
+
+// Renewed says that the store has started the TTL again. It returns false if
+// that is of no use: a lease that is over is never revived.
+func (m *Machine) Renewed(now, since driver.Instant, valid, ttl time.Duration) bool {
+	m.sent = false
+	if !m.Trusted(now) {
+		return false
+	}
+	m.state = Held
+	m.extend(now, since, valid, ttl)
+	return true
+}
+
+// Failed says that a renewal did not go through, or that its outcome is
+// unknown. The lease is in doubt, and the next attempt comes sooner the nearer
+// the deadline is. It returns true if the lease was not in doubt before.
+func (m *Machine) Failed(now driver.Instant) (first bool) {
+	m.sent = false
+	if !m.Trusted(now) {
+		return false
+	}
+	first = m.state == Held
+	m.state = Doubt
+	m.renewAt = now.Add(max(m.until.Sub(now)/6, minRetry))
+	return first
+}
+
+// minRetry keeps the last attempts before the deadline apart.
+const minRetry = 5 * time.Millisecond
+
+// Gone says that the store has no such hold any more. It returns true if the
+// lease was still trusted.
+func (m *Machine) Gone() bool {
+	m.sent = false
+	if m.state > Doubt {
+		return false
+	}
+	m.state = Lost
+	return true
+}
+
+// Release says that the holder gives the lease back. It returns false if the
+// lease was over already.
+func (m *Machine) Release(now driver.Instant) bool {
+	if !m.Trusted(now) {
+		return false
+	}
+	m.state = Released
+	return true
+}

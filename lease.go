@@ -1,0 +1,232 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Lease is one hold on a lock, kept alive in the background until it is
+// released or lost. Safe for concurrent use.
+//
+// Whoever holds a lease can be wrong about it: the process may stand still
+// between a look at the lease and the act that relied on it. Where that must not
+// happen, hand the token to the resource and let it refuse older ones: see
+// package fence.
+type Lease struct {
+	hold *hold
+	end  atomic.Pointer[ending] // set once
+
+	// Guarded by the client's mutex.
+	done     chan struct{}
+	contexts *leaseContext
+	next     *Lease // of the same hold
+	returned bool   // Release has been called
+	result   error  // what it returned
+}
+
+// ending is why a lease is over.
+type ending struct{ err error }
+
+// ended is the channel of leases that nobody asked for one before they ended.
+var endedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+var released = &ending{ErrReleased}
+
+// finish ends the lease. It returns the cancellation of its contexts, to be
+// done without the mutex, and does nothing the second time.
+func (le *Lease) finish(err error) func() {
+	e := released
+	if err != ErrReleased {
+		e = &ending{err}
+	}
+	if !le.end.CompareAndSwap(nil, e) {
+		return func() {}
+	}
+	if le.done != nil {
+		close(le.done)
+	}
+	contexts := le.contexts
+	le.contexts = nil
+	return func() {
+		for c := contexts; c != nil; c = c.next {
+			c.cancel(err)
+		}
+	}
+}
+
+// Name returns the lock's name, without the client's prefix.
+func (le *Lease) Name() string { return le.hold.name }
+
+// Mode returns how the name is held.
+func (le *Lease) Mode() Mode {
+	c := le.hold.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return le.hold.mode
+}
+
+// Token returns the fencing token: greater than that of every exclusive hold on
+// the name before it, as far as the store's Guarantees go (P3), and the same for
+// the whole life of the lease, but for a downgrade. 0: the store gives none.
+func (le *Lease) Token() Token {
+	c := le.hold.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return le.hold.token
+}
+
+// Sequencer returns name, mode and token as one opaque line of printable ASCII,
+// to be handed to whoever guards the resource: see Client.CheckSequencer and
+// package fence.
+func (le *Lease) Sequencer() string {
+	c := le.hold.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return driver.Sequencer{
+		Name: c.opts.Prefix + le.hold.name, Mode: le.hold.mode, Token: le.hold.token,
+	}.String()
+}
+
+// Err returns nil while the lease can be trusted, and then for good a
+// *LostError or ErrReleased. It reads the clock: it is right at every instant,
+// whatever timers and the network do (P2).
+func (le *Lease) Err() error {
+	for {
+		if e := le.end.Load(); e != nil {
+			return e.err
+		}
+		if le.hold.client.look(le.hold) {
+			return nil
+		}
+	}
+}
+
+// Done returns a channel that is closed when Err is not nil any more: at the
+// loss, as soon as the process runs, or at the release.
+func (le *Lease) Done() <-chan struct{} {
+	c := le.hold.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if le.done == nil {
+		if le.end.Load() != nil {
+			return endedChannel
+		}
+		le.done = make(chan struct{})
+	}
+	return le.done
+}
+
+// ValidUntil returns the trust deadline as it stands, by the present wall
+// clock: for people and for estimates. Err decides.
+func (le *Lease) ValidUntil() time.Time {
+	return le.hold.client.wall(driver.Instant(le.hold.until.Load()))
+}
+
+// Renew renews the lease now, for a holder that wants to know before it begins
+// something, or that has switched the renewal off. It returns nil when the TTL
+// has started again; what Err returns, if the lease is over; else the store's
+// error, with the lease in doubt.
+func (le *Lease) Renew(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext("renew")
+	}
+	if err := le.Err(); err != nil {
+		return failed("renew", le.hold.name, err)
+	}
+	h, c := le.hold, le.hold.client
+	if err := c.start(); err != nil {
+		return failed("renew", h.name, err)
+	}
+	defer c.stop()
+	c.mu.Lock()
+	grant := h.grant()
+	c.mu.Unlock()
+	r := c.driver.Renew(ctx, []driver.Grant{grant})[0]
+	c.mu.Lock()
+	after := c.renewed(h, r)
+	c.mu.Unlock()
+	after()
+	if err := le.Err(); err != nil {
+		return failed("renew", h.name, err)
+	}
+	if r.Err != nil {
+		return failed("renew", h.name, r.Err)
+	}
+	return nil
+}
+
+// Reenter returns one more lease on the same hold. The hold is released when
+// the last of its leases is; a loss ends them all. It costs no round trip, and
+// the store shows one hold.
+func (le *Lease) Reenter() (*Lease, error) {
+	if err := le.Err(); err != nil {
+		return nil, failed("reenter", le.hold.name, err)
+	}
+	h, c := le.hold, le.hold.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := le.end.Load(); e != nil {
+		return nil, failed("reenter", h.name, e.err)
+	}
+	return h.handle(), nil
+}
+
+// Downgrade turns an exclusive hold into a shared one without a gap: nobody can
+// hold the name exclusively in between. It is refused while the hold has other
+// leases, which count on being alone. After an error that is not a loss the
+// lease goes on, and Downgrade may be tried again.
+func (le *Lease) Downgrade(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext("downgrade")
+	}
+	h, c := le.hold, le.hold.client
+	d, ok := driver.As[driver.Downgrader](c.driver, driver.OpDowngrade)
+	if !ok || !c.caps.Shared {
+		return failed("downgrade", h.name, ErrUnsupported)
+	}
+	if err := le.Err(); err != nil {
+		return failed("downgrade", h.name, err)
+	}
+	if err := c.start(); err != nil {
+		return failed("downgrade", h.name, err)
+	}
+	defer c.stop()
+	c.mu.Lock()
+	grant, mode, alone := h.grant(), h.mode, h.leases == le && le.next == nil
+	c.mu.Unlock()
+	switch {
+	case mode == Shared:
+		return nil
+	case mode != Exclusive:
+		return failed("downgrade", h.name, fmt.Errorf("a hold on %s cannot be downgraded: %w", mode, ErrUnsupported))
+	case !alone:
+		return failed("downgrade", h.name, errors.New("the hold has other leases, which count on its being exclusive: release them first"))
+	}
+	g, err := d.Downgrade(ctx, grant)
+	if err == nil {
+		c.mu.Lock()
+		h.mode, h.token, h.data = g.Mode, g.Token, g.Handle
+		c.mu.Unlock()
+	}
+	// Its answer says of the hold what a renewal's would.
+	c.mu.Lock()
+	after := c.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
+	c.mu.Unlock()
+	after()
+	if over := le.Err(); over != nil {
+		err = over
+	}
+	if err != nil {
+		return failed("downgrade", h.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package holdfast
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// MultiLock is several locks taken as one: all of them, or none. They may be of
+// several clients, on unlike stores too. Like a Lock it holds no state.
+type MultiLock struct {
+	locks []*Lock // in the order in which they are taken
+	err   error
+}
+
+// All returns the locks as one. Every process takes them in the same order, by
+// store and name, whatever the order here, so that two of them never wait for
+// one another. The same name of one store twice is refused, in any modes, and so
+// is an empty list: by the first use, like the errors of the locks themselves.
+func All(locks ...*Lock) *MultiLock {
+	m := &MultiLock{locks: slices.Clone(locks)}
+	if len(locks) == 0 {
+		m.err = errors.New("holdfast: All of no locks")
+		return m
+	}
+	if i := slices.Index(locks, nil); i >= 0 {
+		m.err = fmt.Errorf("holdfast: lock %d of All is nil", i+1)
+		return m
+	}
+	slices.SortStableFunc(m.locks, (*Lock).compare)
+	for i, l := range m.locks[1:] {
+		if l.compare(m.locks[i]) == 0 {
+			m.err = fmt.Errorf("holdfast: All has %q of %s twice", l.name, l.client.caps.Store)
+		}
+	}
+	return m
+}
+
+// compare orders locks by the identity of the store and the name in it.
+func (l *Lock) compare(other *Lock) int {
+	return cmp.Or(
+		cmp.Compare(l.client.caps.Store, other.client.caps.Store),
+		cmp.Compare(l.client.opts.Prefix+l.name, other.client.opts.Prefix+other.name),
+	)
+}
+
+// Acquire waits until it has all locks, one after the other. On an error it
+// gives back what it had.
+func (m *MultiLock) Acquire(ctx context.Context) (*MultiLease, error) {
+	return m.acquire(ctx, (*Lock).Acquire)
+}
+
+// TryAcquire takes all locks if they are free, and otherwise none.
+func (m *MultiLock) TryAcquire(ctx context.Context) (*MultiLease, error) {
+	return m.acquire(ctx, (*Lock).TryAcquire)
+}
+
+// Do is Lock.Do for several locks: the context ends at the first loss.
+func (m *MultiLock) Do(ctx context.Context, fn func(context.Context, *MultiLease) error) error {
+	lease, err := m.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return protect(ctx, lease, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
+func (m *MultiLock) acquire(ctx context.Context, acquire func(*Lock, context.Context) (*Lease, error)) (*MultiLease, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	for _, l := range m.locks {
+		// What is wrong with any of them is known before the first is taken.
+		if err := l.check(ctx, "acquire"); err != nil {
+			return nil, err
+		}
+	}
+	ml := &MultiLease{}
+	ml.first, ml.cancel = context.WithCancelCause(context.Background())
+	for _, l := range m.locks {
+		lease, err := acquire(l, ctx)
+		if err != nil {
+			return nil, errors.Join(err, ml.undo())
+		}
+		ml.leases = append(ml.leases, lease)
+		ml.unbind = append(ml.unbind, lease.bind(ml.cancel))
+	}
+	// One may have been lost while we waited for the next.
+	if err := ml.Err(); err != nil {
+		return nil, errors.Join(err, ml.undo())
+	}
+	return ml, nil
+}
+
+// MultiLease is the hold on all locks of a MultiLock. It is lost as a whole
+// when one of them is. Safe for concurrent use.
+type MultiLease struct {
+	leases []*Lease
+	unbind []context.CancelFunc
+	first  context.Context // ends with the first lease that ends
+	cancel context.CancelCauseFunc
+}
+
+// Leases returns the single leases, in the order in which they were taken.
+func (ml *MultiLease) Leases() []*Lease { return slices.Clone(ml.leases) }
+
+// Tokens returns the fencing tokens by name. Where two stores have a lock of the
+// same name, use Leases.
+func (ml *MultiLease) Tokens() map[string]Token {
+	tokens := make(map[string]Token, len(ml.leases))
+	for _, l := range ml.leases {
+		tokens[l.Name()] = l.Token()
+	}
+	return tokens
+}
+
+// Err returns nil while all leases can be trusted; else what Err of the first
+// that cannot returns.
+func (ml *MultiLease) Err() error {
+	for _, l := range ml.leases {
+		if err := l.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Done returns a channel that is closed at the first loss, or at the release.
+func (ml *MultiLease) Done() <-chan struct{} { return ml.first.Done() }
+
+// ValidUntil returns the earliest trust deadline of the leases.
+func (ml *MultiLease) ValidUntil() time.Time {
+	first := ml.leases[0].ValidUntil()
+	for _, l := range ml.leases[1:] {
+		if t := l.ValidUntil(); t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// WithContext is Lease.WithContext for all of the leases: the context ends at
+// the first loss, and carries every hold.
+func (ml *MultiLease) WithContext(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancels := parent, make([]context.CancelFunc, len(ml.leases))
+	for i, l := range ml.leases {
+		ctx, cancels[i] = l.WithContext(ctx)
+	}
+	return ctx, func() {
+		for _, cancel := range slices.Backward(cancels) {
+			cancel()
+		}
+	}
+}
+
+// Release releases all leases, the last one taken first, and goes on past
+// failures, which it returns joined. See Lease.Release.
+func (ml *MultiLease) Release() error {
+	// The work ends before any of the names is free.
+	ml.cancel(ErrReleased)
+	for _, unbind := range ml.unbind {
+		unbind()
+	}
+	var errs []error
+	for _, l := range slices.Backward(ml.leases) {
+		errs = append(errs, l.Release())
+	}
+	return errors.Join(errs...)
+}
+
+// undo gives back what an acquire has that failed. Losses among it are of no
+// interest: nothing has been done under them.
+func (ml *MultiLease) undo() error {
+	err := ml.Release()
+	if errors.Is(err, ErrUncertain) {
+		return err
+	}
+	return nil
+}

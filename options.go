@@ -1,0 +1,164 @@
+package holdfast
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/lease"
+)
+
+// ClientOptions configure a client. The zero value is right for most.
+type ClientOptions struct {
+	// Prefix is put in front of every name in the store, so that programs that
+	// share a store stay apart: "billing/" makes "orders" the store's
+	// "billing/orders". The client's own calls use names without it.
+	Prefix string
+	// Need lists capabilities without which New fails: each boolean that is
+	// true, each operation, and a TTL range, which the store must cover.
+	Need Caps
+	// Events are told what happens to locks.
+	Events Events
+	// Logger gets the same events as log records. Nil: silence.
+	Logger *slog.Logger
+	// Margin is how long before the end of the store's TTL a lease stops being
+	// trusted. It must cover how far the rates of the clocks drift apart in one
+	// TTL, and the time between a look at the lease and the act that follows.
+	// 0: a fiftieth of the TTL, at least 5 ms.
+	Margin time.Duration
+	// Clock is what leases are trusted by; the driver must use the same. Nil:
+	// the host's, which counts the time that the host is suspended.
+	Clock driver.Clock
+}
+
+// Options say how a lock is taken. They are plain data; the zero value of each
+// field is its default.
+type Options struct {
+	// TTL is how long the store keeps the lock when the holder has vanished.
+	// 0: 30 s, or the nearest that the store takes.
+	TTL time.Duration
+	// RenewEvery is how often the lease is renewed. 0: a third of the TTL.
+	// Negative: never; the lease then ends at its TTL.
+	RenewEvery time.Duration
+	// LockDelay is how much longer than its TTL the store keeps the name of a
+	// vanished holder closed, for what it had under way. A release frees at
+	// once. 0: none.
+	LockDelay time.Duration
+	// MinHold keeps the name closed for at least this long after it was
+	// acquired, even if released sooner: for jobs that must run once per tick on
+	// hosts whose clocks differ. 0: none.
+	MinHold time.Duration
+	// Reentrant joins the hold that the context carries instead of failing with
+	// ErrDeadlock.
+	Reentrant bool
+	// Unfair allows the lock to be taken past others who wait in the store's
+	// queue, when the name happens to be free.
+	Unfair bool
+	// Permits is how many slots of a semaphore one hold takes. 0: 1.
+	Permits int
+	// Note is shown to operators, up to MaxNote bytes of UTF-8. "": program, host and
+	// process id.
+	Note string
+}
+
+// Limits of options.
+const (
+	DefaultTTL = 30 * time.Second
+	MaxDelay   = 24 * time.Hour // of LockDelay and MinHold
+	MaxSlots   = 1 << 20        // of a semaphore
+	MaxNote    = 256            // bytes
+)
+
+// settings are options with the defaults filled in, checked, for one mode and
+// size. Locks with the same settings share them.
+type settings struct {
+	Options
+	mode  driver.Mode
+	slots int
+}
+
+// settle fills in the defaults and checks the options against the rules and the
+// store (P10).
+func settle(mode driver.Mode, slots int, o Options, caps *Caps, margin time.Duration) (*settings, error) {
+	s := &settings{Options: o, mode: mode, slots: slots}
+	if err := s.checkKind(caps); err != nil {
+		return s, err
+	}
+	if s.TTL == 0 {
+		s.TTL = max(DefaultTTL, caps.MinTTL)
+		if caps.MaxTTL > 0 {
+			s.TTL = min(s.TTL, caps.MaxTTL)
+		}
+	}
+	if s.RenewEvery == 0 {
+		s.RenewEvery = s.TTL / 3
+	}
+	if s.Note == "" {
+		s.Note = defaultNote
+	}
+	return s, s.checkTimes(caps, margin)
+}
+
+func (s *settings) checkKind(caps *Caps) error {
+	switch {
+	case s.mode == driver.Slot && !caps.Slots:
+		return fmt.Errorf("semaphores: %w", ErrUnsupported)
+	case s.mode == driver.Shared && !caps.Shared:
+		return fmt.Errorf("shared locks: %w", ErrUnsupported)
+	case s.mode != driver.Slot && s.Permits != 0:
+		return fmt.Errorf("Permits is %d: only a semaphore has permits", s.Permits)
+	case s.mode != driver.Slot:
+		return nil
+	case s.slots < 1 || s.slots > MaxSlots:
+		return fmt.Errorf("a semaphore with %d slots: 1 to %d are allowed", s.slots, MaxSlots)
+	case s.Permits < 0 || s.Permits > s.slots:
+		return fmt.Errorf("Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.slots)
+	}
+	if s.Permits == 0 {
+		s.Permits = 1
+	}
+	return nil
+}
+
+func (s *settings) checkTimes(caps *Caps, margin time.Duration) error {
+	trusted := s.TTL - lease.Margin(margin, s.TTL)
+	switch {
+	case s.TTL < 0:
+		return fmt.Errorf("TTL is %v: it must be positive", s.TTL)
+	case s.TTL < caps.MinTTL:
+		return fmt.Errorf("TTL is %v: this store's shortest is %v", s.TTL, caps.MinTTL)
+	case caps.MaxTTL > 0 && s.TTL > caps.MaxTTL:
+		return fmt.Errorf("TTL is %v: this store's longest is %v", s.TTL, caps.MaxTTL)
+	case trusted <= 0:
+		return fmt.Errorf("TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
+	case s.RenewEvery >= trusted:
+		return fmt.Errorf("RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
+	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
+		return fmt.Errorf("LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
+	case s.MinHold < 0 || s.MinHold > MaxDelay:
+		return fmt.Errorf("MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
+	case len(s.Note) > MaxNote:
+		return fmt.Errorf("Note has %d bytes: at most %d are allowed", len(s.Note), MaxNote)
+	case !utf8.ValidString(s.Note):
+		return errors.New("Note is not valid UTF-8")
+	}
+	return nil
+}
+
+// defaultNote tells an operator where to look for the holder.
+var defaultNote = func() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	note := fmt.Sprintf("%s on %s, pid %d", filepath.Base(os.Args[0]), host, os.Getpid())
+	if len(note) > MaxNote || !utf8.ValidString(note) {
+		note = fmt.Sprintf("pid %d", os.Getpid())
+	}
+	return note
+}()

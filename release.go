@@ -1,0 +1,308 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/batch"
+	"github.com/holdfastlock/holdfast/internal/gate"
+)
+
+// releaseWithin bounds how long Release and Close wait for the store.
+const releaseWithin = 5 * time.Second
+
+// Release gives the lease back; the name is free once the last lease of the
+// hold is released, or, with Options.MinHold, when that time is over.
+//
+// It takes no context, because it must work in a defer after the caller's has
+// ended, and waits for the store for at most 5 s or as long as the lease would
+// have been valid. If the store has not confirmed it by then the error is
+// ErrUncertain, and the release goes on in the background. If the lease was lost
+// before, the error is the *LostError: what was done under it may have run
+// unprotected. A second call does nothing and returns what the first returned.
+func (le *Lease) Release() error {
+	h, c := le.hold, le.hold.client
+	c.mu.Lock()
+	if le.returned {
+		defer c.mu.Unlock()
+		return le.result
+	}
+	le.returned = true
+	h.users--
+	now := c.clock.Now()
+	if !h.over && !h.machine.Trusted(now) {
+		defer c.lose(h, nil)()
+	}
+	if e := le.end.Load(); e != nil {
+		defer c.mu.Unlock()
+		return le.late(e.err)
+	}
+	cancel := le.finish(ErrReleased)
+	h.forget(le)
+	last := h.leases == nil
+	if last {
+		h.machine.Release(now)
+		c.untrack(h)
+		c.active++
+	}
+	c.mu.Unlock()
+	cancel() // the work ends before another can begin
+	if !last {
+		return nil
+	}
+	err := c.giveBack(h, now)
+	c.mu.Lock()
+	le.result = err
+	c.finish(1)
+	c.mu.Unlock()
+	return err
+}
+
+// late is the outcome of releasing a lease that is over. What was lost by the
+// clock only may still stand in the store: it is withdrawn as soon as the last of
+// those who worked under it says that it has stopped.
+func (le *Lease) late(end error) error {
+	h := le.hold
+	lost, ok := end.(*LostError)
+	if !ok {
+		return nil // released by Close
+	}
+	if h.users == 0 && !driver.Gone(lost.Reason) {
+		h.client.withdraw(h.grant())
+	}
+	le.result = lost
+	return lost
+}
+
+// forget takes a released lease out of the hold's list.
+func (h *hold) forget(le *Lease) {
+	for at := &h.leases; *at != nil; at = &(*at).next {
+		if *at == le {
+			*at = le.next
+			le.next = nil
+			return
+		}
+	}
+}
+
+// giveBack releases the hold in the store.
+func (c *Client) giveBack(h *hold, now driver.Instant) error {
+	valid := h.machine.Until().Sub(now)
+	ctx, cancel := c.within(min(valid, releaseWithin))
+	defer cancel()
+	grant := h.grant()
+	event := Event{Name: h.name, Mode: h.mode, Token: h.token, After: now.Sub(h.taken)}
+	var err error
+	for pause := firstPause; ; pause *= 2 {
+		err = c.driver.Release(ctx, []driver.Grant{grant})[0]
+		if err == nil || driver.Gone(err) || !rest(ctx, jitter(pause)) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		c.poke(h.name)
+	case driver.Gone(err):
+		lost := &LostError{Name: h.name, Token: h.token, Reason: err}
+		event.Err = lost
+		c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
+		return lost
+	default:
+		c.mu.Lock()
+		c.withdraw(grant)
+		c.mu.Unlock()
+		event.Err = failed("release", h.name, ErrUncertain, err)
+	}
+	level := slog.LevelDebug
+	if event.Err != nil {
+		level = slog.LevelWarn
+	}
+	c.emit(c.opts.Events.Released, level, "released", event)
+	return event.Err
+}
+
+// bound is a context that releases share.
+type bound struct {
+	ctx  context.Context
+	made driver.Instant
+	free context.CancelFunc
+}
+
+// within returns a context that ends after d at the latest. Releases that
+// begin within a moment of one another share one, because a context of its own
+// would cost each more than all the rest of it.
+func (c *Client) within(d time.Duration) (context.Context, context.CancelFunc) {
+	const moment = releaseWithin / 50
+	if d < releaseWithin {
+		return context.WithTimeout(context.Background(), d)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.clock.Now(); c.bound.ctx == nil || now.Sub(c.bound.made) > moment {
+		// The one before goes on for those who use it, and ends by itself.
+		ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
+		c.bound = bound{ctx, now, cancel}
+	}
+	return c.bound.ctx, func() {}
+}
+
+// rest waits for d; it returns false if the context ends first.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// poke tells this client's own waiter for a name that it is free, which a store
+// without a queue does not.
+func (c *Client) poke(name string) {
+	if c.queuer != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.gates[name]; g != nil && g.poke != nil {
+		select {
+		case g.poke <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// withdrawal is something that the store is to forget: an acquire that nobody
+// waits for any more, or a release that it has not confirmed. It is repeated in
+// the background until the store confirms it, or has forgotten it by itself
+// because its TTL is over (P6).
+type withdrawal struct {
+	grant driver.Grant
+	until driver.Instant
+	pause time.Duration
+	entry batch.Entry[*withdrawal]
+}
+
+// slowestWithdrawal is the longest pause between two attempts.
+const slowestWithdrawal = time.Second
+
+// withdraw begins a withdrawal.
+func (c *Client) withdraw(g driver.Grant) {
+	now := c.clock.Now()
+	w := &withdrawal{grant: g, until: now.Add(g.TTL), pause: firstPause}
+	w.entry.Value = w
+	c.undoing.Set(&w.entry, now)
+	c.rearm()
+}
+
+// withdrawPlace withdraws a gate's place, if the store may know it. An undone
+// acquire has no minimum hold.
+func (c *Client) withdrawPlace(l *Lock, p gate.Place) {
+	if p.Owner == "" || !p.Sent {
+		return
+	}
+	req := l.request(p.Owner, p.Shape.Mode)
+	req.TTL, req.Slots, req.Permits, req.MinHold = p.Shape.TTL, p.Shape.Slots, p.Shape.Permits, 0
+	req.LockDelay, req.Unfair, req.Note = p.Shape.LockDelay, p.Shape.Unfair, p.Shape.Note
+	c.withdraw(driver.Grant{Request: req})
+}
+
+// undo makes one attempt at a batch of withdrawals.
+func (c *Client) undo(b batch.Batch[*withdrawal]) {
+	grants := make([]driver.Grant, len(b.Items))
+	for i, w := range b.Items {
+		grants[i] = w.grant
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
+	errs := c.driver.Release(ctx, grants)
+	cancel()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	for i, w := range b.Items {
+		if i < len(errs) && (errs[i] == nil || driver.Gone(errs[i])) || now >= w.until {
+			continue
+		}
+		c.undoing.Set(&w.entry, now.Add(jitter(w.pause)))
+		w.pause = min(2*w.pause, slowestWithdrawal)
+	}
+	c.undoing.Done(b.Shard)
+	c.rearm()
+	c.finish(1)
+}
+
+// Close ends the client: waiting acquires return ErrClosed, leases are ended
+// (ErrReleased) and released in batches, and the driver is closed. It takes at
+// most about 5 s; if the store has not confirmed every release by then, the
+// error is ErrUncertain, and what is left ends with its TTL. A second call
+// does nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	var after []func()
+	var held []driver.Grant
+	now := c.clock.Now()
+	for e := c.deadlines.First(); e != nil; e = c.deadlines.First() {
+		h := e.Value
+		if !h.machine.Release(now) {
+			after = append(after, c.lose(h, nil))
+			continue
+		}
+		c.untrack(h)
+		event := Event{Name: h.name, Mode: h.mode, Token: h.token, After: now.Sub(h.taken)}
+		cancel := h.end(ErrReleased)
+		after = append(after, func() {
+			cancel()
+			c.emit(c.opts.Events.Released, slog.LevelDebug, "released", event)
+		})
+		held = append(held, h.grant())
+	}
+	c.mu.Unlock()
+	for _, f := range after {
+		f() // the work ends before the names are free
+	}
+	c.close(ErrClosed)
+
+	c.mu.Lock()
+	for _, g := range held {
+		c.withdraw(g)
+	}
+	quiet := make(chan struct{})
+	c.quiet = quiet
+	c.finish(0)
+	c.mu.Unlock()
+	var err error
+	timer := time.NewTimer(releaseWithin)
+	defer timer.Stop()
+	select {
+	case <-quiet:
+	case <-timer.C:
+		c.mu.Lock()
+		if c.quiet != nil {
+			err = fmt.Errorf("holdfast: close: %w: %d operations under way, %d releases unconfirmed", ErrUncertain, c.active, c.undoing.Len())
+			c.quiet = nil
+		}
+		c.mu.Unlock()
+	}
+	c.alarm.Close()
+	c.mu.Lock()
+	if c.bound.free != nil {
+		c.bound.free()
+	}
+	c.mu.Unlock()
+	if closeErr := c.driver.Close(); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("holdfast: close: %w", closeErr))
+	}
+	return err
+}
