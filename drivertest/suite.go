@@ -102,6 +102,7 @@ func (s *suite) themes() []theme {
 		{"faults", faultsCases},
 		{"concurrency", concurrencyCases},
 		{"history", historyCases},
+		{"client", clientCases},
 		{"leaks", leaksCases},
 	}
 	if s.h.Restart != nil {
