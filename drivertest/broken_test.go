@@ -15,7 +15,7 @@ type broken struct {
 	// wrap breaks a good client. It is called for each; shared is the same for
 	// all of one store.
 	wrap    func(good driver.Driver, shared *shared) driver.Driver
-	case_   string // which finds it, among others; "": what is looked at in the end
+	case_   string // which finds it, maybe among others; "": what is looked at in the end
 	promise string
 }
 
@@ -23,7 +23,7 @@ type broken struct {
 // what is expected here are failures.
 const fastPoll = 100 * time.Millisecond
 
-// judge runs the suite, or some themes, over drivers that wrap makes of
+// judge runs the suite, or some of it, over drivers that wrap makes of
 // memlock's and returns what it finds.
 func judge(t *testing.T, wrap func(driver.Driver, *shared) driver.Driver, restart func(), poll time.Duration, only ...string) *recorder {
 	store := memlock.NewStore(&memlock.Options{Poll: poll})
@@ -45,11 +45,11 @@ func judge(t *testing.T, wrap func(driver.Driver, *shared) driver.Driver, restar
 func TestBrokenDriversAreCaught(t *testing.T) {
 	for _, b := range brokenDrivers {
 		t.Run(b.name, func(t *testing.T) {
-			theme, _, _ := strings.Cut(b.case_, "/")
-			if theme == "" {
-				theme = "exclusive"
+			only := b.case_
+			if only == "" {
+				only = "exclusive/one holder" // anything that uses the driver
 			}
-			r := judge(t, b.wrap, nil, fastPoll, theme)
+			r := judge(t, b.wrap, nil, fastPoll, only)
 			if !r.found(b.case_, b.promise) {
 				t.Errorf("case %q did not find %s broken; found were: %s", b.case_, b.promise, strings.Join(r.failures, "\n"))
 			}

@@ -69,7 +69,7 @@ func Run(t *testing.T, h Harness) {
 	runOn(realStage{t}, h)
 }
 
-// runOn runs the themes that are named, or all, and then looks for what they
+// runOn runs the themes and cases that are named, or all, and then looks for what they
 // have left behind.
 func runOn(st stage, h Harness, only ...string) {
 	st.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -111,7 +112,7 @@ func (s *suite) themes() []theme {
 	return themes
 }
 
-// run runs the themes that are named, or all: first those cases that must be
+// run runs the themes and cases that are named, or all: first those cases that must be
 // alone, then the others side by side.
 func (s *suite) run(st stage, only ...string) {
 	type job struct {
@@ -120,14 +121,11 @@ func (s *suite) run(st stage, only ...string) {
 	}
 	var alone, together []job
 	for _, th := range s.themes() {
-		if len(only) > 0 && !contains(only, th.name) {
-			continue
-		}
 		for _, c := range th.cases {
-			if !s.applies(&c) {
+			j := job{th.name + "/" + c.name, c}
+			if len(only) > 0 && !slices.Contains(only, th.name) && !slices.Contains(only, j.name) || !s.applies(&j.c) {
 				continue
 			}
-			j := job{th.name + "/" + c.name, c}
 			if (c.time && s.h.Advance != nil) || th.name == "restart" {
 				alone = append(alone, j)
 			} else {
@@ -155,15 +153,6 @@ func (s *suite) parallel() int {
 		return s.h.Parallel
 	}
 	return 16
-}
-
-func contains(list []string, s string) bool {
-	for _, in := range list {
-		if in == s {
-			return true
-		}
-	}
-	return false
 }
 
 // applies reports whether there is something to assert of a case. Where the
