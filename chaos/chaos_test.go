@@ -358,6 +358,35 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// opens is a driver that refuses the first Try and grants the second.
+type opens struct {
+	driver.Driver
+	tries int
+}
+
+func (o *opens) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if o.tries++; o.tries == 1 {
+		return driver.Grant{}, driver.ErrHeld
+	}
+	return o.Driver.Try(ctx, r)
+}
+
+// TestRefusedTryArrivesOnce: else the caller would hold what it was refused.
+func TestRefusedTryArrivesOnce(t *testing.T) {
+	inner := &opens{Driver: memlock.NewStore(nil).Client()}
+	d := chaos.New(inner, chaos.Options{Duplicate: 1})
+	defer d.Close()
+	if _, err := d.Try(context.Background(), request("a")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Try: %v", err)
+	}
+	if inner.tries != 1 {
+		t.Errorf("a refused Try arrived %d times", inner.tries)
+	}
+	if _, err := d.Try(context.Background(), request("a")); err != nil || inner.tries != 3 {
+		t.Errorf("a granted Try: %v, %d arrivals in all", err, inner.tries)
+	}
+}
+
 // bare is a driver without any optional operation.
 type bare struct{ driver.Driver }
 

@@ -78,6 +78,22 @@ func TestPlainDriverPasses(t *testing.T) {
 	}
 }
 
+// TestBlindStorePasses: a store that cannot tell kinds apart may say so, and
+// must then still keep others out.
+func TestBlindStorePasses(t *testing.T) {
+	store := memlock.NewStore(nil)
+	r := &recorder{TB: t, name: t.Name()}
+	defer r.cleanUp()
+	wrap := breaks(func(b *bad) { b.try, b.enqueue = noMismatch, noMismatch })
+	runOn(r, Harness{
+		Open:         func(testing.TB) driver.Driver { return wrap(store.Client(), &shared{}) },
+		BlindToKinds: true,
+	}, "mismatch")
+	if r.Failed() {
+		t.Errorf("a store that is blind to kinds was found broken: %s", strings.Join(r.failures, "\n"))
+	}
+}
+
 // TestEveryPromiseHasABrokenDriver keeps the list of broken drivers whole.
 func TestEveryPromiseHasABrokenDriver(t *testing.T) {
 	var broken []string
