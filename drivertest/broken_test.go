@@ -32,7 +32,10 @@ func judge(t *testing.T, wrap func(driver.Driver, *shared) driver.Driver, restar
 	h := Harness{
 		Open:       func(testing.TB) driver.Driver { return wrap(store.Client(), state) },
 		Advance:    func(_ testing.TB, d time.Duration) { store.Advance(d) },
-		Operations: 3000, Seed: 1, slack: 300 * time.Millisecond,
+		Operations: 3000, Seed: 1,
+	}
+	if poll == fastPoll {
+		h.slack = 300 * time.Millisecond // most broken drivers are waited for in vain
 	}
 	if restart != nil {
 		h.Restart = func(testing.TB) { restart() }

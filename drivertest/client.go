@@ -260,9 +260,10 @@ func (t *trial) briefOptions() *holdfast.Options { return &holdfast.Options{TTL:
 
 func clientRenews(t *trial) {
 	a, b := t.locks(), t.locks()
-	lease := t.acquire(a.Mutex(t.name, t.briefOptions()), "P7: Acquire of a free lock")
+	o := &holdfast.Options{TTL: min(3*t.ttl, t.long)}
+	lease := t.acquire(a.Mutex(t.name, o), "P7: Acquire of a free lock")
 	stood := time.Duration(0) // the longest that this machine stood still
-	for begun := time.Now(); time.Since(begun) < 2*t.ttl && lease.Err() == nil; {
+	for begun := time.Now(); time.Since(begun) < o.TTL*3/2 && lease.Err() == nil; {
 		before := time.Now()
 		time.Sleep(t.ttl / 50)
 		stood = max(stood, time.Since(before))

@@ -30,6 +30,7 @@ type history struct {
 	*trial
 	budget   atomic.Int64 // operations left
 	deadline time.Time    // enough, on a slow store
+	turn     atomic.Int64 // numbers calls and returns in their order
 	abandon  atomic.Int64 // holds that may still be left to expire: each closes a name for a TTL
 
 	mu     sync.Mutex
@@ -338,14 +339,14 @@ func (w *worker) let(r driver.Request) {
 // note runs one operation and writes it down.
 func (w *worker) note(a action, r driver.Request, do func() (reply, error)) reply {
 	w.budget.Add(-1)
-	call := w.clock.Now()
+	call := w.turn.Add(1)
 	out, err := do()
 	if err != nil && !errors.Is(err, driver.ErrHeld) && !driver.Gone(err) {
 		out = reply{unknown: true}
 	}
 	op := porcupine.Operation{
 		ClientId: w.id, Input: step{a, r.Name, r.Owner}, Output: out,
-		Call: int64(call), Return: int64(w.clock.Now()),
+		Call: call, Return: w.turn.Add(1),
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -134,7 +134,7 @@ func (s *suite) run(st stage, only ...string) {
 		}
 	}
 	for _, j := range alone {
-		st.sub(j.name, func(t testing.TB) { s.try(t, j.c) })
+		st.sub(j.name, func(t testing.TB) { s.perform(t, j.name, j.c) })
 	}
 	limit := make(chan struct{}, max(1, s.parallel()))
 	var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func (s *suite) run(st stage, only ...string) {
 		limit <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-limit }()
-			st.sub(j.name, func(t testing.TB) { s.try(t, j.c) })
+			st.sub(j.name, func(t testing.TB) { s.perform(t, j.name, j.c) })
 		})
 	}
 	wg.Wait()
@@ -173,11 +173,11 @@ func (s *suite) applies(c *testCase) bool {
 	return true
 }
 
-// try runs one case.
-func (s *suite) try(tb testing.TB, c testCase) {
+// perform runs one case.
+func (s *suite) perform(tb testing.TB, title string, c testCase) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	tb.Cleanup(cancel)
-	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName()})
+	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: "drivertest: " + title})
 }
 
 func (s *suite) freshName() string { return fmt.Sprintf("%s%016x", s.prefix, rand.Uint64()) }
