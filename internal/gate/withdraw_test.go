@@ -84,8 +84,8 @@ func (m withdrawal) next(w *withdrawing) (steps []explore.Step[*withdrawing]) {
 	}
 	if !w.done {
 		if w.asked < m.requests {
-			for name, queue := range map[string]bool{"try": false, "enqueue": true} {
-				add(name, func(w *withdrawing) {
+			for _, queue := range []bool{false, true} {
+				add(map[bool]string{false: "try", true: "enqueue"}[queue], func(w *withdrawing) {
 					w.asked++
 					w.requests = append(w.requests, request{owner, driver.Exclusive, queue})
 				})
