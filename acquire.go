@@ -51,10 +51,6 @@ const (
 // enter goes to the gate of the name.
 func (a *acquisition) enter() error {
 	c, l := a.lock.client, a.lock
-	a.Shape = gate.Shape{
-		Mode: l.mode, Slots: l.slots, Permits: l.Permits,
-		TTL: l.TTL, LockDelay: l.LockDelay, MinHold: l.MinHold, Unfair: l.Unfair, Note: l.Note,
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -69,7 +65,6 @@ func (a *acquisition) enter() error {
 		}
 		c.gates[l.name] = g
 	}
-	a.Waiter.Ref = a
 	if err := g.Enter(&a.Waiter); err != nil {
 		return err
 	}
@@ -79,6 +74,9 @@ func (a *acquisition) enter() error {
 		a.news = make(chan struct{})
 	case gate.Held:
 		a.held = g.Waiters()[0].Ref.(*acquisition).held
+		if a.held == nil { // the head is new, and knows it from the one before
+			a.held = &HeldError{Name: l.name}
+		}
 	}
 	c.active++
 	return nil
@@ -106,15 +104,19 @@ func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
 		case <-c.closing.Done():
 		}
 		// The role decides, not what woke us: the hold may have come with the
-		// end of the context, and must not be dropped (P6).
+		// end of the context, and must not be dropped (P6). So looking at the
+		// role and leaving are one step.
 		c.mu.Lock()
 		role := a.Role
+		if role == gate.Behind {
+			a.leave()
+		}
 		c.mu.Unlock()
 		switch role {
 		case gate.Joined:
 			return a.lease, nil
 		case gate.Behind:
-			return nil, a.giveUp(ctx)
+			return nil, a.reasons(ctx)
 		}
 	}
 	if a.Role == gate.Held {
@@ -169,7 +171,7 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	place := a.gate.Place(rand.Text)
 	a.gate.Sent()
 	c.mu.Unlock()
-	req := a.lock.request(place.Owner, a.lock.mode)
+	req := a.lock.request(place.Owner, a.Shape)
 	switch a.step {
 	case enqueue:
 		return c.queuer.Enqueue(ctx, req)
@@ -249,7 +251,7 @@ func (a *acquisition) told(err error) {
 	}
 	c.mu.Unlock()
 	if first && !a.Try {
-		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.lock.mode, Err: a.held})
+		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.Shape.Mode, Err: a.held})
 	}
 }
 
@@ -370,30 +372,36 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	c := a.lock.client
 	h := newHold(a.lock, grant, now)
 	joined, next := a.gate.Grant()
-	leases := []*Lease{&h.first}
 	for _, w := range joined {
 		j := w.Ref.(*acquisition)
 		j.lease = h.handle()
-		leases = append(leases, j.lease)
 		close(j.news)
 	}
 	c.pass(a.lock.name, a.gate, next)
 	c.track(h)
 	c.mu.Unlock()
-	for range leases {
-		c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
-			Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
-		})
-	}
+	c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
+		Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
+	})
 	return &h.first
 }
 
-// giveUp leaves the gate, and returns why: what ended the wait, and what the
-// store said before.
+// giveUp leaves the gate, and returns why.
 func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
 	c := a.lock.client
 	c.mu.Lock()
-	told := a.gate.Told()
+	a.leave()
+	c.mu.Unlock()
+	return a.reasons(ctx, errs...)
+}
+
+// leave leaves the gate: the place in the store's queue is passed on or
+// withdrawn. It is called with the client's mutex.
+func (a *acquisition) leave() {
+	c := a.lock.client
+	if a.gate.Told() && a.held == nil {
+		a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
+	}
 	if c.queuer == nil && a.Role == gate.Head {
 		// Only a store with a queue can be asked again under the same owner.
 		c.withdrawPlace(a.lock, a.gate.Renounce())
@@ -401,18 +409,19 @@ func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
 	next, place := a.gate.Leave(&a.Waiter)
 	c.withdrawPlace(a.lock, place)
 	c.pass(a.lock.name, a.gate, next)
-	c.mu.Unlock()
-	if len(errs) == 0 {
-		if err := ended(ctx); err != nil {
-			errs = append(errs, err)
-		} else {
-			errs = append(errs, ErrClosed)
-		}
-		if told && a.held == nil {
-			a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
-		}
-	} else if errors.Is(errs[0], ErrHeld) {
+}
+
+// reasons returns why there is no lease: errs, or else what ended the wait, and
+// what the store said before.
+func (a *acquisition) reasons(ctx context.Context, errs ...error) []error {
+	if len(errs) > 0 && errors.Is(errs[0], ErrHeld) {
 		return []error{a.held} // a try: this says it all
+	}
+	if len(errs) == 0 {
+		errs = []error{ErrClosed}
+		if err := ended(ctx); err != nil {
+			errs[0] = err
+		}
 	}
 	if a.held != nil {
 		errs = append(errs, a.held)

@@ -39,7 +39,7 @@ func newHold(l *Lock, g driver.Grant, now driver.Instant) *hold {
 	h := &hold{
 		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode,
 		since: g.Since, valid: g.Valid, taken: now,
-		machine: lease.Start(now, g.Since, g.Valid, l.TTL, l.RenewEvery, l.client.opts.Margin),
+		machine: lease.Start(now, g.Since, g.Valid, l.how.TTL, l.how.renewEvery, l.client.opts.Margin),
 	}
 	h.deadline.Value, h.renewal.Value = h, h
 	h.first.hold, h.leases, h.users = h, &h.first, 1
@@ -55,7 +55,11 @@ func (h *hold) handle() *Lease {
 }
 
 // request is what the store knows of the hold.
-func (h *hold) request() driver.Request { return h.Lock.request(h.owner, h.mode) }
+func (h *hold) request() driver.Request {
+	how := h.how.Shape
+	how.Mode = h.mode
+	return h.Lock.request(h.owner, how)
+}
 
 // grant is the hold as the driver gave it.
 func (h *hold) grant() driver.Grant {

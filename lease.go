@@ -74,9 +74,10 @@ func (le *Lease) Mode() Mode {
 	return le.hold.mode
 }
 
-// Token returns the fencing token: greater than that of every exclusive hold on
-// the name before it, as far as the store's Guarantees go (P3), and the same for
-// the whole life of the lease, but for a downgrade. 0: the store gives none.
+// Token returns the fencing token: greater than those of the exclusive holds on
+// the name before it, and for an exclusive lease than those of the shared ones
+// too, as far as the store's Guarantees go (P3). It stays the same for the whole
+// life of the lease, but for a downgrade. 0: the store gives none.
 func (le *Lease) Token() Token {
 	c := le.hold.client
 	c.mu.Lock()

@@ -75,7 +75,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 
 // Break ends somebody's hold, for an operator: the one that has this token and
 // no later one (P4), else the error is ErrNotHeld. The name is free at once, and
-// the holder learns of it as soon as the store can tell it, at the latest when it
+// the holder, with all leases that share the hold, learns of it as soon as the
+// store can tell it, at the latest when it
 // next renews; until then it may still act, so break what is dead or
 // guarded by its token.
 func (c *Client) Break(ctx context.Context, name string, t Token) error {

@@ -207,10 +207,9 @@ func (c *Client) withdrawPlace(l *Lock, p gate.Place) {
 	if p.Owner == "" || !p.Sent {
 		return
 	}
-	req := l.request(p.Owner, p.Shape.Mode)
-	req.TTL, req.Slots, req.Permits, req.MinHold = p.Shape.TTL, p.Shape.Slots, p.Shape.Permits, 0
-	req.LockDelay, req.Unfair, req.Note = p.Shape.LockDelay, p.Shape.Unfair, p.Shape.Note
-	c.withdraw(driver.Grant{Request: req})
+	how := p.Shape
+	how.MinHold = 0
+	c.withdraw(driver.Grant{Request: l.request(p.Owner, how)})
 }
 
 // undo makes one attempt at a batch of withdrawals.

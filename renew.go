@@ -110,7 +110,7 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 	doubted := h.trouble != nil
 	event := Event{Name: h.name, Mode: h.mode, Token: h.token}
 	switch {
-	case r.Err == nil && h.machine.Renewed(now, r.Since, r.Valid, h.TTL):
+	case r.Err == nil && h.machine.Renewed(now, r.Since, r.Valid, h.how.TTL):
 		h.since, h.valid, h.trouble = r.Since, r.Valid, nil
 		c.track(h)
 		if !doubted {
