@@ -254,7 +254,7 @@ func TestModel(t *testing.T) {
 	for name, s := range setups() {
 		t.Run(name, func(t *testing.T) {
 			s.model().Holds(t, 100_000)
-			s.model().Walks(t, 20, 500)
+			s.model().Walks(t, 10, 500)
 		})
 	}
 }

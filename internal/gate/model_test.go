@@ -507,7 +507,7 @@ func (a actor) take() {
 	}
 }
 
-// giveUp is acquisition.giveUp.
+// giveUp is acquisition.leave.
 func (a actor) giveUp() {
 	g := &a.c.gate
 	if a.m.noQueue && a.Role == Head {

@@ -222,7 +222,7 @@ func TestModel(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := store{every: c.every, valid: c.valid, margin: margin, renewed: renewed}
 			s.model().Holds(t, 400_000)
-			s.model().Walks(t, 50, 2000)
+			s.model().Walks(t, 10, 1000)
 		})
 	}
 }
