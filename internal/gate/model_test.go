@@ -662,7 +662,7 @@ func TestModel(t *testing.T) {
 
 // TestModelWithoutQueue is the same for a store that has no queue.
 func TestModelWithoutQueue(t *testing.T) {
-	for _, kinds := range []string{"x,x", "sxs", "xtx"} {
+	for _, kinds := range []string{"x,x", "xs", "xt"} {
 		t.Run(kinds, func(t *testing.T) {
 			m := model{callers: sites(kinds), losses: 1, maxStray: 1, noQueue: true}
 			m.explore().Holds(t, 100_000)
