@@ -106,6 +106,7 @@ func TestClose(t *testing.T) {
 			closed.Set(now)
 			closed.Close()
 			never.Close()
+			never.Set(now)
 			late.Set(now + 40*ms)
 			if got := <-called; got != "late" {
 				t.Errorf("%s: called", got)
