@@ -303,4 +303,3 @@ func (a actor) release() {
 		a.w.store.forget(taker.owner, !a.m.forgetsFreed)
 	}
 }
-
