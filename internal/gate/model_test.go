@@ -350,7 +350,7 @@ func TestModel(t *testing.T) {
 		{"xx,x", 1, 0}, // the same name, two clients
 		{"xx,xx", 0, 0},
 		{"ss,x", 1, 0}, // shared neighbours
-		{"xt,x", 1, 0}, // a try
+		{"xt,x", 0, 0}, // a try
 		{"xxx", 1, 1},
 		{"xyx", 1, 1}, // shapes that differ
 		{"xsx", 1, 0},
