@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -95,6 +96,9 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 		}
 		return err
 	})
+	if err != nil && !errors.Is(err, driver.ErrUncertain) {
+		return driver.Grant{}, err
+	}
 	return g, err
 }
 
