@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -19,6 +20,7 @@ type client struct {
 	id    string
 	life  *life
 	idle  idleNames
+	taken atomic.Int64 // at least the holds that are not released
 
 	busy   sync.RWMutex // held for reading by operations, so that Close waits for them
 	closed chan struct{}
@@ -96,10 +98,11 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, driver.ErrUncertain) {
-		return driver.Grant{}, err
+	if err == nil || errors.Is(err, driver.ErrUncertain) {
+		c.taken.Add(1)
+		return g, err
 	}
-	return g, err
+	return driver.Grant{}, err
 }
 
 // Renew implements driver.Driver.
@@ -153,6 +156,9 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	if err == nil {
 		c.forget(g.Owner)
 	}
+	if held && g.Token != 0 {
+		c.taken.Add(-1)
+	}
 	return err
 }
 
@@ -203,8 +209,9 @@ func (c *client) Close() error {
 	if watched != nil {
 		<-watched
 	}
-	c.cleanAll()
-	c.life.end()
+	// The file that stays behind is that of a dead client, and makes the next
+	// one clean what this one could not.
+	c.life.end(c.cleanAll())
 	local.Delete(c.id)
 	return c.store.close()
 }

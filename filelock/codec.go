@@ -30,6 +30,17 @@ type broken struct {
 // last token need not be: see store.token.
 func (s *state) idle() bool { return s.Idle() && len(s.broken) == 0 }
 
+// quiet reports whether nobody holds the name or waits for it. Then nobody may
+// come back to it, and it is idle or will be.
+func (s *state) quiet() bool {
+	for i := range s.Holds {
+		if !s.Holds[i].Closed {
+			return false
+		}
+	}
+	return len(s.Queue) == 0
+}
+
 // wasBroken reports whether an operator broke the owner's hold.
 func (s *state) wasBroken(owner string) bool {
 	for _, b := range s.broken {

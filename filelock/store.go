@@ -155,8 +155,8 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, path string, op f
 		if ok, err := f.current(); !ok || err != nil {
 			return false, err
 		}
-		if st.idle() {
-			if t.clean && st.last <= s.token(t.now) {
+		if st.quiet() {
+			if t.clean && st.idle() && st.last <= s.token(t.now) {
 				removed = s.remove(f)
 			}
 			if !removed {
