@@ -82,7 +82,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 
 // ask takes the hold or, if it may, a place in the queue.
 func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (driver.Grant, error) {
-	g := driver.Grant{Request: req} // to withdraw, if the outcome is not known
+	var g driver.Grant
 	err := c.do(ctx, req.Name, func(t *turn) error {
 		if t.wasBroken(req.Owner) {
 			return driver.ErrBroken
@@ -98,9 +98,13 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 		}
 		return err
 	})
-	if err == nil || errors.Is(err, driver.ErrUncertain) {
+	switch {
+	case err == nil:
 		c.taken.Add(1)
-		return g, err
+		return g, nil
+	case errors.Is(err, driver.ErrUncertain):
+		c.taken.Add(1)
+		return driver.Grant{Request: req}, err // to withdraw
 	}
 	return driver.Grant{}, err
 }

@@ -1,3 +1,5 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
 package filelock
 
 import (
@@ -182,9 +184,7 @@ func (in *scanner) next() string {
 
 // space takes one space; the end of a line is left for end.
 func (in *scanner) space() {
-	if strings.HasPrefix(in.rest, " ") {
-		in.rest = in.rest[1:]
-	}
+	in.rest = strings.TrimPrefix(in.rest, " ")
 }
 
 func (in *scanner) end() {

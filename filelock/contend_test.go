@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,34 +35,10 @@ func contendFor() time.Duration {
 // holder adds 1 to a number in a file, in two steps. No addition may be lost,
 // and nobody may starve.
 func TestContention(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "number"), []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var children []*child
-	for range contenders {
-		children = append(children, spawn(t, "contend", dir, nil))
-	}
-	for _, c := range children {
-		c.expect("ready")
-	}
-	for _, c := range children {
-		c.tell("go")
-	}
-	var turns []int
-	for _, c := range children {
-		var mine []int
-		if err := json.Unmarshal([]byte(c.expect("turns")), &mine); err != nil {
-			t.Fatal(err)
-		}
-		turns = append(turns, mine...)
-	}
+	turns := contention(t, "contend", contendFor(), func([]*child) {})
 	total, squares, least := 0, 0, turns[0]
 	for _, n := range turns {
 		total, squares, least = total+n, squares+n*n, min(least, n)
-	}
-	if number := readNumber(t, dir); number != total {
-		t.Errorf("P1: %d turns were taken, and the number is %d: %d updates are lost", total, number, total-number)
 	}
 	jain := float64(total) * float64(total) / float64(len(turns)*squares)
 	share := float64(least*len(turns)) / float64(total)
@@ -70,6 +47,65 @@ func TestContention(t *testing.T) {
 	if jain < 0.9 || share < 0.5 {
 		t.Errorf("P8: the turns are unfair: %v", turns)
 	}
+}
+
+// TestContentionWithStops also stops one process after the other, wherever it
+// is, for longer than others wait for a record that is locked.
+func TestContentionWithStops(t *testing.T) {
+	stops := 0
+	turns := contention(t, "contendrenewed", contendFor(), func(children []*child) {
+		for end := time.Now().Add(contendFor()); time.Now().Before(end); stops++ {
+			c := children[stops%len(children)]
+			c.signal(syscall.SIGSTOP)
+			time.Sleep(stuckAfter + 50*time.Millisecond)
+			c.signal(syscall.SIGCONT)
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	total := 0
+	for _, n := range turns {
+		total += n
+	}
+	t.Logf("%d turns with %d stops in %v", total, stops, contendFor())
+	if total < 2*stops {
+		t.Errorf("P7: only %d turns with %d stops: %v", total, stops, turns)
+	}
+}
+
+// contention lets children contend for d, does something with them meanwhile,
+// and returns how often each goroutine held the name. It fails the test if an
+// update was lost.
+func contention(t *testing.T, mode string, d time.Duration, meanwhile func([]*child)) (turns []int) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "number"), []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var children []*child
+	for range contenders {
+		children = append(children, spawn(t, mode, dir, nil))
+	}
+	for _, c := range children {
+		c.expect("ready")
+	}
+	for _, c := range children {
+		c.tell("%v", d)
+	}
+	meanwhile(children)
+	for _, c := range children {
+		var mine []int
+		if err := json.Unmarshal([]byte(c.expect("turns")), &mine); err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, mine...)
+	}
+	total := 0
+	for _, n := range turns {
+		total += n
+	}
+	if number := readNumber(t, dir); number != total {
+		t.Errorf("P1: %d turns were taken, and the number is %d: %d updates are lost", total, number, total-number)
+	}
+	return turns
 }
 
 func readNumber(t testing.TB, dir string) int {
@@ -84,8 +120,15 @@ func readNumber(t testing.TB, dir string) int {
 	return number
 }
 
-// contend is a child that contends for a name, each goroutine by itself.
-func contend(dir string) error {
+func init() {
+	childModes["contend"] = func(dir string) error { return contend(dir, false) }
+	childModes["contendrenewed"] = func(dir string) error { return contend(dir, true) }
+}
+
+// contend is a child that contends for a name, each goroutine by itself. With
+// renewed, holds are renewed as soon as they arrive, which makes a full TTL of
+// what was a claim of two polls.
+func contend(dir string, renewed bool) error {
 	d, err := Open(context.Background(), Options{Dir: filepath.Join(dir, "locks")})
 	if err != nil {
 		return err
@@ -97,14 +140,18 @@ func contend(dir string) error {
 	fmt.Println("ready")
 	var line string
 	fmt.Scanln(&line)
-	ctx, cancel := context.WithTimeout(context.Background(), contendFor())
+	length, err := time.ParseDuration(line)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
 	turns, errs := make([]int, goroutines), make([]error, goroutines)
 	var wg sync.WaitGroup
 	for i := range goroutines {
 		wg.Go(func() {
 			for errs[i] == nil && ctx.Err() == nil {
-				turns[i], errs[i] = add(ctx, d.(*client), number, turns[i])
+				turns[i], errs[i] = add(ctx, d.(*client), number, renewed, turns[i])
 			}
 		})
 	}
@@ -122,11 +169,18 @@ func contend(dir string) error {
 
 // add takes the name, adds 1 to the number and releases the name. It returns
 // how many turns there were, with this one.
-func add(ctx context.Context, c *client, number *os.File, turns int) (int, error) {
+func add(ctx context.Context, c *client, number *os.File, renewed bool, turns int) (int, error) {
 	r := request("contended")
 	g, err := c.Enqueue(ctx, r)
 	if err != nil && ctx.Err() == nil {
 		g, err = waitFor(ctx, c, r)
+	}
+	if err == nil && renewed {
+		if err := renew(c, g); driver.Gone(err) {
+			return turns, nil // stopped for longer than the claim
+		} else if err != nil {
+			return turns, err
+		}
 	}
 	if err != nil {
 		g = driver.Grant{Request: r} // to withdraw

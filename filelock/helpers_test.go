@@ -23,7 +23,7 @@ import (
 // of childModes.
 const childEnv = "HOLDFAST_TEST_CHILD"
 
-var childModes = map[string]func(dir string) error{"obey": obey, "contend": contend}
+var childModes = map[string]func(dir string) error{"obey": obey}
 
 func TestMain(m *testing.M) {
 	mode, dir, _ := strings.Cut(os.Getenv(childEnv), ":")
@@ -50,6 +50,10 @@ func openTest(t testing.TB, dir string) *client {
 
 func request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: rand.Text(), TTL: time.Minute, Note: "a test, its host, 42"}
+}
+
+func renew(c *client, g driver.Grant) error {
+	return c.Renew(context.Background(), []driver.Grant{g})[0].Err
 }
 
 // free fails the test unless the name is free now.

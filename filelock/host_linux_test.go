@@ -54,10 +54,6 @@ func mounted(dir string) (*client, driver.Grant, error) {
 	return d.(*client), g, err
 }
 
-func renew(c *client, g driver.Grant) error {
-	return c.Renew(context.Background(), []driver.Grant{g})[0].Err
-}
-
 // diskFull is a child that fills the disk and looks what becomes of a hold.
 func diskFull(dir string) error {
 	ctx := context.Background()
