@@ -253,3 +253,21 @@ func TestTimeNamespace(t *testing.T) {
 	p.expect("ok")
 	p.ask("ok", "renew")
 }
+
+func TestNetworkFileSystems(t *testing.T) {
+	for number, name := range map[uint32]string{
+		0x6969: "NFS", 0x517b: "SMB", 0xff534d42: "CIFS", 0xfe534d42: "SMB2", 0x65735546: "FUSE", 0x01021997: "9p",
+		0x00c36400: "Ceph", 0x5346414f: "AFS", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", 0x01161970: "GFS2", 0x7461636f: "OCFS2",
+	} {
+		if problem := networkType(number); !strings.Contains(problem, "is on "+name) {
+			t.Errorf("file system %#x, which is %s: %q", number, name, problem)
+		}
+	}
+	for name, number := range map[string]uint32{
+		"ext4": 0xef53, "xfs": 0x58465342, "btrfs": 0x9123683e, "tmpfs": 0x01021994, "overlay": 0x794c7630, "zfs": 0x2fc12fc1, "f2fs": 0xf2f52010,
+	} {
+		if problem := networkType(number); problem != "" {
+			t.Errorf("%s is refused: %q", name, problem)
+		}
+	}
+}
