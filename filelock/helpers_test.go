@@ -1,0 +1,255 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The tests need real processes: the test's own program, started again as one
+// of childModes.
+const childEnv = "HOLDFAST_TEST_CHILD"
+
+var childModes = map[string]func(dir string) error{"obey": obey}
+
+func TestMain(m *testing.M) {
+	mode, dir, _ := strings.Cut(os.Getenv(childEnv), ":")
+	if run := childModes[mode]; run != nil {
+		if err := run(dir); err != nil {
+			fmt.Println("failed:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// openTest opens a client of dir that is closed with the test.
+func openTest(t testing.TB, dir string) *client {
+	t.Helper()
+	d, err := Open(context.Background(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d.(*client)
+}
+
+func request(name string) driver.Request {
+	return driver.Request{Name: name, Owner: rand.Text(), TTL: time.Minute, Note: "a test, its host, 42"}
+}
+
+func renew(c *client, g driver.Grant) error {
+	return c.Renew(context.Background(), []driver.Grant{g})[0].Err
+}
+
+// free fails the test unless the name is free now.
+func free(t testing.TB, d driver.Driver, name, why string) {
+	t.Helper()
+	g, err := d.Try(context.Background(), request(name))
+	if err != nil {
+		t.Fatalf("%s: Try: %v", why, err)
+	}
+	if err := d.Release(context.Background(), []driver.Grant{g})[0]; err != nil {
+		t.Fatalf("%s: Release: %v", why, err)
+	}
+}
+
+// arrival queues and returns a channel that gets the time at which the hold
+// arrived. It returns when the place is taken.
+func arrival(t testing.TB, c *client, r driver.Request) <-chan time.Time {
+	t.Helper()
+	if _, err := c.Enqueue(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Enqueue: %v", err)
+	}
+	arrived := make(chan time.Time, 1)
+	go func() {
+		if _, err := waitFor(t.Context(), c, r); err == nil {
+			arrived <- time.Now()
+		}
+	}()
+	return arrived
+}
+
+// waitFor waits for a hold as package holdfast does.
+func waitFor(ctx context.Context, c *client, r driver.Request) (driver.Grant, error) {
+	for {
+		poll, cancel := context.WithTimeout(ctx, poll*3/4)
+		g, err := c.Wait(poll, r)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			g, err = c.Enqueue(ctx, r)
+		}
+		if err == nil || !errors.Is(err, driver.ErrHeld) {
+			return g, err
+		}
+	}
+}
+
+// child is another process with a client of its own.
+type child struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	out   *bufio.Reader
+}
+
+// spawn starts the test's program in a mode. Attributes may be nil.
+func spawn(t testing.TB, mode, dir string, attr *syscall.SysProcAttr) *child {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{t: t, cmd: exec.Command(self)}
+	c.cmd.SysProcAttr = attr
+	c.start(childEnv + "=" + mode + ":" + dir)
+	return c
+}
+
+// start starts the process with one more variable in its environment.
+func (c *child) start(env string) {
+	c.t.Helper()
+	c.cmd.Env = append(os.Environ(), env)
+	c.cmd.Stderr = os.Stderr
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		c.t.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.out = bufio.NewReader(out)
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(c.kill)
+}
+
+// obeying starts a child that obeys commands.
+func obeying(t testing.TB, dir string) *child {
+	t.Helper()
+	c := spawn(t, "obey", dir, nil)
+	c.expect("ready")
+	return c
+}
+
+// kill kills the process and waits until it is gone.
+func (c *child) kill() {
+	c.cmd.Process.Kill()
+	c.cmd.Process.Wait()
+}
+
+func (c *child) signal(s syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// tell sends a command; expect reads its answer, which must begin with want.
+func (c *child) tell(format string, args ...any) {
+	c.t.Helper()
+	if _, err := fmt.Fprintf(c.stdin, format+"\n", args...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *child) expect(want string) string {
+	c.t.Helper()
+	line, err := c.out.ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, want) {
+		c.t.Fatalf("the child said %q (%v), not %q", line, err, want)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, want))
+}
+
+// ask tells and expects.
+func (c *child) ask(want, format string, args ...any) string {
+	c.t.Helper()
+	c.tell(format, args...)
+	return c.expect(want)
+}
+
+// obey is a child that does what it is told, one command at a time:
+//
+//	try NAME TTL LOCKDELAY | queue NAME | wait | renew | release
+//	turn NAME: try, but stand still inside of the turn until the next line
+//	spawn: start a process that outlives this one
+func obey(dir string) error {
+	ctx := context.Background()
+	d, err := Open(ctx, Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	c := d.(*client)
+	fmt.Println("ready")
+	var r driver.Request
+	var g driver.Grant
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		var err error
+		switch words[0] {
+		case "try":
+			r = request(words[1])
+			r.TTL, _ = time.ParseDuration(words[2])
+			r.LockDelay, _ = time.ParseDuration(words[3])
+			g, err = c.Try(ctx, r)
+		case "queue":
+			r = request(words[1])
+			g, err = c.Enqueue(ctx, r)
+		case "wait":
+			g, err = waitFor(ctx, c, r)
+		case "renew":
+			err = c.Renew(ctx, []driver.Grant{g})[0].Err
+		case "release":
+			err = c.Release(ctx, []driver.Grant{g})[0]
+		case "turn":
+			runs := 0
+			r = request(words[1])
+			err = c.turn(ctx, r.Name, func(t *turn) error {
+				if runs++; runs == 1 {
+					fmt.Println("inside")
+					lines.Scan()
+				}
+				h, err := t.Ask(r, c.id, false, t.sent, t.now, &t.rules)
+				if err == nil {
+					g = h.Grant()
+				}
+				return err
+			})
+		case "spawn":
+			cmd := exec.Command("sleep", "60")
+			if err = cmd.Start(); err == nil {
+				fmt.Println("pid", cmd.Process.Pid)
+				continue
+			}
+		}
+		switch {
+		case err == nil:
+			fmt.Println("ok", g.Token)
+		case errors.Is(err, driver.ErrHeld):
+			fmt.Println("held")
+		case driver.Gone(err):
+			fmt.Println("gone")
+		default:
+			return err
+		}
+	}
+	return c.Close()
+}

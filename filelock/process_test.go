@@ -1,0 +1,216 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// soon is much less than a poll, for what must not wait for one.
+const soon = poll / 2
+
+func TestKilledHolderFreesAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	p.ask("ok", "try x 1m 0s")
+	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("P1: Try of a name held by another process: %v", err)
+	}
+	arrived := arrival(t, c, request("x"))
+	start := time.Now()
+	p.kill()
+	if late := (<-arrived).Sub(start); late > soon {
+		t.Errorf("P7: the waiter got the hold of a killed process after %v", late)
+	}
+	p = obeying(t, dir)
+	p.ask("ok", "try y 1m 0s")
+	p.kill()
+	time.Sleep(freshBeat)
+	free(t, c, "y", "the holder was killed")
+}
+
+func TestKilledHolderLockDelay(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	const delay = 300 * time.Millisecond
+	p.ask("ok", "try x 1m %v", delay)
+	arrived := arrival(t, c, request("x"))
+	start := time.Now()
+	p.kill()
+	if after := (<-arrived).Sub(start); after < delay || after > delay+2*poll {
+		t.Errorf("the name of a killed process opened after %v, with a lock-delay of %v", after, delay)
+	}
+}
+
+func TestStoppedHolderLosesAtTTL(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	const ttl = 600 * time.Millisecond
+	start := time.Now()
+	p.ask("ok", "try x %v 0s", ttl)
+	p.signal(syscall.SIGSTOP)
+	arrived := arrival(t, c, request("x"))
+	if after := (<-arrived).Sub(start); after < ttl || after > ttl+2*poll {
+		t.Errorf("the name of a stopped process opened after %v, with a TTL of %v", after, ttl)
+	}
+	p.signal(syscall.SIGCONT)
+	p.ask("gone", "renew")
+	p.ask("gone", "release")
+}
+
+func TestKilledWaiterIsSkipped(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	g, err := c.Try(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ask("held", "queue x")
+	arrived := arrival(t, c, request("x"))
+	p.kill()
+	time.Sleep(freshBeat)
+	start := time.Now()
+	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if late := (<-arrived).Sub(start); late > soon {
+		t.Errorf("P7: a killed waiter delayed the next by %v", late)
+	}
+}
+
+func TestStoppedWaiterDelaysTwoPolls(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	g, err := c.Try(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ask("held", "queue x")
+	p.signal(syscall.SIGSTOP)
+	arrived := arrival(t, c, request("x"))
+	start := time.Now()
+	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if late := (<-arrived).Sub(start); late > 3*poll {
+		t.Errorf("P7: a stopped waiter delayed the next by %v", late)
+	}
+}
+
+// TestStoppedInsideATurn: a process that stands still with the record locked
+// closes the name neither for others nor for good, and its change does not
+// count once others have gone on without it.
+func TestStoppedInsideATurn(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	g, err := c.Try(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ask("inside", "turn x")
+	start := time.Now()
+	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took < stuckAfter || took > 2*poll {
+		t.Errorf("P7: a process stopped with the record locked delayed others by %v", took)
+	}
+	next, err := c.Try(t.Context(), request("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.Token <= g.Token {
+		t.Errorf("P3: token %d after %d", next.Token, g.Token)
+	}
+	p.ask("held", "goon")
+	if r := c.Renew(t.Context(), []driver.Grant{next})[0]; r.Err != nil {
+		t.Errorf("P1: a process that was stopped inside a turn took the hold away: %v", r.Err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "names", "*")); len(files) != 1 {
+		t.Errorf("P9: files are left: %q", files)
+	}
+}
+
+// TestPausedInsideATurn: what the stopped process did does count if it
+// went on before others lost patience.
+func TestPausedInsideATurn(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	free(t, c, "x", "a new name")
+	p.ask("inside", "turn x")
+	time.AfterFunc(stuckAfter/4, func() { p.tell("go on") })
+	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P1: Try after another process got the hold: %v", err)
+	}
+	p.expect("ok")
+	p.ask("ok", "renew")
+}
+
+func TestHandOffBetweenProcesses(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	r := request("x")
+	var total time.Duration
+	const rounds = 50
+	for range rounds {
+		p.ask("ok", "try x 1m 0s")
+		arrived := arrival(t, c, r)
+		start := time.Now()
+		p.ask("ok", "release")
+		total += (<-arrived).Sub(start)
+		if err := c.Release(t.Context(), []driver.Grant{{Request: r, Token: 1}})[0]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("release to grant in another process: %v on average", total/rounds)
+	if total/rounds > soon/10 {
+		t.Errorf("P7: a release reached the waiter in another process after %v on average", total/rounds)
+	}
+}
+
+// TestNothingIsInherited: a program started by a holder has none of its
+// descriptors, and does not keep the holder alive.
+func TestNothingIsInherited(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	p.ask("ok", "try x 1m 0s")
+	p.ask("held", "try x 1m 0s") // and again, so that its record is kept open
+	pid := p.ask("pid", "spawn")
+	id, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(id, syscall.SIGKILL)
+	count := func(pid int) (n int) {
+		fds, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+		if err != nil || len(fds) == 0 {
+			t.Fatalf("descriptors of process %d: %q, %v", pid, fds, err)
+		}
+		for _, fd := range fds {
+			if path, err := os.Readlink(fd); err == nil && strings.HasPrefix(path, dir) {
+				n++
+			}
+		}
+		return n
+	}
+	if _, err := os.Stat("/proc/self/fd"); err == nil {
+		if n := count(p.cmd.Process.Pid); n < 3 {
+			t.Errorf("the holder has %d descriptors in the directory: the test looks at the wrong ones", n)
+		}
+		if n := count(id); n != 0 {
+			t.Errorf("a program started by the holder has %d of its descriptors", n)
+		}
+	}
+	p.kill()
+	time.Sleep(freshBeat)
+	free(t, c, "x", "the holder was killed, what it started lives on")
+}

@@ -1,0 +1,280 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
+)
+
+// poll is Caps.Poll. A bell tells a waiter of its grant within microseconds, so
+// it only bounds how long a stopped waiter delays others (P7), and is long
+// beside the pauses of a loaded machine.
+const poll = 500 * time.Millisecond
+
+// store is one directory, shared by the clients of this process.
+type store struct {
+	dir     string // without symbolic links
+	names   string // the record files
+	clients string // a file per client, see life
+	perm    fs.FileMode
+	epoch   int64 // see token
+	caps    driver.Caps
+	refs    int // clients, under opened.Mutex
+
+	stripes [64]stripe
+	paths   pathsLock
+	temp    atomic.Int64 // numbers temporary files
+	pulse   pulse
+
+	mu    sync.Mutex
+	gone  record.Farewells // withdrawn requests: they can only come from this process
+	rooms sync.Pool        // *room
+}
+
+// stripe serialises the turns of this process on the names that fall to it, so
+// that its goroutines do not contend for the same flock, and keeps the file of
+// the last of them open.
+type stripe struct {
+	sync.Mutex
+	open *file // or nil; not locked between turns
+}
+
+// drop closes the file that the stripe keeps open.
+func (p *stripe) drop() {
+	if p.open != nil {
+		p.open.close()
+		p.open = nil
+	}
+}
+
+// room is memory that turns use again.
+type room struct {
+	page [4096]byte
+	text []byte
+}
+
+// turn is one operation on one name, while its record is locked.
+type turn struct {
+	*state
+	store *store
+	sent  driver.Instant // now, by the client's clock
+	now   driver.Instant // the store's time
+	rules record.Rules
+	ring  []ring
+	clean bool // delete the record if it is idle
+}
+
+// ring is a waiter to be told of its grant.
+type ring struct{ client, owner string }
+
+// withdrawnFor is how long a withdrawn request is remembered, if that is more
+// than its TTL.
+const withdrawnFor = time.Minute
+
+// turn lets op change the record of a name, alone. Op may run more than once,
+// each time on the record as it then is, and only the last time counts. Its
+// error is returned, but does not undo what it did.
+func (c *client) turn(ctx context.Context, name string, op func(*turn) error) error {
+	s := c.store
+	path := filepath.Join(s.names, fileName(name))
+	p := &s.stripes[hash(name)%uint64(len(s.stripes))]
+	p.Lock()
+	defer p.Unlock()
+	doubt := false
+	for {
+		err := ctx.Err()
+		var result error
+		if err == nil {
+			result, err = c.attempt(ctx, p, name, path, op)
+		}
+		switch {
+		case err == nil:
+			return result
+		case err == errMoved:
+			doubt = true
+		case err == errCreated:
+		case doubt:
+			return driver.Uncertain(err)
+		default:
+			return err
+		}
+	}
+}
+
+// What makes a turn start over.
+var (
+	errCreated = errors.New("the name has a record now")
+	errMoved   = errors.New("the record moved meanwhile, with or without what was done")
+)
+
+// attempt is one try of a turn. It returns the result of op, or an error if the
+// turn is not done.
+func (c *client) attempt(ctx context.Context, p *stripe, name, path string, op func(*turn) error) (result, err error) {
+	s := c.store
+	room := s.room()
+	defer s.rooms.Put(room)
+	f, err := s.lockKept(ctx, p, path, room)
+	if err != nil {
+		return nil, err
+	}
+	t := &turn{state: &state{name: name}, store: s}
+	removed := false
+	defer func() {
+		// Only what is known to be the record is worth keeping open.
+		if f == nil || err != nil || removed {
+			p.drop()
+		} else {
+			f.unlock()
+		}
+		if err == nil {
+			for _, r := range t.ring {
+				s.wake(r)
+			}
+		}
+	}()
+	if f != nil {
+		if t.state, err = f.state(name); err != nil {
+			return nil, err
+		}
+	}
+	// The store is this host, so the request is sent and takes effect at the
+	// same instant: now, with the record locked.
+	t.sent = c.clock.Now()
+	t.now = storeTime(t.sent)
+	t.rules = record.Rules{Poll: poll, Token: t.token, Granted: t.granted, Alive: s.alive}
+	t.settle()
+	result = op(t)
+	switch {
+	case f != nil:
+		removed, err = c.commit(t, f, room)
+	case !t.idle():
+		// Only now a file is needed. It begins idle, and the turn is taken again
+		// under its lock: with no lock, this one may have stood still while
+		// others came and went, and its token be lower than theirs (P3).
+		c.idle.add(name)
+		if err = s.create(path, appendState(nil, &state{name: name})); err == nil {
+			err = errCreated
+		}
+	}
+	return result, err
+}
+
+// commit makes the turn's state the record, and deletes it if that is wanted.
+func (c *client) commit(t *turn, f *file, room *room) (removed bool, err error) {
+	room.text = appendState(room.text[:0], t.state)
+	if !bytes.Equal(room.text, f.text) {
+		if err := f.store(room.text); errors.Is(err, errTorn) {
+			return false, driver.Uncertain(explain(err, t.name, f.path))
+		} else if err != nil {
+			return false, explain(err, t.name, f.path)
+		}
+	}
+	if ok, err := f.current(); err != nil {
+		return false, driver.Uncertain(err)
+	} else if !ok {
+		return false, errMoved
+	}
+	if t.quiet() {
+		removed = t.clean && t.idle() && t.last <= c.store.token(t.now) && c.store.remove(f)
+		if !removed {
+			c.idle.add(t.name)
+		}
+	}
+	return removed, nil
+}
+
+func (s *store) room() *room {
+	if r, ok := s.rooms.Get().(*room); ok {
+		return r
+	}
+	return &room{}
+}
+
+// settle brings the record up to now.
+func (t *turn) settle() {
+	t.Settle(t.now, &t.rules)
+	kept := t.broken[:0]
+	for _, b := range t.broken {
+		if t.now < b.until {
+			kept = append(kept, b)
+		}
+	}
+	t.broken = kept
+}
+
+func (t *turn) granted(p *record.Place) {
+	t.ring = append(t.ring, ring{p.Client, p.Owner})
+}
+
+// token returns the next token: the microseconds of the store's time since an
+// epoch that is fixed at the first use after a boot, or one more than the last
+// (P3). The store's time cannot be set, so the record of an idle name can be
+// deleted and forgets nothing.
+func (t *turn) token() driver.Token {
+	t.last = max(t.last+1, t.store.token(t.now))
+	return t.last
+}
+
+func (s *store) token(now driver.Instant) driver.Token {
+	return driver.Token((s.epoch + int64(now)) / int64(time.Microsecond))
+}
+
+// state reads the record of an open file.
+func (f *file) state(name string) (*state, error) {
+	if f.head.state == moving {
+		// Its thief died before the text was here.
+		if err := f.inherit(); err != nil {
+			return nil, explain(err, name, f.path)
+		}
+	}
+	st, err := parseState(string(f.text))
+	if err != nil {
+		return nil, explain(fmt.Errorf("%w: %w", errDamaged, err), name, f.path)
+	}
+	if name == "" {
+		name = st.name
+	}
+	if st.name != name || fileName(name) != filepath.Base(f.path) {
+		return nil, explain(fmt.Errorf("%w: it is the record of %q", errDamaged, st.name), name, f.path)
+	}
+	return st, nil
+}
+
+// create makes the file of a name, unless it has one meanwhile. The file appears
+// complete, under a link, so that an empty or short one is always damage.
+func (s *store) create(path string, text []byte) error {
+	temp, fd, err := s.temporary()
+	if err != nil {
+		return explain(err, "", temp)
+	}
+	defer os.Remove(temp)
+	defer closeFD(fd)
+	b := make([]byte, textStart, textStart+len(text))
+	appendHeader(b[:0], textStart, settled, text)
+	if err := pwrite(fd, append(b, text...), 0); err != nil {
+		return explain(err, "", path)
+	}
+	if err := os.Link(temp, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return explain(err, "", path)
+	}
+	return nil
+}
+
+// temporary makes a new file beside the records.
+func (s *store) temporary() (path string, fd int, err error) {
+	path = filepath.Join(s.names, fmt.Sprintf("%d-%d-%d.tmp", os.Getpid(), s.temp.Add(1), time.Now().UnixNano()))
+	fd, err = openFD(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, s.perm)
+	return path, fd, err
+}
