@@ -10,6 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/guarantees"
 
+	_ "github.com/holdfastlock/holdfast/filelock"
 	_ "github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -20,6 +21,7 @@ var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the tabl
 func documented(t *testing.T) []guarantees.Store {
 	return []guarantees.Store{
 		store(t, "memlock", "mem://orders", "mem://guarantees"),
+		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
 	}
 }
 
