@@ -172,18 +172,28 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	a.gate.Sent()
 	c.mu.Unlock()
 	req := a.lock.request(place.Owner, a.Shape)
-	switch a.step {
-	case enqueue:
-		return c.queuer.Enqueue(ctx, req)
-	case await:
+	var grant driver.Grant
+	var err error
+	switch {
+	case a.step == enqueue:
+		grant, err = c.queuer.Enqueue(ctx, req)
+	case a.step == await && c.queuer != nil:
 		return a.await(ctx, req)
+	case a.step == await:
+		a.poll(ctx)
+		fallthrough
+	default:
+		grant, err = c.driver.Try(ctx, req)
 	}
-	grant, err := c.driver.Try(ctx, req)
-	if err != nil && !errors.Is(err, ErrUncertain) {
-		// The store has certainly not done it: nothing to withdraw.
-		c.mu.Lock()
-		a.gate.Unsent()
-		c.mu.Unlock()
+	if err == nil {
+		return grant, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(err, ErrUncertain) {
+		a.gate.Stray()
+	} else if a.step != enqueue {
+		a.gate.Unsent() // the store has certainly not done it: nothing to withdraw
 	}
 	return grant, err
 }
@@ -267,32 +277,35 @@ func (a *acquisition) renounce() {
 // again, for which it returns ErrHeld.
 func (a *acquisition) await(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c := a.lock.client
-	d := jitter(c.caps.PollInterval())
-	if c.queuer == nil {
-		// Without a push the first looks are quick and the later ones slow.
-		a.pause = min(max(2*a.pause, firstPause), c.caps.PollInterval())
-		d = jitter(a.pause)
-	}
-	if a.held != nil && a.held.ExpiresIn > 0 {
-		d = min(d, a.held.ExpiresIn+time.Millisecond)
-	}
-	if c.queuer == nil {
-		a.sleep(ctx, d)
-		return c.driver.Try(ctx, req)
-	}
 	if a.waiting == nil {
 		// Close must end the wait too.
 		waiting, cancel := context.WithCancelCause(ctx)
 		unhook := context.AfterFunc(c.closing, func() { cancel(ErrClosed) })
 		a.waiting, a.stop = waiting, func() { unhook(); cancel(nil) }
 	}
-	poll, cancel := context.WithTimeout(a.waiting, d)
+	poll, cancel := context.WithTimeout(a.waiting, a.untilOpen(jitter(c.caps.PollInterval())))
 	defer cancel()
 	grant, err := c.queuer.Wait(poll, req)
 	if err != nil && poll.Err() != nil {
 		err = ErrHeld // time to ask again, or to see that the context has ended
 	}
 	return grant, err
+}
+
+// poll waits until it is time for the next look at a store without a queue. The
+// first looks are quick and the later ones slow.
+func (a *acquisition) poll(ctx context.Context) {
+	a.pause = min(max(2*a.pause, firstPause), a.lock.client.caps.PollInterval())
+	a.sleep(ctx, a.untilOpen(jitter(a.pause)))
+}
+
+// untilOpen shortens a pause to when the name opens by itself, where that is
+// known.
+func (a *acquisition) untilOpen(d time.Duration) time.Duration {
+	if a.held != nil && a.held.ExpiresIn > 0 {
+		d = min(d, a.held.ExpiresIn+time.Millisecond)
+	}
+	return d
 }
 
 // firstPause is the first pause between two looks at a store without a queue,
@@ -370,6 +383,7 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 // is called with the client's mutex, which it unlocks.
 func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	c := a.lock.client
+	grant.Stray = a.gate.Place(rand.Text).Stray
 	h := newHold(a.lock, grant, now)
 	joined, next := a.gate.Grant()
 	for _, w := range joined {

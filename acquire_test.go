@@ -454,3 +454,32 @@ func TestSemaphorePermits(t *testing.T) {
 		}
 	})
 }
+
+// P6: the reply to a try is lost, the place under the same owner is granted and
+// released, and then the try arrives.
+func TestStrayRequestTakesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		var stray driver.Request
+		f.set(func() {
+			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+				if stray.Owner == "" {
+					stray = r // under way, and not there yet
+					return driver.Grant{Request: r}, driver.Uncertain(errStore)
+				}
+				return q.Enqueue(ctx, r)
+			}
+		})
+		first := w.acquire(a.Mutex("x", nil))
+		time.AfterFunc(time.Second, func() { _ = first.Release() })
+		lease := w.acquire(b.Mutex("x", nil))
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if g, err := f.Driver.Try(w.ctx, stray); err == nil {
+			t.Errorf("P6: a stray request took %+v after the release", g)
+		}
+		w.free("x", "P6")
+	})
+}

@@ -124,7 +124,7 @@ func ExampleLock() {
 	}
 	// Output:
 	// holdfast: acquire "orders//42": name "orders//42" has an empty path element: no slash at the start or the end, and no two together
-	// holdfast: acquire "orders/42": TTL is -1s: it must be positive
+	// holdfast: acquire "orders/42": option TTL is -1s: it must be positive
 	// holdfast: acquire "printers": a semaphore with 0 slots: 1 to 1048576 are allowed
 }
 

@@ -23,6 +23,7 @@ type hold struct {
 	valid   time.Duration
 	taken   driver.Instant
 	machine lease.Machine
+	stray   bool
 	until   atomic.Int64 // the machine's trust deadline, to be read without the mutex
 	mode    Mode         // the lock's, until a downgrade
 	over    bool         // lost or released, and out of the queues
@@ -37,7 +38,7 @@ type hold struct {
 
 func newHold(l *Lock, g driver.Grant, now driver.Instant) *hold {
 	h := &hold{
-		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode,
+		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode, stray: g.Stray,
 		since: g.Since, valid: g.Valid, taken: now,
 		machine: lease.Start(now, g.Since, g.Valid, l.how.TTL, l.how.renewEvery, l.client.opts.Margin),
 	}
@@ -63,7 +64,7 @@ func (h *hold) request() driver.Request {
 
 // grant is the hold as the driver gave it.
 func (h *hold) grant() driver.Grant {
-	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Handle: h.data}
+	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Stray: h.stray, Handle: h.data}
 }
 
 // track puts a hold into the queues, or moves it to where it belongs now.

@@ -63,13 +63,16 @@ type Request struct {
 }
 
 // Grant is a hold as the store gave it. Drivers get it back, unchanged but for
-// MinHold (0 when the hold is undone rather than released), to renew, release
-// and downgrade.
+// MinHold (0 when the hold is undone rather than released) and Stray, to renew,
+// release and downgrade.
 type Grant struct {
 	Request
 	Token Token         // 0: the store gives none, or the outcome is not known
 	Since Instant       // provably not after the store started the TTL now running
 	Valid time.Duration // the TTL that the store granted, counted from Since
+	// Stray says that a request of this owner got no answer and may still be on
+	// its way, although a later one was granted. The client sets it.
+	Stray bool
 	// Handle is the driver's own. It must be comparable with ==, and small:
 	// it is kept as long as the hold.
 	Handle any
@@ -111,8 +114,9 @@ type Driver interface {
 	// Release frees each grant if its owner still has it, and returns as many
 	// errors in the same order. It also withdraws a request that is queued or
 	// whose outcome is unknown (Token 0). Nil means that the store holds
-	// nothing for this owner and that no request of this owner can take effect
-	// later either. ErrNotHeld means the same, where the store can tell that
+	// nothing for this owner and, of a grant with Token 0 or Stray, that no request
+	// of this owner can take effect later either: the store remembers the owner
+	// for a while, and refuses. ErrNotHeld means the same, where the store can tell that
 	// the hold had gone before; ErrBroken, that an operator had broken it. Any
 	// other error is a passing one and the release is repeated.
 	Release(context.Context, []Grant) []error

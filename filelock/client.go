@@ -149,7 +149,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			held = true
 		}
 		t.settle() // whoever is next gets it in this very step
-		if g.Token == 0 {
+		if g.Token == 0 || g.Stray {
 			t.store.sayWithdrawn(g.Owner, t.now, t.now.Add(max(g.TTL, withdrawnFor)))
 		}
 		if held || g.Token == 0 {

@@ -151,18 +151,19 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	_, now, r := c.begin(g.Name)
 	defer c.end(g.Name)
+	held := false
 	if r != nil {
-		held := r.Release(g.Owner, g.MinHold, now)
+		held = r.Release(g.Owner, g.MinHold, now)
 		c.store.settled(g.Name, now) // whoever is next gets it in this very step
-		if held && g.Token != 0 {
-			return nil
-		}
 	}
-	if g.Token == 0 {
+	gone := c.lost(g.Owner, now)
+	if g.Token == 0 || g.Stray {
 		c.store.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
+	}
+	if held || g.Token == 0 {
 		return nil
 	}
-	return c.lost(g.Owner, now)
+	return gone
 }
 
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {

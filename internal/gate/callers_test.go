@@ -267,7 +267,7 @@ func (a actor) giveUp() {
 	a.at = gaveUp
 	switch {
 	case a.m.anyShape && place.Sent && next != nil:
-		g.place = Place{place.Owner, next.Shape, true}
+		g.place = Place{Owner: place.Owner, Shape: next.Shape, Sent: true}
 	case a.m.noInherit && next != nil:
 		a.withdraw(place)
 		a.withdraw(g.Renounce())

@@ -48,6 +48,7 @@ type Place struct {
 	Owner string // "": none
 	Shape Shape
 	Sent  bool // the store may know it: it must be used or withdrawn
+	Stray bool // a request for it got no answer and may still be on its way
 }
 
 // Gate is the queue. The zero value is empty. Not safe for concurrent use.
@@ -110,6 +111,9 @@ func (g *Gate) Sent() { g.place.Sent = true }
 
 // Unsent says that the store has certainly nothing of the place's owner.
 func (g *Gate) Unsent() { g.place.Sent = false }
+
+// Stray says that a request under the place's owner got no answer.
+func (g *Gate) Stray() { g.place.Stray = true }
 
 // Renounce gives the place up because it is worth nothing any more, and returns
 // it to be withdrawn; the head's next request takes a new one.
