@@ -23,7 +23,7 @@ func (c *client) Caps() driver.Caps { return c.store.caps }
 
 // begin starts one operation on a name: it locks the store and returns the
 // instant before the request was sent, the store's time, and the record.
-func (c *client) begin(name string) (sent, now driver.Instant, r *record) {
+func (c *client) begin(name string) (sent, now driver.Instant, r *entry) {
 	sent = c.store.clock.Now()
 	c.store.mu.Lock()
 	now = c.store.now()
@@ -51,47 +51,24 @@ func (c *client) ask(ctx context.Context, req driver.Request, mayQueue bool) (dr
 	}
 	sent, now, r := c.begin(req.Name)
 	defer c.end(req.Name)
-	if f, ok := c.store.farewell(req.Owner, now); ok {
+	if err := c.store.gone.To(req.Owner, now); err != nil {
 		// Withdrawn, and this is the request arriving late: it must not take
 		// effect (P6).
-		if f.err == nil {
-			f.err = driver.ErrNotHeld
-		}
-		return driver.Grant{}, f.err
+		return driver.Grant{}, err
 	}
 	if r == nil {
-		r = &record{}
-		r.holds = r.first[:0]
+		r = &entry{}
+		r.Holds = r.first[:0]
 		c.store.records[req.Name] = r
 	}
-	if h := r.held(req.Owner); h != nil {
-		h.extend(sent, now)
-		return h.grant(), nil
+	h, err := r.Ask(req, "", mayQueue, sent, now, &c.store.rules)
+	if err != nil {
+		if p := r.Queued(req.Owner); p != nil && p.Wake == nil {
+			p.Wake = make(chan struct{}, 1)
+		}
+		return driver.Grant{}, err
 	}
-	p := r.queued(req.Owner)
-	if p == nil && r.mismatched(req) {
-		return driver.Grant{}, driver.ErrMismatch
-	}
-	// settle has granted the head of the queue what it could, so whoever is
-	// still queued has to wait, and others behind it unless unfair (P8).
-	if r.admits(req) && (len(r.queue) == 0 || req.Unfair) {
-		r.leave(req.Owner)
-		return r.take(req, sent, now, c.store.nextToken()).grant(), nil
-	}
-	switch {
-	case p != nil:
-		p.seen, p.asked = now, sent
-	case mayQueue:
-		r.queue = append(r.queue, place{
-			Request: req, joined: now, seen: now, asked: sent, wake: make(chan struct{}, 1),
-		})
-	}
-	return driver.Grant{}, r.heldError(req.Name, now)
-}
-
-// grant describes the hold to its owner.
-func (h *hold) grant() driver.Grant {
-	return driver.Grant{Request: h.Request, Token: h.token, Since: h.since, Valid: h.valid}
+	return h.Grant(), nil
 }
 
 func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -112,8 +89,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	_, _, r := c.begin(req.Name)
 	defer c.end(req.Name)
 	if r != nil {
-		if h := r.held(req.Owner); h != nil {
-			return h.grant(), nil
+		if h := r.Held(req.Owner); h != nil {
+			return h.Grant(), nil
 		}
 	}
 	return driver.Grant{}, driver.ErrHeld
@@ -123,8 +100,8 @@ func (c *client) wake(req driver.Request) <-chan struct{} {
 	_, _, r := c.begin(req.Name)
 	defer c.end(req.Name)
 	if r != nil {
-		if p := r.queued(req.Owner); p != nil {
-			return p.wake
+		if p := r.Queued(req.Owner); p != nil {
+			return p.Wake
 		}
 	}
 	return nil
@@ -145,9 +122,8 @@ func (c *client) renew(ctx context.Context, g *driver.Grant) driver.Renewal {
 	sent, now, r := c.begin(g.Name)
 	defer c.end(g.Name)
 	if r != nil {
-		if h := r.held(g.Owner); h != nil {
-			h.extend(sent, now)
-			return driver.Renewal{Since: h.since, Valid: h.valid}
+		if h := r.Renew(g.Owner, sent, now); h != nil {
+			return driver.Renewal{Since: h.Since, Valid: h.Valid}
 		}
 	}
 	return driver.Renewal{Err: c.lost(g.Owner, now)}
@@ -155,8 +131,8 @@ func (c *client) renew(ctx context.Context, g *driver.Grant) driver.Renewal {
 
 // lost says why an owner has no hold.
 func (c *client) lost(owner string, now driver.Instant) error {
-	if f, ok := c.store.farewell(owner, now); ok && f.err != nil {
-		return f.err
+	if err := c.store.gone.To(owner, now); err != nil {
+		return err
 	}
 	return driver.ErrNotHeld
 }
@@ -176,18 +152,14 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	_, now, r := c.begin(g.Name)
 	defer c.end(g.Name)
 	if r != nil {
-		h := r.held(g.Owner)
-		if h != nil {
-			r.release(h, g.MinHold, now)
-		}
-		r.leave(g.Owner)
+		held := r.Release(g.Owner, g.MinHold, now)
 		c.store.settled(g.Name, now) // whoever is next gets it in this very step
-		if h != nil && g.Token != 0 {
+		if held && g.Token != 0 {
 			return nil
 		}
 	}
 	if g.Token == 0 {
-		c.store.say(g.Owner, nil, now, now.Add(max(g.TTL, withdrawnFor)))
+		c.store.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
 		return nil
 	}
 	return c.lost(g.Owner, now)
@@ -200,10 +172,8 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	sent, now, r := c.begin(g.Name)
 	defer c.end(g.Name)
 	if r != nil {
-		if h := r.held(g.Owner); h != nil {
-			h.Mode = driver.Shared
-			h.extend(sent, now)
-			granted := h.grant()
+		if h := r.Downgrade(g.Owner, sent, now); h != nil {
+			granted := h.Grant()
 			c.store.settled(g.Name, now) // other readers may come in now
 			return granted, nil
 		}
@@ -218,15 +188,11 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	_, now, r := c.begin(name)
 	defer c.end(name)
 	if r != nil {
-		for i := range r.holds {
-			h := r.holds[i]
-			if !h.closed && h.token == token {
-				c.store.say(h.Owner, driver.ErrBroken, now, h.expires)
-				r.remove(&h)
-				c.store.settled(name, now)
-				c.store.tell(driver.Loss{Owners: []string{h.Owner}, Err: driver.ErrBroken})
-				return nil
-			}
+		if h, ok := r.Break(token); ok {
+			c.store.gone.Say(h.Owner, driver.ErrBroken, now, h.Expires)
+			c.store.settled(name, now)
+			c.store.tell(driver.Loss{Owners: []string{h.Owner}, Err: driver.ErrBroken})
+			return nil
 		}
 	}
 	return driver.ErrNotHeld
@@ -254,7 +220,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	if r == nil {
 		return driver.Info{Name: name}, nil
 	}
-	return r.info(name, now), nil
+	return r.Info(name, now), nil
 }
 
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {

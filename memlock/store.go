@@ -1,7 +1,7 @@
 // Package memlock keeps locks in the memory of one process.
 //
-// It is the reference: it has every capability, and reads like the
-// specification of what a store has to do. Use it in tests, in examples, and
+// It is the reference: it has every capability and nothing but what a store has
+// to do. The steps themselves are package internal/record. Use it in tests, in examples, and
 // in programs that are one process today.
 //
 //	locks, err := holdfast.Open(ctx, "mem://orders")
@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
 )
 
 func init() { driver.Register("mem", open) }
@@ -42,17 +43,16 @@ type Store struct {
 	mu      sync.Mutex
 	ahead   time.Duration // how far Advance has moved the store's time
 	token   driver.Token  // the last one given: one sequence for all names needs no record of idle names (P9)
-	records map[string]*record
-	gone    map[string]farewell
-	sweep   int // clean gone when it has grown to this
+	records map[string]*entry
+	gone    record.Farewells
+	rules   record.Rules
 	clients map[*client]struct{}
 }
 
-// farewell is what is remembered of an owner whose hold was broken, or whose
-// request was withdrawn before it arrived.
-type farewell struct {
-	err   error // ErrBroken, or nil for a withdrawn request
-	until driver.Instant
+// entry is the record of one name.
+type entry struct {
+	record.Record
+	first [1]record.Hold // where Holds begins, to spare an allocation
 }
 
 var stores atomic.Int64
@@ -64,8 +64,7 @@ func NewStore(o *Options) *Store {
 	}
 	s := &Store{
 		clock:   o.Clock,
-		records: map[string]*record{},
-		gone:    map[string]farewell{},
+		records: map[string]*entry{},
 		clients: map[*client]struct{}{},
 		caps: driver.Caps{
 			Store:   fmt.Sprintf("mem:#%d", stores.Add(1)),
@@ -77,6 +76,11 @@ func NewStore(o *Options) *Store {
 	}
 	if s.clock == nil {
 		s.clock = driver.HostClock
+	}
+	s.rules = record.Rules{
+		Poll:    s.caps.PollInterval(),
+		Token:   s.nextToken,
+		Granted: func(p *record.Place) { p.Wake <- struct{}{} },
 	}
 	return s
 }
@@ -107,17 +111,17 @@ func (s *Store) Advance(d time.Duration) {
 func (s *Store) now() driver.Instant { return s.clock.Now().Add(s.ahead) }
 
 // settled returns the record of a name, settled, or nil if there is none.
-func (s *Store) settled(name string, now driver.Instant) *record {
+func (s *Store) settled(name string, now driver.Instant) *entry {
 	r := s.records[name]
 	if r != nil {
-		r.settle(now, s.caps.PollInterval(), s.nextToken)
+		r.Settle(now, &s.rules)
 	}
 	return r
 }
 
 // tidy forgets the record of a name that nobody uses (P9).
 func (s *Store) tidy(name string) {
-	if r := s.records[name]; r != nil && r.idle() {
+	if r := s.records[name]; r != nil && r.Idle() {
 		delete(s.records, name)
 	}
 }
@@ -125,21 +129,6 @@ func (s *Store) tidy(name string) {
 func (s *Store) nextToken() driver.Token {
 	s.token++
 	return s.token
-}
-
-// say remembers an owner's farewell.
-func (s *Store) say(owner string, err error, now, until driver.Instant) {
-	if len(s.gone) >= s.sweep {
-		maps.DeleteFunc(s.gone, func(_ string, f farewell) bool { return now >= f.until })
-		s.sweep = 2*len(s.gone) + 64
-	}
-	s.gone[owner] = farewell{err, until}
-}
-
-// farewell returns what is remembered of an owner.
-func (s *Store) farewell(owner string, now driver.Instant) (farewell, bool) {
-	f, ok := s.gone[owner]
-	return f, ok && now < f.until
 }
 
 // named are the stores of mem:// URLs.

@@ -1,0 +1,154 @@
+// Package chaos is a driver around any driver that misbehaves as networks do:
+// it delays, drops the request, drops or holds back the reply, sends twice and
+// cuts off, by seed or on command.
+//
+// It is for tests. What it returns is what a well-made driver returns in such a
+// case: an outcome that is not known is ErrUncertain with the request to
+// withdraw, and nothing that the store has not said is claimed.
+package chaos
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Options are the faults that happen by themselves. A probability is of one
+// call, 0 to 1; the zero value of each field is "never".
+type Options struct {
+	Seed uint64 // the same seed and the same calls of one goroutine: the same faults
+
+	Delay       float64 // the request is late by up to MaxDelay
+	DropRequest float64 // the request never arrives
+	DropReply   float64 // the store does it, the reply never arrives
+	HoldReply   float64 // the store does it, the reply is late by up to MaxDelay
+	Duplicate   float64 // the request arrives twice; the first reply counts
+	Partition   float64 // the client is cut off for up to MaxDelay, this call included
+
+	MaxDelay time.Duration // 0: 10 ms
+}
+
+// The causes behind the errors that a Driver makes up.
+var (
+	ErrLost        = errors.New("chaos: lost on the way")
+	ErrPartitioned = errors.New("chaos: cut off from the store")
+)
+
+// Driver is a driver with faults. Every operation of the inner driver goes
+// through it, the optional ones too. Safe for concurrent use.
+type Driver struct {
+	driver.Forward
+	options Options
+
+	mu        sync.Mutex
+	random    *rand.Rand
+	partition gate
+	requests  gate
+	replies   gate
+	late      []func() // requests whose callers gave up before they were let through
+	heal      *time.Timer
+	closed    chan struct{}
+	isClosed  bool
+}
+
+// New returns a driver around d that fails as o says. It owns d: Close closes
+// both.
+func New(d driver.Driver, o Options) *Driver {
+	if o.MaxDelay <= 0 {
+		o.MaxDelay = 10 * time.Millisecond
+	}
+	return &Driver{
+		Forward: driver.Forward{Driver: d}, options: o,
+		random: rand.New(rand.NewPCG(o.Seed, 0x686f6c6466617374)),
+		closed: make(chan struct{}),
+	}
+}
+
+// gate holds callers back while it is shut. The zero value is open.
+type gate struct{ opened chan struct{} } // nil: open
+
+func (g *gate) shut() {
+	if g.opened == nil {
+		g.opened = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	if g.opened != nil {
+		close(g.opened)
+		g.opened = nil
+	}
+}
+
+// Partition cuts the client off: requests do not arrive, and replies that are
+// under way do not either. Calls then wait for Heal, their context or Close,
+// and fail.
+func (d *Driver) Partition() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.partition.shut()
+}
+
+// Heal ends the partition.
+func (d *Driver) Heal() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.partition.open()
+}
+
+// HoldReplies lets requests through and holds the replies back until
+// ReleaseReplies. A call whose context ends first fails with an outcome that it
+// does not know.
+func (d *Driver) HoldReplies() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replies.shut()
+}
+
+// ReleaseReplies lets the held replies through, late.
+func (d *Driver) ReleaseReplies() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replies.open()
+}
+
+// HoldRequests holds requests back until ReleaseRequests. A call whose context
+// ends first fails, and yet its request arrives later: the late effect that a
+// withdrawal must beat (P6).
+func (d *Driver) HoldRequests() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.requests.shut()
+}
+
+// ReleaseRequests lets the held requests arrive. Those whose callers have given
+// up have arrived when it returns.
+func (d *Driver) ReleaseRequests() {
+	d.mu.Lock()
+	d.requests.open()
+	late := d.late
+	d.late = nil
+	d.mu.Unlock()
+	for _, f := range late {
+		f()
+	}
+}
+
+// Close closes the inner driver. Calls that wait end with ErrClosed; requests
+// held back never arrive.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	if !d.isClosed {
+		d.isClosed = true
+		close(d.closed)
+		d.late = nil
+		if d.heal != nil {
+			d.heal.Stop()
+		}
+	}
+	d.mu.Unlock()
+	return d.Driver.Close()
+}

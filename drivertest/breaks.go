@@ -1,0 +1,177 @@
+package drivertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+var breaker = driver.Caps{Ops: driver.OpBreak, Fencing: true}
+
+var breaksCases = []testCase{
+	{name: "absent or present", need: driver.Caps{Ops: driver.OpBreak}, run: breakNothing},
+	{name: "frees the name at once", need: breaker, run: breakFrees},
+	{name: "needs the token it saw", need: breaker, run: breakNeedsToken},
+	{name: "is told to the holder", need: breaker, run: breakTold},
+	{name: "one of several readers", need: driver.Caps{Ops: driver.OpBreak, Fencing: true, Shared: true}, run: breakReader},
+	{name: "hands the name on", need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, run: breakHandsOn},
+	{name: "ignores lock-delay", need: breaker, run: breakIgnoresDelay},
+	{name: "losses are true", need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, run: lossesTrue},
+	{name: "close closes losses", need: driver.Caps{Ops: driver.OpNotify}, run: lossesClosed},
+}
+
+func (t *trial) break1(d driver.Driver, name string, token driver.Token) error {
+	return driver.Forward{Driver: d}.Break(t.ctx, name, token)
+}
+
+func (t *trial) breakHold(d driver.Driver, g driver.Grant) {
+	t.Helper()
+	if err := t.break1(d, g.Name, g.Token); err != nil {
+		t.Fatalf("P4: breaking a hold by its token failed: %v", err)
+	}
+}
+
+func breakNothing(t *trial) {
+	d := t.open()
+	if err := t.break1(d, t.name, 7); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("P4: breaking an unused name returned %v, not ErrNotHeld", err)
+	}
+	t.freeNow(d, t.request(), "P4: breaking an unused name closed it")
+}
+
+func breakFrees(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	t.breakHold(b, g)
+	t.freeNow(b, t.request(), "P4: a broken hold did not free the name at once")
+	if err := t.break1(b, t.name, g.Token); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("P4: breaking a hold twice returned %v, not ErrNotHeld", err)
+	}
+}
+
+func breakNeedsToken(t *trial) {
+	a, b := t.open(), t.open()
+	old := t.take(a, t.request())
+	t.release(a, old)
+	g := t.take(a, t.request())
+	for _, token := range []driver.Token{old.Token, g.Token + 1, 0, -1} {
+		if err := t.break1(b, t.name, token); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("P4: a break with token %d of a hold with token %d returned %v, not ErrNotHeld", token, g.Token, err)
+		}
+	}
+	t.refused(b, t.request(), "P4: a break with another token freed the hold")
+	t.renew(a, g)
+}
+
+func breakTold(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	t.breakHold(b, g)
+	t.told(a, g)
+	next := t.take(b, t.request())
+	t.told(a, g)
+	if err := t.release1(a, g); err != nil && !driver.Gone(err) {
+		t.Errorf("P4: releasing a broken hold returned %v; ErrBroken is right", err)
+	}
+	t.renew(b, next)
+	t.refused(a, t.request(), "P4: releasing a broken hold freed the next one")
+}
+
+// told asserts that a renewal says that the hold was broken.
+func (t *trial) told(d driver.Driver, g driver.Grant) {
+	t.Helper()
+	if r := t.renew1(d, g); r.Err == nil {
+		t.Errorf("P2: a broken hold was renewed: its loss is silent")
+	} else if !errors.Is(r.Err, driver.ErrBroken) {
+		t.Errorf("P2: renewing a broken hold returned %v, not ErrBroken", r.Err)
+	}
+}
+
+func breakReader(t *trial) {
+	a, b := t.open(), t.open()
+	g1, g2 := t.take(a, t.shared()), t.take(b, t.shared())
+	t.breakHold(b, g1)
+	t.told(a, g1)
+	// Where two readers have one token, the break may have meant both.
+	if g1.Token != g2.Token {
+		t.renew(b, g2)
+		t.refused(a, t.request(), "P4: breaking one reader's hold freed another's")
+	}
+}
+
+func breakHandsOn(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	r := t.request()
+	t.queued(b, r)
+	w := t.waitFor(b, r)
+	t.breakHold(a, g)
+	next := t.granted(w, t.poll, "P7: a waiter was not granted the broken name")
+	t.higher(next, g.Token, "the hold before was broken")
+	t.told(a, g)
+}
+
+func breakIgnoresDelay(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	r.LockDelay, r.MinHold = t.long, t.long
+	if g, ok := t.takesDelays(a, r); ok {
+		t.breakHold(b, g)
+		t.freeNow(b, t.request(), "P4: a broken hold kept the name closed for its delays")
+	}
+}
+
+// lossesTrue: notifications may be missed, but what they say must be so.
+func lossesTrue(t *trial) {
+	a, b := t.open(), t.open()
+	losses := driver.Forward{Driver: a}.Losses()
+	if losses == nil {
+		t.Fatalf("P10: Caps.Ops lists notify, and there is no channel")
+	}
+	broken := t.take(a, t.request())
+	other := t.request()
+	other.Name = t.freshName()
+	stays := t.take(a, other)
+	t.breakHold(b, broken)
+	wait := time.After(max(50*time.Millisecond, t.poll/4))
+	for {
+		select {
+		case loss, ok := <-losses:
+			if !ok {
+				t.Fatalf("P2: the channel of losses was closed before the driver")
+			}
+			for _, owner := range loss.Owners {
+				if owner == stays.Owner {
+					t.Errorf("P2: a loss was told of a hold that lives")
+				}
+				if owner == broken.Owner && !errors.Is(loss.Err, driver.ErrBroken) {
+					t.Errorf("P2: the loss of a broken hold was told as %v", loss.Err)
+				}
+			}
+		case <-wait:
+			t.told(a, broken)
+			t.renew(a, stays)
+			return
+		}
+	}
+}
+
+func lossesClosed(t *trial) {
+	d := t.h.Open(t.TB)
+	losses := driver.Forward{Driver: d}.Losses()
+	if err := d.Close(); err != nil {
+		t.Errorf("P9: Close: %v", err)
+	}
+	deadline := time.After(t.slack)
+	for {
+		select {
+		case _, ok := <-losses:
+			if !ok {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("P9: Close did not close the channel of losses")
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package drivertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+var (
+	fair       = driver.Caps{Ops: driver.OpQueue, Fair: true}
+	fairShared = driver.Caps{Ops: driver.OpQueue, Fair: true, Shared: true}
+	fairSlots  = driver.Caps{Ops: driver.OpQueue, Fair: true, Slots: true}
+)
+
+var fairnessCases = []testCase{
+	{name: "places are granted in order", need: fair, run: placesInOrder},
+	{name: "a try does not overtake", need: fair, run: tryDoesNotOvertake},
+	{name: "a reader does not overtake a writer", need: fairShared, run: readerBehindWriter},
+	{name: "neighbouring readers go together", need: fairShared, run: readersGoTogether},
+	{name: "small requests do not starve a big one", need: fairSlots, run: bigRequest},
+	{name: "unfair may overtake but not intrude", need: driver.Caps{Ops: driver.OpQueue, Shared: true}, run: unfairExcludes},
+}
+
+// placesInOrder releases the name into a queue of six, again and again: each
+// time the next place must be granted, and no other can be before its release.
+func placesInOrder(t *trial) {
+	clients := []driver.Driver{t.open(), t.open(), t.open()}
+	holder, g := clients[0], t.take(clients[0], t.request())
+	var waiters []*waiting
+	for i := range 6 {
+		r := t.request()
+		t.queued(clients[i%3], r)
+		waiters = append(waiters, t.waitFor(clients[i%3], r))
+	}
+	for i, w := range waiters {
+		t.release(holder, g)
+		select {
+		case <-w.done:
+		case <-time.After(t.poll + t.slack):
+			for _, w := range waiters {
+				if time.Duration(w.gap.Load()) > t.poll*3/2 {
+					return // this machine stood still, and the place was dropped by right
+				}
+			}
+		}
+		g = t.granted(w, 0, "P8: the next place in the queue was not granted")
+		holder = clients[i%3]
+	}
+}
+
+func tryDoesNotOvertake(t *trial) {
+	a, b, c := t.open(), t.open(), t.open()
+	g := t.take(a, t.request())
+	r := t.request()
+	t.queued(b, r)
+	t.release(a, g)
+	t.refused(c, t.request(), "P8: a Try overtook a waiter in the queue")
+	t.arrives(b, r, t.poll, "P7: the waiter was not granted the free name")
+}
+
+func readerBehindWriter(t *trial) {
+	a, b, c := t.open(), t.open(), t.open()
+	g := t.take(a, t.shared())
+	writer, reader := t.request(), t.shared()
+	t.queued(b, writer)
+	t.refused(c, t.shared(), "P8: a reader's Try overtook a writer in the queue")
+	t.queued(c, reader)
+	t.release(a, g)
+	w := t.arrives(b, writer, t.poll, "P8: the writer was not granted the name before the reader behind it")
+	if _, err := t.enqueue(c, reader); err == nil {
+		t.Errorf("P1: a reader was granted the name beside a writer")
+	}
+	t.release(b, w)
+	t.arrives(c, reader, t.poll, "P7: the reader was not granted the free name")
+}
+
+func readersGoTogether(t *trial) {
+	a, b, c := t.open(), t.open(), t.open()
+	g := t.take(a, t.request())
+	r1, r2, writer := t.shared(), t.shared(), t.request()
+	t.queued(b, r1)
+	t.queued(c, r2)
+	t.queued(b, writer)
+	t.release(a, g)
+	g1 := t.arrives(b, r1, t.poll, "P7: the first reader was not granted the free name")
+	g2 := t.arrives(c, r2, t.poll, "P8: two neighbouring readers do not go together")
+	if _, err := t.enqueue(b, writer); err == nil {
+		t.Errorf("P1: a writer was granted the name beside two readers")
+	}
+	t.release(b, g1)
+	t.release(c, g2)
+	t.arrives(b, writer, t.poll, "P7: the writer was not granted the free name")
+}
+
+func bigRequest(t *trial) {
+	a, b, c := t.open(), t.open(), t.open()
+	g1, g2 := t.take(a, t.slot(3, 2)), t.take(a, t.slot(3, 1))
+	big, small := t.slot(3, 3), t.slot(3, 1)
+	t.queued(b, big)
+	t.queued(c, small)
+	t.release(a, g2)
+	if _, err := t.enqueue(c, small); err == nil {
+		t.Errorf("P8: a small request overtook a big one in a semaphore's queue")
+	}
+	t.refused(a, t.slot(3, 1), "P8: a Try overtook a big request in a semaphore's queue")
+	t.queued(b, big)
+	t.release(a, g1)
+	g := t.arrives(b, big, t.poll, "P8: the big request was not granted the whole semaphore")
+	t.release(b, g)
+	t.arrives(c, small, t.poll, "P7: the small request was not granted a free slot")
+}
+
+func unfairExcludes(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.shared())
+	writer := t.request()
+	t.queued(b, writer)
+	reader := t.shared()
+	reader.Unfair = true
+	g2, err := t.try1(a, reader)
+	if err != nil && !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P8: an unfair Try returned %v", err)
+	}
+	intruder := t.request()
+	intruder.Unfair = true
+	t.refused(a, intruder, "P1: an unfair request was granted beside a hold")
+	t.release(a, g)
+	if err == nil {
+		t.release(a, g2)
+	}
+	t.arrives(b, writer, t.poll, "P7: the waiter was not granted the free name")
+}

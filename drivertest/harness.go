@@ -1,0 +1,87 @@
+package drivertest
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Harness tells the suite how to reach a driver and what it may do to the
+// store. Only Open is required; the zero value of every other field is fine.
+type Harness struct {
+	// Open returns a new client on the one store of this run; the suite closes
+	// it. It is called from several goroutines at once. Required.
+	Open func(t testing.TB) driver.Driver
+
+	// Advance lets the store's time pass by d, for all names. Nil: the suite
+	// waits for real time.
+	Advance func(t testing.TB, d time.Duration)
+
+	// Cut cuts a client made by Open off from its store until heal is called.
+	// Calls that are under way or begin meanwhile fail, or end with their
+	// context. Nil: the suite does it with package chaos.
+	Cut func(t testing.TB, d driver.Driver) (heal func())
+
+	// Restart stops the store hard and starts it again with its data, and
+	// returns when it serves again. Nil: not tested.
+	Restart func(t testing.TB)
+
+	// TTL is a comfortable TTL for cases that let holds expire. 0: 400 ms, or
+	// Caps.MinTTL where that is more. If that is not a multiple of the unit in
+	// which the store counts, set TTL.
+	TTL time.Duration
+
+	// Operations is the length of each random history. 0: 2000.
+	Operations int
+
+	// Seed of the random histories. 0: chosen, and printed.
+	Seed uint64
+
+	// Clock is the one that the driver reads. Nil: driver.HostClock.
+	Clock driver.Clock
+
+	// Parallel is how many cases run at the same time; most of their time they
+	// wait. 0: 16. Cases that advance the store's time, and those that restart
+	// the store, run alone.
+	Parallel int
+
+	// BlindToKinds says that the store cannot tell that a name is in use as
+	// another kind of lock or with other slots (P10). The suite then asserts
+	// only that a request of another kind is not granted beside a hold.
+	BlindToKinds bool
+
+	// Leaks are further options for goleak, for goroutines of a client library
+	// that outlive its connections by design.
+	Leaks []goleak.Option
+}
+
+// Run runs the conformance suite, each case as a subtest named after its theme
+// and what it checks. A failure's message begins with the promise that is
+// broken. Do not call it from a parallel test: it looks for leaked goroutines
+// in the whole process.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	leaks := append([]goleak.Option{goleak.IgnoreCurrent()}, h.Leaks...)
+	s := newSuite(t, h)
+	s.run(realStage{t})
+	s.swept(t)
+	if err := goleak.Find(leaks...); err != nil {
+		t.Errorf("P9: goroutines are left after every client was closed: %v", err)
+	}
+}
+
+// stage runs subtests: a test, or what the suite's own tests put in its place
+// to see a driver fail.
+type stage interface {
+	testing.TB
+	sub(name string, f func(testing.TB))
+}
+
+type realStage struct{ *testing.T }
+
+func (s realStage) sub(name string, f func(testing.TB)) {
+	s.Run(name, func(t *testing.T) { f(t) })
+}

@@ -1,0 +1,350 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+var historyCases = []testCase{
+	{name: "scans", run: func(t *trial) { t.scanned(t.open, t.operations()) }},
+	{name: "linearizable", run: func(t *trial) { t.linearized(t.open, t.operations()) }},
+}
+
+func (t *trial) operations() int {
+	if t.h.Operations > 0 {
+		return t.h.Operations
+	}
+	return 2000
+}
+
+// history is what the workers of one random workload write down.
+type history struct {
+	*trial
+	budget   atomic.Int64 // operations left
+	deadline time.Time    // enough, on a slow store
+	abandon  atomic.Int64 // holds that may still be left to expire: each closes a name for a TTL
+
+	mu     sync.Mutex
+	holds  []held
+	places []place
+	ops    []porcupine.Operation
+}
+
+func (t *trial) newHistory(operations int) *history {
+	h := &history{trial: t, deadline: time.Now().Add(20 * time.Second)}
+	h.budget.Store(int64(operations))
+	h.abandon.Store(4)
+	return h
+}
+
+// spend takes one operation from the budget.
+func (h *history) spend() bool {
+	return h.budget.Add(-1) >= 0 && time.Now().Before(h.deadline) && !h.Failed()
+}
+
+// work starts the workers, two on each client, each with its own random numbers.
+func (h *history) work(open func() driver.Driver, clients int, do func(*worker)) {
+	var wg sync.WaitGroup
+	ds := make([]driver.Driver, clients)
+	for i := range ds {
+		ds[i] = open()
+	}
+	for i := range 2 * clients {
+		w := &worker{
+			history: h, d: ds[i%clients], other: ds[(i+1)%clients], id: i,
+			Rand: rand.New(rand.NewPCG(h.seed, uint64(i))),
+		}
+		wg.Go(func() { do(w) })
+	}
+	wg.Wait()
+}
+
+// worker is one goroutine of a workload.
+type worker struct {
+	*history
+	*rand.Rand
+	d, other driver.Driver
+	id       int
+}
+
+// scanned runs a workload with everything in it — waiting and giving up,
+// expiry, breaks, semaphores, readers — and scans its history.
+func (t *trial) scanned(open func() driver.Driver, operations int) {
+	h := t.newHistory(operations)
+	h.work(open, 4, func(w *worker) {
+		for w.spend() {
+			w.cycle()
+		}
+	})
+	exclusive := 0
+	for _, hold := range h.holds {
+		if hold.Mode == driver.Exclusive {
+			exclusive++
+		}
+	}
+	t.Logf("%d holds (%d exclusive), %d places in queues, seed %d", len(h.holds), exclusive, len(h.places), t.seed)
+	if exclusive < min(10, operations/100) {
+		t.Errorf("P7: a random history got only %d exclusive holds", exclusive)
+	}
+	found := scanIntervals(h.holds)
+	if t.caps.Fencing && len(found) == 0 {
+		found = append(found, scanTokens(h.holds)...)
+	}
+	if t.caps.Fair {
+		found = append(found, scanOrder(h.places)...)
+	}
+	for i, f := range found {
+		if i == 5 {
+			t.Errorf("… and %d more", len(found)-i)
+			break
+		}
+		t.Errorf("%s (seed %d)", f, t.seed)
+	}
+}
+
+// cycle takes one hold, if it can, works under it and gives it up.
+func (w *worker) cycle() {
+	r := w.random()
+	var hold *held
+	if w.caps.Ops.Has(driver.OpQueue) && w.IntN(2) == 0 {
+		hold = w.acquire(r)
+	} else {
+		hold = w.tryOnce(r)
+	}
+	if hold == nil {
+		time.Sleep(time.Duration(w.IntN(int(2 * time.Millisecond))))
+		return
+	}
+	g := driver.Grant{Request: r, Token: hold.token}
+	for range w.IntN(3) {
+		time.Sleep(time.Duration(w.IntN(int(time.Millisecond))))
+		if !w.spend() {
+			break
+		}
+		renewal := w.d.Renew(w.ctx, []driver.Grant{g})[0]
+		if renewal.Err == nil {
+			hold.until = renewal.Since.Add(renewal.Valid)
+		} else if driver.Gone(renewal.Err) {
+			hold.until = min(hold.until, w.clock.Now())
+		}
+	}
+	w.giveUp(hold, g)
+	w.mu.Lock()
+	w.holds = append(w.holds, *hold)
+	w.mu.Unlock()
+}
+
+// random is a request on one of three names: a mutex, a read-write lock, a
+// semaphore.
+func (w *worker) random() driver.Request {
+	r := w.brief()
+	switch n := w.IntN(10); {
+	case n >= 8 && w.caps.Slots:
+		r.Name, r.Mode, r.Slots, r.Permits = w.name+"/slots", driver.Slot, 4, 1+w.IntN(3)
+	case n >= 5:
+		r.Name += "/rw"
+		if w.caps.Shared && w.IntN(3) > 0 {
+			r.Mode = driver.Shared
+		}
+	}
+	return r
+}
+
+func (w *worker) tryOnce(r driver.Request) *held {
+	g, err := w.d.Try(w.ctx, r)
+	if err != nil {
+		w.settle(r, err)
+		return nil
+	}
+	return &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
+}
+
+// settle withdraws a request whose outcome is not known, and reports errors
+// that a healthy store does not make.
+func (w *worker) settle(r driver.Request, err error) {
+	switch {
+	case errors.Is(err, driver.ErrUncertain), errors.Is(err, context.DeadlineExceeded):
+		w.withdrawn(r)
+	case errors.Is(err, driver.ErrHeld):
+	default:
+		w.Errorf("P7: a request of a random history failed: %v (seed %d)", err, w.seed)
+	}
+}
+
+// withdrawn withdraws until the store confirms it.
+func (w *worker) withdrawn(r driver.Request) {
+	for w.ctx.Err() == nil {
+		if err := w.d.Release(w.ctx, []driver.Grant{{Request: r}})[0]; err == nil || driver.Gone(err) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// acquire waits in the queue, for a random time, and writes its place down.
+func (w *worker) acquire(r driver.Request) *held {
+	q, _ := driver.As[driver.Queuer](w.d, driver.OpQueue)
+	ctx, cancel := context.WithTimeout(w.ctx, time.Duration(w.IntN(int(50*time.Millisecond))))
+	defer cancel()
+	p := place{name: r.Name, owner: r.Owner, asked: w.clock.Now()}
+	last, gap := p.asked, time.Duration(0)
+	var g driver.Grant
+	var err error
+	for w.spend() {
+		called := w.clock.Now()
+		g, err = q.Enqueue(ctx, r)
+		now := w.clock.Now()
+		gap, last = max(gap, now.Sub(last)), called
+		if p.queued == 0 && errors.Is(err, driver.ErrHeld) {
+			p.queued = now
+		}
+		if err != nil && errors.Is(err, driver.ErrHeld) {
+			poll, stop := context.WithTimeout(ctx, w.poll/2)
+			g, err = q.Wait(poll, r)
+			stop()
+			gap = max(gap, w.clock.Now().Sub(last))
+		}
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil || g.Owner == "" {
+		w.withdrawn(r)
+		return nil
+	}
+	hold := &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
+	if p.granted = hold.from; p.queued != 0 && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
+		w.mu.Lock()
+		w.places = append(w.places, p)
+		w.mu.Unlock()
+	}
+	return hold
+}
+
+// giveUp releases the hold, as a rule.
+func (w *worker) giveUp(hold *held, g driver.Grant) {
+	end := func() { hold.until = min(hold.until, w.clock.Now()) }
+	w.budget.Add(-1)
+	switch n := w.IntN(100); {
+	case n < 3 && w.abandon.Add(-1) >= 0: // as a process that dies
+	case n < 8 && w.caps.Ops.Has(driver.OpBreak) && g.Token != 0 && g.Mode == driver.Exclusive:
+		end()
+		if err := w.break1(w.other, g.Name, g.Token); err != nil {
+			w.withdrawn(g.Request)
+		}
+	case n < 12:
+		end()
+		w.withdrawn(g.Request)
+	default:
+		end()
+		if err := w.d.Release(w.ctx, []driver.Grant{g})[0]; err != nil && !driver.Gone(err) {
+			w.withdrawn(g.Request)
+		}
+	}
+}
+
+// linearized runs a workload of exclusive holds that do not expire, with
+// renewals and releases by whoever has no right to them, and has its history
+// checked piece by piece.
+func (t *trial) linearized(open func() driver.Driver, operations int) {
+	for piece := 0; operations > 0 && !t.Failed(); piece++ {
+		h := t.newHistory(min(operations, maxPiece/2))
+		operations -= maxPiece / 2
+		name := t.freshName()
+		h.work(open, 4, func(w *worker) {
+			for w.spend() {
+				w.contend(name)
+			}
+		})
+		strict := t.caps.Ops.Has(driver.OpQueue)
+		if wrong := checkLinear(h.ops, strict); wrong != "" {
+			t.Errorf("%s (%d operations, seed %d)", wrong, len(h.ops), t.seed)
+		}
+	}
+}
+
+// contend tries once, and if it was granted renews and releases, with others'
+// owners between.
+func (w *worker) contend(name string) {
+	r := w.request()
+	r.Name = name
+	var g driver.Grant
+	tried := w.note(actTry, r, func() (out reply, err error) {
+		g, err = w.d.Try(w.ctx, r)
+		return reply{done: err == nil, token: g.Token}, err
+	})
+	stranger := r
+	stranger.Owner = newOwner()
+	switch {
+	case tried.unknown:
+		w.let(r)
+		return
+	case !tried.done:
+		time.Sleep(time.Duration(w.IntN(int(time.Millisecond / 2))))
+		return
+	}
+	for range w.IntN(3) {
+		mine := r
+		if w.IntN(4) == 0 {
+			mine = stranger
+		}
+		w.renewed(mine, g.Token)
+	}
+	if w.IntN(4) == 0 {
+		w.released(stranger, g.Token)
+	}
+	if out := w.released(r, g.Token); out.unknown {
+		w.let(r)
+	} else if w.IntN(4) == 0 {
+		w.released(r, g.Token)
+		w.renewed(r, g.Token)
+	}
+}
+
+func (w *worker) renewed(r driver.Request, token driver.Token) {
+	w.note(actRenew, r, func() (reply, error) {
+		err := w.d.Renew(w.ctx, []driver.Grant{{Request: r, Token: token}})[0].Err
+		return reply{done: err == nil}, err
+	})
+}
+
+func (w *worker) released(r driver.Request, token driver.Token) reply {
+	return w.note(actRelease, r, func() (reply, error) {
+		err := w.d.Release(w.ctx, []driver.Grant{{Request: r, Token: token}})[0]
+		return reply{done: err == nil}, err
+	})
+}
+
+// let withdraws until the store confirms it; what it does counts as one
+// operation each time.
+func (w *worker) let(r driver.Request) {
+	for w.ctx.Err() == nil && w.released(r, 0).unknown {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// note runs one operation and writes it down.
+func (w *worker) note(a action, r driver.Request, do func() (reply, error)) reply {
+	w.budget.Add(-1)
+	call := w.clock.Now()
+	out, err := do()
+	if err != nil && !errors.Is(err, driver.ErrHeld) && !driver.Gone(err) {
+		out = reply{unknown: true}
+	}
+	op := porcupine.Operation{
+		ClientId: w.id, Input: step{a, r.Name, r.Owner}, Output: out,
+		Call: int64(call), Return: int64(w.clock.Now()),
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ops = append(w.ops, op)
+	return out
+}

@@ -1,0 +1,119 @@
+package drivertest
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The linearizability checker asks whether one order of the operations explains
+// all replies. Its cost grows fast with length and concurrency, so it gets
+// histories of one name, of at most maxPiece operations and 32 clients.
+const maxPiece = 5000
+
+// linearTimeout is for one piece; a checker that did not finish is a failure.
+const linearTimeout = time.Minute
+
+type action uint8
+
+const (
+	actTry action = iota
+	actRenew
+	actRelease // also withdraws
+)
+
+// step is one operation on a fenced mutex.
+type step struct {
+	action action
+	name   string
+	owner  string
+}
+
+// reply is what came of it.
+type reply struct {
+	done    bool         // granted, renewed, released
+	unknown bool         // no reply: it may have happened, or happen later
+	token   driver.Token // of a grant; 0: none
+}
+
+// mutexState is the model's state of a name.
+type mutexState struct {
+	owner string // "": free
+	high  driver.Token
+}
+
+// mutexModel is an owner-aware fenced mutex on which nothing expires. With
+// strict, a Try is refused only while another holds the name: a store that
+// keeps no order of arrivals may refuse two that come at the same time.
+func mutexModel(strict bool) porcupine.Model {
+	return porcupine.Model{
+		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+			names := map[string]int{}
+			var parts [][]porcupine.Operation
+			for _, op := range history {
+				name := op.Input.(step).name
+				if _, ok := names[name]; !ok {
+					names[name] = len(parts)
+					parts = append(parts, nil)
+				}
+				parts[names[name]] = append(parts[names[name]], op)
+			}
+			return parts
+		},
+		Init: func() any { return mutexState{} },
+		Step: func(state, input, output any) (bool, any) {
+			return mutexStep(state.(mutexState), input.(step), output.(reply), strict)
+		},
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
+	}
+}
+
+// mutexStep says whether a reply is right in a state, and what state follows.
+// An operation without a reply that had no effect is one that comes last.
+func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState) {
+	mine := s.owner == in.owner
+	switch in.action {
+	case actTry:
+		if out.unknown || out.done {
+			if s.owner != "" && !mine {
+				return out.unknown, s
+			}
+			if out.done && out.token != 0 && !mine && out.token <= s.high {
+				return false, s
+			}
+			return true, mutexState{in.owner, max(s.high, out.token)}
+		}
+		return !strict || s.owner != "" && !mine, s
+	case actRenew:
+		return out.unknown || out.done == mine, s
+	default:
+		// Nil is right for whoever holds nothing; ErrNotHeld for nobody else.
+		if !mine {
+			return true, s
+		}
+		return out.done || out.unknown, mutexState{"", s.high}
+	}
+}
+
+// checkLinear returns what is wrong with a history, or "".
+func checkLinear(history []porcupine.Operation, strict bool) string {
+	for i := range history {
+		if history[i].Output.(reply).unknown {
+			history[i].Return = math.MaxInt64
+		}
+	}
+	if len(history) > maxPiece {
+		return fmt.Sprintf("drivertest: a piece of %d operations is too long to check", len(history))
+	}
+	switch porcupine.CheckOperationsTimeout(mutexModel(strict), history, linearTimeout) {
+	case porcupine.Ok:
+		return ""
+	case porcupine.Illegal:
+		return "P1: no order of the operations explains the replies of an owner-checked, fenced mutex (P1, P3, P4, P6)"
+	}
+	return "drivertest: the linearizability checker did not finish"
+}

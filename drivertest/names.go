@@ -1,0 +1,143 @@
+package drivertest
+
+import (
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+var namesCases = []testCase{
+	{name: "awkward names are kept apart", run: awkwardNames},
+	{name: "awkward names are shown as they are", need: driver.Caps{Ops: driver.OpInspect}, run: awkwardNamesShown},
+	{name: "awkward names queue and break", need: driver.Caps{Ops: driver.OpQueue}, run: awkwardNamesQueue},
+	{name: "a prefix is not a pattern", need: driver.Caps{Ops: driver.OpInspect}, run: prefixIsNoPattern},
+}
+
+// awkward returns names that stores and their clients like to confuse: every
+// printable ASCII character, what looks or sorts alike, escapes, patterns,
+// paths, both ends of UTF-8, the longest. All begin with the case's name.
+func (t *trial) awkward() []string {
+	tails := []string{
+		"a", "A", "a ", " a", "a/a", "a/A", "a%2Fa", "a%2fa", `a\a`, "a:a", "a-a", "a_a", "a.a", "a+a", "a%20a", "a a",
+		".", "..", "...", "./a", "../a", "a/..", "a/.", ".a", "~", "-", "--", "0", "00", "-1", "1e3", "null", "NULL", "true",
+		"{a}", "{}", "}{", "[a]", "a*", "a?", "*", "?", "a%", "a_", "%", "%%", "%s", "%!s", "$1", "${a}", "$$", "'", "''", `"`, `\`, `\\`, "\\x00", "`",
+		"a;b", "a--b", "a#b", "a&b", "a=b", "a,b", "a|b", "<a>", "a@b", "a^b", "(a)", "!a", "a\u00a0b", "a\u2028b",
+		"é", "e\u0301", "É", "ß", "ss", "SS", "ſ", "İ", "ı", "i", "I", "Ａ", "µ", "μ", "日本", "🔒", "\u202eabc", "\ufeff", "\ufffd", "\u200d", "\U0010ffff", "\u00ad",
+		"lock", "lock:token", "lock:queue", "lock/holder", "lock.tmp", "lock~", "lock/0000000001",
+	}
+	var names []string
+	for _, tail := range tails {
+		names = append(names, t.name+"/"+tail)
+	}
+	for c := byte(0x20); c < 0x7f; c++ {
+		if c != '/' {
+			names = append(names, t.name+"/c"+string(rune(c)))
+		}
+	}
+	long := t.name + "/" + strings.Repeat("x", driver.MaxName-len(t.name)-2)
+	wide := t.name + "/" + strings.Repeat("é", (driver.MaxName-len(t.name)-1)/2)
+	return append(names, long+"1", long+"2", long, wide, t.name)
+}
+
+func awkwardNames(t *trial) {
+	a, b := t.open(), t.open()
+	var grants []driver.Grant
+	for _, name := range t.awkward() {
+		if err := driver.CheckName(name); err != nil {
+			t.Fatalf("P10: the suite uses a name that is not allowed: %v", err)
+		}
+		r := t.request()
+		r.Name = name
+		g, err := t.try1(a, r)
+		if err != nil {
+			t.Errorf("P10: name %q is allowed and free, and Try returned: %v", name, err)
+			continue
+		}
+		grants = append(grants, g)
+	}
+	for _, g := range grants {
+		r := t.request()
+		r.Name = g.Name
+		t.refused(b, r, "P1: the awkward name "+g.Name+" was granted twice")
+	}
+	for i, r := range a.Renew(t.ctx, grants) {
+		if r.Err != nil {
+			t.Errorf("P2: renewing a hold on name %q failed: %v", grants[i].Name, r.Err)
+		}
+	}
+	for i, err := range a.Release(t.ctx, grants) {
+		if err != nil {
+			t.Errorf("P4: releasing a hold on name %q failed: %v", grants[i].Name, err)
+		}
+	}
+}
+
+func awkwardNamesShown(t *trial) {
+	a, b := t.open(), t.open()
+	want := map[string]string{} // owner by name
+	for _, name := range t.awkward() {
+		r := t.request()
+		r.Name = name
+		r.Note = "note of " + strings.TrimPrefix(name, t.name)
+		if _, err := t.try1(a, r); err != nil {
+			t.Errorf("P10: name %q is allowed and free, and Try returned: %v", name, err)
+			continue
+		}
+		want[name] = r.Owner
+	}
+	seen := map[string]bool{}
+	for _, info := range t.list(b, t.name) {
+		if seen[info.Name] {
+			t.Errorf("P10: List shows name %q twice", info.Name)
+		}
+		seen[info.Name] = true
+		if _, ok := want[info.Name]; !ok {
+			t.Errorf("P10: List shows name %q, which nobody uses", info.Name)
+		}
+	}
+	for name, owner := range want {
+		if !seen[name] {
+			t.Errorf("P10: List does not show the held name %q", name)
+		}
+		r := t.request()
+		r.Name = name
+		if info := t.inspectName(b, name); info.Name != name || len(info.Holders) != 1 || info.Holders[0].Owner != owner {
+			t.Errorf("P10: Inspect of the held name %q shows %+v", name, info)
+		}
+	}
+}
+
+func awkwardNamesQueue(t *trial) {
+	a, b := t.open(), t.open()
+	for _, name := range t.awkward() {
+		if len(name) > len(t.name)+6 && len(name) < driver.MaxName-1 {
+			continue // the short and the longest ones are enough here
+		}
+		r, w := t.request(), t.request()
+		r.Name, w.Name = name, name
+		g := t.take(a, r)
+		t.queued(b, w)
+		t.release(a, g)
+		t.release(b, t.arrives(b, w, t.poll, "P7: a waiter for name "+name+" was not granted it"))
+	}
+}
+
+func prefixIsNoPattern(t *trial) {
+	d := t.open()
+	for _, tail := range []string{"/abc", "/a*c", "/a%c", "/a_c", "/a[b]c", "/a?c", `/a\c`, "/A*c"} {
+		r := t.request()
+		r.Name += tail
+		t.take(d, r)
+	}
+	for prefix, want := range map[string]int{
+		"/": 8, "/a": 7, "/A": 1, "/a*": 1, "/a%": 1, "/a_": 1, "/a[": 1, "/a[b]": 1, "/a?": 1, `/a\`: 1, "/b": 0, "/*": 0, "/%": 0, "/abc/": 0,
+	} {
+		var got []string
+		for _, info := range t.list(d, t.name+prefix) {
+			got = append(got, info.Name)
+		}
+		if len(got) != want {
+			t.Errorf("P10: List of prefix %q shows %d names, not %d: %q", prefix, len(got), want, got)
+		}
+	}
+}

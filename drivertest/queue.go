@@ -1,0 +1,380 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+var queues = driver.Caps{Ops: driver.OpQueue}
+
+var queueCases = []testCase{
+	{name: "a free name is granted at once", need: queues, run: enqueueFree},
+	{name: "a place is idempotent by owner", need: queues, run: enqueueIdempotent},
+	{name: "hand-off", need: queues, run: handOff},
+	{name: "hand-off counts from before the release", need: queues, run: handOffSince},
+	{name: "a claim is short and its renewal is not", need: queues, run: claimShort},
+	{name: "a missed wake-up is made up by a poll", need: queues, run: missedWakeUp},
+	{name: "the end of a wait keeps the place", need: queues, run: waitKeepsPlace},
+	{name: "wait ends with its context", need: queues, run: waitEnds},
+	{name: "wait without a place", need: queues, run: waitWithoutPlace},
+	{name: "a dead winner delays at most two polls", need: queues, run: deadWinner},
+	{name: "a dead waiter loses its place", need: queues, run: deadWaiter},
+	{name: "an expired hold is handed on", need: queues, time: true, run: expiredHandedOn},
+	{name: "close ends waiting", need: queues, run: closeEndsWaiting},
+}
+
+// queued takes a place behind a holder.
+func (t *trial) queued(d driver.Driver, r driver.Request) {
+	t.Helper()
+	if _, err := t.enqueue(d, r); err == nil {
+		t.Fatalf("P1: Enqueue was granted a held name")
+	} else if !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("P7: Enqueue behind a holder: %v", err)
+	}
+}
+
+// await waits as package holdfast does: ask, then wait for at most a poll.
+// It calls seen after each request that the store answered.
+func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, seen func()) (driver.Grant, error) {
+	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
+	for {
+		g, err := q.Enqueue(ctx, r)
+		seen()
+		if err == nil || (!errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrUncertain)) {
+			return g, err
+		}
+		poll, cancel := context.WithTimeout(ctx, t.poll*3/4)
+		g, err = q.Wait(poll, r)
+		cancel()
+		switch {
+		case err == nil:
+			return g, nil
+		case ctx.Err() != nil:
+			return g, ctx.Err()
+		case errors.Is(err, driver.ErrClosed):
+			return g, err
+		}
+	}
+}
+
+// arrives waits for a grant that must come within some time and some slack.
+func (t *trial) arrives(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
+	t.Helper()
+	t.track(d, r)
+	ctx, cancel := context.WithTimeout(t.ctx, within+t.slack)
+	defer cancel()
+	g, err := t.await(ctx, d, r, func() {})
+	if err != nil {
+		t.Fatalf("%s: not granted within %v (%v)", why, within+t.slack, err)
+	}
+	t.sane(g, r)
+	return g
+}
+
+// waiting is a waiter at work in a goroutine.
+type waiting struct {
+	grant driver.Grant
+	gap   atomic.Int64 // nanoseconds: the longest that the store did not hear of it
+	err   error
+	done  chan struct{}
+}
+
+// waitFor starts a waiter whose place is taken already.
+func (t *trial) waitFor(d driver.Driver, r driver.Request) *waiting {
+	w := &waiting{done: make(chan struct{})}
+	t.Cleanup(func() { <-w.done })
+	ctx, cancel := context.WithCancel(t.ctx)
+	t.Cleanup(cancel)
+	go func() {
+		defer close(w.done)
+		last := t.clock.Now()
+		w.grant, w.err = t.await(ctx, d, r, func() {
+			now := t.clock.Now()
+			w.gap.Store(max(w.gap.Load(), int64(now.Sub(last))))
+			last = now
+		})
+	}()
+	return w
+}
+
+// granted waits for the waiter's grant.
+func (t *trial) granted(w *waiting, within time.Duration, why string) driver.Grant {
+	t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(within + t.slack):
+		t.Fatalf("%s: not granted within %v", why, within+t.slack)
+	}
+	if w.err != nil {
+		t.Fatalf("%s: %v", why, w.err)
+	}
+	return w.grant
+}
+
+func enqueueFree(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	g, err := t.enqueue(a, r)
+	if err != nil {
+		t.Fatalf("P7: Enqueue of a free name: %v", err)
+	}
+	t.sane(g, r)
+	t.refused(b, t.request(), "P1: a name taken by Enqueue was granted again")
+	t.release(a, g)
+	t.freeNow(b, t.request(), "P4: a hold taken by Enqueue was not freed by its release")
+}
+
+func enqueueIdempotent(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	r := t.request()
+	for range 3 {
+		t.queued(b, r)
+	}
+	t.release(a, g)
+	first := t.arrives(b, r, t.poll, "P7: a waiter was not granted a free name")
+	again, err := t.enqueue(b, r)
+	if err != nil {
+		t.Fatalf("P6: Enqueue by the holder, to collect its hold again: %v", err)
+	}
+	if again.Token != first.Token {
+		t.Errorf("P3: one hold was collected with tokens %d and %d", first.Token, again.Token)
+	}
+	t.release(b, again)
+	t.freeNow(a, t.request(), "P6: an owner that asked several times held several places")
+}
+
+func handOff(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	r := t.request()
+	t.queued(b, r)
+	w := t.waitFor(b, r)
+	t.release(a, g)
+	next := t.granted(w, t.poll, "P7: a live waiter was not granted the released name")
+	t.sane(next, r)
+	t.refused(a, t.request(), "P1: a name that was handed over was granted again")
+	t.release(b, next)
+	t.freeNow(a, t.request(), "P4: a handed-over hold was not freed by its release")
+}
+
+// handOffSince: the store starts the winner's TTL when the holder releases, so
+// the winner must count from a request sent before that. A driver may have sent
+// one of its own in between, so a single late Since proves nothing; every one
+// late does.
+func handOffSince(t *trial) {
+	a, b := t.open(), t.open()
+	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	late := 0
+	const rounds = 8
+	pushed := 0
+	for range rounds {
+		g := t.take(a, t.request())
+		r := t.request()
+		t.queued(b, r)
+		released := make(chan driver.Instant, 1)
+		go func() {
+			time.Sleep(time.Millisecond) // let Wait begin; nothing depends on it
+			released <- t.clock.Now()
+			a.Release(t.ctx, []driver.Grant{g})
+		}()
+		ctx, cancel := context.WithTimeout(t.ctx, t.poll)
+		next, err := q.Wait(ctx, r)
+		cancel()
+		before := <-released
+		if err == nil {
+			t.sane(next, r)
+			pushed++
+			if next.Since > before {
+				late++
+			}
+		}
+		t.withdraw(b, r)
+		t.withdraw(a, g.Request)
+	}
+	if pushed > 0 && late == pushed {
+		t.Errorf("P1: in %d of %d hand-offs Since was later than the release, as if counted from the receipt of the news", late, pushed)
+	}
+}
+
+func claimShort(t *trial) {
+	a, b := t.open(), t.open()
+	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	g := t.take(a, t.request())
+	r := t.request()
+	r.TTL = max(r.TTL, 4*t.poll)
+	t.queued(b, r)
+	done := make(chan error, 1)
+	go func() {
+		time.Sleep(time.Millisecond)
+		done <- t.release1(a, g)
+	}()
+	ctx, cancel := context.WithTimeout(t.ctx, t.poll)
+	defer cancel()
+	next, err := q.Wait(ctx, r)
+	if released := <-done; released != nil {
+		t.Fatalf("P4: the holder's release failed: %v", released)
+	}
+	if err != nil { // not pushed: collecting is a request, and gives the whole TTL
+		next, err = q.Enqueue(t.ctx, r)
+		if err != nil {
+			t.Fatalf("P7: the first waiter was not granted the released name: %v", err)
+		}
+	} else if next.Valid > 2*t.poll {
+		t.Errorf("P7: a handed-over claim is valid for %v, longer than two polls of %v", next.Valid, t.poll)
+	}
+	if full := t.renew(b, next); full.Valid <= 2*t.poll && full.Valid < r.TTL/2 {
+		t.Errorf("P2: a renewed claim is valid for %v, not for its TTL of %v", full.Valid, r.TTL)
+	}
+}
+
+func missedWakeUp(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	r := t.request()
+	t.queued(b, r)
+	t.release(a, g) // nobody is in Wait to hear of it
+	t.arrives(b, r, t.poll, "P7: a waiter that missed its wake-up was not granted the free name")
+}
+
+func waitKeepsPlace(t *trial) {
+	a, b := t.open(), t.open()
+	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	g := t.take(a, t.request())
+	first, second := t.request(), t.request()
+	t.queued(b, first)
+	ctx, cancel := context.WithTimeout(t.ctx, time.Millisecond)
+	_, err := q.Wait(ctx, first) // the gate's head gives up, its successor goes on with the place
+	cancel()
+	if err == nil {
+		t.Fatalf("P1: Wait was granted a held name")
+	}
+	t.queued(b, second)
+	t.release(a, g)
+	next := t.arrives(b, first, t.poll, "P7: a place whose first Wait ended was not granted")
+	if t.caps.Fair {
+		if _, err := t.enqueue(b, second); err == nil {
+			t.Errorf("P1: two waiters hold one name")
+		}
+	}
+	t.release(b, next)
+	t.arrives(b, second, t.poll, "P7: the second waiter was not granted the free name")
+}
+
+func waitEnds(t *trial) {
+	a, b := t.open(), t.open()
+	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	t.take(a, t.request())
+	r := t.request()
+	t.queued(b, r)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.ctx, 5*time.Millisecond)
+	defer cancel()
+	if _, err := q.Wait(ctx, r); err == nil {
+		t.Errorf("P1: Wait was granted a held name")
+	}
+	if took := time.Since(begun); took > t.slack {
+		t.Errorf("P7: Wait went on for %v after its context had ended", took)
+	}
+}
+
+func waitWithoutPlace(t *trial) {
+	a, b := t.open(), t.open()
+	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	t.take(a, t.request())
+	ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := q.Wait(ctx, t.request()); err == nil {
+		t.Errorf("P1: Wait was granted a held name without a place in its queue")
+	}
+}
+
+// deadWinner: the first waiter dies before the release, and is handed the name.
+func deadWinner(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	r.TTL = max(r.TTL, 8*t.poll+2*t.slack)
+	g := t.take(a, r)
+	dead, live := t.request(), t.request()
+	dead.TTL = r.TTL
+	t.queued(a, dead)
+	t.queued(b, live)
+	w := t.waitFor(b, live)
+	t.release(a, g)
+	// Two polls for the claim, one until the live one asks again.
+	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that never confirms delays a live one by more than two polls")
+}
+
+// deadWaiter: the first waiter dies long before the release.
+func deadWaiter(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	r.TTL = max(r.TTL, 12*t.poll+2*t.slack)
+	g := t.take(a, r)
+	dead, live := t.request(), t.request()
+	dead.TTL = r.TTL
+	t.queued(a, dead)
+	t.queued(b, live)
+	w := t.waitFor(b, live)
+	time.Sleep(2*t.poll + t.poll/2) // the waiters' polls, not the store's time
+	t.release(a, g)
+	t.granted(w, t.poll+t.caps.Guarantees.Lateness, "P7: a place that nobody confirmed for two polls was granted")
+}
+
+func expiredHandedOn(t *trial) {
+	a, b := t.open(), t.open()
+	t.take(a, t.brief())
+	r := t.request()
+	t.queued(b, r)
+	w := t.waitFor(b, r)
+	t.outlive(t.ttl)
+	t.granted(w, t.poll, "P5: a waiter was not granted a name whose holder had died")
+}
+
+func closeEndsWaiting(t *trial) {
+	a, b := t.open(), t.h.Open(t.TB)
+	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	r := t.request()
+	t.take(a, t.request())
+	t.track(a, r)
+	if _, err := q.Enqueue(t.ctx, r); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("P7: Enqueue behind a holder: %v", err)
+	}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.ctx, 30*time.Second)
+	defer cancel()
+	go func() {
+		_, err := q.Wait(ctx, r)
+		done <- err
+	}()
+	time.Sleep(5 * time.Millisecond) // let Wait begin; it must end either way
+	if err := b.Close(); err != nil {
+		t.Errorf("P9: Close: %v", err)
+	}
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Errorf("P1: Wait was granted a held name by Close")
+		}
+	case <-time.After(t.slack):
+		t.Fatalf("P9: Close left a caller in Wait")
+	}
+}
+
+// arrivesInTime is arrives for goroutines, which must not end the test: it
+// returns no grant where there is none.
+func (t *trial) arrivesInTime(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
+	t.track(d, r)
+	ctx, cancel := context.WithTimeout(t.ctx, within+t.slack)
+	defer cancel()
+	g, err := t.await(ctx, d, r, func() {})
+	if err != nil {
+		t.Errorf("%s: %v", why, err)
+		return driver.Grant{}
+	}
+	return g
+}

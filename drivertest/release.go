@@ -1,0 +1,100 @@
+package drivertest
+
+import "github.com/holdfastlock/holdfast/driver"
+
+var releaseCases = []testCase{
+	{name: "by another owner", run: releaseByStranger},
+	{name: "repeated", run: releaseRepeated},
+	{name: "repeated over the next hold", run: releaseRepeatedOverNext},
+	{name: "late, over the next hold", time: true, run: releaseLate},
+	{name: "from another client of the owner", run: releaseElsewhere},
+	{name: "a batch keeps its order", run: releaseBatch},
+}
+
+func releaseByStranger(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	stranger := g
+	stranger.Owner = newOwner()
+	if err := t.release1(b, stranger); err != nil && !driver.Gone(err) {
+		t.Errorf("P4: release by another owner returned %v; ErrNotHeld or nil is right", err)
+	}
+	t.refused(b, t.request(), "P4: release by another owner freed the hold")
+	t.renew(a, g)
+}
+
+func releaseRepeated(t *trial) {
+	d := t.open()
+	g := t.take(d, t.request())
+	t.release(d, g)
+	for range 2 {
+		if err := t.release1(d, g); err != nil && !driver.Gone(err) {
+			t.Errorf("P4: a repeated release returned %v; ErrNotHeld or nil is right", err)
+		}
+	}
+	t.freeNow(d, t.request(), "P4: a repeated release closed the name")
+}
+
+func releaseRepeatedOverNext(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	t.release(a, g)
+	next := t.take(b, t.request())
+	t.release1(a, g)
+	t.renew(b, next)
+	t.refused(a, t.request(), "P4: a repeated release freed the next hold")
+}
+
+func releaseLate(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.brief())
+	t.outlive(t.ttl)
+	next := t.take(b, t.request())
+	if err := t.release1(a, g); err != nil && !driver.Gone(err) {
+		t.Errorf("P4: release of an expired hold returned %v; ErrNotHeld or nil is right", err)
+	}
+	t.renew(b, next)
+	t.refused(a, t.request(), "P4: a late release freed the next hold")
+}
+
+// releaseElsewhere: a hold is its owner's, not its connection's, unless the
+// driver says by a Handle that it is more than that.
+func releaseElsewhere(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	if g.Handle != nil {
+		t.release(a, g)
+	} else {
+		t.release(b, g)
+	}
+	t.freeNow(b, t.request(), "P4: the owner's release did not free the name")
+}
+
+func releaseBatch(t *trial) {
+	d, other := t.open(), t.open()
+	var grants []driver.Grant
+	for i := range 6 {
+		r := t.request()
+		r.Name = t.freshName()
+		g := t.take(d, r)
+		if i%2 == 1 {
+			g.Owner = newOwner()
+		}
+		grants = append(grants, g)
+	}
+	errs := d.Release(t.ctx, grants)
+	if len(errs) != len(grants) {
+		t.Fatalf("P4: Release of %d grants returned %d errors", len(grants), len(errs))
+	}
+	for i, err := range errs {
+		r := t.request()
+		r.Name = grants[i].Name
+		if i%2 == 1 {
+			t.refused(other, r, "P4: release by another owner in a batch freed the hold")
+		} else if err != nil {
+			t.Errorf("P4: release %d of a batch is the holder's and returned %v", i, err)
+		} else {
+			t.freeNow(other, r, "P4: a release in a batch did not free the name")
+		}
+	}
+}

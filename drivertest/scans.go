@@ -1,0 +1,143 @@
+package drivertest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The scans look at a whole history, of any length, in O(n log n). All instants
+// are of one clock.
+
+// held is one hold as its client saw it. The client trusts it from its reply
+// until it asks to release it or the TTL counted from Since ends.
+type held struct {
+	driver.Request
+	token driver.Token
+	from  driver.Instant // the reply that brought the grant
+	until driver.Instant // the end of trust
+}
+
+func (h held) String() string {
+	return fmt.Sprintf("%v hold of %.8s, token %d, trusted %d–%d", h.Mode, h.Owner, h.token, h.from, h.until)
+}
+
+// byName sorts the trusted holds by when they began, name by name. Holds that
+// nobody ever trusted prove nothing.
+func byName(holds []held) map[string][]held {
+	names := map[string][]held{}
+	for _, h := range holds {
+		if h.from < h.until {
+			names[h.Name] = append(names[h.Name], h)
+		}
+	}
+	for _, hs := range names {
+		slices.SortFunc(hs, func(a, b held) int { return cmp.Compare(a.from, b.from) })
+	}
+	return names
+}
+
+// scanIntervals finds holds that are trusted at the same time and must not be
+// (P1): an exclusive one beside any other, or more permits than slots.
+func scanIntervals(holds []held) (found []string) {
+	for name, hs := range byName(holds) {
+		type edge struct {
+			at   driver.Instant
+			ends bool
+			h    *held
+		}
+		var edges []edge
+		for i := range hs {
+			edges = append(edges, edge{hs[i].from, false, &hs[i]}, edge{hs[i].until, true, &hs[i]})
+		}
+		slices.SortFunc(edges, func(a, b edge) int {
+			if c := cmp.Compare(a.at, b.at); c != 0 || a.ends == b.ends {
+				return c
+			}
+			if a.ends { // what ends where another begins does not overlap it
+				return -1
+			}
+			return 1
+		})
+		live := map[*held]bool{}
+		permits, exclusive := 0, 0
+		for _, e := range edges {
+			step := 1
+			if e.ends {
+				step = -1
+				delete(live, e.h)
+			} else {
+				live[e.h] = true
+			}
+			permits += step * e.h.Permits
+			if e.h.Mode == driver.Exclusive {
+				exclusive += step
+			}
+			if !e.ends && (exclusive > 0 && len(live) > 1 || e.h.Mode == driver.Slot && permits > e.h.Slots) {
+				found = append(found, fmt.Sprintf("P1: on %q %v stands beside %d others (%d permits in use)", name, *e.h, len(live)-1, permits))
+			}
+		}
+	}
+	return found
+}
+
+// scanTokens finds tokens that do not grow (P3): every exclusive hold's must be
+// above those of the exclusive ones before and not below the shared ones', a
+// shared hold's above those of the exclusive ones before. It takes for granted
+// that scanIntervals found nothing.
+func scanTokens(holds []held) (found []string) {
+	for name, hs := range byName(holds) {
+		var writer, reader driver.Token
+		for _, h := range hs {
+			switch {
+			case h.Mode == driver.Slot:
+				continue
+			case h.token <= writer, h.Mode == driver.Exclusive && h.token < reader:
+				found = append(found, fmt.Sprintf("P3: on %q %v comes after writers up to token %d and readers up to %d", name, h, writer, reader))
+			}
+			if h.Mode == driver.Exclusive {
+				writer = max(writer, h.token)
+			} else {
+				reader = max(reader, h.token)
+			}
+		}
+	}
+	return found
+}
+
+// place is one exclusive request's time in a queue, granted in the end and
+// never without a sign of life for so long that the store might drop it.
+type place struct {
+	name, owner string
+	asked       driver.Instant // when the first Enqueue was called: not in the queue before
+	queued      driver.Instant // when it returned ErrHeld: in the queue since, at the latest
+	granted     driver.Instant // the reply that brought the grant
+}
+
+// scanOrder finds places that were granted out of order (P8): if A was in the
+// queue before B asked for a place, A is granted first. Exclusive holds end
+// before the next begins, so the order of the replies is that of the grants, as
+// far as both were trusted.
+func scanOrder(places []place) (found []string) {
+	names := map[string][]place{}
+	for _, p := range places {
+		names[p.name] = append(names[p.name], p)
+	}
+	for name, ps := range names {
+		slices.SortFunc(ps, func(a, b place) int { return cmp.Compare(a.granted, b.granted) })
+		last := place{} // of those granted so far, the one that asked last
+		for _, p := range ps {
+			if last.owner != "" && p.queued < last.asked {
+				found = append(found, fmt.Sprintf("P8: on %q %.8s asked for a place %v after %.8s had one, and was granted first",
+					name, last.owner, last.asked.Sub(p.queued).Round(time.Microsecond), p.owner))
+			}
+			if p.asked > last.asked {
+				last = p
+			}
+		}
+	}
+	return found
+}

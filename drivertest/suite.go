@@ -1,0 +1,190 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// suite is one run over one store.
+type suite struct {
+	h      Harness
+	caps   driver.Caps
+	clock  driver.Clock
+	seed   uint64
+	prefix string        // of every name of this run, so that runs can share a store
+	poll   time.Duration // Caps.PollInterval
+	ttl    time.Duration // of holds that are to expire
+	long   time.Duration // of holds that are not
+	slack  time.Duration // for what takes "no time": a loaded machine, a real network
+
+	advanced atomic.Int64 // nanoseconds by which the store's time was moved
+}
+
+func newSuite(t testing.TB, h Harness) *suite {
+	t.Helper()
+	if h.Open == nil {
+		t.Fatal("drivertest: Harness.Open is required")
+	}
+	d := h.Open(t)
+	caps := d.Caps()
+	if err := d.Close(); err != nil {
+		t.Fatalf("P9: Close of an unused client: %v", err)
+	}
+	s := &suite{
+		h: h, caps: caps, clock: h.Clock, seed: h.Seed, poll: caps.PollInterval(),
+		prefix: fmt.Sprintf("drivertest-%016x/", rand.Uint64()),
+		ttl:    max(caps.MinTTL, 400*time.Millisecond),
+		long:   max(caps.MinTTL, 30*time.Second),
+		slack:  2 * time.Second,
+	}
+	if s.clock == nil {
+		s.clock = driver.HostClock
+	}
+	if h.TTL != 0 {
+		s.ttl = h.TTL
+	}
+	s.long = max(s.long, s.ttl)
+	if caps.MaxTTL != 0 {
+		s.long = min(s.long, caps.MaxTTL)
+	}
+	if s.seed == 0 {
+		s.seed = rand.Uint64()
+	}
+	t.Logf("drivertest: store %q, seed %d", caps.Store, s.seed)
+	return s
+}
+
+// testCase is one case. Where the driver lacks what it needs, it is asserted to
+// say so instead.
+type testCase struct {
+	name string
+	need driver.Caps // the Ops and booleans without which there is nothing to test
+	time bool        // lets the store's time pass: runs alone if that is advanced
+	run  func(*trial)
+}
+
+// theme is what one file of the suite is about.
+type theme struct {
+	name  string
+	cases []testCase
+}
+
+// themes are all the cases there are.
+func (s *suite) themes() []theme {
+	themes := []theme{
+		{"guarantees", guaranteesCases},
+		{"exclusive", exclusiveCases},
+		{"shared", sharedCases},
+		{"slots", slotsCases},
+		{"queue", queueCases},
+		{"fairness", fairnessCases},
+		{"renew", renewCases},
+		{"release", releaseCases},
+		{"withdrawal", withdrawalCases},
+		{"tokens", tokensCases},
+		{"expiry", expiryCases},
+		{"delays", delaysCases},
+		{"names", namesCases},
+		{"mismatch", mismatchCases},
+		{"inspect", inspectCases},
+		{"breaks", breaksCases},
+		{"downgrade", downgradeCases},
+		{"faults", faultsCases},
+		{"concurrency", concurrencyCases},
+		{"history", historyCases},
+		{"leaks", leaksCases},
+	}
+	if s.h.Restart != nil {
+		themes = append(themes, theme{"restart", restartCases})
+	}
+	return themes
+}
+
+// run runs the themes that are named, or all: first those cases that must be
+// alone, then the others side by side.
+func (s *suite) run(st stage, only ...string) {
+	type job struct {
+		name string
+		c    testCase
+	}
+	var alone, together []job
+	for _, th := range s.themes() {
+		if len(only) > 0 && !contains(only, th.name) {
+			continue
+		}
+		for _, c := range th.cases {
+			if !s.applies(&c) {
+				continue
+			}
+			j := job{th.name + "/" + c.name, c}
+			if (c.time && s.h.Advance != nil) || th.name == "restart" {
+				alone = append(alone, j)
+			} else {
+				together = append(together, j)
+			}
+		}
+	}
+	for _, j := range alone {
+		st.sub(j.name, func(t testing.TB) { s.try(t, j.c) })
+	}
+	limit := make(chan struct{}, max(1, s.parallel()))
+	var wg sync.WaitGroup
+	for _, j := range together {
+		limit <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-limit }()
+			st.sub(j.name, func(t testing.TB) { s.try(t, j.c) })
+		})
+	}
+	wg.Wait()
+}
+
+func (s *suite) parallel() int {
+	if s.h.Parallel > 0 {
+		return s.h.Parallel
+	}
+	return 16
+}
+
+func contains(list []string, s string) bool {
+	for _, in := range list {
+		if in == s {
+			return true
+		}
+	}
+	return false
+}
+
+// applies reports whether there is something to assert of a case. Where the
+// driver lacks an operation or a mode, the case becomes the assertion that it
+// says so; fairness and tokens have no refusal.
+func (s *suite) applies(c *testCase) bool {
+	need := c.need
+	if (need.Fair && !s.caps.Fair) || (need.Fencing && !s.caps.Fencing) {
+		return false
+	}
+	if ops := need.Ops &^ s.caps.Ops; ops != 0 {
+		c.run = func(t *trial) { t.refusesOps(ops) }
+	} else if need.Shared && !s.caps.Shared {
+		c.run = func(t *trial) { t.refusesMode(t.shared()) }
+	} else if need.Slots && !s.caps.Slots {
+		c.run = func(t *trial) { t.refusesMode(t.slot(2, 1)) }
+	}
+	return true
+}
+
+// try runs one case.
+func (s *suite) try(tb testing.TB, c testCase) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	tb.Cleanup(cancel)
+	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName()})
+}
+
+func (s *suite) freshName() string { return fmt.Sprintf("%s%016x", s.prefix, rand.Uint64()) }

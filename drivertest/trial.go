@@ -1,0 +1,276 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// trial is one case at work: a name of its own, and the steps that cases are
+// written in. What a case takes is given back when it ends.
+type trial struct {
+	testing.TB
+	*suite
+	ctx  context.Context
+	name string
+}
+
+// open returns a new client, closed when the case ends.
+func (t *trial) open() driver.Driver {
+	t.Helper()
+	d := t.h.Open(t.TB)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("P9: Close: %v", err)
+		}
+	})
+	return d
+}
+
+// request asks for the case's name alone, long enough not to expire.
+func (t *trial) request() driver.Request {
+	return driver.Request{Name: t.name, Owner: newOwner(), TTL: t.long, Note: "drivertest"}
+}
+
+func newOwner() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
+
+// brief is a request whose hold is to expire.
+func (t *trial) brief() driver.Request {
+	r := t.request()
+	r.TTL = t.ttl
+	return r
+}
+
+func (t *trial) shared() driver.Request {
+	r := t.request()
+	r.Mode = driver.Shared
+	return r
+}
+
+func (t *trial) slot(slots, permits int) driver.Request {
+	r := t.request()
+	r.Mode, r.Slots, r.Permits = driver.Slot, slots, permits
+	return r
+}
+
+// take takes a hold that must be free, and gives it back when the case ends.
+func (t *trial) take(d driver.Driver, r driver.Request) driver.Grant {
+	t.Helper()
+	g, err := t.try1(d, r)
+	if err != nil {
+		t.Fatalf("P7: Try of a free name: %v", err)
+	}
+	return g
+}
+
+// try1 tries once and checks the grant, if there is one.
+func (t *trial) try1(d driver.Driver, r driver.Request) (driver.Grant, error) {
+	t.Helper()
+	t.track(d, r)
+	g, err := d.Try(t.ctx, r)
+	if err == nil {
+		t.sane(g, r)
+	}
+	return g, err
+}
+
+// track withdraws the request when the case ends, whatever has become of it.
+func (t *trial) track(d driver.Driver, r driver.Request) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		r.MinHold = 0
+		d.Release(ctx, []driver.Grant{{Request: r}})
+	})
+}
+
+// sane checks what every grant must be, and that it is still worth something.
+func (t *trial) sane(g driver.Grant, r driver.Request) {
+	t.Helper()
+	now := t.clock.Now()
+	switch {
+	case g.Name != r.Name || g.Owner != r.Owner || g.Mode != r.Mode || g.Slots != r.Slots || g.Permits != r.Permits:
+		t.Errorf("P1: the grant is of another request: asked %+v, got %+v", r, g.Request)
+	case g.Since > now:
+		t.Errorf("P1: the grant's Since lies %v in the future", g.Since.Sub(now))
+	case g.Valid <= 0 || g.Valid > r.TTL:
+		t.Errorf("P1: the grant is valid for %v, asked were %v", g.Valid, r.TTL)
+	case t.caps.Fencing && r.Mode != driver.Slot && (g.Token <= 0 || g.Token >= 1<<53):
+		t.Errorf("P3: token %d of a driver with fencing tokens is not in 1…2^53-1", g.Token)
+	}
+}
+
+// refused asserts that nothing is granted; why begins with the promise.
+func (t *trial) refused(d driver.Driver, r driver.Request, why string) {
+	t.Helper()
+	if _, err := t.try1(d, r); err == nil {
+		t.Errorf("%s", why)
+	} else if !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P1: Try of a taken name returned %v, not ErrHeld", err)
+	}
+}
+
+// release gives a grant back, which must work.
+func (t *trial) release(d driver.Driver, g driver.Grant) {
+	t.Helper()
+	if err := t.release1(d, g); err != nil {
+		t.Fatalf("P4: the holder's release failed: %v", err)
+	}
+}
+
+func (t *trial) release1(d driver.Driver, g driver.Grant) error {
+	t.Helper()
+	errs := d.Release(t.ctx, []driver.Grant{g})
+	if len(errs) != 1 {
+		t.Fatalf("P4: Release of one grant returned %d errors", len(errs))
+	}
+	return errs[0]
+}
+
+func (t *trial) renew1(d driver.Driver, g driver.Grant) driver.Renewal {
+	t.Helper()
+	rs := d.Renew(t.ctx, []driver.Grant{g})
+	if len(rs) != 1 {
+		t.Fatalf("P2: Renew of one grant returned %d renewals", len(rs))
+	}
+	return rs[0]
+}
+
+// renew renews a hold that must be alive.
+func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
+	t.Helper()
+	before := t.clock.Now()
+	r := t.renew1(d, g)
+	switch after := t.clock.Now(); {
+	case r.Err != nil:
+		t.Fatalf("P2: renewing a live hold failed: %v", r.Err)
+	case r.Since > after:
+		t.Errorf("P1: the renewal's Since is %v after its reply", r.Since.Sub(after))
+	case r.Valid <= 0 || r.Valid > g.TTL:
+		t.Errorf("P1: the renewal is valid for %v, asked were %v", r.Valid, g.TTL)
+	case r.Since.Add(r.Valid) < before:
+		t.Errorf("P2: a successful renewal ended before it was asked for")
+	}
+	g.Since, g.Valid = r.Since, r.Valid
+	return g
+}
+
+// freeNow asserts that the name can be taken at once, and gives it back.
+func (t *trial) freeNow(d driver.Driver, r driver.Request, why string) {
+	t.Helper()
+	g, err := t.try1(d, r)
+	if err != nil {
+		t.Errorf("%s: %v", why, err)
+		return
+	}
+	t.release(d, g)
+}
+
+// opens waits until a name can be taken, at most as long as said and some
+// slack, and returns the grant.
+func (t *trial) opens(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
+	t.Helper()
+	t.track(d, r)
+	end := time.Now().Add(within + t.slack)
+	for {
+		g, err := d.Try(t.ctx, r)
+		if err == nil {
+			t.sane(g, r)
+			return g
+		}
+		if !errors.Is(err, driver.ErrHeld) || time.Now().After(end) {
+			t.Fatalf("%s: after %v: %v", why, within, err)
+		}
+		time.Sleep(t.tick())
+	}
+}
+
+// tick is how long to wait before looking again.
+func (t *trial) tick() time.Duration { return min(t.ttl/20, 20*time.Millisecond) }
+
+// pass lets the store's time pass.
+func (t *trial) pass(d time.Duration) {
+	t.Helper()
+	if t.h.Advance != nil {
+		t.h.Advance(t.TB, d)
+		t.advanced.Add(int64(d))
+		return
+	}
+	time.Sleep(d)
+}
+
+// now is the store's time as we know it, on our own clock.
+func (t *trial) now() driver.Instant {
+	return t.clock.Now().Add(time.Duration(t.advanced.Load()))
+}
+
+// closedUntil asserts that the name is not granted before an instant. A machine
+// that stood still proves nothing, so what counts is when the grant is here.
+func (t *trial) closedUntil(d driver.Driver, until driver.Instant, why string) {
+	t.Helper()
+	g, err := t.try1(d, t.request())
+	if now := t.now(); err == nil && now < until {
+		t.Errorf("%s: granted %v early", why, until.Sub(now))
+	}
+	if err == nil {
+		t.release(d, g)
+	}
+}
+
+// outlive lets time pass until a hold taken before, of this TTL, has expired at
+// the store, its published lateness included.
+func (t *trial) outlive(ttl time.Duration) {
+	t.Helper()
+	t.pass(ttl + t.caps.Guarantees.Lateness + 10*time.Millisecond)
+}
+
+// refusesOps asserts that what Caps does not list is refused.
+func (t *trial) refusesOps(ops driver.Ops) {
+	f := driver.Forward{Driver: t.open()}
+	ctx, g := t.ctx, driver.Grant{Request: t.request()}
+	check := func(op driver.Ops, name string, err error) {
+		if ops.Has(op) && !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("P10: %s, which Caps.Ops does not list, returned %v, not ErrUnsupported", name, err)
+		}
+	}
+	if ops.Has(driver.OpQueue) {
+		_, err := f.Enqueue(ctx, g.Request)
+		check(driver.OpQueue, "Enqueue", err)
+		_, err = f.Wait(ctx, g.Request)
+		check(driver.OpQueue, "Wait", err)
+	}
+	if ops.Has(driver.OpInspect) {
+		_, err := f.Inspect(ctx, t.name)
+		check(driver.OpInspect, "Inspect", err)
+		for _, err := range f.List(ctx, t.name) {
+			check(driver.OpInspect, "List", err)
+		}
+	}
+	if ops.Has(driver.OpBreak) {
+		check(driver.OpBreak, "Break", f.Break(ctx, t.name, 1))
+	}
+	if ops.Has(driver.OpDowngrade) {
+		_, err := f.Downgrade(ctx, g)
+		check(driver.OpDowngrade, "Downgrade", err)
+	}
+	if ops.Has(driver.OpNotify) && f.Losses() != nil {
+		t.Errorf("P10: Losses has a channel although Caps.Ops does not list it")
+	}
+	if ops.Has(driver.OpShard) && f.Shard(g.Request) != "" {
+		t.Errorf("P10: Shard names a part although Caps.Ops does not list it")
+	}
+}
+
+// refusesMode asserts that a mode that Caps does not list is refused.
+func (t *trial) refusesMode(r driver.Request) {
+	d := t.open()
+	if _, err := t.try1(d, r); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("P10: Try in a mode that Caps does not list (%v) returned %v, not ErrUnsupported", r.Mode, err)
+	}
+	t.freeNow(d, t.request(), "P6: a refused mode left something behind")
+}

@@ -1,0 +1,126 @@
+package drivertest
+
+import "github.com/holdfastlock/holdfast/driver"
+
+// A request whose outcome is not known is withdrawn: released with token 0. It
+// must then neither hold the name, nor wait for it, nor take it later (P6).
+var withdrawalCases = []testCase{
+	{name: "of a hold", run: withdrawHold},
+	{name: "of nothing", run: withdrawNothing},
+	{name: "is repeatable", run: withdrawTwice},
+	{name: "before the request", run: withdrawBefore},
+	{name: "before the queued request", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawBeforeEnqueue},
+	{name: "of a place", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawPlace},
+	{name: "of a hold that was handed over", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawHandedOver},
+	{name: "ignores the minimum hold", run: withdrawIgnoresMinHold},
+}
+
+// withdraw releases a request of which nothing is known.
+func (t *trial) withdraw(d driver.Driver, r driver.Request) {
+	t.Helper()
+	r.MinHold = 0
+	if err := t.release1(d, driver.Grant{Request: r}); err != nil && !driver.Gone(err) {
+		t.Fatalf("P6: withdrawing a request failed: %v", err)
+	}
+}
+
+func withdrawHold(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	t.take(a, r)
+	t.withdraw(a, r)
+	t.freeNow(b, t.request(), "P6: a withdrawn request still holds the name")
+}
+
+func withdrawNothing(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	t.withdraw(b, t.request())
+	t.renew(a, g)
+	t.refused(b, t.request(), "P4: withdrawing another's request freed the hold")
+}
+
+func withdrawTwice(t *trial) {
+	d := t.open()
+	r := t.request()
+	t.take(d, r)
+	t.withdraw(d, r)
+	t.withdraw(d, r)
+	t.freeNow(d, t.request(), "P6: a request withdrawn twice still holds the name")
+}
+
+// withdrawBefore: the withdrawal overtakes the request on the way.
+func withdrawBefore(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	t.track(a, r)
+	t.withdraw(a, r)
+	if _, err := a.Try(t.ctx, r); err == nil {
+		t.Errorf("P6: a request took effect after it was withdrawn")
+	}
+	t.freeNow(b, t.request(), "P6: a request that arrived after its withdrawal holds the name")
+}
+
+func withdrawBeforeEnqueue(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(b, t.request())
+	r := t.request()
+	t.withdraw(a, r)
+	if _, err := t.enqueue(a, r); err == nil {
+		t.Errorf("P6: a withdrawn request was granted a held name")
+	}
+	t.release(b, g)
+	if _, err := t.enqueue(a, r); err == nil {
+		t.Errorf("P6: a request took effect after it was withdrawn")
+	}
+	t.freeNow(b, t.request(), "P6: a request that arrived after its withdrawal holds the name or waits for it")
+}
+
+func withdrawPlace(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	gone, stays := t.request(), t.request()
+	t.queued(b, gone)
+	t.queued(b, stays)
+	t.withdraw(b, gone)
+	t.release(a, g)
+	// The next in the queue gets it as if the other had never been there.
+	next := t.arrives(b, stays, t.poll, "P6: a withdrawn place delays the next waiter")
+	if _, err := t.enqueue(b, gone); err == nil {
+		t.Errorf("P6: a withdrawn place was granted")
+	}
+	t.release(b, next)
+	t.freeNow(a, t.request(), "P6: a withdrawn place still waits for the name")
+}
+
+func withdrawHandedOver(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	r := t.request()
+	t.queued(b, r)
+	t.release(a, g) // may be handed over to the waiter in this step
+	t.withdraw(b, r)
+	t.freeNow(a, t.request(), "P6: a waiter that withdrew after the hand-off still holds the name")
+}
+
+func withdrawIgnoresMinHold(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	r.MinHold = t.long
+	if _, ok := t.takesDelays(a, r); !ok {
+		return
+	}
+	t.withdraw(a, r)
+	t.freeNow(b, t.request(), "P6: undoing a hold kept the name closed for its minimum hold")
+}
+
+// enqueue asks once, and sees to it that nothing is left in the end.
+func (t *trial) enqueue(d driver.Driver, r driver.Request) (driver.Grant, error) {
+	t.Helper()
+	t.track(d, r)
+	q, ok := driver.As[driver.Queuer](d, driver.OpQueue)
+	if !ok {
+		t.Fatalf("P10: Caps.Ops lists queue, but the driver is no Queuer")
+	}
+	return q.Enqueue(t.ctx, r)
+}

@@ -1,0 +1,112 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Each client has a file named after its id, and holds its flock as long as it
+// lives: the kernel frees it when the process dies, however it dies, and not
+// while it is stopped. So whoever can lock the file knows that the client is
+// dead. The file gets its name only once it is locked, and no id is ever used
+// again, so there is no moment at which a live client seems dead.
+
+// local are the clients of this process, by id.
+var local sync.Map // string -> *client
+
+// pulse remembers for a moment who was found alive.
+type pulse struct {
+	mu   sync.Mutex
+	seen map[string]beat
+}
+
+// beat is what was found of one client. The dead stay dead.
+type beat struct {
+	dead bool
+	at   time.Time
+}
+
+// freshBeat is how long a client that was found alive is taken to be so.
+const freshBeat = 10 * time.Millisecond
+
+// alive reports false if the client is dead for certain.
+func (s *store) alive(id string) bool {
+	if _, ok := local.Load(id); ok {
+		return true
+	}
+	now := time.Now()
+	s.pulse.mu.Lock()
+	b, ok := s.pulse.seen[id]
+	s.pulse.mu.Unlock()
+	if ok && (b.dead || now.Sub(b.at) < freshBeat) {
+		return !b.dead
+	}
+	b = beat{dead: s.probe(id), at: now}
+	s.pulse.mu.Lock()
+	defer s.pulse.mu.Unlock()
+	if s.pulse.seen == nil || len(s.pulse.seen) > 4096 {
+		s.pulse.seen = map[string]beat{}
+	}
+	s.pulse.seen[id] = b
+	return !b.dead
+}
+
+// probe reports whether a client is dead. When in doubt it is not.
+func (s *store) probe(id string) bool {
+	if id == "" || strings.ContainsAny(id, "/.") {
+		return false // no id of ours: only its TTL ends it
+	}
+	fd, err := openFD(filepath.Join(s.clients, id), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // closed, or found dead before and cleaned
+	}
+	if err != nil {
+		return false
+	}
+	defer closeFD(fd)
+	return flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == nil
+}
+
+// others returns the ids of the clients that have a file, this process's aside.
+func (s *store) others() ([]string, error) {
+	dir, err := os.Open(s.clients)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	ids := names[:0]
+	for _, name := range names {
+		if _, ours := local.Load(name); !ours && !strings.Contains(name, ".") {
+			ids = append(ids, name)
+		}
+	}
+	return ids, err
+}
+
+// wake tells a waiter that it was granted the hold.
+func (s *store) wake(r ring) {
+	if c, ok := local.Load(r.client); ok {
+		c.(*client).woken(hash(r.owner))
+		return
+	}
+	s.knock(filepath.Join(s.clients, r.client), binary.LittleEndian.AppendUint64(nil, hash(r.owner)))
+}
+
+// hash is FNV-1a.
+func hash(text string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(text); i++ {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
+}

@@ -1,0 +1,206 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// client is one client of a store.
+type client struct {
+	store *store
+	clock driver.Clock
+	id    string
+	life  *life
+	idle  idleNames
+
+	busy   sync.RWMutex // held for reading by operations, so that Close waits for them
+	closed chan struct{}
+
+	mu      sync.Mutex
+	waiters map[uint64]chan struct{} // bells, by hash of the owner
+	watched chan struct{}            // closed when watch ends; nil: it never began
+}
+
+func newClient(s *store, clock driver.Clock) (*client, error) {
+	var id [16]byte
+	rand.Read(id[:])
+	c := &client{
+		store: s, clock: clock, id: hex.EncodeToString(id[:]),
+		closed: make(chan struct{}), waiters: map[uint64]chan struct{}{},
+	}
+	var err error
+	if c.life, err = newLife(s.clients, c.id, s.perm); err != nil {
+		return nil, err
+	}
+	c.idle.pass = c.cleanOld
+	local.Store(c.id, c)
+	return c, nil
+}
+
+// Caps implements driver.Driver.
+func (c *client) Caps() driver.Caps { return c.store.caps }
+
+// enter begins an operation; the function that it returns ends it.
+func (c *client) enter(ctx context.Context) (leave func(), err error) {
+	c.busy.RLock()
+	select {
+	case <-c.closed:
+		c.busy.RUnlock()
+		return nil, driver.ErrClosed
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		c.busy.RUnlock()
+		return nil, err
+	}
+	return c.busy.RUnlock, nil
+}
+
+// do is a turn that is an operation.
+func (c *client) do(ctx context.Context, name string, op func(*turn) error) error {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return c.turn(ctx, name, op)
+}
+
+// Try implements driver.Driver.
+func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	return c.ask(ctx, req, false)
+}
+
+// ask takes the hold or, if it may, a place in the queue.
+func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (driver.Grant, error) {
+	g := driver.Grant{Request: req} // to withdraw, if the outcome is not known
+	err := c.do(ctx, req.Name, func(t *turn) error {
+		if t.wasBroken(req.Owner) {
+			return driver.ErrBroken
+		}
+		if err := t.store.farewell(req.Owner, t.now); err != nil {
+			// Withdrawn, and this is the request arriving late: it must not
+			// take effect (P6).
+			return err
+		}
+		h, err := t.Ask(req, c.id, queue, t.sent, t.now, &t.rules)
+		if err == nil {
+			g = h.Grant()
+		}
+		return err
+	})
+	return g, err
+}
+
+// Renew implements driver.Driver.
+func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	out := make([]driver.Renewal, len(grants))
+	for i := range grants {
+		out[i].Err = c.do(ctx, grants[i].Name, func(t *turn) error {
+			h := t.Renew(grants[i].Owner, t.sent, t.now)
+			if h == nil {
+				return t.lost(grants[i].Owner)
+			}
+			out[i].Since, out[i].Valid = h.Since, h.Valid
+			return nil
+		})
+	}
+	return out
+}
+
+// lost says why an owner has no hold.
+func (t *turn) lost(owner string) error {
+	if t.wasBroken(owner) {
+		return driver.ErrBroken
+	}
+	return driver.ErrNotHeld
+}
+
+// Release implements driver.Driver.
+func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
+	out := make([]error, len(grants))
+	for i := range grants {
+		out[i] = c.release(ctx, &grants[i])
+	}
+	return out
+}
+
+func (c *client) release(ctx context.Context, g *driver.Grant) error {
+	held := false // in any run of the turn: the one that took the hold away may not be the last
+	err := c.do(ctx, g.Name, func(t *turn) error {
+		if t.Release(g.Owner, g.MinHold, t.now) {
+			held = true
+		}
+		t.settle() // whoever is next gets it in this very step
+		if g.Token == 0 {
+			t.store.sayWithdrawn(g.Owner, t.now, t.now.Add(max(g.TTL, withdrawnFor)))
+		}
+		if held || g.Token == 0 {
+			return nil
+		}
+		return t.lost(g.Owner)
+	})
+	if err == nil {
+		c.forget(g.Owner)
+	}
+	return err
+}
+
+// sayWithdrawn remembers a withdrawn request.
+func (s *store) sayWithdrawn(owner string, now, until driver.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone.Say(owner, driver.ErrNotHeld, now, until)
+}
+
+func (s *store) farewell(owner string, now driver.Instant) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone.To(owner, now)
+}
+
+// Downgrade implements driver.Downgrader.
+func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	var granted driver.Grant
+	err := c.do(ctx, g.Name, func(t *turn) error {
+		h := t.Downgrade(g.Owner, t.sent, t.now)
+		if h == nil {
+			return t.lost(g.Owner)
+		}
+		granted = h.Grant()
+		t.settle() // other readers may come in now
+		return nil
+	})
+	return granted, err
+}
+
+// Close implements driver.Driver. What is still held counts as vanished.
+func (c *client) Close() error {
+	c.busy.Lock()
+	c.mu.Lock()
+	select {
+	case <-c.closed:
+		c.mu.Unlock()
+		c.busy.Unlock()
+		return driver.ErrClosed
+	default:
+		close(c.closed)
+	}
+	watched := c.watched
+	c.mu.Unlock()
+	c.busy.Unlock() // whoever comes now finds it closed
+	c.life.disturb()
+	if watched != nil {
+		<-watched
+	}
+	c.cleanAll()
+	c.life.end()
+	local.Delete(c.id)
+	return c.store.close()
+}

@@ -1,0 +1,236 @@
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
+)
+
+// state is what the file of a name holds.
+type state struct {
+	record.Record
+	name   string
+	last   driver.Token // the last token given
+	broken []broken
+}
+
+// broken is a hold that an operator broke: its owner is told so when it comes
+// back, as long as it may believe that it holds.
+type broken struct {
+	owner string
+	until driver.Instant
+}
+
+// idle reports whether the file says nothing that has to be remembered. The
+// last token need not be: see store.token.
+func (s *state) idle() bool { return s.Idle() && len(s.broken) == 0 }
+
+// wasBroken reports whether an operator broke the owner's hold.
+func (s *state) wasBroken(owner string) bool {
+	for _, b := range s.broken {
+		if b.owner == owner {
+			return true
+		}
+	}
+	return false
+}
+
+// The text form has one line for each thing, its fields separated by single
+// spaces: numbers in decimal, times in nanoseconds of the store's time, texts
+// quoted as in Go. The letters of the modes are those of driver.Sequencer.
+//
+//	name "orders/42"
+//	last 1795227219000000
+//	hold <token> <taken> <expires> <since> <valid> <request>
+//	closed … as hold: it has no owner any more
+//	wait <joined> <seen> <asked> <request>
+//	broken <until> "owner"
+//	end
+//
+// A request is: mode slots permits ttl lock-delay min-hold fair|unfair "owner" "client" "note".
+
+const modes = "xsp"
+
+// appendState appends the text form.
+func appendState(b []byte, s *state) []byte {
+	b = append(strconv.AppendQuote(append(b, "name "...), s.name), '\n')
+	b = append(strconv.AppendInt(append(b, "last "...), int64(s.last), 10), '\n')
+	for i := range s.Holds {
+		h := &s.Holds[i]
+		word := "hold"
+		if h.Closed {
+			word = "closed"
+		}
+		b = appendInts(append(b, word...), int64(h.Token), int64(h.Taken), int64(h.Expires), int64(h.Since), int64(h.Valid))
+		b = appendRequest(b, &h.Request, h.Client)
+	}
+	for i := range s.Queue {
+		p := &s.Queue[i]
+		b = appendInts(append(b, "wait"...), int64(p.Joined), int64(p.Seen), int64(p.Asked))
+		b = appendRequest(b, &p.Request, p.Client)
+	}
+	for _, w := range s.broken {
+		b = append(appendInts(append(b, "broken"...), int64(w.until)), ' ')
+		b = append(strconv.AppendQuote(b, w.owner), '\n')
+	}
+	return append(b, "end\n"...)
+}
+
+func appendInts(b []byte, ints ...int64) []byte {
+	for _, i := range ints {
+		b = strconv.AppendInt(append(b, ' '), i, 10)
+	}
+	return b
+}
+
+func appendRequest(b []byte, r *driver.Request, client string) []byte {
+	b = append(b, ' ', modes[r.Mode])
+	b = appendInts(b, int64(r.Slots), int64(r.Permits), int64(r.TTL), int64(r.LockDelay), int64(r.MinHold))
+	turn := " fair "
+	if r.Unfair {
+		turn = " unfair "
+	}
+	b = strconv.AppendQuote(append(b, turn...), r.Owner)
+	b = strconv.AppendQuote(append(b, ' '), client)
+	b = strconv.AppendQuote(append(b, ' '), r.Note)
+	return append(b, '\n')
+}
+
+// parseState reads the text form.
+func parseState(text string) (*state, error) {
+	in := scanner{rest: text}
+	s := &state{}
+	in.word("name")
+	s.name = in.text()
+	in.end()
+	in.word("last")
+	s.last = driver.Token(in.int())
+	in.end()
+	for in.err == nil {
+		switch word := in.next(); word {
+		case "hold", "closed":
+			h := record.Hold{
+				Closed: word == "closed", Token: driver.Token(in.int()), Taken: driver.Instant(in.int()),
+				Expires: driver.Instant(in.int()), Since: driver.Instant(in.int()), Valid: time.Duration(in.int()),
+			}
+			h.Request, h.Client = in.request(s.name)
+			s.Holds = append(s.Holds, h)
+		case "wait":
+			p := record.Place{
+				Joined: driver.Instant(in.int()), Seen: driver.Instant(in.int()), Asked: driver.Instant(in.int()),
+			}
+			p.Request, p.Client = in.request(s.name)
+			s.Queue = append(s.Queue, p)
+		case "broken":
+			s.broken = append(s.broken, broken{until: driver.Instant(in.int()), owner: in.text()})
+			in.end()
+		case "end":
+			in.end()
+			if in.err == nil && in.rest == "" {
+				return s, nil
+			}
+			in.fail("something after the end")
+		default:
+			in.fail(fmt.Sprintf("unknown line %.20q", word))
+		}
+	}
+	return nil, in.err
+}
+
+// scanner reads fields off a text. After its first error it returns zeros.
+type scanner struct {
+	rest string
+	err  error
+}
+
+func (in *scanner) fail(what string) {
+	if in.err == nil {
+		in.err = errors.New(what)
+	}
+	in.rest = ""
+}
+
+// next returns the next field and takes the space behind it.
+func (in *scanner) next() string {
+	i := strings.IndexAny(in.rest, " \n")
+	if i < 0 {
+		in.fail("unexpected end")
+		return ""
+	}
+	field := in.rest[:i]
+	in.rest = in.rest[i:]
+	in.space()
+	return field
+}
+
+// space takes one space; the end of a line is left for end.
+func (in *scanner) space() {
+	if strings.HasPrefix(in.rest, " ") {
+		in.rest = in.rest[1:]
+	}
+}
+
+func (in *scanner) end() {
+	if !strings.HasPrefix(in.rest, "\n") {
+		in.fail("a line has too many fields")
+		return
+	}
+	in.rest = in.rest[1:]
+}
+
+func (in *scanner) word(want string) {
+	if got := in.next(); got != want {
+		in.fail(fmt.Sprintf("%.20q where %q belongs", got, want))
+	}
+}
+
+func (in *scanner) int() int64 {
+	i, err := strconv.ParseInt(in.next(), 10, 64)
+	if err != nil {
+		in.fail("malformed number")
+	}
+	return i
+}
+
+func (in *scanner) text() string {
+	quoted, err := strconv.QuotedPrefix(in.rest)
+	if err != nil || quoted[0] != '"' {
+		in.fail("malformed text")
+		return ""
+	}
+	in.rest = in.rest[len(quoted):]
+	in.space()
+	text, err := strconv.Unquote(quoted)
+	if err != nil {
+		in.fail("malformed text")
+	}
+	return text
+}
+
+func (in *scanner) request(name string) (r driver.Request, client string) {
+	r.Name = name
+	letter := in.next()
+	mode := strings.Index(modes, letter)
+	if len(letter) != 1 || mode < 0 {
+		in.fail("unknown mode")
+		return r, ""
+	}
+	r.Mode = driver.Mode(mode)
+	r.Slots, r.Permits = int(in.int()), int(in.int())
+	r.TTL, r.LockDelay, r.MinHold = time.Duration(in.int()), time.Duration(in.int()), time.Duration(in.int())
+	switch in.next() {
+	case "fair":
+	case "unfair":
+		r.Unfair = true
+	default:
+		in.fail("neither fair nor unfair")
+	}
+	r.Owner, client, r.Note = in.text(), in.text(), in.text()
+	in.end()
+	return r, client
+}

@@ -1,0 +1,76 @@
+// Package filelock keeps locks in a directory of this host, shared by any
+// number of processes. It needs no server, and is the default of the holdfast
+// command.
+//
+//	locks, err := holdfast.Open(ctx, "file:///var/lib/orders/locks")
+//
+// The directory is made, for its owner alone, if it does not exist. To share it
+// between users, make it yourself and give it the mode that fits; the files in
+// it get the same rights. A name is a file in it that holds the record of who
+// holds and who waits, changed by one process at a time under its flock. A hold
+// ends at its TTL, by the clock of the host; and because every client keeps the
+// flock of a file of its own, the hold of a process that dies ends at once.
+//
+// The directory must be on a local disk or in memory: [CheckDir] says what is
+// wrong with one. Containers may share a directory, also across PID and time
+// namespaces, as long as they run on one kernel. Do not put it where old files
+// are cleared away, as in /tmp.
+//
+// It works on Linux, macOS and the BSDs. Elsewhere, and on file systems of the
+// network, opening fails. What is weaker outside Linux: the clock of the records
+// is the wall clock, which can be set; and a waiter in another process learns of
+// a release by looking, 50 times a second, where on Linux it is told.
+package filelock
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"path/filepath"
+	"strconv"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+func init() { driver.Register("file", openURL) }
+
+// Options say where the locks are.
+type Options struct {
+	// Dir is the directory, an absolute path. It is made if it does not exist.
+	Dir string
+	// Clock is the clock that leases are trusted by; nil: driver.HostClock. All
+	// processes that use the directory must read the same one.
+	Clock driver.Clock
+}
+
+// Open opens a client of the directory, which the caller closes. It returns an
+// error that says what is wrong if the directory cannot be used.
+func Open(ctx context.Context, o Options) (driver.Driver, error) {
+	switch {
+	case o.Dir == "":
+		return nil, errors.New("filelock: no directory is given")
+	case !filepath.IsAbs(o.Dir):
+		return nil, errors.New("filelock: the directory " + strconv.Quote(o.Dir) + " is relative: every process must mean the same one, so give an absolute path")
+	}
+	if o.Clock == nil {
+		o.Clock = driver.HostClock
+	}
+	return open(ctx, o)
+}
+
+// openURL opens the directory of a file:// URL.
+func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
+	if _, err := driver.Params(u, false); err != nil {
+		return nil, err
+	}
+	const like = ": it looks like file:///absolute/directory"
+	switch {
+	case u.Opaque != "" || u.Host == "" && u.Path == "":
+		return nil, errors.New("store URL has no absolute directory" + like)
+	case u.User != nil || u.Fragment != "":
+		return nil, errors.New("store URL has more than a directory" + like)
+	case u.Host != "":
+		return nil, errors.New("store URL has a host, " + strconv.Quote(u.Host) + ", or a relative directory" + like + ", with three slashes")
+	}
+	return Open(ctx, Options{Dir: filepath.FromSlash(u.Path)})
+}

@@ -1,0 +1,268 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A turn holds the flock of the record file itself. That file can be replaced
+// (steal) or deleted (remove), so whoever has changed it looks afterwards
+// whether the path still leads to it (current), and starts over if it does not.
+
+// stuckAfter is how long a record may stay locked without a change before
+// others take it for stuck. A turn takes microseconds; this much is a process
+// that was stopped in the middle of one. Shorter than a poll, so that it delays
+// others no more than any stopped waiter (P7).
+const stuckAfter = poll / 2
+
+// lock opens the file of a record and locks it. It returns nil if there is no
+// file.
+func (s *store) lock(ctx context.Context, path string, room *room) (*file, error) {
+	for {
+		fd, err := openFD(path, os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, explain(err, "", path)
+		}
+		f := &file{fd: fd, path: path, page: room.page[:]}
+		stolen, err := s.await(ctx, f)
+		if err == nil && !stolen {
+			if err = f.load(); err == nil {
+				return f, nil
+			}
+			err = explain(err, "", path)
+		}
+		f.close()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await locks the file. It asks again and again instead of blocking: so it can
+// be cancelled, takes no thread, and notices a lock that is stuck. It reports
+// true when it took the record away from there.
+func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
+	var since time.Time
+	var seen header
+	pause := 20 * time.Microsecond
+	for i := 0; ; i++ {
+		if err := flock(f.fd, syscall.LOCK_EX|syscall.LOCK_NB); err != syscall.EWOULDBLOCK {
+			return false, err
+		}
+		if i < 10 {
+			runtime.Gosched() // most turns are over by then
+			continue
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, time.Millisecond)
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if i == 10 {
+			since, seen = time.Now(), f.glance()
+		} else if time.Since(since) > stuckAfter {
+			if now := f.glance(); now != seen {
+				since, seen = time.Now(), now // slow, not stuck
+			} else if stolen, err := s.steal(f); stolen || err != nil {
+				return stolen, err
+			}
+		}
+	}
+}
+
+// glance reads the header without the lock.
+func (f *file) glance() header {
+	var b [headerLen]byte
+	if n, err := pread(f.fd, b[:], 0); err != nil || n < headerLen {
+		return header{}
+	}
+	h, _ := parseHeader(b[:])
+	return h
+}
+
+// steal moves a record out of a file whose lock is stuck: the holder of the
+// flock is stopped, and would close the name to everybody until it goes on. A
+// new file takes the path; only then is the old one read. If the stopped
+// process has made its change before that, the change is in what is read; if
+// not, it finds the path to lead elsewhere and starts over.
+//
+// It reports false where it must not be done: while another changes paths, and
+// when the stopped process is itself a thief that has not filled its file yet.
+// Then the name waits for that process: two had to be stopped within
+// microseconds of work.
+func (s *store) steal(f *file) (stolen bool, err error) {
+	if !s.paths.tryLock() {
+		return false, nil
+	}
+	defer s.paths.unlock()
+	if ok, err := f.current(); !ok || err != nil {
+		return !ok, err
+	}
+	if err := f.load(); err != nil || f.head.state == moving {
+		return false, explain(err, "", f.path)
+	}
+	temp, fd, err := s.temporary()
+	if err != nil {
+		return false, explain(err, "", temp)
+	}
+	defer closeFD(fd)
+	next := &file{fd: fd, path: f.path, page: make([]byte, 4096)}
+	next.head.state = moving
+	fail := func(err error) (bool, error) {
+		os.Remove(temp)
+		return false, explain(err, "", f.path)
+	}
+	if err := flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fail(err)
+	}
+	if err := pwrite(fd, appendHeader(nil, textStart, moving, nil), 0); err != nil {
+		return fail(err)
+	}
+	// The old file stays reachable, should this process die before it has read
+	// it. What may lie there is of a thief that died before it moved anything.
+	if err := os.Remove(f.path + oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fail(err)
+	}
+	if err := os.Link(f.path, f.path+oldSuffix); err != nil {
+		return fail(err)
+	}
+	if err := os.Rename(temp, f.path); err != nil {
+		return fail(err)
+	}
+	return true, explain(next.inherit(), "", f.path)
+}
+
+// oldSuffix is appended to the path of a record for the file it is moved from.
+const oldSuffix = ".old"
+
+// inherit fills a file that has taken the place of another. The file is locked.
+func (f *file) inherit() error {
+	fd, err := openFD(f.path+oldSuffix, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	old := &file{fd: fd}
+	for i := 0; ; i++ {
+		// Not locked, so its last change may be seen half done.
+		if err = old.load(); err == nil {
+			break
+		}
+		if !errors.Is(err, errDamaged) || i == 100 {
+			return err
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	f.head = header{state: moving}
+	if err := f.store(old.text); err != nil {
+		return err
+	}
+	f.text = old.text
+	return os.Remove(f.path + oldSuffix)
+}
+
+// remove deletes the file, which is locked and idle. It reports false when that
+// must wait for another.
+func (s *store) remove(f *file) (bool, error) {
+	if !s.paths.tryLock() {
+		return false, nil
+	}
+	defer s.paths.unlock()
+	if ok, err := f.current(); !ok || err != nil {
+		return !ok, err
+	}
+	return true, explain(os.Remove(f.path), "", f.path)
+}
+
+// current reports whether the path leads to this file.
+func (f *file) current() (bool, error) {
+	var here, there syscall.Stat_t
+	if err := syscall.Fstat(f.fd, &here); err != nil {
+		return false, explain(err, "", f.path)
+	}
+	if err := syscall.Stat(f.path, &there); err == syscall.ENOENT {
+		return false, nil
+	} else if err != nil {
+		return false, explain(err, "", f.path)
+	}
+	return here.Ino == there.Ino && here.Dev == there.Dev, nil
+}
+
+func (f *file) close() { closeFD(f.fd) }
+
+// pathsLock is held by whoever makes the path of a record lead elsewhere or
+// nowhere. Without it a thief and a deleter, or two thieves, could each act on
+// what the other has just replaced, for no call renames or unlinks a path only
+// if it leads to a certain file. A stopped process may hold it for long, so
+// nobody needs it for more than moving and cleaning.
+type pathsLock struct {
+	mu sync.Mutex
+	fd int
+}
+
+func (p *pathsLock) tryLock() bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	if flock(p.fd, syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		p.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// lock waits for the lock, for at most d.
+func (p *pathsLock) lock(d time.Duration) error {
+	for end := time.Now().Add(d); !p.tryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("its lock file has been locked for %v: a process that uses the directory is stopped", d)
+		}
+	}
+	return nil
+}
+
+func (p *pathsLock) unlock() {
+	flock(p.fd, syscall.LOCK_UN)
+	p.mu.Unlock()
+}
+
+// flock is the system call, without the interruptions.
+func flock(fd, how int) error {
+	for {
+		if err := syscall.Flock(fd, how); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// openFD opens a file that children do not inherit, and that is none behind a
+// symbolic link.
+func openFD(path string, flags int, perm fs.FileMode) (int, error) {
+	for {
+		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, uint32(perm))
+		if err == syscall.EINTR {
+			continue
+		}
+		if err == nil && flags&os.O_CREATE != 0 && perm&0o077 != 0 {
+			// The umask may have taken bits away.
+			if err = syscall.Fchmod(fd, uint32(perm)); err != nil {
+				closeFD(fd)
+			}
+		}
+		return fd, err
+	}
+}
+
+func closeFD(fd int) { syscall.Close(fd) }

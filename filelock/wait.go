@@ -1,0 +1,175 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// tick is how often a client that has waiters looks whether another client has
+// died, longer with many clients in the directory.
+const tick = 20 * time.Millisecond
+
+// Enqueue implements driver.Queuer.
+func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	// Before the place is: a grant may come at once.
+	if err := c.expect(req.Owner); err != nil {
+		return driver.Grant{}, err
+	}
+	g, err := c.ask(ctx, req, true)
+	if _, queued := err.(*driver.HeldError); !queued {
+		c.forget(req.Owner)
+	}
+	return g, err
+}
+
+// Wait implements driver.Queuer.
+func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	c.mu.Lock()
+	bell := c.waiters[hash(req.Owner)]
+	c.mu.Unlock()
+	if bell != nil {
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return driver.Grant{}, ctx.Err()
+		case <-c.closed:
+			return driver.Grant{}, driver.ErrClosed
+		}
+	}
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	defer leave()
+	g, err := c.store.collect(ctx, c.clock, req)
+	if err == nil {
+		c.forget(req.Owner)
+	}
+	return g, err
+}
+
+// collect returns the owner's hold, if it was handed over. It only reads, and
+// mostly without the lock.
+func (s *store) collect(ctx context.Context, clock driver.Clock, req driver.Request) (driver.Grant, error) {
+	st, err := s.peek(ctx, req.Name)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if h := st.Held(req.Owner); h != nil && storeTime(clock.Now()) < h.Expires {
+		return h.Grant(), nil
+	}
+	return driver.Grant{}, driver.ErrHeld
+}
+
+// expect makes a bell for an owner that is about to queue.
+func (c *client) expect(owner string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.closed:
+		return driver.ErrClosed
+	default:
+	}
+	id := hash(owner)
+	if c.waiters[id] != nil {
+		return nil
+	}
+	c.waiters[id] = make(chan struct{}, 1)
+	switch {
+	case c.watched == nil:
+		c.watched = make(chan struct{})
+		go c.watch()
+	case len(c.waiters) == 1:
+		c.life.disturb() // it sleeps without a tick
+	}
+	return nil
+}
+
+// forget drops an owner's bell.
+func (c *client) forget(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiters, hash(owner))
+}
+
+// woken rings an owner's bell.
+func (c *client) woken(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if bell := c.waiters[id]; bell != nil {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wakeAll rings every bell: it is worth asking again.
+func (c *client) wakeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, bell := range c.waiters {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// watch is the one goroutine of a client that has had waiters: it passes on the
+// rings of other processes, and wakes the waiters when another client has died,
+// for nobody else would tell them.
+func (c *client) watch() {
+	defer close(c.watched)
+	known := map[string]bool{}
+	var next time.Time
+	for {
+		c.mu.Lock()
+		select {
+		case <-c.closed:
+			c.mu.Unlock()
+			return
+		default:
+		}
+		wait := time.Duration(0)
+		if len(c.waiters) > 0 {
+			wait = max(time.Until(next), time.Microsecond)
+		}
+		c.life.arm(wait)
+		c.mu.Unlock()
+		c.life.listen(c.woken, c.wakeAll)
+		if wait > 0 && !time.Now().Before(next) {
+			if c.store.census(known) {
+				c.wakeAll()
+			}
+			next = time.Now().Add(tick * time.Duration(1+len(known)/16))
+		}
+	}
+}
+
+// census brings known, the live clients of other processes, up to date, and
+// reports whether one has gone.
+func (s *store) census(known map[string]bool) (gone bool) {
+	ids, err := s.others()
+	if err != nil {
+		return true // something is wrong: let the waiters find out
+	}
+	live := map[string]bool{}
+	for _, id := range ids {
+		if s.alive(id) {
+			live[id] = true
+		}
+	}
+	for id := range known {
+		gone = gone || !live[id]
+	}
+	clear(known)
+	for id := range live {
+		known[id] = true
+	}
+	return gone
+}
