@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -63,10 +62,10 @@ func (o *CronOptions) settle() error {
 		o.Tick = 500 * time.Millisecond
 	}
 	if o.Skew == 0 {
-		o.Skew = o.Tick / 15
+		o.Skew = (o.Tick / 15).Round(time.Millisecond)
 	}
 	if o.MinHold == 0 {
-		o.MinHold = o.Tick * 2 / 3
+		o.MinHold = (o.Tick * 2 / 3).Round(time.Millisecond)
 	}
 	if o.Out == nil {
 		o.Out = io.Discard
@@ -112,11 +111,12 @@ func Cron(ctx context.Context, o CronOptions) (err error) {
 		}
 		ticked := func(tick int) { bar.show(float64(i*o.Ticks+tick), "%s, tick %d of %d", r.Strategy, tick, o.Ticks) }
 		if err := d.replicas(ctx, o, hold, &r, ticked); err != nil {
-			return err
+			return because(ctx, err)
 		}
 		bar.line("%s: once at %d of %d ticks", r.Strategy, r.Once, r.Ticks)
 		results = append(results, r)
 	}
+	bar.end()
 	if o.JSON {
 		return writeJSON(o.Out, results)
 	}
@@ -221,7 +221,8 @@ func (s *service) cron(ctx context.Context, cancel context.CancelFunc, in *json.
 	}
 	left := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // its end is the order to leave
+		for in.Decode(&json.RawMessage{}) == nil {
+		} // its end is the order to leave
 		cancel()
 		close(left)
 	}()

@@ -142,12 +142,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, d.end()) }()
 	results, err := d.sales(ctx, chosen)
 	if err != nil {
-		return err
+		return because(ctx, err)
 	}
 	if o.JSON {
 		return writeJSON(o.Out, results)
 	}
 	return d.table(results)
+}
+
+// because returns the cause of the context's end in the place of what followed
+// from it.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("demo: %w", cause)
+	}
+	return err
 }
 
 // sales runs the strategies, each as often as its share of the time allows.

@@ -130,14 +130,15 @@ func (f *fleet) next(ctx context.Context) (message, error) {
 	select {
 	case m, ok := <-f.replies:
 		switch {
-		case ctx.Err() != nil: // killed, so what else was said is no news
+		case ok && m.Error == "":
+			return m, nil
+		case ctx.Err() != nil: // it was killed
 			return message{}, context.Cause(ctx)
 		case !ok:
 			return message{}, errors.New("demo: all processes have ended")
-		case m.Error != "":
+		default:
 			return message{}, fmt.Errorf("demo: process %d: %s", m.from+1, m.Error)
 		}
-		return m, nil
 	case <-ctx.Done():
 		return message{}, context.Cause(ctx)
 	}

@@ -48,9 +48,10 @@ func (p *progress) line(format string, args ...any) {
 	}
 }
 
-// end clears the bar away.
+// end clears the bar away, for good.
 func (p *progress) end() {
 	if p.bar {
 		fmt.Fprint(p.out, eraseLine)
 	}
+	p.bar, p.out = false, io.Discard
 }

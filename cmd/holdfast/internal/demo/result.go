@@ -24,8 +24,9 @@ type Result struct {
 	SalesPerSecond float64 `json:"sales_per_second"`
 	Runs           int     `json:"runs"`
 	OversoldRuns   int     `json:"oversold_runs"`
+	ViolatedRuns   int     `json:"violated_runs"` // those with users with more than one order
 	ExpectedWrong  bool    `json:"expected_wrong"`
-	Note           string  `json:"note,omitempty"` // why there was no run
+	Note           string  `json:"note"` // why there was no run, or what was other than meant; mostly ""
 }
 
 // add adds a run. The result keeps the numbers of the one that went most wrong.
@@ -34,6 +35,12 @@ func (r *Result) add(o outcome) {
 	oversold := o.oversold(r.Stock)
 	if oversold > 0 {
 		r.OversoldRuns++
+	}
+	if o.twice > 0 {
+		r.ViolatedRuns++
+	}
+	if o.note != "" {
+		r.Note = o.note
 	}
 	if r.Runs > 1 && (oversold < r.Oversold || oversold == r.Oversold && o.twice <= r.UserViolations) {
 		return
@@ -46,16 +53,21 @@ func (r *Result) add(o outcome) {
 
 // verdict says in a few words whether it went wrong, and how often.
 func (r *Result) verdict() string {
+	said := fmt.Sprintf("never oversold in %s", runs(r.Runs))
 	switch {
 	case r.Runs == 0:
 		return "not run: " + r.Note
 	case r.OversoldRuns > 0:
-		return fmt.Sprintf("oversold in %d of %s", r.OversoldRuns, runs(r.Runs))
+		said = fmt.Sprintf("oversold in %d of %s", r.OversoldRuns, runs(r.Runs))
+	case r.ViolatedRuns > 0:
+		said = fmt.Sprintf("not oversold, but two orders of one user in %d of %s", r.ViolatedRuns, runs(r.Runs))
 	case r.ExpectedWrong:
-		return fmt.Sprintf("wrong, but not seen in %s", runs(r.Runs))
-	default:
-		return fmt.Sprintf("never oversold in %s", runs(r.Runs))
+		said = fmt.Sprintf("not oversold in %s, by luck alone", runs(r.Runs))
 	}
+	if r.Note != "" {
+		said += " (" + r.Note + ")"
+	}
+	return said
 }
 
 func runs(n int) string {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"net/url"
+	"path/filepath"
+	"strings"
 
 	_ "modernc.org/sqlite" // the client
 
@@ -57,7 +59,11 @@ type shop struct{ *sql.DB }
 // reads are made before the transaction, as where the one is a method of a
 // repository and the other of a unit of work.
 func openShop(file string) (*shop, error) {
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: url.Values{
+	file = filepath.ToSlash(file)
+	if !strings.HasPrefix(file, "/") { // C:/…
+		file = "/" + file
+	}
+	dsn := url.URL{Scheme: "file", Path: file, RawQuery: url.Values{
 		"_pragma": {"busy_timeout(20000)", "journal_mode(wal)", "synchronous(normal)"},
 		"_txlock": {"immediate"},
 	}.Encode()}

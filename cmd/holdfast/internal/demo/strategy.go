@@ -13,7 +13,7 @@ type strategy struct {
 	what  string // what the code does, in a line
 	wrong bool   // it is expected to go wrong
 	locks bool   // it uses the store
-	fence bool   // it is about the token, and cannot do without
+	fence bool   // it has the database check tokens
 	pause bool   // its first holder is stopped in the middle
 	sell  func(*service, context.Context, request) (answer, error)
 }
@@ -33,7 +33,7 @@ var strategies = []strategy{
 		what: "the same inside a distributed lock that is released before the transaction commits",
 	},
 	{
-		name: "lock", locks: true, sell: (*service).locked,
+		name: "lock", locks: true, fence: true, sell: (*service).locked,
 		what: "the same inside a distributed lock, up to the commit, with its fencing token checked by the database",
 	},
 	{

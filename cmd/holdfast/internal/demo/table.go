@@ -43,7 +43,7 @@ const saleLegend = "Of several runs the numbers are those of the one that went m
 func (d *demonstration) table(results []Result) error {
 	width := tableWidth(d.Width, d.Out)
 	var b strings.Builder
-	b.WriteString(wrap("", fmt.Sprintf("Flash sale: %d order services, %d users, %d in stock.", d.Services, d.Users, d.Stock), width))
+	b.WriteString(wrap("", fmt.Sprintf("Flash sale: %d order services, %d users, one item each, %d in stock. Every %dth user clicks twice.", d.Services, d.Users, d.Stock, impatient), width))
 	b.WriteString("\n")
 	writeTable(&b, saleColumns, results, width, func(r Result) string { return r.verdict() + ": " + r.What })
 	b.WriteString("\n")
