@@ -9,10 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"time"
 
 	"github.com/holdfastlock/holdfast"
-	_ "github.com/holdfastlock/holdfast/filelock" // file://, the demo's own store
 )
 
 // childEnv marks a process as one that the demo has started.
@@ -71,13 +69,10 @@ func (s *service) open(ctx context.Context) (err error) {
 	}
 	ready := reply{Ready: true}
 	if s.config.Store != "" {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		if s.locks, err = holdfast.Open(ctx, s.config.Store); err != nil {
+		if s.locks, err = openStore(ctx, s.config.Store); err != nil {
 			return errors.Join(err, s.shop.Close())
 		}
-		caps := s.locks.Caps()
-		ready.Store, ready.Fencing, ready.TTL = caps.Store, caps.Fencing, s.shortTTL()
+		ready.Store = s.locks.Caps().Store
 	}
 	s.say(ready)
 	return nil

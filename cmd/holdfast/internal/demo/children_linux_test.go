@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -25,4 +26,33 @@ func children(t *testing.T) (found []string) {
 		}
 	}
 	return found
+}
+
+// TestPauseIsReal: the system says that the service is stopped, at the point
+// where it has read and not yet written; and it can be killed there.
+func TestPauseIsReal(t *testing.T) {
+	r := begun(t, "paused-unfenced")
+	if err := r.stopFirst(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stat := fmt.Sprintf("/proc/%d/stat", r.fleet.members[0].cmd.Process.Pid)
+	for state := ""; state != "T"; { // the signal has been sent; the threads stop one by one
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), ") ")
+		state, _, _ = strings.Cut(after, " ")
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	if len(r.open) != 1 {
+		t.Errorf("%d requests are open, want the one that is paused", len(r.open))
+	}
+	r.fleet.kill()
+	if left := children(t); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
 }

@@ -93,7 +93,7 @@ func Cron(ctx context.Context, o CronOptions) (err error) {
 	if err := o.settle(); err != nil {
 		return err
 	}
-	d, err := Options{Store: o.Store, Out: o.Out, Progress: o.Progress, Width: o.Width}.begin()
+	d, err := Options{Store: o.Store, Out: o.Out, Progress: o.Progress, Width: o.Width}.begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	_ "github.com/holdfastlock/holdfast/filelock" // file://, the demo's own store
 )
 
 // Options are those of the flash sale. The zero value of each field is its
@@ -55,6 +57,7 @@ type demonstration struct {
 	Options
 	dir  string // of databases and of the demo's own store; removed at the end
 	id   string // in the names of locks: two demos on one store stay apart
+	caps holdfast.Caps
 	runs int
 }
 
@@ -88,8 +91,8 @@ func (o *Options) settle() error {
 	return nil
 }
 
-// begin makes the directory of a demonstration, and settles its store.
-func (o Options) begin() (*demonstration, error) {
+// begin makes the directory of a demonstration, and looks at its store.
+func (o Options) begin(ctx context.Context) (*demonstration, error) {
 	if o.Store != "" {
 		u, err := driver.ParseURL(o.Store)
 		if err != nil {
@@ -106,7 +109,23 @@ func (o Options) begin() (*demonstration, error) {
 	if o.Store == "" {
 		o.Store = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, "locks"))}).String()
 	}
-	return &demonstration{Options: o, dir: dir, id: rand.Text()[:8]}, nil
+	d := &demonstration{Options: o, dir: dir, id: rand.Text()[:8]}
+	locks, err := openStore(ctx, o.Store)
+	if err == nil {
+		d.caps = locks.Caps()
+		err = locks.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(because(ctx, err), d.end())
+	}
+	return d, nil
+}
+
+// openStore opens a store, for this process or for a service.
+func openStore(ctx context.Context, url string) (*holdfast.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return holdfast.Open(ctx, url)
 }
 
 // end removes what is left.
@@ -135,7 +154,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.settle(); err != nil {
 		return err
 	}
-	d, err := o.begin()
+	d, err := o.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,6 +178,9 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
+// noTokens is said of strategies that are about tokens.
+const noTokens = "the store gives no fencing tokens"
+
 // sales runs the strategies, each as often as its share of the time allows.
 func (d *demonstration) sales(ctx context.Context, chosen []strategy) ([]Result, error) {
 	bar := newProgress(d.Progress, len(chosen))
@@ -169,10 +191,13 @@ func (d *demonstration) sales(ctx context.Context, chosen []strategy) ([]Result,
 		result := Result{Strategy: s.name, What: s.what, Stock: d.Stock, ExpectedWrong: s.wrong}
 		begun := time.Now()
 		share := until.Sub(begun) / time.Duration(len(chosen)-i)
-		if s.pause && !canPause {
+		switch {
+		case s.pause && !canPause:
 			result.Note = "processes cannot be stopped here"
+		case s.fence && s.pause && !d.caps.Fencing:
+			result.Note = noTokens
 		}
-		for n := 0; n < d.Repeats && result.Note == ""; n++ {
+		for n := 0; n < d.Repeats && (n > 0 || result.Note == ""); n++ {
 			// Another run will take as long as those before did.
 			took := time.Since(begun)
 			if n > 0 && took+took/time.Duration(n) > share {
@@ -180,14 +205,13 @@ func (d *demonstration) sales(ctx context.Context, chosen []strategy) ([]Result,
 			}
 			bar.show(float64(i)+float64(n)/float64(d.Repeats), "%s, run %d", s.name, n+1)
 			o, err := d.sale(ctx, s)
-			switch {
-			case errors.Is(err, errNoTokens):
-				result.Note = err.Error()
-			case err != nil:
+			if err != nil {
 				return nil, err
-			default:
-				result.add(o)
 			}
+			result.add(o)
+		}
+		if s.fence && !s.pause && !d.caps.Fencing {
+			result.Note = noTokens + ", so the database checks none"
 		}
 		bar.line("%s: %s", s.name, result.verdict())
 		results = append(results, result)

@@ -20,6 +20,8 @@ func TestMain(m *testing.M) {
 	if IsChild() {
 		os.Exit(Child())
 	}
+	// With the race detector each process would wait a second before it ends.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 	os.Exit(m.Run())
 }
 
@@ -169,13 +171,13 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestDeadProcess: if a service dies the demo ends, with what it said.
-func TestDeadProcess(t *testing.T) {
+// TestStoreFails: that is found before anything is begun.
+func TestStoreFails(t *testing.T) {
 	dir := own(t)
 	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := Run(t.Context(), Options{Store: "file://" + dir + "/file/locks", Strategies: []string{"lock"}})
+	err := Run(t.Context(), Options{Store: "file://" + dir + "/file/locks"})
 	if err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("the error is %v", err)
 	}
@@ -183,6 +185,57 @@ func TestDeadProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectNothingLeft(t, dir)
+}
+
+// begun returns a run whose services are ready, with the database that they
+// share.
+func begun(t *testing.T, strategy string) *run {
+	t.Helper()
+	d, err := Options{Users: 10, Stock: 3, Services: 2}.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, _ := find(strategy)
+	c := config{Job: "sale", Database: d.dir + "/shop.db", Store: d.Store, Name: d.name(strategy), Strategy: strategy}
+	shop, err := openShop(c.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shop.Close() })
+	if err := shop.create(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	f, err := launch(t.Context(), []config{c, c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &run{demonstration: d, strategy: s, fleet: f, open: map[int]int{}}
+}
+
+// TestKilledService: if a service dies the run fails, and does not wait for its
+// answer.
+func TestKilledService(t *testing.T) {
+	r := begun(t, "paused-fenced")
+	if err := r.stopFirst(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.fleet.members[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := r.fleet.next(t.Context()); err == nil || !strings.Contains(err.Error(), "process 1: ") || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the reply is %+v, the error %v", m, err)
+	}
+	if err := r.fleet.leave(t.Context()); err == nil || !strings.Contains(err.Error(), "process 1: ") {
+		t.Errorf("the error is %v", err)
+	}
+	if left := children(t); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
 }
 
 // TestBadOptions: they are refused before anything is done (P10).
@@ -197,7 +250,8 @@ func TestBadOptions(t *testing.T) {
 		"Services is 1":     {Services: 1},
 		"Repeats is -1":     {Repeats: -1},
 		"in one process":    {Store: "mem://"},
-		"scheme":            {Store: "nothing"},
+		"no driver":         {Store: "nothing://x"},
+		"absolute":          {Store: "file:relative"},
 	} {
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want one with %q", err, want)

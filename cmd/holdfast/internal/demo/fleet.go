@@ -106,7 +106,7 @@ func (f *fleet) start(ctx context.Context, readers *sync.WaitGroup, c config) er
 			_ = m.cmd.Process.Kill() // what it said was no reply
 		}
 		if m.err = errors.Join(failed, m.cmd.Wait()); m.err != nil {
-			m.err = fmt.Errorf("%w\n%s", m.err, strings.TrimSpace(stderr.String()))
+			m.err = fmt.Errorf("%s (%w)", strings.TrimSpace(stderr.String()), m.err)
 			select {
 			case f.replies <- message{from, reply{Error: m.err.Error()}}:
 			case <-f.done:

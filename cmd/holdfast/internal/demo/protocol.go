@@ -37,13 +37,11 @@ type request struct {
 
 // reply is what a process says.
 type reply struct {
-	Ready   bool          `json:",omitempty"` // the first: it has opened everything
-	Store   string        `json:",omitempty"` // with Ready: which store it has opened
-	Fencing bool          `json:",omitempty"` // with Ready: the store gives tokens
-	TTL     time.Duration `json:",omitempty"` // with Ready: that of the strategies with a pause
-	AtPause bool          `json:",omitempty"` // the request to be paused has come to the payment
-	ID      int           `json:",omitempty"` // of the request that is answered
-	Answer  answer        `json:",omitempty"`
-	Tick    int           `json:",omitempty"` // cron: ticks that are over
-	Error   string        `json:",omitempty"`
+	Ready   bool   `json:",omitempty"` // the first: it has opened everything
+	Store   string `json:",omitempty"` // with Ready: which store it has opened
+	AtPause bool   `json:",omitempty"` // the request to be paused has come to the payment
+	ID      int    `json:",omitempty"` // of the request that is answered
+	Answer  answer `json:",omitempty"`
+	Tick    int    `json:",omitempty"` // cron: ticks that are over
+	Error   string `json:",omitempty"`
 }

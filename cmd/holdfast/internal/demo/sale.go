@@ -33,9 +33,6 @@ type run struct {
 	note     string
 }
 
-// errNoTokens: the store has no fencing tokens, so there is nothing to show.
-var errNoTokens = errors.New("the store gives no fencing tokens")
-
 // sale runs a strategy once, and counts.
 func (d *demonstration) sale(ctx context.Context, s strategy) (result outcome, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, saleWithin, fmt.Errorf("demo: %s: not over after %v", s.name, saleWithin))
@@ -84,12 +81,6 @@ const saleWithin = 30 * time.Second
 // all sends the requests of all users, and returns how long it took to answer
 // them.
 func (r *run) all(ctx context.Context) (time.Duration, error) {
-	if r.strategy.fence && !r.fleet.members[0].ready.Fencing {
-		if r.strategy.pause {
-			return 0, errNoTokens
-		}
-		r.note = errNoTokens.Error() + ", so the database checks none"
-	}
 	start := time.Now()
 	first := 0
 	if r.strategy.pause {
@@ -169,7 +160,7 @@ func (r *run) stopFirst(ctx context.Context) error {
 // process was stopped at a point where it holds up the whole store, the service
 // goes on all the same, and the result says so.
 func (r *run) resumeFirst(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, 2*r.fleet.members[0].ready.TTL+5*time.Second)
+	limited, cancel := context.WithTimeout(ctx, 2*shortTTL(r.caps)+5*time.Second)
 	defer cancel()
 	for {
 		m, err := r.next(limited)

@@ -10,9 +10,10 @@ import (
 	"github.com/holdfastlock/holdfast/fence"
 )
 
-// shortTTL is that of the strategies with a pause, where the store takes one so
-// short: the pause must be longer.
-const shortTTL = 400 * time.Millisecond
+// shortTTL is that of the strategies with a pause, which lasts longer.
+func shortTTL(store holdfast.Caps) time.Duration {
+	return max(400*time.Millisecond, store.MinTTL)
+}
 
 // mutex returns the lock of the item, which all services share.
 func (s *service) mutex(o *holdfast.Options) *holdfast.Lock {
@@ -63,7 +64,7 @@ func (s *service) lockedFenced(ctx context.Context, r request) (answer, error) {
 }
 
 func (s *service) lockedShortly(ctx context.Context, r request, how func(*holdfast.Lease) sale) (answer, error) {
-	lease, err := s.mutex(&holdfast.Options{TTL: s.shortTTL()}).Acquire(ctx)
+	lease, err := s.mutex(&holdfast.Options{TTL: shortTTL(s.locks.Caps())}).Acquire(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -74,6 +75,3 @@ func (s *service) lockedShortly(ctx context.Context, r request, how func(*holdfa
 	}
 	return result, err
 }
-
-// shortTTL is the shortest that serves here.
-func (s *service) shortTTL() time.Duration { return max(shortTTL, s.locks.Caps().MinTTL) }
