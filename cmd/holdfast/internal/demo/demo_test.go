@@ -15,10 +15,17 @@ import (
 	"time"
 )
 
+// parentEnv has the test program run a demo, which is to be killed.
+const parentEnv = "HOLDFAST_DEMO_TEST_PARENT"
+
 // TestMain lets the test program be the processes of the demo too.
 func TestMain(m *testing.M) {
 	if IsChild() {
 		os.Exit(Child())
+	}
+	if os.Getenv(parentEnv) != "" {
+		fmt.Fprintln(os.Stderr, Run(context.Background(), Options{Strategies: []string{"paused-unfenced"}}))
+		os.Exit(1)
 	}
 	// With the race detector each process would wait a second before it ends.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")

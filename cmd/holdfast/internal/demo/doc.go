@@ -7,7 +7,8 @@
 // twice. A service does what such services do: it reads whether there is stock,
 // takes the payment (a few milliseconds), writes the order and the new stock,
 // prepares the confirmation (a few more), and commits. The strategies differ in
-// what keeps two sales from mixing, and in nothing else. See [Strategies].
+// what keeps two sales from mixing, and in nothing else; only the last, which
+// needs no lock, can take the payment after the commit. See [Strategies].
 //
 // [Cron] is a job that three replicas, whose clocks differ a little, are to run
 // once per tick.

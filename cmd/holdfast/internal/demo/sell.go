@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -20,7 +21,7 @@ const (
 	retry   answer = "try again" // a stale write was refused
 )
 
-// The work between the statements, the same for all strategies: what the shop
+// The work beside the statements, the same for all strategies: how long the shop
 // waits for other systems.
 func payment() time.Duration      { return 4*time.Millisecond + rand.N(2*time.Millisecond) }
 func confirmation() time.Duration { return 2*time.Millisecond + rand.N(time.Millisecond) }
@@ -37,34 +38,33 @@ func (s *service) mutexed(ctx context.Context, r request) (answer, error) {
 	return s.sell(ctx, r, sale{})
 }
 
-// atomic leaves it to the database: if another was faster the statement changes
-// nothing.
-func (s *service) atomic(ctx context.Context, r request) (result answer, err error) {
-	err = s.shop.transact(ctx, func(tx *sql.Tx) error {
-		first, err := changes(ctx, tx, insertIfFirst, r.User)
-		if err != nil {
-			return err
+// atomic leaves it to the database: where another was faster, the statement
+// changes nothing. Nobody has to wait for a payment, because nothing rests on
+// what was read before it. (If it fails, the order is cancelled and the item goes
+// back; here it does not.)
+func (s *service) atomic(ctx context.Context, r request) (answer, error) {
+	result := sold
+	err := s.shop.transact(ctx, func(tx *sql.Tx) error {
+		if first, err := changes(ctx, tx, insertIfFirst, r.User); !first {
+			result = hasOne
+			return cmp.Or(err, errNothing)
 		}
-		if result = hasOne; !first {
-			return errNothing
+		if taken, err := changes(ctx, tx, takeOne); !taken {
+			result = soldOut
+			return cmp.Or(err, errNothing)
 		}
-		taken, err := changes(ctx, tx, takeOne)
-		if err != nil {
-			return err
-		}
-		if result = soldOut; !taken {
-			return errNothing
-		}
-		result = sold
-		if err := s.pay(ctx, r); err != nil {
-			return err
-		}
-		return rest(ctx, confirmation())
+		return nil
 	})
-	if errors.Is(err, errNothing) {
-		err = nil
+	switch {
+	case errors.Is(err, errNothing):
+		return result, nil
+	case err != nil:
+		return "", err
 	}
-	return result, err
+	if err := s.pay(ctx, r); err != nil {
+		return "", err
+	}
+	return sold, rest(ctx, confirmation())
 }
 
 // errNothing rolls back a transaction that has found nothing to sell.

@@ -46,7 +46,7 @@ var strategies = []strategy{
 	},
 	{
 		name: "atomic-update", sell: (*service).atomic,
-		what: "no lock: UPDATE … SET stock = stock - 1 WHERE stock > 0, in one transaction with the order; for one row this is best",
+		what: "no lock: UPDATE … SET stock = stock - 1 WHERE stock > 0, in one transaction with the order, and then the payment; for a single row this is best",
 	},
 }
 
