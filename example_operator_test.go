@@ -156,11 +156,11 @@ func ExampleCaps() {
 	defer locks.Close()
 
 	caps := locks.Caps()
-	fmt.Println(caps.Store, "fencing:", caps.Fencing, "fair:", caps.Fair)
+	fmt.Println("fencing:", caps.Fencing, "fair:", caps.Fair)
 	pause := caps.Guarantees.Faults[driver.ClientPause]
 	fmt.Println("client pause: exclusion", pause.Exclusion, "- tokens", pause.Tokens)
 	// Output:
-	// mem://shop fencing: true fair: true
+	// fencing: true fair: true
 	// client pause: exclusion can break - tokens kept
 }
 

@@ -121,8 +121,9 @@ type Driver interface {
 	// other error is a passing one and the release is repeated.
 	Release(context.Context, []Grant) []error
 
-	// Close ends the driver's connections. It releases nothing: package
-	// holdfast has done that before.
+	// Close ends the driver's connections. Package holdfast has released what it
+	// held before; what is held all the same has vanished, and ends with its TTL
+	// or, in a store that can tell, at once.
 	Close() error
 }
 
