@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+func (a *app) breakCommand() *cobra.Command {
+	var token int64
+	cmd := &cobra.Command{
+		Use:   "break NAME --token T",
+		Short: "End somebody's hold on a lock",
+		Long: `End the hold on NAME that has the token T, which show and ls tell, and print what was
+broken. A later hold than the one that you saw is never broken: then the exit code is 1.
+
+The lock is free at once. Its holder learns of it when the store can tell it, at the
+latest when it next renews (with the default TTL within 10s); holdfast run then kills
+its command. So break what is dead, or what is guarded by its token.
+
+` + exitCodes,
+		Example: `  holdfast show deploy/shop
+  holdfast break deploy/shop --token 1718031337123456`,
+		Args:              nameArgument,
+		ValidArgsFunction: a.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, t := args[0], holdfast.Token(token)
+			if !cmd.Flags().Changed("token") || t <= 0 {
+				return usagef("the token of the hold to break is missing: see holdfast show, and give it by --token")
+			}
+			return a.look(cmd.Context(), func(ctx context.Context, s *store) error {
+				// Looked at first, as it is gone afterwards.
+				info, err := s.Inspect(ctx, name)
+				if err != nil {
+					return operation(err)
+				}
+				if err := s.Break(ctx, name, t); err != nil {
+					return operation(err)
+				}
+				return a.printBroken(info, t)
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&token, "token", 0, "the `token` of the hold to break")
+	return cmd
+}
+
+// printBroken prints the hold that was broken.
+func (a *app) printBroken(info holdfast.Info, t holdfast.Token) error {
+	broken := driver.Holder{Token: t}
+	for _, h := range info.Holders {
+		if h.Token == t {
+			broken = h
+		}
+	}
+	if a.output == "json" {
+		return printJSON(struct {
+			Name   string     `json:"name"`
+			Broken holderJSON `json:"broken"`
+		}{info.Name, holderAsJSON(broken)})
+	}
+	_, err := fmt.Printf("broke %s: %s, held by %s for %s, token %d\n",
+		escape(info.Name), ofSlots(broken.Mode, broken.Permits, info.Slots), escape(broken.Note), short(broken.Held), t)
+	return err
+}

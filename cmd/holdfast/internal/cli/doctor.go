@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/doctor"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what would break a lock in this store",
+		Long: `Look at the store and at this host, and say for each thing that was looked at how it is:
+ok, note, warning or error, what can go wrong, and what to do. A lock of its own is
+taken and given back; nothing else is changed. The exit code is 1 if there is an error.
+
+With -o json there is one object per finding:
+    {"check", "severity", "found", "risk", "remedy"}
+
+` + exitCodes,
+		Example: `  holdfast doctor
+  holdfast doctor --store file:///var/lib/locks -o json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			u, err := a.parseStore()
+			if err != nil {
+				return err
+			}
+			p := doctor.Patient{URL: u}
+			s, err := a.open(cmd.Context(), holdfast.Events{})
+			var exit *exitError
+			if errors.As(err, &exit) && exit.code == exitUsage {
+				return err
+			}
+			if p.Err = err; err == nil {
+				p.Client = s.Client
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), openWithin)
+			defer cancel()
+			findings := doctor.Examine(ctx, p)
+			if s != nil {
+				s.Close()
+			}
+			if err := a.printFindings(findings); err != nil {
+				return err
+			}
+			if !doctor.Healthy(findings) {
+				return &exitError{exitFailure, nil}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printFindings(findings []doctor.Finding) error {
+	for _, f := range findings {
+		if a.output == "json" {
+			if err := printJSON(f); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(os.Stdout, "%-8s %s: %s\n", f.Severity, f.Check, escape(f.Found))
+		if f.Risk != "" {
+			fmt.Fprintf(os.Stdout, "         risk:   %s\n", escape(f.Risk))
+		}
+		if f.Remedy != "" {
+			fmt.Fprintf(os.Stdout, "         remedy: %s\n", escape(f.Remedy))
+		}
+	}
+	return nil
+}

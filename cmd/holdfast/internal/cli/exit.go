@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+)
+
+// The exit codes. They are an interface: see the help texts. Those above 63 and
+// below 79 are those of sysexits.h.
+const (
+	exitOK          = 0
+	exitFailure     = 1   // break: no such hold; doctor: an error was found
+	exitUsage       = 64  // EX_USAGE
+	exitUnavailable = 69  // EX_UNAVAILABLE
+	exitInternal    = 70  // EX_SOFTWARE
+	exitNotAcquired = 75  // EX_TEMPFAIL
+	exitLost        = 76  // the lock was lost or broken while the command ran
+	exitCannotRun   = 126 // as in a shell
+	exitNotFound    = 127 // as in a shell
+	exitSignal      = 128 // plus the signal's number
+)
+
+// exitCodes is the table for the help texts.
+const exitCodes = `Exit codes:
+    0   done
+    1   break: there is no such hold (any more); doctor: an error was found
+   64   wrong usage: a flag, a name, a URL, or something that the store cannot do
+   69   the store cannot be reached or does not work
+   70   something else failed on this host`
+
+// exitError is an error with the exit code that it leads to. The error is nil
+// if there is nothing to say.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef makes an error of wrong usage.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// storeError makes an error of the store's.
+func storeError(err error) error { return &exitError{exitUnavailable, err} }
+
+// fromOutside reports whether an error comes from the network, the files or the
+// clock, rather than from what the user has written.
+func fromOutside(err error) bool {
+	var path *fs.PathError
+	var network net.Error
+	var errno syscall.Errno
+	return errors.As(err, &path) || errors.As(err, &network) || errors.As(err, &errno) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+// oneLine makes an error's text one line for people: joined errors stand on
+// lines of their own, and the package's name is said once, by us.
+func oneLine(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "holdfast: ")
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return escape(strings.Join(lines, "; "))
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The environment of a command that run runs.
+const (
+	envName      = "HOLDFAST_NAME"
+	envToken     = "HOLDFAST_TOKEN"
+	envSequencer = "HOLDFAST_SEQUENCER"
+	envHeld      = "HOLDFAST_HELD"
+)
+
+// held is one hold of those in HOLDFAST_HELD.
+type held struct {
+	Store     string         `json:"store"` // the store's identity, without secrets
+	Name      string         `json:"name"`  // as the store knows it, with the prefix
+	Mode      string         `json:"mode"`  // exclusive, shared or slot
+	Token     holdfast.Token `json:"token"`
+	Slots     int            `json:"slots,omitempty"`
+	Permits   int            `json:"permits,omitempty"`
+	Sequencer string         `json:"sequencer"`
+}
+
+// inherited returns the holds that this process runs under, the innermost last.
+// What is not ours is taken for none: the lock decides, not the environment.
+func inherited() []held {
+	var list []held
+	if json.Unmarshal([]byte(os.Getenv(envHeld)), &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// environment returns the environment of a command that runs under the hold h on
+// name, and all in all under the holds of list. Ours override what is inherited.
+func environment(name string, h held, list []held) []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		key, _, _ := strings.Cut(entry, "=")
+		switch key {
+		case envName, envToken, envSequencer, envHeld:
+		default:
+			env = append(env, entry)
+		}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return append(env,
+		envName+"="+name,
+		envToken+"="+strconv.FormatInt(int64(h.Token), 10),
+		envSequencer+"="+h.Sequencer,
+		envHeld+"="+string(text))
+}
+
+// wanted describes the hold that the flags ask for.
+func (f *runFlags) wanted(s *store, name string) held {
+	h := held{Store: s.Caps().Store, Name: s.prefix + name, Mode: driver.Exclusive.String()}
+	switch {
+	case f.shared:
+		h.Mode = driver.Shared.String()
+	case f.slots > 0:
+		h.Mode, h.Slots, h.Permits = driver.Slot.String(), f.slots, max(f.permits, 1)
+	}
+	return h
+}
+
+// suffices reports whether whoever has h need not take want. It is an error if
+// he can never get it because he has h.
+func (h held) suffices(want held) (bool, error) {
+	const slot = "slot"
+	switch {
+	case (h.Mode == slot) != (want.Mode == slot):
+		return false, nil // the store says that they do not go together
+	case h.Mode == slot && want.Permits <= h.Permits:
+		return true, nil
+	case h.Mode == slot && want.Permits+h.Permits <= want.Slots:
+		return false, nil
+	case h.Mode == slot:
+		return false, fmt.Errorf("%d of the %d slots of %q are held by the run around this one: it would wait for itself", h.Permits, want.Slots, want.Name)
+	case h.Mode == want.Mode || h.Mode == driver.Exclusive.String():
+		return true, nil
+	}
+	return false, fmt.Errorf("%q is held shared by the run around this one, which would wait for itself: take it exclusively there", want.Name)
+}
+
+// outerHold returns the hold around this process that makes want unnecessary, if
+// there is one and the store says that it still holds.
+func (s *store) outerHold(ctx context.Context, want held, outer []held) (*held, error) {
+	for _, h := range outer {
+		if h.Store != want.Store || h.Name != want.Name {
+			continue
+		}
+		// The text may be old or forged: only the store knows. It is asked for
+		// the very hold that is described here.
+		seq, err := driver.ParseSequencer(h.Sequencer)
+		if err != nil || seq.Name != h.Name || seq.Mode.String() != h.Mode || seq.Token != h.Token {
+			continue
+		}
+		if s.CheckSequencer(ctx, h.Sequencer) != nil {
+			continue
+		}
+		enough, err := h.suffices(want)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		if enough {
+			return &h, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls [PREFIX]",
+		Short: "List the locks in use",
+		Long: `List the names that are held, waited for or closed, of those that begin with PREFIX,
+one to a line. In a table names and notes have control and invisible characters
+written out as in Go, and are cut to fit a narrow terminal; where several hold a name
+the first is shown. With -o json nothing is cut, and all holders and waiters are there.
+
+` + exitCodes,
+		Example: `  holdfast ls
+  holdfast ls deploy/
+  holdfast ls -o json | jq -r 'select(.waiters != []) | .name'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("%d arguments are given: at most one is needed, the beginning of the names", len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefix := ""
+			if len(args) == 1 {
+				prefix = args[0]
+			}
+			return a.look(cmd.Context(), func(ctx context.Context, s *store) error {
+				infos, err := s.list(ctx, prefix)
+				if err != nil {
+					return operation(err)
+				}
+				if a.output == "json" {
+					for _, info := range infos {
+						if err := printJSON(toJSON(info)); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				if len(infos) == 0 {
+					fmt.Fprintln(os.Stderr, "holdfast: no locks are in use")
+					return nil
+				}
+				return lsTable(infos).write(os.Stdout, outputWidth())
+			})
+		},
+	}
+}
+
+// list returns the names in use, sorted.
+func (s *store) list(ctx context.Context, prefix string) ([]holdfast.Info, error) {
+	var infos []holdfast.Info
+	for info, err := range s.List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(x, y holdfast.Info) int { return cmp.Compare(x.Name, y.Name) })
+	return infos, nil
+}
+
+func lsTable(infos []holdfast.Info) *table {
+	t := &table{columns: []column{
+		{title: "NAME", shrinks: true},
+		{title: "HELD"},
+		{title: "HOLDER", shrinks: true, drop: 1},
+		{title: "TOKEN", drop: 4},
+		{title: "FOR", drop: 2},
+		{title: "EXPIRES", drop: 5},
+		{title: "WAITING", drop: 3},
+	}}
+	for _, info := range infos {
+		held, holder, token, since, expires := heldAs(info), "-", "-", "-", "-"
+		if len(info.Holders) > 0 {
+			h := info.Holders[0]
+			holder, since, expires = escape(h.Note), short(h.Held), "in "+short(h.Expires)
+			token = strconv.FormatInt(int64(h.Token), 10)
+		} else if info.ClosedFor > 0 {
+			expires = "in " + short(info.ClosedFor)
+		}
+		t.add(escape(info.Name), held, holder, token, since, expires, strconv.Itoa(len(info.Waiters)))
+	}
+	return t
+}
+
+// heldAs says in a word or two how a name is held.
+func heldAs(info holdfast.Info) string {
+	switch n := len(info.Holders); {
+	case n == 0 && info.ClosedFor > 0:
+		return "closed"
+	case n == 0:
+		return "free"
+	case info.Holders[0].Mode == driver.Slot:
+		permits := 0
+		for _, h := range info.Holders {
+			permits += h.Permits
+		}
+		return fmt.Sprintf("%d of %d", permits, info.Slots)
+	case n > 1:
+		return fmt.Sprintf("%v ×%d", info.Holders[0].Mode, n)
+	}
+	return info.Holders[0].Mode.String()
+}
+
+// completeNames offers the names in use to the shell.
+func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	_ = a.look(cmd.Context(), func(ctx context.Context, s *store) error {
+		infos, err := s.list(ctx, prefix)
+		for _, info := range infos {
+			if escape(info.Name) == info.Name { // no terminal is to be fooled by it
+				names = append(names, info.Name)
+			}
+		}
+		return err
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,103 @@
+// Package cli is the command line of holdfast: its commands, flags, exit codes
+// and outputs, which are an interface, and documented by the help texts.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// app is what the commands share.
+type app struct {
+	store  string // --store
+	output string // --output
+}
+
+// Main runs the command line and returns the exit code.
+func Main(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(context.Background())
+	if err == nil {
+		return exitOK
+	}
+	var exit *exitError
+	if !errors.As(err, &exit) {
+		// Only cobra makes other errors: of unknown commands, flags and arguments.
+		exit = &exitError{exitUsage, err}
+	}
+	if exit.err != nil {
+		complain(exit.err)
+		if exit.code == exitUsage {
+			fmt.Fprintf(os.Stderr, "See '%s --help'.\n", cmd.CommandPath())
+		}
+	}
+	return exit.code
+}
+
+// complain tells people of an error, on one line.
+func complain(err error) { fmt.Fprintf(os.Stderr, "holdfast: %s\n", oneLine(err)) }
+
+func newRoot() *cobra.Command {
+	a := &app{}
+	root := &cobra.Command{
+		Use:   "holdfast",
+		Short: "Locks that many processes and hosts share",
+		Long: `Holdfast takes locks that many processes share, in a store that they share.
+
+The store is named by --store, or else by HOLDFAST_STORE, as a URL. The default is
+a directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
+~/.local/state/holdfast/locks: enough to keep the jobs of one host apart.
+
+` + exitCodes + `
+  The command run has more: see 'holdfast run --help'.
+
+Without a command this text is printed, with exit code 0.`,
+		Example: `  holdfast run nightly-backup -- /usr/local/bin/backup
+  holdfast ls
+  holdfast show nightly-backup`,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "table" && a.output != "json" {
+				return usagef("--output is %q: table and json are known", a.output)
+			}
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVar(&a.store, "store", "", "URL of the store (default: $"+storeEnv+", else this user's own)")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output format: table, for people, or json, one object per line")
+	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.breakCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand())
+	return root
+}
+
+// unknownCommand says what could have been meant.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	hint := ""
+	if s := cmd.SuggestionsFor(name); len(s) > 0 {
+		hint = "; did you mean " + strings.Join(s, " or ") + "?"
+	}
+	return usagef("unknown command %q%s", name, hint)
+}
+
+// nameArgument asks for exactly one argument, the name of a lock.
+func nameArgument(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%d arguments are given: one is needed, the name of a lock", len(args))
+	}
+	return checkName(args[0])
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	nonblock  bool
+	wait      time.Duration
+	waitSet   bool
+	ttl       time.Duration
+	shared    bool
+	slots     int
+	permits   int
+	lockDelay time.Duration
+	minHold   time.Duration
+	grace     time.Duration
+	graceSet  bool
+	conflict  int
+	note      string
+}
+
+// defaultGrace is the time that the command gets to end by itself when its lock
+// cannot be renewed.
+const defaultGrace = 5 * time.Second
+
+func (a *app) runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:     "run [flags] NAME -- CMD [ARG...]",
+		Short:   "Run a command while holding a lock",
+		Long:    runHelp,
+		Example: runExamples,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case dash < 0 && len(args) > 1:
+				return usagef("there is no -- before the command: it looks like holdfast run NAME -- CMD ARG...")
+			case dash < 0 || dash == len(args):
+				return usagef("the command to run is missing: it looks like holdfast run NAME -- CMD ARG...")
+			case dash != 1:
+				return usagef("%d names are given: one is needed before --", dash)
+			}
+			return checkName(args[0])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.waitSet = cmd.Flags().Changed("wait")
+			f.graceSet = cmd.Flags().Changed("grace")
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			return a.run(f, args[0], args[1:])
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "give up at once if the lock is held")
+	flags.VarP((*duration)(&f.wait), "wait", "w", "give up after this time; 0s is -n (default: wait for ever)")
+	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "`exit code` when the lock was not acquired, 0 to 255")
+	flags.Var((*duration)(&f.ttl), "ttl", "how long the store keeps the lock unrenewed (default 30s)")
+	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
+	flags.IntVar(&f.slots, "slots", 0, "be one of at most `N` holders")
+	flags.IntVar(&f.permits, "permits", 0, "how many of the slots to take (default 1)")
+	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer the lock stays closed if this host or run dies")
+	flags.Var((*duration)(&f.minHold), "min-hold", "keep the lock closed for at least this long, even if CMD ends sooner")
+	flags.Var((*duration)(&f.grace), "grace", "how long before the lock runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
+	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
+	return cmd
+}
+
+// check refuses flags that do not go together (P10). Those that the store must
+// judge are checked by the lock itself.
+func (f *runFlags) check(cmd *cobra.Command) error {
+	switch {
+	case f.nonblock && f.waitSet && f.wait > 0:
+		return usagef("-n gives up at once and -w after %v: only one of them can be meant", f.wait)
+	case f.wait < 0:
+		return usagef("-w is %v: it must not be negative", f.wait)
+	case f.conflict < 0 || f.conflict > 255:
+		return usagef("-E is %d: an exit code is 0 to 255", f.conflict)
+	case f.shared && cmd.Flags().Changed("slots"):
+		return usagef("--shared and --slots are different kinds of lock: only one of them can be meant")
+	case cmd.Flags().Changed("slots") && f.slots < 1:
+		return usagef("--slots is %d: at least 1 is needed", f.slots)
+	case cmd.Flags().Changed("permits") && f.slots == 0:
+		return usagef("--permits are taken of --slots: give both")
+	case cmd.Flags().Changed("permits") && f.permits < 1:
+		return usagef("--permits is %d: at least 1 is needed", f.permits)
+	case cmd.Flags().Changed("ttl") && f.ttl <= 0:
+		return usagef("--ttl is %v: it must be positive", f.ttl)
+	case f.grace < 0:
+		return usagef("--grace is %v: it must not be negative", f.grace)
+	}
+	f.nonblock = f.nonblock || f.waitSet && f.wait == 0
+	return nil
+}
+
+// lock returns the lock that the flags describe.
+func (f *runFlags) lock(s *store, name string, command []string) *holdfast.Lock {
+	o := &holdfast.Options{
+		TTL: f.ttl, LockDelay: f.lockDelay, MinHold: f.minHold, Permits: f.permits, Note: f.note,
+	}
+	if o.Note == "" {
+		o.Note = defaultNote(command[0])
+	}
+	switch {
+	case f.shared:
+		return s.RWMutex(name, o).Read
+	case f.slots > 0:
+		return s.Semaphore(name, f.slots, o)
+	}
+	return s.Mutex(name, o)
+}
+
+// defaultNote tells an operator what is running where. The command's arguments
+// are not in it: they may hold secrets.
+func defaultNote(program string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	note := fmt.Sprintf("%s on %s, pid %d", filepath.Base(program), host, os.Getpid())
+	if len(note) > holdfast.MaxNote || !utf8.ValidString(note) {
+		note = fmt.Sprintf("pid %d", os.Getpid())
+	}
+	return note
+}
+
+// duration is a flag's value.
+type duration time.Duration
+
+func (d *duration) Set(text string) error {
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("it looks like 500ms, 30s, 5m or 2h")
+	}
+	*d = duration(v)
+	return nil
+}
+
+func (d *duration) String() string { return time.Duration(*d).String() }
+func (*duration) Type() string     { return "duration" }

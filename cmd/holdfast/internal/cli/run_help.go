@@ -1,0 +1,58 @@
+package cli
+
+const runHelp = `Run takes the lock NAME, runs CMD, and gives the lock back when CMD has ended.
+
+CMD is run directly, without a shell; its input, outputs and exit code are run's
+own. It is looked for before the lock is taken.
+
+Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, CONT and TSTP are passed on to CMD
+and its process group. While run still waits for the lock, the first four make it
+give up. On a terminal CMD has the foreground, so Ctrl-C and Ctrl-Z go to it. After
+Ctrl-Z run stops too, and cannot renew: if the job is not continued before the lock
+runs out, CMD is killed.
+
+Loss. If the lock cannot be renewed, CMD gets SIGTERM --grace before the lock runs
+out, and SIGKILL when it does: CMD and all that it has started are gone before
+anyone else can hold the lock. If an operator breaks the lock, CMD gets SIGKILL as
+soon as run learns of it, with the next renewal at the latest. Run then ends with
+exit code 76, whatever CMD returned. If run itself is killed, or stands still until
+the lock runs out, a guard process kills CMD. What none of them can kill are
+processes of other users, such as those that CMD starts by sudo: put sudo before
+holdfast instead. What CMD leaves running in the background when it ends goes on
+without the lock.
+
+Where even a moment's overlap after a pause would do harm, give HOLDFAST_TOKEN to the
+resource and let it refuse lower ones.
+
+CMD's environment has
+    HOLDFAST_NAME       NAME
+    HOLDFAST_TOKEN      the fencing token of the hold; it grows with each hold
+    HOLDFAST_SEQUENCER  name, mode and token as one word
+    HOLDFAST_HELD       this hold and those around it, as a JSON array of
+                        {"store", "name", "mode", "token", "sequencer", …}
+A run inside CMD, of a NAME that is held there in the same store and in a sufficient
+mode, asks the store whether that still holds. If so it takes nothing, stays in the
+outer process group and becomes CMD.
+
+Exit codes:
+        CMD's own, or 128+n if signal n killed it
+   64   wrong usage: a flag, a name, a URL, or something that the store cannot do
+   69   the store cannot be reached or does not work
+   70   CMD or its guard could not be started
+   75   the lock was not acquired (-E changes it)
+   76   the lock was lost or broken while CMD ran
+  126   CMD cannot be executed
+  127   CMD was not found
+  128+n signal n ended the wait for the lock`
+
+const runExamples = `  # in crontab: skip this time if the last run is not over
+  holdfast run -n nightly-backup -- /usr/local/bin/backup
+
+  # on several hosts, once per tick although their clocks differ
+  holdfast run -n --min-hold 30s report -- /usr/local/bin/report
+
+  # wait for at most ten minutes
+  holdfast run -w 10m deploy/shop -- ./deploy.sh
+
+  # at most three at a time
+  holdfast run --slots 3 encode -- ffmpeg -i in.mkv out.mp4`

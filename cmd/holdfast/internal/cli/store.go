@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+
+	_ "github.com/holdfastlock/holdfast/filelock" // file://
+	_ "github.com/holdfastlock/holdfast/memlock"  // mem://
+)
+
+// storeEnv names the store where --store does not.
+const storeEnv = "HOLDFAST_STORE"
+
+// openWithin bounds the opening of a store, and each look into it.
+const openWithin = 15 * time.Second
+
+// store is an open store.
+type store struct {
+	*holdfast.Client
+	shown  string // its URL without secrets
+	prefix string // of hf.prefix: what the client puts in front of names
+}
+
+// defaultStore is the store of this user on this host.
+func defaultStore() (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) { // as the XDG Base Directory Specification asks
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", usagef("no store is named and there is no home directory for the default one: use --store or %s", storeEnv)
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	dir := filepath.Join(state, "holdfast", "locks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", storeError(fmt.Errorf("cannot make the directory of the default store: %w; another store can be named by --store or %s", err, storeEnv))
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
+}
+
+// parseStore returns the URL of the store to use.
+func (a *app) parseStore() (*url.URL, error) {
+	raw := cmp.Or(a.store, os.Getenv(storeEnv))
+	if raw == "" {
+		var err error
+		if raw, err = defaultStore(); err != nil {
+			return nil, err
+		}
+	}
+	u, err := driver.ParseURL(raw)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	if !slices.Contains(driver.Schemes(), u.Scheme) {
+		return nil, usagef("no store has the URL scheme %q; known are: %s", u.Scheme, strings.Join(driver.Schemes(), ", "))
+	}
+	return u, nil
+}
+
+// open opens the store to use. It is holdfast.Open with events.
+func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) {
+	u, err := a.parseStore()
+	if err != nil {
+		return nil, err
+	}
+	s := &store{shown: driver.Redact(u)}
+	query := u.Query()
+	if len(query["hf.prefix"]) > 1 {
+		return nil, usagef("the store URL has hf.prefix twice")
+	}
+	if query.Has("hf.prefix") {
+		s.prefix = query.Get("hf.prefix")
+		query.Del("hf.prefix")
+		u.RawQuery = query.Encode()
+	}
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	d, err := driver.Open(ctx, u)
+	if err == nil {
+		s.Client, err = holdfast.New(d, &holdfast.ClientOptions{Prefix: s.prefix, Events: events})
+		if err != nil {
+			d.Close()
+		}
+	}
+	switch {
+	case err == nil:
+		return s, nil
+	case fromOutside(err):
+		return nil, storeError(fmt.Errorf("cannot open %s: %w", s.shown, err))
+	}
+	return nil, usagef("cannot open %s: %w", s.shown, err)
+}
+
+// look opens the store, has fn look into it, and closes it.
+func (a *app) look(ctx context.Context, fn func(context.Context, *store) error) error {
+	s, err := a.open(ctx, holdfast.Events{})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	err = fn(ctx, s)
+	if closeErr := s.Close(); err == nil && closeErr != nil {
+		err = storeError(closeErr)
+	}
+	return err
+}
+
+// checkName refuses a bad name before anything is done.
+func checkName(name string) error {
+	if err := driver.CheckName(name); err != nil {
+		return usagef("%w", err)
+	}
+	return nil
+}
+
+// operation makes an error of an operation on a store one with an exit code.
+func operation(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, holdfast.ErrUnsupported):
+		return usagef("%w", err)
+	case errors.Is(err, holdfast.ErrNotHeld):
+		return &exitError{exitFailure, err}
+	}
+	return storeError(err)
+}

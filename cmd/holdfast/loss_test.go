@@ -1,0 +1,211 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// cutURL is the URL of the world's store by which it can be cut off.
+func (w *world) cutURL() string { return "cut://" + w.locks }
+
+// cut cuts the store off from those who came by cutURL.
+func (w *world) cut() {
+	w.t.Helper()
+	if err := os.WriteFile(w.locks+".cut", nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// lossTTL leaves a margin of a tenth of a second, in which killed processes must
+// be gone although the machine is busy.
+const lossTTL = "5s"
+
+func TestLoss(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("--store", w.cutURL(), "run", "--ttl", lossTTL, "--grace", "1s", "x", "--", "tree", file)
+	awaitStamps(t, treeFiles(file)...)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	w.cut()
+	p.ends(76)
+	p.expectErr(`lock "x" could not be renewed: the command is told to end, and killed in `)
+	if !strings.Contains(p.err.String(), errCut.Error()) || !strings.Contains(p.err.String(), "the command was killed") {
+		t.Errorf("it does not say why:\n%s", p.err.String())
+	}
+	waiter.ends(0)
+	goneBefore(t, next, treeFiles(file)...)
+	// The command had its grace, and the daemon is not of its group.
+	for _, f := range treeFiles(file)[:2] {
+		term, last := stamped(f+".term"), stamped(f)
+		if term == 0 || last.Sub(term).Seconds() < 0.5 || last.Sub(term).Seconds() > 1.5 {
+			t.Errorf("%s: SIGTERM at %v, the end at %v", filepath.Base(f), term, last)
+		}
+	}
+}
+
+func TestCommandThatEndsInItsGrace(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("--store", w.cutURL(), "run", "--ttl", "2s", "x", "--", "sh", "-c", "trap 'echo cleaned; exit 0' TERM; echo up; while :; do sleep 0.01; done")
+	p.awaitOutput("up")
+	w.cut()
+	p.ends(76) // whatever it returned
+	p.expectOut("cleaned")
+}
+
+func TestCommandThatEndsInItsGraceButLeavesAChild(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("--store", w.cutURL(), "run", "--ttl", lossTTL, "x", "--", "sh", "-c", `trap 'exit 0' TERM; stamp "$0" & wait`, file)
+	awaitStamps(t, file)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	w.cut()
+	p.ends(76)
+	p.expectErr("could not be renewed")
+	if !strings.Contains(p.err.String(), "the command ended with exit code 0") {
+		t.Errorf("it does not say what became of the command:\n%s", p.err.String())
+	}
+	waiter.ends(0)
+	goneBefore(t, next, file)
+}
+
+func TestStoreGoneAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("--store", w.cutURL(), "run", "--ttl", "2s", "--grace", "0s", "x", "--", "sh", "-c", `touch "$0"; exit 4`, w.locks+".cut")
+	p.ends(4)
+	p.expectErr("the store has not confirmed it")
+}
+
+func TestBreak(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("run", "--ttl", "600ms", "--note", "the victim", "x", "--", "tree", file)
+	awaitStamps(t, treeFiles(file)...)
+	var info struct{ Holders []struct{ Token json.Number } }
+	if err := json.Unmarshal([]byte(w.run(0, "show", "x", "-o", "json").out.String()), &info); err != nil || len(info.Holders) != 1 {
+		t.Fatal(info, err)
+	}
+	token := info.Holders[0].Token.String()
+	w.run(64, "break", "x").expectErr("token")
+	w.run(1, "break", "x", "--token", "1").expectErr("not held")
+	w.run(1, "break", "y", "--token", token)
+	w.run(0, "break", "x", "--token", token).expectOut("broke x: exclusive, held by the victim for ")
+	w.run(1, "break", "x", "--token", token)
+	p.ends(76)
+	p.expectErr("broken by an operator; the command was killed")
+	// They are dead now: whoever comes next is alone.
+	w.run(0, "run", "-n", "x", "--", "once", next)
+	goneBefore(t, next, treeFiles(file)...)
+	for _, f := range treeFiles(file) {
+		if stamped(f+".term") != 0 {
+			t.Errorf("%s got SIGTERM", filepath.Base(f))
+		}
+	}
+}
+
+func TestBreakJSON(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("run", "--ttl", "600ms", "--slots", "3", "--permits", "2", "x", "--", "sh", "-c", "echo $HOLDFAST_TOKEN; sleep 1000")
+	p.awaitOutput("\n")
+	token := strings.TrimSpace(p.out.String())
+	var broken struct {
+		Name   string
+		Broken struct {
+			Mode    string
+			Permits int
+			Token   json.Number
+		}
+	}
+	if err := json.Unmarshal([]byte(w.run(0, "break", "-o", "json", "x", "--token", token).out.String()), &broken); err != nil {
+		t.Fatal(err)
+	}
+	if broken.Name != "x" || broken.Broken.Mode != "slot" || broken.Broken.Permits != 2 || broken.Broken.Token.String() != token {
+		t.Errorf("%+v", broken)
+	}
+	p.ends(76)
+}
+
+// alive reports whether a process is there, and no zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+func TestKilledRunTakesItsCommandAlong(t *testing.T) {
+	w := newWorld(t)
+	file := w.path("stamps")
+	p := w.start("run", "x", "--", "sh", "-c", `echo $$; stamp "$0.child" & stamp "$0"; echo survived`, file)
+	awaitStamps(t, file, file+".child")
+	shell := atoi(t, strings.TrimSpace(p.out.String()))
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	// Its output is closed: nobody who had it is there any more.
+	if p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || strings.Contains(p.out.String(), "survived") {
+		t.Errorf("%v, %q", p.cmd.ProcessState, p.out.String())
+	}
+	await(t, "the end of the shell", func() bool { return !alive(shell) })
+	for _, f := range []string{file, file + ".child"} {
+		last := stamped(f)
+		w.run(0, "run", "-w", "1m", "x", "--", "true")
+		if stamped(f) != last {
+			t.Errorf("%s goes on", f)
+		}
+	}
+}
+
+func TestKilledRunWithLockDelay(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("run", "--lock-delay", "1s", "x", "--", "sh", "-c", `stamp "$0.child" & stamp "$0"; :`, file)
+	awaitStamps(t, file, file+".child")
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	p.signal(syscall.SIGKILL)
+	waiter.ends(0)
+	goneBefore(t, next, file, file+".child")
+}
+
+func TestStoppedRunLosesItsLockAndItsCommand(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("run", "--ttl", lossTTL, "x", "--", "tree", file)
+	awaitStamps(t, treeFiles(file)...)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	p.signal(syscall.SIGSTOP)
+	waiter.ends(0)
+	goneBefore(t, next, treeFiles(file)...)
+	p.signal(syscall.SIGCONT)
+	p.ends(76)
+	if text := p.err.String(); !strings.Contains(text, "stood still") || !strings.Contains(text, "lost") {
+		t.Errorf("it does not say why:\n%s", text)
+	}
+}
+
+func TestChildrenOfOthersAreSpared(t *testing.T) {
+	w := newWorld(t)
+	file := w.path("other")
+	// The shell's background job becomes run's child by exec, and is not the
+	// command's.
+	p := w.command("--store", w.cutURL(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `touch "$0"; sleep 1000`, w.locks+".cut")
+	p.cmd.Args = append([]string{"sh", "-c", `stamp "$0" >/dev/null 2>&1 & echo $!; exec "$@"`, file}, p.cmd.Args...)
+	p.cmd.Path = "/bin/sh"
+	p.start().ends(76)
+	pid := atoi(t, strings.TrimSpace(p.out.String()))
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	if !alive(pid) {
+		t.Error("a process that the command did not start was killed")
+	}
+}

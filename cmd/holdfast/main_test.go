@@ -1,0 +1,309 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/child"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The tests run holdfast as a process. The program is the test binary under
+// another name, so that the race detector watches it, and so that it knows one
+// store more: cut:///dir is file:///dir until the file dir.cut exists; then it
+// cannot be reached.
+
+// bin is the directory with the programs: links to the test binary.
+var bin string
+
+func TestMain(m *testing.M) {
+	child.GuardIfAsked()
+	name := filepath.Base(os.Args[0])
+	if name == "holdfast" {
+		main()
+	}
+	if helper, ok := helpers[name]; ok {
+		helper(os.Args[1:])
+		os.Exit(0)
+	}
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	self, err := os.Executable()
+	if err == nil {
+		bin, err = os.MkdirTemp("", "holdfast-test-*")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(bin)
+	for _, name := range []string{"holdfast", "stamp", "tree", "once", "signals", "until"} {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+func init() {
+	driver.Register("cut", func(ctx context.Context, u *url.URL) (driver.Driver, error) {
+		file := *u
+		file.Scheme = "file"
+		d, err := driver.Open(ctx, &file)
+		return cutStore{driver.Forward{Driver: d}, u.Path + ".cut"}, err
+	})
+}
+
+// cutStore is a store that can be cut off.
+type cutStore struct {
+	driver.Forward
+	file string
+}
+
+var errCut = errors.New("the store cannot be reached")
+
+func (c cutStore) cut() bool {
+	_, err := os.Stat(c.file)
+	return err == nil
+}
+
+func (c cutStore) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	out := make([]driver.Renewal, len(grants))
+	if !c.cut() {
+		return c.Forward.Renew(ctx, grants)
+	}
+	for i := range out {
+		out[i].Err = errCut
+	}
+	return out
+}
+
+func (c cutStore) Release(ctx context.Context, grants []driver.Grant) []error {
+	out := make([]error, len(grants))
+	if !c.cut() {
+		return c.Forward.Release(ctx, grants)
+	}
+	for i := range out {
+		out[i] = errCut
+	}
+	return out
+}
+
+// world is a store of a test's own, and the environment to use it in.
+type world struct {
+	t     *testing.T
+	dir   string // for the test's files
+	locks string // the store's directory
+	env   []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	dir := t.TempDir()
+	w := &world{t: t, dir: dir, locks: filepath.Join(dir, "locks")}
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "HOLDFAST_") && !strings.HasPrefix(entry, "XDG_") {
+			w.env = append(w.env, entry)
+		}
+	}
+	w.env = append(w.env, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+dir, "HOLDFAST_STORE=file://"+w.locks,
+		"GORACE=atexit_sleep_ms=0") // the race detector's programs take a second to end otherwise
+	return w
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+// process is a running holdfast.
+type process struct {
+	t        *testing.T
+	cmd      *exec.Cmd
+	out, err buffer
+	done     chan struct{}
+}
+
+// buffer is what a process has written so far.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func (w *world) command(args ...string) *process {
+	p := &process{t: w.t, cmd: exec.Command(filepath.Join(bin, "holdfast"), args...), done: make(chan struct{})}
+	p.cmd.Args[0] = "holdfast"
+	p.cmd.Env, p.cmd.Dir = w.env, w.dir
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	p.cmd.WaitDelay = 10 * time.Second
+	return p
+}
+
+func (p *process) start() *process {
+	p.t.Helper()
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.done)
+	}()
+	p.t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.done
+	})
+	return p
+}
+
+func (w *world) start(args ...string) *process {
+	w.t.Helper()
+	return w.command(args...).start()
+}
+
+// patience is how long anything may take that takes no time.
+const patience = 30 * time.Second
+
+// wait waits for the end, and returns the exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		p.t.Fatalf("%v is still running; it wrote\n%s%s", p.cmd.Args, p.out.String(), p.err.String())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// run runs holdfast to its end and expects an exit code.
+func (w *world) run(code int, args ...string) *process {
+	w.t.Helper()
+	p := w.start(args...)
+	p.ends(code)
+	return p
+}
+
+// ends expects an exit code.
+func (p *process) ends(code int) {
+	p.t.Helper()
+	if got := p.wait(); got != code {
+		p.t.Fatalf("%v: exit code %d, want %d; it wrote\n%s%s", p.cmd.Args, got, code, p.out.String(), p.err.String())
+	}
+}
+
+// expectOut expects a text on stdout.
+func (p *process) expectOut(text string) {
+	p.t.Helper()
+	if !strings.Contains(p.out.String(), text) {
+		p.t.Errorf("%v: %q is not in its output\n%s", p.cmd.Args, text, p.out.String())
+	}
+}
+
+// expectErr expects one line on stderr, with a text.
+func (p *process) expectErr(text string) {
+	p.t.Helper()
+	line, _, _ := strings.Cut(p.err.String(), "\n")
+	if !strings.HasPrefix(line, "holdfast: ") || !strings.Contains(line, text) {
+		p.t.Errorf("%v: %q is not in the first line of its errors\n%s", p.cmd.Args, text, p.err.String())
+	}
+}
+
+// await waits until something is so.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !so(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+func (p *process) awaitOutput(text string) {
+	p.t.Helper()
+	await(p.t, fmt.Sprintf("%q from %v", text, p.cmd.Args), func() bool {
+		select {
+		case <-p.done:
+			if !strings.Contains(p.out.String(), text) {
+				p.t.Fatalf("%v ended, having written\n%s%s", p.cmd.Args, p.out.String(), p.err.String())
+			}
+		default:
+		}
+		return strings.Contains(p.out.String(), text)
+	})
+}
+
+// awaitQueue waits until n are queued for a name.
+func (w *world) awaitQueue(name string, n int) {
+	w.t.Helper()
+	await(w.t, fmt.Sprintf("%d waiters for %s", n, name), func() bool {
+		return strings.Count(w.run(0, "show", name, "-o", "json").out.String(), `"waiting_seconds"`) == n
+	})
+}
+
+// hold holds a name until the test ends or calls the function.
+func (w *world) hold(name string, flags ...string) (end func()) {
+	w.t.Helper()
+	p := w.command(append(append([]string{"run"}, flags...), name, "--", "sh", "-c", "echo up; cat")...)
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.start()
+	p.awaitOutput("up")
+	return func() {
+		w.t.Helper()
+		stdin.Close()
+		p.ends(0)
+	}
+}
+
+func atoi(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+const (
+	sigUSR1 = syscall.SIGUSR1
+	sigTERM = syscall.SIGTERM
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func nowStamp() driver.Instant { return driver.HostClock.Now() }

@@ -1,0 +1,343 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// console is a process on a terminal of its own.
+type console struct {
+	*process
+	tty *os.File // the keyboard and the screen
+}
+
+// onTerminal starts a program as the leader of a session on a new terminal.
+func (w *world) onTerminal(columns uint16, program string, args ...string) *console {
+	w.t.Helper()
+	c := &console{process: w.command(args...)}
+	if program != "holdfast" {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		c.cmd.Path, c.cmd.Args = path, append([]string{program}, args...)
+	}
+	c.cmd.Stdout, c.cmd.Stderr = nil, nil
+	master, err := pty.StartWithSize(c.cmd, &pty.Winsize{Rows: 24, Cols: columns})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// A descriptor that does not block, so that its Close ends a Read.
+	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	master.Close()
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	tty := os.NewFile(uintptr(fd), "terminal")
+	c.tty = tty
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buf := make([]byte, 4096)
+		for {
+			n, err := tty.Read(buf)
+			c.out.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		c.cmd.Wait()
+		<-read
+		close(c.done)
+	}()
+	w.t.Cleanup(func() {
+		c.cmd.Process.Kill()
+		tty.Close()
+		<-c.done
+	})
+	return c
+}
+
+// types writes on the keyboard.
+func (c *console) types(text string) {
+	c.t.Helper()
+	if _, err := c.tty.WriteString(text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// awaitTimes waits until a text has been on the screen so many times.
+func (c *console) awaitTimes(n int, text string) {
+	c.t.Helper()
+	defer func() {
+		if c.t.Failed() {
+			c.t.Logf("the screen:\n%s", c.out.String())
+		}
+	}()
+	await(c.t, text+" on the screen", func() bool { return strings.Count(c.out.String(), text) >= n })
+}
+
+const (
+	ctrlC = "\x03"
+	ctrlD = "\x04"
+	ctrlZ = "\x1a"
+)
+
+func TestCtrlC(t *testing.T) {
+	w := newWorld(t)
+	c := w.onTerminal(80, "holdfast", "run", "x", "--", "sh", "-c", "echo up; sleep 1000")
+	c.awaitTimes(1, "up")
+	c.types(ctrlC)
+	c.ends(128 + 2)
+	w.run(0, "run", "-n", "x", "--", "true")
+}
+
+func TestCtrlCTwice(t *testing.T) {
+	w := newWorld(t)
+	c := w.onTerminal(80, "holdfast", "run", "x", "--", "signals")
+	c.awaitTimes(1, "up")
+	c.types(ctrlC)
+	c.awaitTimes(1, "interrupt\r\n")
+	w.run(75, "run", "-n", "x", "--", "true")
+	c.types(ctrlC)
+	c.awaitTimes(2, "interrupt\r\n")
+	c.signal(syscall.SIGTERM)
+	c.awaitTimes(1, "terminated")
+	c.signal(syscall.SIGTERM)
+	c.ends(5)
+	// Each went to the command once, not also through run.
+	if n := strings.Count(c.out.String(), "interrupt\r\n"); n != 2 {
+		t.Errorf("two Ctrl-C came as %d", n)
+	}
+}
+
+func TestCtrlCWhileWaiting(t *testing.T) {
+	w := newWorld(t)
+	defer w.hold("x", "--note", "somebody")()
+	c := w.onTerminal(80, "holdfast", "run", "x", "--", "true")
+	c.awaitTimes(1, `holdfast: waiting: lock "x" is held by another ("somebody"`)
+	c.types(ctrlC)
+	c.ends(128 + 2)
+	w.awaitQueue("x", 0)
+}
+
+func TestCommandReadsTheTerminal(t *testing.T) {
+	w := newWorld(t)
+	c := w.onTerminal(80, "holdfast", "run", "x", "--", "sh", "-c", `read line; echo "read $line"; exit 3`)
+	c.types("hello\n")
+	c.ends(3)
+	c.expectOut("read hello")
+}
+
+func TestTerminalGoes(t *testing.T) {
+	w := newWorld(t)
+	file := w.path("term")
+	c := w.onTerminal(80, "holdfast", "run", "x", "--", "sh", "-c", `trap 'echo hup >"$0"; exit 1' HUP; echo up; while :; do sleep 0.01; done`, file)
+	c.awaitTimes(1, "up")
+	c.tty.Close()
+	await(t, "SIGHUP", func() bool { _, err := os.Stat(file); return err == nil })
+	w.run(0, "run", "-w", "1m", "x", "--", "true")
+}
+
+func TestTerminalIsSetAsBefore(t *testing.T) {
+	w := newWorld(t)
+	c := w.onTerminal(80, "holdfast", "--store", w.cutURL(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `stty raw -echo; touch "$0"; trap "" TERM; sleep 1000`, w.locks+".cut")
+	// Kept open, as the terminal is set up anew when its last user leaves.
+	fd, err := unix.Open(ptsName(t, c), unix.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	await(t, "raw mode", func() bool { return !echoes(t, fd) })
+	await(t, "the old mode", func() bool { return echoes(t, fd) })
+	unix.Close(fd)
+	c.ends(76)
+}
+
+func ptsName(t *testing.T, c *console) string {
+	t.Helper()
+	conn, err := c.tty.SyscallConn() // Fd would make a read of it block its Close
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if failed := conn.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN) }); failed != nil || err != nil {
+		t.Fatal(failed, err)
+	}
+	return "/dev/pts/" + itoa(n)
+}
+
+func echoes(t *testing.T, fd int) bool {
+	t.Helper()
+	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mode.Lflag&unix.ECHO != 0 && mode.Lflag&unix.ICANON != 0
+}
+
+// shell starts an interactive shell with job control.
+func (w *world) shell() *console {
+	w.t.Helper()
+	c := w.onTerminal(200, "bash", "--norc", "--noprofile", "-i")
+	c.types("PS1=; bind 'set enable-bracketed-paste off'; echo rea''dy\n")
+	c.awaitTimes(1, "ready")
+	return c
+}
+
+func TestCtrlZ(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("holdfast run x -- sh -c 'echo u''p; cat; echo en''d'\n")
+	c.awaitTimes(1, "up")
+	c.types("one\n")
+	c.awaitTimes(2, "one") // the echo, and cat's
+	c.types(ctrlZ)
+	c.awaitTimes(1, "Stopped")
+	c.expectOut("holdfast: stopped: the command is killed if it is not continued within 29")
+	c.types("echo the shell is he''re\n")
+	c.awaitTimes(1, "here")
+	w.run(75, "run", "-n", "x", "--", "true")
+	c.types("fg\n")
+	c.awaitTimes(3, "holdfast run x") // typed, stopped, continued
+	c.types("two\n")
+	c.awaitTimes(2, "two")
+	c.types(ctrlD)
+	c.awaitTimes(1, "end")
+	c.types("echo rc=$?\n")
+	c.awaitTimes(1, "rc=0")
+	c.types("exit\n")
+	c.ends(0)
+}
+
+func TestCtrlZForTooLong(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	c := w.shell()
+	c.types("holdfast run --ttl " + lossTTL + " x -- tree " + file + "\n")
+	awaitStamps(t, treeFiles(file)...)
+	c.types(ctrlZ)
+	c.awaitTimes(1, "Stopped")
+	w.run(0, "run", "-w", "1m", "x", "--", "once", next)
+	goneBefore(t, next, treeFiles(file)...)
+	c.types("fg\n")
+	c.awaitTimes(1, "the command was killed")
+	c.types("echo rc=$?\n")
+	c.awaitTimes(1, "rc=76")
+	c.types("exit\n")
+	c.ends(0)
+}
+
+func TestCtrlZWithoutAShell(t *testing.T) {
+	w := newWorld(t)
+	file := w.path("stamps")
+	c := w.onTerminal(80, "holdfast", "run", "x", "--", "stamp", file)
+	awaitStamps(t, file)
+	c.types(ctrlZ)
+	c.awaitTimes(1, "^Z")
+	after := nowStamp()
+	await(t, "the command to go on, as nobody could continue it", func() bool { return stamped(file) > after })
+}
+
+func TestNestedCtrlZ(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("holdfast run a -- sh -c 'holdfast run b -- sh -c \"echo u''p; cat\"; echo aft''er'\n")
+	c.awaitTimes(1, "up")
+	c.types(ctrlZ)
+	c.awaitTimes(1, "Stopped")
+	c.types("fg\n")
+	c.awaitTimes(3, "holdfast run a")
+	c.types("two\n")
+	c.awaitTimes(2, "two")
+	c.types(ctrlD)
+	c.awaitTimes(1, "after")
+	c.types("exit\n")
+	c.ends(0)
+}
+
+func TestBackgroundJobReadsTheTerminal(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("holdfast run x -- sh -c 'read line; echo \"re''ad $line\"' &\n")
+	await(t, "the job to stop", func() bool {
+		c.types("jobs\n")
+		return strings.Contains(c.out.String(), "Stopped")
+	})
+	c.types("fg\n")
+	c.awaitTimes(1, "echo \"re''ad $line\"'\r\n") // without the &: fg shows it
+	c.types("hello\n")
+	c.awaitTimes(1, "read hello")
+	c.types("exit\n")
+	c.ends(0)
+}
+
+// In a pipeline the others have the terminal too, until the command needs it.
+func TestPipeline(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("holdfast run x -- sh -c 'read line; echo \"re''ad $line\"' | sed s/read/passed/\n")
+	c.types("hello\n")
+	c.awaitTimes(1, "passed hello")
+	c.types("holdfast run x -- sh -c 'echo u''p; sleep 1000' | cat; echo rc=${PIPESTATUS[0]}\n")
+	c.awaitTimes(1, "up")
+	c.types(ctrlC)
+	c.types("echo shell al''ive\n")
+	c.awaitTimes(1, "shell alive")
+	w.run(0, "run", "-w", "1m", "x", "--", "true")
+	c.types("exit\n")
+	c.wait()
+}
+
+func TestWidths(t *testing.T) {
+	w := newWorld(t)
+	long := strings.Repeat("long/", 20) + "name"
+	defer w.hold(long, "--note", strings.Repeat("note ", 20))()
+	defer w.hold("häuser/日本", "--shared")()
+	full := w.run(0, "ls").out.String()
+	if !strings.Contains(full, long) || !strings.Contains(full, "WAITING") {
+		t.Errorf("a pipe gets less than everything:\n%s", full)
+	}
+	for _, columns := range []uint16{20, 40, 80, 120, 300} {
+		for _, args := range [][]string{{"ls"}, {"show", long}} {
+			c := w.onTerminal(columns, "holdfast", args...)
+			c.ends(0)
+			out := c.out.String()
+			for line := range strings.Lines(out) {
+				line = strings.TrimRight(line, "\r\n")
+				if n := utf8.RuneCountInString(line); n > int(columns) && args[0] == "ls" {
+					t.Errorf("%d columns: a line has %d: %q", columns, n, line)
+				}
+			}
+			if strings.Contains(out, "\x1b") {
+				t.Errorf("there are escape sequences: %q", out)
+			}
+			if columns == 40 && args[0] == "ls" && !strings.Contains(out, "…") {
+				t.Errorf("%d columns: nothing is cut:\n%s", columns, out)
+			}
+			if columns == 300 && args[0] == "ls" && strings.ReplaceAll(out, "\r", "") == "" {
+				t.Error("nothing at all")
+			}
+		}
+	}
+	w.env = append(w.env, "NO_COLOR=1", "TERM=xterm-256color")
+	for _, args := range [][]string{{"ls"}, {"doctor"}, {"--help"}, {"run", "--help"}} {
+		if c := w.onTerminal(80, "holdfast", args...); c.wait() != 0 || strings.Contains(c.out.String(), "\x1b") {
+			t.Errorf("%v: %q", args, c.out.String())
+		}
+	}
+}
