@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -49,11 +48,6 @@ With -o json it prints one array with an object for each way:
   holdfast demo cron`,
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, arg := range args {
-				if !slices.Contains(names, arg) {
-					return usagef("there is no way to sell called %q: %s are known", arg, strings.Join(names, ", "))
-				}
-			}
 			o.Store, o.JSON, o.Strategies = a.demoStore(), a.output == "json", args
 			return demonstrate(cmd, func(cmd *cobra.Command) error { return demo.Run(cmd.Context(), o) })
 		},
@@ -100,6 +94,8 @@ func demonstrate(cmd *cobra.Command, run func(*cobra.Command) error) error {
 		return nil
 	case ctx.Err() != nil:
 		return &exitError{exitSignal + int(syscall.SIGINT), errors.New("interrupted; nothing is left behind")}
+	case errors.Is(err, demo.ErrOptions):
+		return &exitError{exitUsage, err}
 	case fromOutside(err):
 		return storeError(err)
 	}

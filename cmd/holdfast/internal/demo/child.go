@@ -98,7 +98,7 @@ func (s *service) say(r reply) {
 func (s *service) serve(ctx context.Context, cancel context.CancelFunc, requests *json.Decoder) error {
 	how, ok := find(s.config.Strategy)
 	if !ok {
-		return fmt.Errorf("demo: there is no strategy %q", s.config.Strategy)
+		return badOptions("there is no strategy %q", s.config.Strategy)
 	}
 	var group sync.WaitGroup
 	defer group.Wait()

@@ -73,15 +73,15 @@ func (o *CronOptions) settle() error {
 	apart := o.Skew * time.Duration(o.Replicas-1)
 	switch {
 	case o.Replicas < 2 || o.Replicas > maxServices:
-		return fmt.Errorf("demo: Replicas is %d: 2 to %d are allowed", o.Replicas, maxServices)
+		return badOptions("Replicas is %d: 2 to %d are allowed", o.Replicas, maxServices)
 	case o.Ticks < 1 || o.Ticks > 1000:
-		return fmt.Errorf("demo: Ticks is %d: 1 to 1000 are allowed", o.Ticks)
+		return badOptions("Ticks is %d: 1 to 1000 are allowed", o.Ticks)
 	case o.Tick < 100*time.Millisecond:
-		return fmt.Errorf("demo: Tick is %v: it must be at least 100ms", o.Tick)
+		return badOptions("Tick is %v: it must be at least 100ms", o.Tick)
 	case o.Skew <= jobTakes:
-		return fmt.Errorf("demo: Skew is %v: it must be longer than the job, %v", o.Skew, jobTakes)
+		return badOptions("Skew is %v: it must be longer than the job, %v", o.Skew, jobTakes)
 	case o.MinHold <= apart || o.MinHold >= o.Tick:
-		return fmt.Errorf("demo: MinHold is %v: it must be longer than %v, by which clocks differ, and shorter than Tick, %v", o.MinHold, apart, o.Tick)
+		return badOptions("MinHold is %v: it must be longer than %v, by which clocks differ, and shorter than Tick, %v", o.MinHold, apart, o.Tick)
 	}
 	return nil
 }

@@ -61,6 +61,13 @@ type demonstration struct {
 	runs int
 }
 
+// ErrOptions is in errors that say what is wrong with the options.
+var ErrOptions = errors.New("demo")
+
+func badOptions(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...)
+}
+
 func (o *Options) settle() error {
 	for _, n := range []struct {
 		name            string
@@ -76,11 +83,11 @@ func (o *Options) settle() error {
 			*n.value = n.def
 		}
 		if *n.value < n.least || *n.value > n.top {
-			return fmt.Errorf("demo: %s is %d: %d to %d are allowed", n.name, *n.value, n.least, n.top)
+			return badOptions("%s is %d: %d to %d are allowed", n.name, *n.value, n.least, n.top)
 		}
 	}
 	if o.Users <= o.Stock {
-		return fmt.Errorf("demo: %d users and %d in stock: there must be more users, or nothing can be oversold", o.Users, o.Stock)
+		return badOptions("%d users and %d in stock: there must be more users, or nothing can be oversold", o.Users, o.Stock)
 	}
 	if o.Within == 0 {
 		o.Within = 40 * time.Second
@@ -99,7 +106,7 @@ func (o Options) begin(ctx context.Context) (*demonstration, error) {
 			return nil, fmt.Errorf("demo: %w", err)
 		}
 		if u.Scheme == "mem" {
-			return nil, errors.New("demo: the store mem:// lives in one process, and the demo's services are several")
+			return nil, badOptions("the store mem:// lives in one process, and the demo's services are several")
 		}
 	}
 	dir, err := os.MkdirTemp("", "holdfast-demo-")

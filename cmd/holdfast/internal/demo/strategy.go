@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -73,7 +72,7 @@ func choose(names []string) ([]strategy, error) {
 	for _, name := range names {
 		if _, ok := find(name); !ok {
 			known, _ := Strategies()
-			return nil, fmt.Errorf("demo: there is no strategy %q; there are %s", name, strings.Join(known, ", "))
+			return nil, badOptions("there is no strategy %q; there are %s", name, strings.Join(known, ", "))
 		}
 	}
 	return chosen, nil
