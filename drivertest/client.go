@@ -179,8 +179,8 @@ func clientTimeout(t *trial) {
 	lease := t.acquire(a.Mutex(t.name, t.patient()), "P7: Acquire of a free lock")
 	ctx, cancel := context.WithTimeout(t.ctx, 30*time.Millisecond)
 	defer cancel()
-	if _, err := b.Mutex(t.name, t.patient()).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("P6: an Acquire that timed out behind a holder returned %v, not ErrHeld and DeadlineExceeded", err)
+	if _, err := b.Mutex(t.name, t.patient()).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("P6: an Acquire that timed out behind a holder returned %v, not DeadlineExceeded", err)
 	}
 	// It is withdrawn in the background, not left until the store drops it,
 	// which takes two polls.
@@ -332,7 +332,8 @@ func clientCut(t *trial) {
 }
 
 // clientCounter: 16 goroutines on 4 clients add to a number that only the lock
-// protects. Each reads, makes room for an intruder and writes.
+// protects. Each reads, makes room for an intruder and writes, if it still
+// trusts its hold: a claim is lost by right on a machine that stands still.
 func clientCounter(t *trial) {
 	const clients, goroutines, rounds = 4, 16, 5
 	var value, updates atomic.Int64
@@ -344,14 +345,17 @@ func clientCounter(t *trial) {
 	for i := range goroutines {
 		wg.Go(func() {
 			for range rounds {
-				err := locks[i%clients].Do(t.ctx, func(context.Context, *holdfast.Lease) error {
+				err := locks[i%clients].Do(t.ctx, func(_ context.Context, lease *holdfast.Lease) error {
 					read := value.Load()
 					time.Sleep(50 * time.Microsecond)
+					if err := lease.Err(); err != nil {
+						return err
+					}
 					value.Store(read + 1)
 					updates.Add(1)
 					return nil
 				})
-				if err != nil {
+				if err != nil && !errors.Is(err, holdfast.ErrLost) {
 					t.Errorf("P7: Do under contention: %v", err)
 					return
 				}
@@ -359,6 +363,9 @@ func clientCounter(t *trial) {
 		})
 	}
 	wg.Wait()
+	if updates.Load() == 0 {
+		t.Errorf("P7: none of %d rounds got the lock and kept it", goroutines*rounds)
+	}
 	if got, want := value.Load(), updates.Load(); got != want {
 		t.Errorf("P1: of %d updates under the lock %d were lost", want, want-got)
 	}

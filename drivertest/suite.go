@@ -112,8 +112,8 @@ func (s *suite) themes() []theme {
 	return themes
 }
 
-// run runs the themes and cases that are named, or all: first those cases that must be
-// alone, then the others side by side.
+// run runs the themes and cases that are named, or all: first those cases that
+// must be alone, then the others side by side.
 func (s *suite) run(st stage, only ...string) {
 	type job struct {
 		name string
