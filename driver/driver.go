@@ -103,6 +103,10 @@ type Driver interface {
 	// known — the reply was lost, the context ended in flight — it returns an
 	// error that is ErrUncertain, with the Grant to withdraw. Any other error
 	// says that the store has certainly not done it.
+	//
+	// A driver does not repeat a Try by itself where the first may have been
+	// refused and the second granted: nobody would know of that hold. The context may
+	// have no deadline; a driver bounds each request by a time of its own.
 	Try(context.Context, Request) (Grant, error)
 
 	// Renew starts the TTL of each grant again, in one round trip where the
