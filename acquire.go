@@ -368,7 +368,7 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 		c.mu.Unlock()
 		// It has been under way for so long that little of it is left: begin
 		// the work with a full TTL.
-		r := c.driver.Renew(ctx, []driver.Grant{grant})[0]
+		r := c.renew1(ctx, grant)
 		if r.Err != nil {
 			if !driver.Gone(r.Err) {
 				a.renounce()

@@ -151,7 +151,7 @@ func (le *Lease) Renew(ctx context.Context) error {
 	c.mu.Lock()
 	grant := h.grant()
 	c.mu.Unlock()
-	r := c.driver.Renew(ctx, []driver.Grant{grant})[0]
+	r := c.renew1(ctx, grant)
 	c.mu.Lock()
 	after := c.renewed(h, r)
 	c.mu.Unlock()

@@ -96,11 +96,11 @@ func (c *Client) giveBack(h *hold, now driver.Instant) error {
 	defer cancel()
 	grant := h.grant()
 	event := Event{Name: h.name, Mode: h.mode, Token: h.token, After: now.Sub(h.taken)}
-	var err error
-	for pause := firstPause; ; pause *= 2 {
-		err = c.driver.Release(ctx, []driver.Grant{grant})[0]
-		if err == nil || driver.Gone(err) || !rest(ctx, jitter(pause)) {
-			break
+	err := c.release1(ctx, grant)
+	for pause := firstPause; err != nil && !driver.Gone(err) && rest(ctx, jitter(pause)); pause *= 2 {
+		err = c.release1(ctx, grant)
+		if errors.Is(err, ErrNotHeld) {
+			err = nil // an attempt before went through, and its answer was lost
 		}
 	}
 	switch {
@@ -123,6 +123,15 @@ func (c *Client) giveBack(h *hold, now driver.Instant) error {
 	}
 	c.emit(c.opts.Events.Released, level, "released", event)
 	return event.Err
+}
+
+// release1 releases one grant.
+func (c *Client) release1(ctx context.Context, g driver.Grant) error {
+	errs := c.driver.Release(ctx, []driver.Grant{g})
+	if len(errs) != 1 {
+		return fmt.Errorf("the driver returned %d results for one release", len(errs))
+	}
+	return errs[0]
 }
 
 // bound is a context that releases share.

@@ -62,6 +62,44 @@ func TestReleaseInTheBackground(t *testing.T) {
 	})
 }
 
+// The release goes through and its answer is lost: the second attempt finds
+// nothing, which is no loss.
+func TestReleaseWhoseAnswerIsLost(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		lease := w.acquire(c.Mutex("x", nil))
+		f.set(func() {
+			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+				f.set(func() { f.release = nil })
+				_ = d.Release(ctx, g)
+				return []error{errStore}
+			}
+		})
+		if err := lease.Release(); err != nil || f.releases.Load() != 2 {
+			t.Errorf("P4: after %d attempts: %v", f.releases.Load(), err)
+		}
+	})
+}
+
+// A driver that breaks its contract is an error, not a panic.
+func TestDriverReturnsTooLittle(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		lease := w.acquire(c.Mutex("x", &holdfast.Options{TTL: 10 * time.Second}))
+		f.set(func() {
+			f.renew = func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal { return nil }
+			f.release = func(context.Context, driver.Driver, []driver.Grant) []error { return nil }
+		})
+		if err := lease.Renew(w.ctx); err == nil || errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Renew: %v", err)
+		}
+		if err := lease.Release(); !errors.Is(err, holdfast.ErrUncertain) {
+			t.Errorf("Release: %v", err)
+		}
+		f.set(func() { f.renew, f.release = nil, nil })
+	})
+}
+
 func TestReleaseIsBoundedByTheValidity(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)

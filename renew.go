@@ -54,6 +54,15 @@ func (c *Client) tick() {
 	}
 }
 
+// renew1 renews one grant.
+func (c *Client) renew1(ctx context.Context, g driver.Grant) driver.Renewal {
+	out := c.driver.Renew(ctx, []driver.Grant{g})
+	if len(out) != 1 {
+		return driver.Renewal{Err: fmt.Errorf("the driver returned %d results for one renewal", len(out))}
+	}
+	return out[0]
+}
+
 // renew renews one batch.
 func (c *Client) renew(b batch.Batch[*hold]) {
 	c.mu.Lock()
