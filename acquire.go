@@ -28,7 +28,7 @@ type acquisition struct {
 	gate  *gateway
 	start driver.Instant
 	news  chan struct{} // closed when the role changes; made only for who waits behind others
-	lease *Lease        // of one who joined
+	lease *Lease        // once there is one
 
 	step    step
 	contact bool            // the store has answered: its errors are retried now
@@ -82,15 +82,28 @@ func (a *acquisition) enter() error {
 	return nil
 }
 
-// exit leaves the client; the gate has been left before.
-func (a *acquisition) exit() {
+// exit leaves the client. The gate has been left before, and the lease, if any,
+// handed over; unless a hook or the driver has panicked, after which nothing must
+// be left either (P6).
+func (a *acquisition) exit(panicked bool) {
 	if a.stop != nil {
 		a.stop()
 	}
 	c := a.lock.client
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	after := func() {}
+	if panicked {
+		a.leave()
+		if a.lease != nil {
+			grant, f, ok := c.drop(a.lease.hold, c.clock.Now())
+			if after = f; ok {
+				c.withdraw(grant)
+			}
+		}
+	}
 	c.finish(1)
+	c.mu.Unlock()
+	after()
 }
 
 // run waits for its turn and then asks the store. It returns a lease, or the
@@ -190,6 +203,9 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if grant.Handle != nil {
+		a.gate.Keep(grant.Handle)
+	}
 	if errors.Is(err, ErrUncertain) {
 		a.gate.Stray()
 	} else if a.step != enqueue {
@@ -202,7 +218,9 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 func (a *acquisition) again(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		// The store's own complaint about the context says nothing new.
-		if !errors.Is(err, ctx.Err()) && !errors.Is(err, ErrHeld) {
+		if errors.Is(err, ErrHeld) {
+			a.told(err)
+		} else if !errors.Is(err, ctx.Err()) {
 			a.last = err
 		}
 		return true // and give up there
@@ -227,6 +245,9 @@ func (a *acquisition) again(ctx context.Context, err error) bool {
 		// The store knows that the place under this owner is void: an operator
 		// broke the claim, or it ran out. Line up anew.
 		a.renounce()
+		if a.Try {
+			return false
+		}
 	case !a.contact || a.Try:
 		return false
 	case errors.Is(err, ErrUncertain) && c.queuer == nil:
@@ -355,13 +376,13 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 		left := grant.Since.Add(grant.Valid - lease.Margin(c.opts.Margin, grant.Valid)).Sub(now)
 		switch {
 		case c.closed:
-			c.withdrawPlace(a.lock, a.gate.Renounce())
+			a.undo(grant)
 			c.mu.Unlock()
 			return nil, ErrClosed
 		case left > grant.Valid/3 || fresh && left > 0:
 			return a.take(grant, now), nil // unlocks
 		case fresh:
-			c.withdrawPlace(a.lock, a.gate.Renounce())
+			a.undo(grant)
 			c.mu.Unlock()
 			return nil, fmt.Errorf("the store's answers take longer than the TTL of %v lasts", grant.TTL)
 		}
@@ -371,12 +392,21 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 		r := c.renew1(ctx, grant)
 		if r.Err != nil {
 			if !driver.Gone(r.Err) {
-				a.renounce()
+				c.mu.Lock()
+				a.undo(grant)
+				c.mu.Unlock()
 			}
 			return nil, r.Err
 		}
 		grant.Since, grant.Valid = r.Since, r.Valid
 	}
+}
+
+// undo gives a grant back that is of no use. An undone acquire has no minimum
+// hold. It is called with the client's mutex.
+func (a *acquisition) undo(grant driver.Grant) {
+	grant.MinHold, grant.Stray = 0, a.gate.Renounce().Stray
+	a.lock.client.withdraw(grant)
 }
 
 // take makes the lease and leaves the gate, with those who share the hold. It
@@ -385,6 +415,7 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	c := a.lock.client
 	grant.Stray = a.gate.Place(rand.Text).Stray
 	h := newHold(a.lock, grant, now)
+	a.lease = &h.first
 	joined, next := a.gate.Grant()
 	for _, w := range joined {
 		j := w.Ref.(*acquisition)
@@ -416,7 +447,7 @@ func (a *acquisition) leave() {
 	if a.gate.Told() && a.held == nil {
 		a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
 	}
-	if c.queuer == nil && a.Role == gate.Head {
+	if w := a.gate.Waiters(); c.queuer == nil && len(w) > 0 && w[0] == &a.Waiter {
 		// Only a store with a queue can be asked again under the same owner.
 		c.withdrawPlace(a.lock, a.gate.Renounce())
 	}
@@ -440,7 +471,7 @@ func (a *acquisition) reasons(ctx context.Context, errs ...error) []error {
 	if a.held != nil {
 		errs = append(errs, a.held)
 	}
-	if a.last != nil && a.last != errs[0] {
+	if a.last != nil {
 		errs = append(errs, fmt.Errorf("last error of the store: %w", a.last))
 	}
 	return errs

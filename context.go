@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -96,10 +97,16 @@ func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 			if permits += h.how.Permits; permits > l.how.Slots {
 				return nil, deadlock(try)
 			}
-		case l.how.reentrant && (mode == Exclusive || l.how.Mode == Shared):
-			return held.lease.Reenter()
-		default:
+		case !l.how.reentrant:
 			return nil, deadlock(try)
+		default:
+			lease, err := held.lease.share(l.how.Mode)
+			if errors.Is(err, ErrDeadlock) {
+				return nil, deadlock(try)
+			}
+			if err == nil {
+				return lease, nil
+			} // else it has just ended: we do not hold the name
 		}
 	}
 	return nil, nil

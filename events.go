@@ -9,8 +9,9 @@ import (
 )
 
 // Events are functions that are told what happens to a client's locks; each may
-// be nil. They are called one after the other for one lease, on goroutines of
-// the client or of its callers, and must return quickly.
+// be nil. They are called on goroutines of the client or of its callers, several
+// at a time, and must return quickly: what comes next does not wait for them.
+// They must not call Close.
 type Events struct {
 	// Acquired: a hold begins, which several leases may share. It ends with Lost
 	// or Released.

@@ -57,9 +57,10 @@ type Client struct {
 	deadlines due.Queue[*hold]         // all holds, by trust deadline
 	renewals  *batch.Plan[*hold]       // those to renew
 	undoing   *batch.Plan[*withdrawal] // what the store is to forget
-	active    int                      // acquires and batches under way
+	active    int                      // operations and batches under way, for Close to wait for
 	quiet     chan struct{}            // closed by the last of them, once closing
 	closed    bool
+	done      chan struct{} // closed when Close has done all
 }
 
 // settingsKey is what settings are made from.
@@ -120,6 +121,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		driver: d, caps: d.Caps(), opts: *o, clock: o.Clock,
 		shared: map[settingsKey]*settings{},
 		gates:  map[string]*gateway{},
+		done:   make(chan struct{}),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -134,7 +136,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	c.renewals = batch.New(
 		func(h *hold) string { return shard(h.request()) },
-		func(h *hold) time.Duration { return max(0, h.how.renewEvery) / 8 })
+		func(h *hold) time.Duration { return max(0, h.how.RenewEvery) / 8 })
 	c.undoing = batch.New(
 		func(w *withdrawal) string { return shard(w.grant.Request) },
 		func(*withdrawal) time.Duration { return 0 })

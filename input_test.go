@@ -365,3 +365,51 @@ func TestEventsAndLog(t *testing.T) {
 		}
 	})
 }
+
+func TestListPrefixes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		w.acquire(c.Mutex("a/b", nil))
+		for prefix, good := range map[string]bool{
+			"": true, "a": true, "a/": true, "a/b": true, strings.Repeat("n", 512): true,
+			"/": false, "a//": false, "a\n": false, strings.Repeat("n", 513): false,
+		} {
+			for _, err := range c.List(w.ctx, prefix) {
+				if (err == nil) != good {
+					t.Errorf("P10: list %.9q: %v", prefix, err)
+				}
+			}
+			if names := 0; !good {
+				for range c.List(w.ctx, prefix) {
+					names++
+				}
+				if names != 1 {
+					t.Errorf("P10: list %.9q was accepted", prefix)
+				}
+			}
+		}
+	})
+}
+
+// A large margin moves the default renewal, rather than refusing it.
+func TestLargeMargin(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(&holdfast.ClientOptions{Margin: 5 * time.Second})
+		lease := w.acquire(c.Mutex("x", &holdfast.Options{TTL: 6 * time.Second}))
+		time.Sleep(time.Hour)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNilFunction(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		for _, err := range []error{c.Mutex("x", nil).Do(w.ctx, nil), holdfast.All(c.Mutex("x", nil)).Do(w.ctx, nil)} {
+			if err == nil || !strings.Contains(err.Error(), "function is nil") || f.tries.Load() != 0 {
+				t.Errorf("P10: Do of no function: %v", err)
+			}
+		}
+	})
+}

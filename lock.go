@@ -53,12 +53,20 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // unprotected is never reported as a success; when fn panics, Events alone tell
 // of the release.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context, *Lease) error) error {
+	if err := l.check(ctx, "do"); err != nil {
+		return err
+	}
+	if fn == nil {
+		return failed("do", l.name, errNilFunc) // before any I/O (P10)
+	}
 	lease, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	return protect(ctx, lease, func(ctx context.Context) error { return fn(ctx, lease) })
 }
+
+var errNilFunc = errors.New("the function is nil")
 
 // releaser is a Lease or a MultiLease.
 type releaser interface {
@@ -114,8 +122,10 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 	if err := a.enter(); err != nil {
 		return nil, failed(op, l.name, err)
 	}
+	panicked := true
+	defer func() { a.exit(panicked) }()
 	lease, errs := a.run(ctx)
-	a.exit()
+	panicked = false
 	if lease == nil {
 		return nil, failed(op, l.name, errs...)
 	}

@@ -53,8 +53,12 @@ func (c *Client) admit(ctx context.Context, op, name string) error {
 // after the first error.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		// Any prefix of a name will do, so it is checked as one.
-		inspector, err := c.inspector(ctx, "list", strings.TrimSuffix(prefix, "/")+"x")
+		// What no name can begin with is refused, like a bad name (P10).
+		sample := strings.TrimSuffix(prefix, "/")
+		if prefix == "" {
+			sample = "any"
+		}
+		inspector, err := c.inspector(ctx, "list", sample)
 		if err != nil {
 			yield(Info{}, err)
 			return

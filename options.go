@@ -84,8 +84,7 @@ const (
 // size. Locks with the same settings share them.
 type settings struct {
 	gate.Shape
-	renewEvery time.Duration
-	reentrant  bool
+	reentrant bool
 }
 
 // settle fills in the defaults and checks the options against the rules and the
@@ -94,10 +93,10 @@ func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (
 	s := &settings{
 		Shape: gate.Shape{
 			Mode: mode, Slots: slots, Permits: o.Permits,
-			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold, Unfair: o.Unfair, Note: o.Note,
+			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold,
+			RenewEvery: o.RenewEvery, Unfair: o.Unfair, Note: o.Note,
 		},
-		renewEvery: o.RenewEvery,
-		reentrant:  o.Reentrant,
+		reentrant: o.Reentrant,
 	}
 	if err := s.settleKind(caps); err != nil {
 		return s, err
@@ -108,8 +107,9 @@ func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (
 			s.TTL = min(s.TTL, caps.MaxTTL)
 		}
 	}
-	if s.renewEvery == 0 {
-		s.renewEvery = s.TTL / 3
+	if s.RenewEvery == 0 {
+		// Two more attempts fit before the deadline, unless the margin is large.
+		s.RenewEvery = min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2)
 	}
 	if s.Note == "" {
 		s.Note = defaultNote
@@ -151,8 +151,8 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 		return fmt.Errorf("option TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
 	case trusted <= 0:
 		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
-	case s.renewEvery >= trusted:
-		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.renewEvery, trusted)
+	case s.RenewEvery >= trusted:
+		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
 		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:

@@ -78,8 +78,8 @@ type Grant struct {
 	Handle any
 }
 
-// Renewal is the outcome of renewing one grant: a new Since and Valid, or an
-// error. ErrNotHeld and ErrBroken say that the hold is gone for good; any other
+// Renewal is the outcome of renewing one grant: a new Since and Valid, which
+// replace the old ones even where they end sooner, or an error. ErrNotHeld and ErrBroken say that the hold is gone for good; any other
 // error is a passing one and the hold is renewed again while it is trusted.
 type Renewal struct {
 	Since Instant
@@ -101,7 +101,8 @@ type Driver interface {
 	// or (unless Unfair) has waiters that come first; ErrMismatch when the name
 	// is in use as another kind or with other slots. When the outcome is not
 	// known — the reply was lost, the context ended in flight — it returns an
-	// error that is ErrUncertain, with the Grant to withdraw. Any other error
+	// error that is ErrUncertain; a Handle in the Grant beside it is given back when
+	// the request is withdrawn, as is one beside ErrHeld of Enqueue. Any other error
 	// says that the store has certainly not done it.
 	//
 	// A driver does not repeat a Try by itself where the first may have been
@@ -171,7 +172,8 @@ type Loss struct {
 // (OpShard).
 type Sharder interface {
 	// Shard names the part that keeps the request's name. At most one Renew is
-	// under way for each, so that a dead one delays no other.
+	// under way for each, so that a dead one delays no other. The answer may
+	// change from call to call.
 	Shard(Request) string
 }
 

@@ -150,7 +150,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 		}
 		t.settle() // whoever is next gets it in this very step
 		if g.Token == 0 || g.Stray {
-			t.store.sayWithdrawn(g.Owner, t.now, t.now.Add(max(g.TTL, withdrawnFor)))
+			t.store.sayWithdrawn(g.Owner, t.now, t.now.Add(withdrawnFor))
 		}
 		if held || g.Token == 0 {
 			return nil

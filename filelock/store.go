@@ -79,8 +79,8 @@ type turn struct {
 // ring is a waiter to be told of its grant.
 type ring struct{ client, owner string }
 
-// withdrawnFor is how long a withdrawn request is remembered, if that is more
-// than its TTL.
+// withdrawnFor is how long a withdrawn request is remembered: it can only be
+// under way within this process, and for no longer.
 const withdrawnFor = time.Minute
 
 // turn lets op change the record of a name, alone. Op may run more than once,

@@ -16,7 +16,7 @@ type client struct {
 }
 
 // withdrawnFor is how long the store refuses a withdrawn request that comes
-// after its withdrawal, if that is more than the request's TTL.
+// after its withdrawal: within one process it cannot be under way for longer.
 const withdrawnFor = time.Minute
 
 func (c *client) Caps() driver.Caps { return c.store.caps }
@@ -158,7 +158,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	gone := c.lost(g.Owner, now)
 	if g.Token == 0 || g.Stray {
-		c.store.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
+		c.store.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(withdrawnFor))
 	}
 	if held || g.Token == 0 {
 		return nil

@@ -16,7 +16,8 @@ import (
 type Entry[T any] struct {
 	Value  T
 	queued due.Entry[*Entry[T]]
-	parked bool // due, but its shard is busy
+	parked bool   // due, but its shard is busy
+	shard  string // where it is parked
 }
 
 // Plan is a set of entries. Not safe for concurrent use.
@@ -57,8 +58,7 @@ func (p *Plan[T]) unpark(e *Entry[T]) {
 		return
 	}
 	e.parked = false
-	shard := p.shard(e.Value)
-	p.busy[shard] = slices.DeleteFunc(p.busy[shard], func(in *Entry[T]) bool { return in == e })
+	p.busy[e.shard] = slices.DeleteFunc(p.busy[e.shard], func(in *Entry[T]) bool { return in == e })
 }
 
 // Next returns the instant at which Take has something to do, if there is one.
@@ -98,7 +98,7 @@ func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 		p.queue.Drop(e)
 		if busy {
 			p.busy[shard] = append(parked, entry)
-			entry.parked = true
+			entry.parked, entry.shard = true, shard
 			continue
 		}
 		i, ok := index[shard]

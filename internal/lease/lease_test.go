@@ -87,7 +87,7 @@ func TestRenewal(t *testing.T) {
 	if _, ok := m.RenewAt(); ok {
 		t.Error("another renewal is due while one is under way")
 	}
-	if !m.Renewed(12*second, 10*second, ttl, ttl) || m.Until() != 39*second {
+	if !m.Renewed(12*second, 10*second, ttl) || m.Until() != 39*second {
 		t.Errorf("renewed, and trusted until %v", m.Until())
 	}
 	renewAt(20 * second)
@@ -103,11 +103,11 @@ func TestRenewal(t *testing.T) {
 	}
 	renewAt(29 * second)
 	m.Send(29 * second)
-	if !m.Renewed(30*second, 29*second, ttl, ttl) || m.State() != lease.Held || m.Until() != 58*second {
+	if !m.Renewed(30*second, 29*second, ttl) || m.State() != lease.Held || m.Until() != 58*second {
 		t.Errorf("after the recovery: state %v until %v", m.State(), m.Until())
 	}
 	// An answer to an earlier request comes last: it takes nothing away.
-	if !m.Renewed(31*second, 20*second, ttl, ttl) || m.Until() != 58*second {
+	if !m.Renewed(31*second, 20*second, ttl) || m.Until() != 58*second {
 		t.Errorf("an old answer moved the deadline to %v", m.Until())
 	}
 }
@@ -136,7 +136,7 @@ func TestOver(t *testing.T) {
 			t.Errorf("%s: it did not end", name)
 		}
 		state := m.State()
-		if m.Renewed(2*second, second, ttl, ttl) || m.Failed(2*second) || m.Gone() || m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
+		if m.Renewed(2*second, second, ttl) || m.Failed(2*second) || m.Gone() || m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
 			t.Errorf("%s: something counted afterwards", name)
 		}
 		if _, ok := m.RenewAt(); ok || m.State() != state || m.Until() != 29*second {

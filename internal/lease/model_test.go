@@ -67,7 +67,7 @@ func renewed(w *world, c call, err error) {
 	}
 	switch {
 	case err == nil:
-		w.m.Renewed(0, driver.Instant(-c.age), modelTTL, modelTTL)
+		w.m.Renewed(0, driver.Instant(-c.age), modelTTL)
 	case driver.Gone(err):
 		w.m.Gone()
 	default:
@@ -196,6 +196,7 @@ func (w *world) tick(ahead time.Duration) {
 	w.m.until = max(w.m.until.Add(-tick), 0)
 	w.past = w.past || w.m.until == 0
 	w.m.renewAt = max(w.m.renewAt.Add(-tick), 0)
+	w.m.since = max(w.m.since.Add(-tick), -driver.Instant(maxAge))
 	w.left = max(w.left-tick-ahead, 0)
 	for i := range w.calls {
 		if c := &w.calls[i]; c.at != none && !c.dead {
@@ -272,7 +273,7 @@ func TestModelFinds(t *testing.T) {
 			s.renewed = func(w *world, c call, err error) {
 				if err == nil && w.m.state <= Doubt {
 					w.m.state = Held
-					w.m.extend(0, driver.Instant(-c.age), modelTTL, modelTTL)
+					w.m.extend(0, driver.Instant(-c.age), modelTTL)
 					return
 				}
 				renewed(w, c, err)
