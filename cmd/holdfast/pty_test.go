@@ -91,6 +91,8 @@ func (c *console) awaitTimes(n int, text string) {
 	await(c.t, text+" on the screen", func() bool { return strings.Count(c.out.String(), text) >= n })
 }
 
+// The keys. Before one is pressed the command must run, and be no shell that is
+// about to start another: that is deaf for a moment.
 const (
 	ctrlC = "\x03"
 	ctrlD = "\x04"
@@ -99,7 +101,7 @@ const (
 
 func TestCtrlC(t *testing.T) {
 	w := newWorld(t)
-	c := w.onTerminal(80, "holdfast", "run", "x", "--", "sh", "-c", "echo up; sleep 1000")
+	c := w.onTerminal(80, "holdfast", "run", "x", "--", "until", w.path("never"))
 	c.awaitTimes(1, "up")
 	c.types(ctrlC)
 	c.ends(128 + 2)
@@ -224,6 +226,40 @@ func TestCtrlZ(t *testing.T) {
 	c.ends(0)
 }
 
+func TestCtrlZWhileWaiting(t *testing.T) {
+	w := newWorld(t)
+	end := w.hold("x")
+	c := w.shell()
+	c.types("holdfast run x -- echo got i''t\n")
+	w.awaitQueue("x", 1)
+	c.types(ctrlZ)
+	c.awaitTimes(1, "Stopped")
+	c.types("fg\n")
+	c.awaitTimes(3, "holdfast run x")
+	end()
+	c.awaitTimes(1, "got it")
+	c.types("exit\n")
+	c.ends(0)
+}
+
+func TestCtrlZInAPipeline(t *testing.T) {
+	w := newWorld(t)
+	file := w.path("go")
+	c := w.shell()
+	c.types("holdfast run x -- until " + file + " | cat; echo rc=${PIPESTATUS[0]}\n")
+	c.awaitTimes(1, "up\r\n")
+	c.types(ctrlZ)
+	c.awaitTimes(1, "Stopped")
+	c.types("fg\n")
+	c.awaitTimes(3, "holdfast run x")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.run(0, "run", "-w", "1m", "x", "--", "true")
+	c.types("exit\n")
+	c.wait()
+}
+
 func TestCtrlZForTooLong(t *testing.T) {
 	w := newWorld(t)
 	file, next := w.path("stamps"), w.path("next")
@@ -258,6 +294,8 @@ func TestNestedCtrlZ(t *testing.T) {
 	c := w.shell()
 	c.types("holdfast run a -- sh -c 'holdfast run b -- sh -c \"echo u''p; cat\"; echo aft''er'\n")
 	c.awaitTimes(1, "up")
+	c.types("one\n")
+	c.awaitTimes(2, "one") // cat runs: a shell that is about to start it cannot be stopped
 	c.types(ctrlZ)
 	c.awaitTimes(1, "Stopped")
 	c.types("fg\n")
@@ -293,8 +331,8 @@ func TestPipeline(t *testing.T) {
 	c.types("holdfast run x -- sh -c 'read line; echo \"re''ad $line\"' | sed s/read/passed/\n")
 	c.types("hello\n")
 	c.awaitTimes(1, "passed hello")
-	c.types("holdfast run x -- sh -c 'echo u''p; sleep 1000' | cat; echo rc=${PIPESTATUS[0]}\n")
-	c.awaitTimes(1, "up")
+	c.types("holdfast run x -- until " + w.path("never") + " | cat; echo rc=${PIPESTATUS[0]}\n")
+	c.awaitTimes(1, "up\r\n")
 	c.types(ctrlC)
 	c.types("echo shell al''ive\n")
 	c.awaitTimes(1, "shell alive")

@@ -19,13 +19,19 @@
 // started by sudo, for example.
 package child
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
 
 // Options say what to run.
 type Options struct {
 	Path string   // the program's file
 	Args []string // its arguments, the name of the program first
 	Env  []string // its environment, as in os.Environ
+
+	Until driver.Instant // the trust deadline as it stands: see Child.Trust
 }
 
 // Event is something that has happened to the command.

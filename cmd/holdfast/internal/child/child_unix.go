@@ -55,6 +55,7 @@ func (c *Child) start(o Options) error {
 	if err := c.startGuard(); err != nil {
 		return fmt.Errorf("cannot start the guard process: %w", err)
 	}
+	c.Trust(o.Until)
 	c.tty = openTerminal()
 	if c.tty.eager() {
 		c.tty.lend(c.guard)
@@ -161,9 +162,9 @@ func (c *Child) Signal(s syscall.Signal) {
 // Trust tells the guard until when the command may run without hearing from this
 // process again.
 func (c *Child) Trust(until driver.Instant) {
-	// A guard that does not read is stopped, with the whole group. Then there is
-	// nothing to lose, but we must not wait for it.
-	c.trust.SetWriteDeadline(time.Now().Add(time.Second))
+	// A guard that does not read is stopped, and the whole group with it. We must
+	// not wait for it.
+	c.trust.SetWriteDeadline(time.Now().Add(time.Millisecond))
 	fmt.Fprintln(c.trust, int64(until))
 }
 

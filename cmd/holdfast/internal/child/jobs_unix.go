@@ -11,12 +11,15 @@ import (
 )
 
 // Signals returns the signals that a supervisor passes on to the command, but
-// for those that this process was started to ignore: nohup, for example, means
-// the command.
+// for SIGTSTP, and for those that this process was started to ignore: nohup, for
+// example, means the command.
+//
+// SIGTSTP is passed on only once the command runs: a process that has caught it
+// does not get its default action back from Go, which is right while it waits.
 func Signals() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
 	}
 	var heeded []os.Signal
 	for _, s := range all {
@@ -34,7 +37,8 @@ func (c *Child) LendIfNeeded(stopped syscall.Signal) bool {
 	if stopped != syscall.SIGTTIN && stopped != syscall.SIGTTOU || !c.tty.ours() {
 		return false
 	}
-	c.Resume()
+	c.tty.lend(c.guard)
+	c.Signal(syscall.SIGCONT)
 	return true
 }
 
@@ -43,13 +47,18 @@ func (c *Child) Lent() bool { return c.tty != nil && c.tty.lent }
 
 // StopJob stops this process and the rest of its group, as the terminal would
 // have done if the command were one of them, so that the shell gets control. It
-// may return before the stop takes effect; SIGCONT tells the end of it.
+// may return before the stop takes effect; SIGCONT tells the end of it. From
+// then on SIGTSTP is ignored, until it is asked for again.
 func (c *Child) StopJob() {
 	if c.tty != nil {
-		c.tty.lent = false // whoever continues us says anew who has it
+		// Whoever continues us says anew who has it.
+		c.tty.again, c.tty.lent = c.tty.lent, false
 	}
-	// Not SIGTSTP: once caught, Go never gives it its default action back.
-	syscall.Kill(0, syscall.SIGSTOP)
+	// The others in the group get what the terminal sends: not SIGSTOP, because
+	// one of them may be the guard of a run around this one, which must go on.
+	signal.Ignore(syscall.SIGTSTP)
+	syscall.Kill(0, syscall.SIGTSTP)
+	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
 // Orphaned reports whether this process's group is orphaned in the sense of
@@ -70,9 +79,9 @@ func Orphaned() bool {
 }
 
 // Resume continues the command, in the foreground if this process's group has
-// it.
+// it and the command had it or should have it: see eager.
 func (c *Child) Resume() {
-	if c.tty.ours() {
+	if c.tty.eager() || c.tty.ours() && c.tty.again {
 		c.tty.lend(c.guard)
 	}
 	c.Signal(syscall.SIGCONT)

@@ -16,6 +16,7 @@ type terminal struct {
 	fd    int
 	state *term.State // how it was set before the command ran
 	lent  bool        // the command's group has the foreground
+	again bool        // it had, when the job was stopped
 }
 
 func openTerminal() *terminal {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -34,10 +33,6 @@ With -o json there is one object per finding:
 			}
 			p := doctor.Patient{URL: u}
 			s, err := a.open(cmd.Context(), holdfast.Events{})
-			var exit *exitError
-			if errors.As(err, &exit) && exit.code == exitUsage {
-				return err
-			}
 			if p.Err = err; err == nil {
 				p.Client = s.Client
 			}

@@ -7,7 +7,7 @@ own. It is looked for before the lock is taken.
 
 Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, CONT and TSTP are passed on to CMD
 and its process group. While run still waits for the lock, the first four make it
-give up. On a terminal CMD has the foreground, so Ctrl-C and Ctrl-Z go to it. After
+give up; a second one, at once. On a terminal CMD has the foreground, so Ctrl-C and Ctrl-Z go to it. After
 Ctrl-Z run stops too, and cannot renew: if the job is not continued before the lock
 runs out, CMD is killed.
 

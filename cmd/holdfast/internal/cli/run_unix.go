@@ -79,7 +79,7 @@ func (a *app) run(f *runFlags, name string, command []string) (result error) {
 	}
 	want.Token, want.Sequencer = lease.Token(), lease.Sequencer()
 	env := environment(name, want, append(outer, want))
-	c, err := child.Start(child.Options{Path: path, Args: command, Env: env})
+	c, err := child.Start(child.Options{Path: path, Args: command, Env: env, Until: trustedUntil(lease)})
 	if err != nil {
 		lease.Release()
 		return startError(command[0], err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type supervisor struct {
 	name    string
 	grace   time.Duration
 
+	stops  bool             // SIGTSTP is heeded
 	doomed bool             // the command was told to end, as the lock is not renewed
 	kill   driver.Instant   // doomed: when it is killed
 	wake   <-chan time.Time // when a job is continued that nobody else continues
@@ -40,6 +42,8 @@ func leaseMargin(ttl time.Duration) time.Duration { return lease.Margin(0, ttl) 
 
 // run returns the command's exit code, or what became of the lock.
 func (s *supervisor) run() error {
+	s.stops = !signal.Ignored(syscall.SIGTSTP)
+	s.heedStops()
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
@@ -74,6 +78,13 @@ func (s *supervisor) run() error {
 	}
 }
 
+// heedStops has SIGTSTP passed on, unless this process was started to ignore it.
+func (s *supervisor) heedStops() {
+	if s.stops {
+		signal.Notify(s.signals, syscall.SIGTSTP)
+	}
+}
+
 // look tells the guard the trust deadline, and the command that it must end if
 // that has come near. It returns when to look again, or 0 if the time is over.
 func (s *supervisor) look() time.Duration {
@@ -89,10 +100,14 @@ func (s *supervisor) look() time.Duration {
 		// at the moment when the grace begins.
 		return min(left-s.grace, max(left/4, 10*time.Millisecond))
 	}
+	if left <= 0 {
+		return 0
+	}
 	s.doomed, s.kill = true, until
-	complain(fmt.Errorf("lock %q could not be renewed: the command is told to end, and killed in %v", s.name, left.Round(time.Millisecond)))
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Signal(syscall.SIGCONT) // one that is stopped must hear it too
+	// Whoever does not read this must not delay what comes next.
+	go complain(fmt.Errorf("lock %q could not be renewed: the command is told to end, and killed in %v", s.name, left.Round(time.Millisecond)))
 	return left
 }
 
@@ -131,6 +146,7 @@ func (s *supervisor) stopped(by syscall.Signal) {
 // returns false.
 func (s *supervisor) resume() bool {
 	s.wake = nil
+	s.heedStops()
 	if s.lease.Err() != nil {
 		return false
 	}

@@ -1,0 +1,306 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestUsage(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{`unknown command "rum"; did you mean run?`, []string{"rum"}},
+		{"the command to run is missing", []string{"run", "x"}},
+		{"the command to run is missing", []string{"run", "x", "--"}},
+		{"there is no -- before the command", []string{"run", "x", "true"}},
+		{"2 names are given", []string{"run", "x", "y", "--", "true"}},
+		{"0 names are given", []string{"run", "--", "true"}},
+		{"empty path element", []string{"run", "a//b", "--", "true"}},
+		{"control character", []string{"run", "a\nb", "--", "true"}},
+		{"unknown flag: --frobnicate", []string{"run", "--frobnicate", "x", "--", "true"}},
+		{"it looks like 500ms, 30s", []string{"run", "-w", "10", "x", "--", "true"}},
+		{"only one of them", []string{"run", "-n", "-w", "1s", "x", "--", "true"}},
+		{"must not be negative", []string{"run", "-w", "-1s", "x", "--", "true"}},
+		{"0 to 255", []string{"run", "-E", "256", "x", "--", "true"}},
+		{"different kinds", []string{"run", "--shared", "--slots", "2", "x", "--", "true"}},
+		{"at least 1", []string{"run", "--slots", "0", "x", "--", "true"}},
+		{"give both", []string{"run", "--permits", "1", "x", "--", "true"}},
+		{"Permits is 3", []string{"run", "--slots", "2", "--permits", "3", "x", "--", "true"}},
+		{"must be positive", []string{"run", "--ttl", "0s", "x", "--", "true"}},
+		{"this store's shortest", []string{"run", "--ttl", "1ms", "x", "--", "true"}},
+		{"LockDelay is 25h", []string{"run", "--lock-delay", "25h", "x", "--", "true"}},
+		{"Note has 300 bytes", []string{"run", "--note", strings.Repeat("x", 300), "x", "--", "true"}},
+		{"it must be less than 19.4s", []string{"run", "--grace", "19.5s", "x", "--", "true"}},
+		{"--output is \"yaml\"", []string{"ls", "-o", "yaml"}},
+		{"at most one", []string{"ls", "a", "b"}},
+		{"one is needed", []string{"show"}},
+		{"arguments are given", []string{"version", "x"}},
+		{"empty path element", []string{"show", "/a"}},
+		{"token", []string{"break", "x", "--token", "-5"}},
+		{`no store has the URL scheme "redis"`, []string{"--store", "redis://user:s3cr3t@host", "ls"}},
+		{"no scheme", []string{"--store", "/var/lib/locks", "ls"}},
+		{"cannot be parsed", []string{"--store", "redis://user:s3cr3t%@host", "ls"}},
+		{"unknown URL parameter", []string{"--store", "file:///x?hf.frob=1", "ls"}},
+		{"more than a directory", []string{"--store", "file://user:s3cr3t@x/y", "ls"}},
+	} {
+		p := w.run(64, c.args...)
+		p.expectErr(c.says)
+		if strings.Contains(p.err.String(), "s3cr3t") {
+			t.Errorf("%v: the password is shown: %s", c.args, p.err.String())
+		}
+		if lines := strings.Count(p.err.String(), "\n"); lines > 2 || p.out.String() != "" {
+			t.Errorf("%v wrote\n%s%s", c.args, p.out.String(), p.err.String())
+		}
+	}
+	w.run(0, "run", "--grace", "19.3s", "x", "--", "true")
+}
+
+func TestStoreUnreachable(t *testing.T) {
+	w := newWorld(t)
+	if err := os.WriteFile(w.path("file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"ls"}, {"show", "x"}, {"break", "x", "--token", "1"}, {"run", "x", "--", "touch", w.path("ran")}} {
+		w.run(69, append([]string{"--store", "file://" + w.path("file/locks")}, args...)...).expectErr("cannot open file://" + w.path("file/locks"))
+	}
+	w.env = append(w.env, "HOLDFAST_STORE=", "XDG_STATE_HOME="+w.path("file"))
+	w.run(69, "ls").expectErr("another store can be named by --store or HOLDFAST_STORE")
+}
+
+func TestHelp(t *testing.T) {
+	w := newWorld(t)
+	w.run(0).expectOut("holdfast run nightly-backup")
+	help := w.run(0, "run", "--help")
+	for _, text := range []string{"   75   the lock was not acquired", "   76   the lock was lost", "holdfast run -n nightly-backup", "HOLDFAST_TOKEN", "--min-hold"} {
+		help.expectOut(text)
+	}
+	for _, command := range []string{"ls", "show", "break", "doctor"} {
+		w.run(0, command, "--help").expectOut("   69   the store cannot be reached")
+	}
+}
+
+// The worst names and notes: they turn the text around, clear the screen, end
+// the line, or hide.
+const (
+	evilName = "a/\u202egnp.exe\u200b\\/é日"
+	evilNote = "\x1b[2J\x1b]0;owned\x07\r\n\u202eetoN\u2066\x9b31m <b>&"
+)
+
+func TestEscaping(t *testing.T) {
+	w := newWorld(t)
+	end := w.hold(evilName, "--note", strings.ReplaceAll(evilNote, "\x9b", "\u009b"))
+	defer end()
+	for _, args := range [][]string{{"ls"}, {"show", evilName}} {
+		out := w.run(0, args...).out.String()
+		for _, r := range out {
+			if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || strings.ContainsRune("\u202e\u200b\u2066", r) {
+				t.Errorf("%v: %U is in its output", args, r)
+			}
+		}
+		if !strings.Contains(out, `a/\u202egnp.exe\u200b\\/é日`) || !strings.Contains(out, `\x1b[2J`) {
+			t.Errorf("%v: it is not shown what is there:\n%s", args, out)
+		}
+	}
+	if text := w.run(75, "run", "-n", evilName, "--", "true").err.String(); strings.ContainsAny(text, "\x1b\u202e\u200b\r") {
+		t.Errorf("in an error: %q", text)
+	}
+	var info struct {
+		Name    string
+		Holders []struct{ Note string }
+	}
+	if err := json.Unmarshal([]byte(w.run(0, "ls", "-o", "json").out.String()), &info); err != nil {
+		t.Fatal(err)
+	}
+	if info.Name != evilName || info.Holders[0].Note != strings.ReplaceAll(evilNote, "\x9b", "\u009b") {
+		t.Errorf("JSON is not exact: %+q", info)
+	}
+}
+
+func TestLsAndShow(t *testing.T) {
+	w := newWorld(t)
+	if p := w.run(0, "ls"); p.out.String() != "" || !strings.Contains(p.err.String(), "no locks are in use") {
+		t.Errorf("an empty store: %q, %q", p.out.String(), p.err.String())
+	}
+	if p := w.run(0, "ls", "-o", "json"); p.out.String()+p.err.String() != "" {
+		t.Errorf("an empty store: %q, %q", p.out.String(), p.err.String())
+	}
+	w.run(0, "show", "x").expectOut("x: free")
+	defer w.hold("a/1")()
+	defer w.hold("a/2", "--shared")()
+	defer w.hold("a/2", "--shared")()
+	defer w.hold("b", "--slots", "5", "--permits", "2", "--note", "two of them")()
+	waiter := w.start("run", "--note", "patient", "a/1", "--", "true")
+	w.awaitQueue("a/1", 1)
+
+	table := w.run(0, "ls").out.String()
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	if len(lines) != 4 || strings.Join(strings.Fields(lines[0]), " ") != "NAME HELD HOLDER TOKEN FOR EXPIRES WAITING" {
+		t.Fatalf("the table:\n%s", table)
+	}
+	for i, words := range [][]string{{"a/1", "exclusive"}, {"a/2", "shared ×2"}, {"b", "2 of 5", "two of them"}} {
+		for _, word := range words {
+			if !strings.Contains(lines[i+1], word) {
+				t.Errorf("%q is not in %q", word, lines[i+1])
+			}
+		}
+	}
+	if !strings.HasSuffix(lines[1], " 1") || !strings.HasSuffix(lines[2], " 0") {
+		t.Errorf("WAITING is wrong:\n%s", table)
+	}
+	if p := w.run(0, "ls", "a/"); strings.Count(p.out.String(), "\n") != 3 {
+		t.Errorf("ls a/:\n%s", p.out.String())
+	}
+	p := w.run(0, "ls", "-o", "json")
+	names := ""
+	for line := range strings.Lines(p.out.String()) {
+		var info struct {
+			Name, Mode string
+			Slots      int
+			Holders    []map[string]any
+			Waiters    []map[string]any
+		}
+		if err := json.Unmarshal([]byte(line), &info); err != nil || len(info.Holders) == 0 {
+			t.Fatal(err, line)
+		}
+		if _, has := info.Holders[0]["owner"]; has {
+			t.Error("an owner is shown, who could be released by it")
+		}
+		names += info.Name + " " + info.Mode + " "
+	}
+	if names != "a/1 exclusive a/2 shared b slot " {
+		t.Errorf("ls -o json: %s", names)
+	}
+	show := w.run(0, "show", "a/1")
+	for _, text := range []string{"a/1: exclusive", "HOLDER", "WAITER", "patient"} {
+		show.expectOut(text)
+	}
+	waiter.signal(sigTERM)
+	waiter.ends(128 + 15)
+	prefixed := "file://" + w.locks + "?hf.prefix=a%2F"
+	w.run(0, "--store", prefixed, "show", "1").expectOut("1: exclusive")
+	w.run(75, "--store", prefixed, "run", "-n", "1", "--", "true")
+	w.run(0, "--store", prefixed, "run", "new", "--", "sh", "-c", "holdfast show a/new | grep exclusive")
+}
+
+func TestVersion(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, "version").expectOut("holdfast ")
+	var v map[string]any
+	if err := json.Unmarshal([]byte(w.run(0, "version", "-o", "json").out.String()), &v); err != nil || v["go"] == "" || v["version"] == "" {
+		t.Error(v, err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	w := newWorld(t)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		script := w.run(0, "completion", shell).out.String()
+		if !strings.Contains(script, "holdfast") {
+			t.Errorf("%s: %q", shell, script)
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue // its syntax cannot be checked here
+		}
+		if out, err := exec.Command(path, "-n", "-c", script).CombinedOutput(); err != nil {
+			t.Errorf("%s does not understand it: %v\n%s", shell, err, out)
+		}
+	}
+	defer w.hold("deploy/shop")()
+	defer w.hold("deploy/\u202eevil")()
+	out := w.run(0, "__complete", "show", "dep").out.String()
+	if !strings.Contains(out, "deploy/shop\n") || strings.Contains(out, "evil") {
+		t.Errorf("names: %q", out)
+	}
+	w.run(0, "__complete", "ls", "-o", "").expectOut("json")
+}
+
+func TestDoctor(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, "doctor").expectOut("ok       lock: taking, renewing and giving back a lock took ")
+	checks := map[string]string{}
+	for line := range strings.Lines(w.run(0, "doctor", "-o", "json").out.String()) {
+		var f struct{ Check, Severity, Found, Risk, Remedy string }
+		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Found == "" {
+			t.Fatal(err, line)
+		}
+		checks[f.Check] = f.Severity
+		if (f.Severity != "ok") != (f.Risk != "" && f.Remedy != "") {
+			t.Errorf("a finding that is not ok has a risk and a remedy, others have not: %s", line)
+		}
+	}
+	// The test's directory is a temporary one.
+	for check, severity := range map[string]string{"clock": "ok", "directory": "ok", "place": "warning", "records": "ok", "lock": "ok"} {
+		if checks[check] != severity {
+			t.Errorf("%s is %q, want %s", check, checks[check], severity)
+		}
+	}
+	w.run(64, "doctor", "--store", "nosuch://x")
+	w.run(1, "doctor", "--store", "file:///proc/holdfast").expectOut("error    lock: the store cannot be opened")
+
+	// A damaged record.
+	end := w.hold("x")
+	end()
+	w.hold("damaged")
+	files, err := filepath.Glob(filepath.Join(w.locks, "names", "*damaged*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.run(1, "doctor").expectOut("error    records: ")
+}
+
+func TestDoctorSharedDirectory(t *testing.T) {
+	w := newWorld(t)
+	if err := os.Mkdir(w.locks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(w.locks, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	w.run(0, "doctor").expectOut("warning  directory: " + w.locks + " can be written by everybody")
+}
+
+// TestCrontab is the real program, built, and what it is for: the same job in
+// two crontabs.
+func TestCrontab(t *testing.T) {
+	w := newWorld(t)
+	program := filepath.Join(t.TempDir(), "holdfast")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	line := program + ` run -n --min-hold 2s job -- sh -c 'echo "$HOLDFAST_TOKEN" >>ran'`
+	var shells [2]*exec.Cmd
+	var outputs [2]bytes.Buffer
+	for i := range shells {
+		shells[i] = exec.Command("/bin/sh", "-c", line)
+		shells[i].Dir, shells[i].Env = w.dir, []string{"HOME=" + w.dir, "PATH=/usr/bin:/bin"} // as cron has it
+		shells[i].Stdout, shells[i].Stderr = &outputs[i], &outputs[i]
+		if err := shells[i].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	codes := map[int]int{}
+	for i, shell := range shells {
+		shell.Wait()
+		codes[shell.ProcessState.ExitCode()]++
+		if shell.ProcessState.ExitCode() == 0 && outputs[i].Len() > 0 {
+			t.Errorf("cron would send a mail: %s", &outputs[i])
+		}
+	}
+	text, err := os.ReadFile(w.path("ran"))
+	if err != nil || strings.Count(string(text), "\n") != 1 || codes[0] != 1 || codes[75] != 1 {
+		t.Errorf("exit codes %v, ran with tokens %q, %v", codes, text, err)
+	}
+}
