@@ -266,6 +266,9 @@ func (a *acquisition) again(ctx context.Context, err error) bool {
 func (a *acquisition) told(err error) {
 	c := a.lock.client
 	named := HeldError{}
+	if a.held != nil {
+		named = *a.held // a bare ErrHeld says nothing new
+	}
 	if detail := (*HeldError)(nil); errors.As(err, &detail) {
 		named = *detail
 	}

@@ -61,6 +61,9 @@ func TestAcquireGivesUp(t *testing.T) {
 				if took := w.took(func() { _, err = b.Mutex("x", nil).Acquire(ctx) }); took != time.Minute {
 					t.Errorf("gave up after %v", took)
 				}
+				if held := (*holdfast.HeldError)(nil); !errors.As(err, &held) || held.Token != lease.Token() || held.Note == "" {
+					t.Errorf("%q does not say who holds the lock", err)
+				}
 				for _, want := range c.want {
 					if !errors.Is(err, want) {
 						t.Errorf("%q is not %q", err, want)
