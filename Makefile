@@ -27,4 +27,4 @@ deps: ## rewrite each module's deps.txt, the list of modules that it links
 	@scripts/deps
 
 demo: ## the flash-sale demonstration
-	@echo "make demo: comes with the command line (cmd/holdfast demo), which is not written yet" >&2; exit 1
+	@go run ./cmd/holdfast demo $(ARGS)

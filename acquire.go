@@ -28,7 +28,7 @@ type acquisition struct {
 	gate  *gateway
 	start driver.Instant
 	news  chan struct{} // closed when the role changes; made only for who waits behind others
-	lease *Lease        // of one who joined
+	lease *Lease        // once there is one
 
 	step    step
 	contact bool            // the store has answered: its errors are retried now
@@ -51,10 +51,6 @@ const (
 // enter goes to the gate of the name.
 func (a *acquisition) enter() error {
 	c, l := a.lock.client, a.lock
-	a.Shape = gate.Shape{
-		Mode: l.mode, Slots: l.slots, Permits: l.Permits,
-		TTL: l.TTL, LockDelay: l.LockDelay, MinHold: l.MinHold, Unfair: l.Unfair, Note: l.Note,
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -69,7 +65,6 @@ func (a *acquisition) enter() error {
 		}
 		c.gates[l.name] = g
 	}
-	a.Waiter.Ref = a
 	if err := g.Enter(&a.Waiter); err != nil {
 		return err
 	}
@@ -79,20 +74,36 @@ func (a *acquisition) enter() error {
 		a.news = make(chan struct{})
 	case gate.Held:
 		a.held = g.Waiters()[0].Ref.(*acquisition).held
+		if a.held == nil { // the head is new, and knows it from the one before
+			a.held = &HeldError{Name: l.name}
+		}
 	}
 	c.active++
 	return nil
 }
 
-// exit leaves the client; the gate has been left before.
-func (a *acquisition) exit() {
+// exit leaves the client. The gate has been left before, and the lease, if any,
+// handed over; unless a hook or the driver has panicked, after which nothing must
+// be left either (P6).
+func (a *acquisition) exit(panicked bool) {
 	if a.stop != nil {
 		a.stop()
 	}
 	c := a.lock.client
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	after := func() {}
+	if panicked {
+		a.leave()
+		if a.lease != nil {
+			grant, f, ok := c.drop(a.lease.hold, c.clock.Now())
+			if after = f; ok {
+				c.withdraw(grant)
+			}
+		}
+	}
 	c.finish(1)
+	c.mu.Unlock()
+	after()
 }
 
 // run waits for its turn and then asks the store. It returns a lease, or the
@@ -106,15 +117,19 @@ func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
 		case <-c.closing.Done():
 		}
 		// The role decides, not what woke us: the hold may have come with the
-		// end of the context, and must not be dropped (P6).
+		// end of the context, and must not be dropped (P6). So looking at the
+		// role and leaving are one step.
 		c.mu.Lock()
 		role := a.Role
+		if role == gate.Behind {
+			a.leave()
+		}
 		c.mu.Unlock()
 		switch role {
 		case gate.Joined:
 			return a.lease, nil
 		case gate.Behind:
-			return nil, a.giveUp(ctx)
+			return nil, a.reasons(ctx)
 		}
 	}
 	if a.Role == gate.Held {
@@ -169,19 +184,32 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	place := a.gate.Place(rand.Text)
 	a.gate.Sent()
 	c.mu.Unlock()
-	req := a.lock.request(place.Owner, a.lock.mode)
-	switch a.step {
-	case enqueue:
-		return c.queuer.Enqueue(ctx, req)
-	case await:
+	req := a.lock.request(place.Owner, a.Shape)
+	var grant driver.Grant
+	var err error
+	switch {
+	case a.step == enqueue:
+		grant, err = c.queuer.Enqueue(ctx, req)
+	case a.step == await && c.queuer != nil:
 		return a.await(ctx, req)
+	case a.step == await:
+		a.poll(ctx)
+		fallthrough
+	default:
+		grant, err = c.driver.Try(ctx, req)
 	}
-	grant, err := c.driver.Try(ctx, req)
-	if err != nil && !errors.Is(err, ErrUncertain) {
-		// The store has certainly not done it: nothing to withdraw.
-		c.mu.Lock()
-		a.gate.Unsent()
-		c.mu.Unlock()
+	if err == nil {
+		return grant, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if grant.Handle != nil {
+		a.gate.Keep(grant.Handle)
+	}
+	if errors.Is(err, ErrUncertain) {
+		a.gate.Stray()
+	} else if a.step != enqueue {
+		a.gate.Unsent() // the store has certainly not done it: nothing to withdraw
 	}
 	return grant, err
 }
@@ -190,7 +218,9 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 func (a *acquisition) again(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		// The store's own complaint about the context says nothing new.
-		if !errors.Is(err, ctx.Err()) && !errors.Is(err, ErrHeld) {
+		if errors.Is(err, ErrHeld) {
+			a.told(err)
+		} else if !errors.Is(err, ctx.Err()) {
 			a.last = err
 		}
 		return true // and give up there
@@ -215,6 +245,9 @@ func (a *acquisition) again(ctx context.Context, err error) bool {
 		// The store knows that the place under this owner is void: an operator
 		// broke the claim, or it ran out. Line up anew.
 		a.renounce()
+		if a.Try {
+			return false
+		}
 	case !a.contact || a.Try:
 		return false
 	case errors.Is(err, ErrUncertain) && c.queuer == nil:
@@ -233,6 +266,9 @@ func (a *acquisition) again(ctx context.Context, err error) bool {
 func (a *acquisition) told(err error) {
 	c := a.lock.client
 	named := HeldError{}
+	if a.held != nil {
+		named = *a.held // a bare ErrHeld says nothing new
+	}
 	if detail := (*HeldError)(nil); errors.As(err, &detail) {
 		named = *detail
 	}
@@ -249,7 +285,7 @@ func (a *acquisition) told(err error) {
 	}
 	c.mu.Unlock()
 	if first && !a.Try {
-		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.lock.mode, Err: a.held})
+		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.Shape.Mode, Err: a.held})
 	}
 }
 
@@ -265,32 +301,35 @@ func (a *acquisition) renounce() {
 // again, for which it returns ErrHeld.
 func (a *acquisition) await(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c := a.lock.client
-	d := jitter(c.caps.PollInterval())
-	if c.queuer == nil {
-		// Without a push the first looks are quick and the later ones slow.
-		a.pause = min(max(2*a.pause, firstPause), c.caps.PollInterval())
-		d = jitter(a.pause)
-	}
-	if a.held != nil && a.held.ExpiresIn > 0 {
-		d = min(d, a.held.ExpiresIn+time.Millisecond)
-	}
-	if c.queuer == nil {
-		a.sleep(ctx, d)
-		return c.driver.Try(ctx, req)
-	}
 	if a.waiting == nil {
 		// Close must end the wait too.
 		waiting, cancel := context.WithCancelCause(ctx)
 		unhook := context.AfterFunc(c.closing, func() { cancel(ErrClosed) })
 		a.waiting, a.stop = waiting, func() { unhook(); cancel(nil) }
 	}
-	poll, cancel := context.WithTimeout(a.waiting, d)
+	poll, cancel := context.WithTimeout(a.waiting, a.untilOpen(jitter(c.caps.PollInterval())))
 	defer cancel()
 	grant, err := c.queuer.Wait(poll, req)
 	if err != nil && poll.Err() != nil {
 		err = ErrHeld // time to ask again, or to see that the context has ended
 	}
 	return grant, err
+}
+
+// poll waits until it is time for the next look at a store without a queue. The
+// first looks are quick and the later ones slow.
+func (a *acquisition) poll(ctx context.Context) {
+	a.pause = min(max(2*a.pause, firstPause), a.lock.client.caps.PollInterval())
+	a.sleep(ctx, a.untilOpen(jitter(a.pause)))
+}
+
+// untilOpen shortens a pause to when the name opens by itself, where that is
+// known.
+func (a *acquisition) untilOpen(d time.Duration) time.Duration {
+	if a.held != nil && a.held.ExpiresIn > 0 {
+		d = min(d, a.held.ExpiresIn+time.Millisecond)
+	}
+	return d
 }
 
 // firstPause is the first pause between two looks at a store without a queue,
@@ -340,23 +379,25 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 		left := grant.Since.Add(grant.Valid - lease.Margin(c.opts.Margin, grant.Valid)).Sub(now)
 		switch {
 		case c.closed:
-			c.withdrawPlace(a.lock, a.gate.Renounce())
+			a.undo(grant)
 			c.mu.Unlock()
 			return nil, ErrClosed
 		case left > grant.Valid/3 || fresh && left > 0:
 			return a.take(grant, now), nil // unlocks
 		case fresh:
-			c.withdrawPlace(a.lock, a.gate.Renounce())
+			a.undo(grant)
 			c.mu.Unlock()
 			return nil, fmt.Errorf("the store's answers take longer than the TTL of %v lasts", grant.TTL)
 		}
 		c.mu.Unlock()
 		// It has been under way for so long that little of it is left: begin
 		// the work with a full TTL.
-		r := c.driver.Renew(ctx, []driver.Grant{grant})[0]
+		r := c.renew1(ctx, grant)
 		if r.Err != nil {
 			if !driver.Gone(r.Err) {
-				a.renounce()
+				c.mu.Lock()
+				a.undo(grant)
+				c.mu.Unlock()
 			}
 			return nil, r.Err
 		}
@@ -364,60 +405,76 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 	}
 }
 
+// undo gives a grant back that is of no use. An undone acquire has no minimum
+// hold. It is called with the client's mutex.
+func (a *acquisition) undo(grant driver.Grant) {
+	grant.MinHold, grant.Stray = 0, a.gate.Renounce().Stray
+	a.lock.client.withdraw(grant)
+}
+
 // take makes the lease and leaves the gate, with those who share the hold. It
 // is called with the client's mutex, which it unlocks.
 func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	c := a.lock.client
+	grant.Stray = a.gate.Place(rand.Text).Stray
 	h := newHold(a.lock, grant, now)
+	a.lease = &h.first
 	joined, next := a.gate.Grant()
-	leases := []*Lease{&h.first}
 	for _, w := range joined {
 		j := w.Ref.(*acquisition)
 		j.lease = h.handle()
-		leases = append(leases, j.lease)
 		close(j.news)
 	}
 	c.pass(a.lock.name, a.gate, next)
 	c.track(h)
 	c.mu.Unlock()
-	for range leases {
-		c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
-			Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
-		})
-	}
+	c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
+		Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
+	})
 	return &h.first
 }
 
-// giveUp leaves the gate, and returns why: what ended the wait, and what the
-// store said before.
+// giveUp leaves the gate, and returns why.
 func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
 	c := a.lock.client
 	c.mu.Lock()
-	told := a.gate.Told()
-	if c.queuer == nil && a.Role == gate.Head {
+	a.leave()
+	c.mu.Unlock()
+	return a.reasons(ctx, errs...)
+}
+
+// leave leaves the gate: the place in the store's queue is passed on or
+// withdrawn. It is called with the client's mutex.
+func (a *acquisition) leave() {
+	c := a.lock.client
+	if a.gate.Told() && a.held == nil {
+		a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
+	}
+	if w := a.gate.Waiters(); c.queuer == nil && len(w) > 0 && w[0] == &a.Waiter {
 		// Only a store with a queue can be asked again under the same owner.
 		c.withdrawPlace(a.lock, a.gate.Renounce())
 	}
 	next, place := a.gate.Leave(&a.Waiter)
 	c.withdrawPlace(a.lock, place)
 	c.pass(a.lock.name, a.gate, next)
-	c.mu.Unlock()
-	if len(errs) == 0 {
-		if err := ended(ctx); err != nil {
-			errs = append(errs, err)
-		} else {
-			errs = append(errs, ErrClosed)
-		}
-		if told && a.held == nil {
-			a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
-		}
-	} else if errors.Is(errs[0], ErrHeld) {
+}
+
+// reasons returns why there is no lease: errs, or else what ended the wait, and
+// what the store said before.
+func (a *acquisition) reasons(ctx context.Context, errs ...error) []error {
+	if len(errs) > 0 && errors.Is(errs[0], ErrHeld) {
 		return []error{a.held} // a try: this says it all
+	}
+	if len(errs) == 0 {
+		errs = []error{ErrClosed}
+		if err := ended(ctx); err != nil {
+			errs[0] = err
+		}
 	}
 	if a.held != nil {
 		errs = append(errs, a.held)
 	}
-	if a.last != nil && a.last != errs[0] {
+	if a.last != nil {
 		errs = append(errs, fmt.Errorf("last error of the store: %w", a.last))
 	}
 	return errs

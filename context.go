@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -22,7 +23,8 @@ type heldList struct {
 }
 
 // WithContext returns a context that ends when the lease does: its cause is
-// then the *LostError, or ErrReleased. It also ends with parent. It carries the
+// then the *LostError, or ErrReleased. It also ends with parent, for its cause,
+// and with the CancelFunc (context.Canceled). It carries the
 // hold, so that a nested acquire of the same name under it is seen (ErrDeadlock)
 // or joins (Options.Reentrant): a goroutine started under it is the holder too.
 // The CancelFunc frees what the context costs; the lease goes on.
@@ -79,7 +81,7 @@ func (le *Lease) unbind(entry *leaseContext) {
 // would be waiting for ourselves.
 func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 	held, _ := ctx.Value(heldKey{}).(*heldList)
-	permits := l.Permits
+	permits := l.how.Permits
 	var seen []*hold
 	for ; held != nil; held = held.outer {
 		h := held.lease.hold
@@ -89,16 +91,22 @@ func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 		seen = append(seen, h)
 		mode := held.lease.Mode()
 		switch {
-		case (mode == Slot) != (l.mode == Slot):
+		case (mode == Slot) != (l.how.Mode == Slot):
 			// Another kind of lock: the store says that it is one.
 		case mode == Slot:
-			if permits += h.Permits; permits > l.slots {
+			if permits += h.how.Permits; permits > l.how.Slots {
 				return nil, deadlock(try)
 			}
-		case l.Reentrant && (mode == Exclusive || l.mode == Shared):
-			return held.lease.Reenter()
-		default:
+		case !l.how.reentrant:
 			return nil, deadlock(try)
+		default:
+			lease, err := held.lease.share(l.how.Mode)
+			if errors.Is(err, ErrDeadlock) {
+				return nil, deadlock(try)
+			}
+			if err == nil {
+				return lease, nil
+			} // else it has just ended: we do not hold the name
 		}
 	}
 	return nil, nil

@@ -33,14 +33,17 @@ var (
 	ErrMismatch = driver.ErrMismatch
 	// ErrUnsupported: the store cannot do this.
 	ErrUnsupported = driver.ErrUnsupported
-	// ErrUncertain: the store has not confirmed it. What was to be released is
-	// released in the background, until the store confirms it or the TTL is over.
+	// ErrUncertain: the store has not confirmed it. What was to be released, or
+	// may have been acquired, is given back in the background, until the store
+	// confirms that or the TTL is over.
 	ErrUncertain = driver.ErrUncertain
 	// ErrClosed: the client has been closed.
 	ErrClosed = driver.ErrClosed
 )
 
-// HeldError is ErrHeld with what is known of the holder.
+// HeldError is ErrHeld with what is known of the holder: his note and token, how
+// many wait, and when it is worth asking again. The fields are shown by
+// go doc driver.HeldError.
 type HeldError = driver.HeldError
 
 // LostError is ErrLost with the reason. Unwrap gives the reason: ErrBroken,

@@ -9,22 +9,25 @@ import (
 )
 
 // Events are functions that are told what happens to a client's locks; each may
-// be nil. They are called one after the other for one lease, on goroutines of
-// the client or of its callers, and must return quickly.
+// be nil. They are called on goroutines of the client or of its callers, several
+// at a time, and must return quickly: what comes next does not wait for them.
+// They must not call Close.
 type Events struct {
-	// Acquired: a lease begins.
+	// Acquired: a hold begins, which several leases may share. It ends with Lost
+	// or Released.
 	Acquired func(Event)
-	// Waiting: an Acquire has been told by the store to wait.
+	// Waiting: an Acquire has been told by the store to wait; Event.Err is the
+	// *HeldError.
 	Waiting func(Event)
 	// InDoubt: a renewal has failed. The lease is trusted until Event.Until;
 	// who needs time to stop should use it.
 	InDoubt func(Event)
 	// Recovered: a lease in doubt has been renewed after all.
 	Recovered func(Event)
-	// Lost: a lease is lost; Event.Err is its *LostError.
+	// Lost: a hold is lost; Event.Err is the *LostError.
 	Lost func(Event)
-	// Released: a lease has been given back, or, where Event.Err is not nil,
-	// was to be and goes on to be in the background.
+	// Released: a hold has been given back, or, where Event.Err is not nil or the
+	// client is being closed, is given back in the background.
 	Released func(Event)
 }
 
@@ -33,7 +36,7 @@ type Event struct {
 	Name  string
 	Mode  Mode
 	Token Token         // 0 while there is no lease
-	After time.Duration // Acquired: how long it took; Lost, Released: how long it was held
+	After time.Duration // Acquired: how long the wait took; Lost, Released: how long the name was held
 	Until time.Time     // InDoubt, Recovered: the trust deadline by the wall clock
 	Err   error
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
-// hold is one hold in the store, with the leases that share it. Its fields are
+// hold is one hold in the store, with the leases that share it. What changes is
 // guarded by the client's mutex, but for until.
 type hold struct {
 	*Lock
@@ -23,8 +23,10 @@ type hold struct {
 	valid   time.Duration
 	taken   driver.Instant
 	machine lease.Machine
+	stray   bool
 	until   atomic.Int64 // the machine's trust deadline, to be read without the mutex
 	mode    Mode         // the lock's, until a downgrade
+	asked   bool         // a downgrade has been sent: others may share the name by now (P1)
 	over    bool         // lost or released, and out of the queues
 	trouble error        // the last failed renewal
 
@@ -37,9 +39,9 @@ type hold struct {
 
 func newHold(l *Lock, g driver.Grant, now driver.Instant) *hold {
 	h := &hold{
-		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode,
+		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode, stray: g.Stray,
 		since: g.Since, valid: g.Valid, taken: now,
-		machine: lease.Start(now, g.Since, g.Valid, l.TTL, l.RenewEvery, l.client.opts.Margin),
+		machine: lease.Start(now, g.Since, g.Valid, l.how.TTL, l.how.RenewEvery, l.client.opts.Margin),
 	}
 	h.deadline.Value, h.renewal.Value = h, h
 	h.first.hold, h.leases, h.users = h, &h.first, 1
@@ -54,12 +56,24 @@ func (h *hold) handle() *Lease {
 	return le
 }
 
+// seen is the mode that users may count on.
+func (h *hold) seen() Mode {
+	if h.asked {
+		return Shared
+	}
+	return h.mode
+}
+
 // request is what the store knows of the hold.
-func (h *hold) request() driver.Request { return h.Lock.request(h.owner, h.mode) }
+func (h *hold) request() driver.Request {
+	how := h.how.Shape
+	how.Mode = h.mode
+	return h.Lock.request(h.owner, how)
+}
 
 // grant is the hold as the driver gave it.
 func (h *hold) grant() driver.Grant {
-	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Handle: h.data}
+	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Stray: h.stray, Handle: h.data}
 }
 
 // track puts a hold into the queues, or moves it to where it belongs now.
@@ -81,6 +95,22 @@ func (c *Client) untrack(h *hold) {
 	c.renewals.Drop(&h.renewal)
 }
 
+// drop ends a hold that is given back in the background: it returns the grant
+// to withdraw, and what is to be done before, once the mutex is free. Ok is false
+// if the hold is lost instead.
+func (c *Client) drop(h *hold, now driver.Instant) (grant driver.Grant, after func(), ok bool) {
+	if !h.machine.Release(now) {
+		return grant, c.lose(h, nil), false
+	}
+	c.untrack(h)
+	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
+	cancel := h.end(ErrReleased)
+	return h.grant(), func() {
+		cancel()
+		c.emit(c.opts.Events.Released, slog.LevelDebug, "released", event)
+	}, true
+}
+
 // lose ends a hold that the machine has found lost. It returns what is to be
 // done once the mutex is free: contexts are cancelled and events told there.
 func (c *Client) lose(h *hold, reason error) func() {
@@ -95,7 +125,7 @@ func (c *Client) lose(h *hold, reason error) func() {
 		}
 	}
 	lost := &LostError{Name: h.name, Token: h.token, Reason: reason}
-	event := Event{Name: h.name, Mode: h.mode, Token: h.token, After: c.clock.Now().Sub(h.taken), Err: lost}
+	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: c.clock.Now().Sub(h.taken), Err: lost}
 	cancel := h.end(lost)
 	return func() {
 		cancel()

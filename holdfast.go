@@ -16,13 +16,16 @@ import (
 
 // Types of package driver that users of locks meet too.
 type (
-	// Token is a fencing token: it grows with every new hold on a name (P3).
+	// Token is a fencing token, an int64 that grows with every new hold on a
+	// name (P3). 0: the store gives none.
 	Token = driver.Token
-	// Mode says how a lease holds its name.
+	// Mode says how a lease holds its name: Exclusive, Shared or Slot.
 	Mode = driver.Mode
-	// Caps says what a store can do, and what it guarantees.
+	// Caps says what a store can do, and in Guarantees what remains of the
+	// promises when things go wrong. The fields are shown by go doc driver.Caps.
 	Caps = driver.Caps
-	// Info is the state of one name, for operators.
+	// Info is the state of one name, for operators: its holders and waiters.
+	// The fields are shown by go doc driver.Info.
 	Info = driver.Info
 )
 
@@ -54,9 +57,10 @@ type Client struct {
 	deadlines due.Queue[*hold]         // all holds, by trust deadline
 	renewals  *batch.Plan[*hold]       // those to renew
 	undoing   *batch.Plan[*withdrawal] // what the store is to forget
-	active    int                      // acquires and batches under way
+	active    int                      // operations and batches under way, for Close to wait for
 	quiet     chan struct{}            // closed by the last of them, once closing
 	closed    bool
+	done      chan struct{} // closed when Close has done all
 }
 
 // settingsKey is what settings are made from.
@@ -117,6 +121,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		driver: d, caps: d.Caps(), opts: *o, clock: o.Clock,
 		shared: map[settingsKey]*settings{},
 		gates:  map[string]*gateway{},
+		done:   make(chan struct{}),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -131,7 +136,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	c.renewals = batch.New(
 		func(h *hold) string { return shard(h.request()) },
-		func(h *hold) time.Duration { return max(0, h.RenewEvery) / 8 })
+		func(h *hold) time.Duration { return max(0, h.how.RenewEvery) / 8 })
 	c.undoing = batch.New(
 		func(w *withdrawal) string { return shard(w.grant.Request) },
 		func(*withdrawal) time.Duration { return 0 })
@@ -164,12 +169,12 @@ func (c *Client) check() error {
 		return fmt.Errorf("%s: %w: it lacks %s", c.caps.Store, ErrUnsupported, strings.Join(missing, ", "))
 	}
 	if c.opts.Margin < 0 {
-		return fmt.Errorf("Margin is %v: it must not be negative", c.opts.Margin)
+		return fmt.Errorf("option Margin is %v: it must not be negative", c.opts.Margin)
 	}
 	if c.opts.Prefix != "" {
 		// A prefix is right if a name behind it is.
 		if err := driver.CheckName(c.opts.Prefix + "x"); err != nil {
-			return fmt.Errorf("Prefix is bad: %w", err)
+			return fmt.Errorf("option Prefix: %w", err)
 		}
 	}
 	return nil
@@ -196,7 +201,7 @@ type RWMutex struct {
 }
 
 // RWMutex returns the read-write lock on name. Readers and writers are served
-// in the order in which they came, where Caps.Fair, so neither starve.
+// in the order in which they came, where Caps.Fair, so neither starves.
 func (c *Client) RWMutex(name string, o *Options) RWMutex {
 	return RWMutex{Read: c.lock(name, Shared, 0, o), Write: c.lock(name, Exclusive, 0, o)}
 }
@@ -212,7 +217,7 @@ func (c *Client) lock(name string, mode Mode, slots int, o *Options) *Lock {
 	if o == nil {
 		o = &Options{}
 	}
-	l.settings, l.err = c.settings(settingsKey{*o, mode, slots})
+	l.how, l.err = c.settings(settingsKey{*o, mode, slots})
 	if l.err == nil {
 		l.err = c.checkName(name)
 	}

@@ -3,6 +3,8 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,9 +12,10 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-func newClient(t testing.TB, s *memlock.Store, o *holdfast.ClientOptions) *holdfast.Client {
+// realClient is a client on the host's clock.
+func realClient(t testing.TB, s *memlock.Store) *holdfast.Client {
 	t.Helper()
-	c, err := holdfast.New(s.Client(), o)
+	c, err := holdfast.New(s.Client(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,49 +27,156 @@ func newClient(t testing.TB, s *memlock.Store, o *holdfast.ClientOptions) *holdf
 	return c
 }
 
-func TestSmoke(t *testing.T) {
-	s := memlock.NewStore(nil)
-	a, b := newClient(t, s, nil), newClient(t, s, nil)
-	ctx := context.Background()
-	l1, err := a.Mutex("x", nil).Acquire(ctx)
+// The same in real time, on the host's clock and the alarm of the system: short
+// leases are renewed, and end when they are not.
+func TestOnTheHostClock(t *testing.T) {
+	c := realClient(t, memlock.NewStore(nil))
+	ctx := t.Context()
+	o := &holdfast.Options{TTL: 200 * time.Millisecond}
+	renewed, err := c.Mutex("renewed", o).Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Mutex("x", nil).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
-		t.Fatal(err)
-	} else {
-		t.Log(err)
-	}
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer cancel()
-	_, err = b.Mutex("x", nil).Acquire(short)
-	t.Log(err)
-	if !errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	go func() { time.Sleep(20 * time.Millisecond); l1.Release() }()
-	l2, err := b.Mutex("x", nil).Acquire(ctx)
+	o = &holdfast.Options{TTL: 200 * time.Millisecond, RenewEvery: -1}
+	fixed, err := c.Mutex("fixed", o).Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(l2.Token(), l2.Sequencer(), l2.ValidUntil().Sub(time.Now()))
-	if err := l2.Release(); err != nil {
-		t.Fatal(err)
+	<-fixed.Done()
+	if !errors.Is(fixed.Err(), holdfast.ErrLost) {
+		t.Errorf("the fixed lease: %v", fixed.Err())
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := renewed.Err(); err != nil {
+		t.Errorf("the renewed lease: %v", err)
+	}
+	if err := renewed.Release(); err != nil {
+		t.Error(err)
 	}
 }
 
-func BenchmarkUncontended(b *testing.B) {
-	c := newClient(b, memlock.NewStore(nil), nil)
-	l := c.Mutex("x", nil)
-	ctx := context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		le, err := l.Acquire(ctx)
+// Exclusion under real concurrency, with goroutines that give up, in every
+// mode: a plain counter that only the lock protects (P1), and nothing left (P6,
+// P9).
+func TestConcurrent(t *testing.T) {
+	store := memlock.NewStore(nil)
+	clients := []*holdfast.Client{realClient(t, store), realClient(t, store), realClient(t, store)}
+	var writes, readers, users int // guarded by the locks themselves
+	var mu sync.Mutex
+	change := func(n *int, by, most int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if *n += by; *n > most {
+			t.Errorf("P1: %d at a time, of at most %d", *n, most)
+		}
+	}
+	want, done := 0, make(chan int)
+	for i := range 24 {
+		c := clients[i%len(clients)]
+		go func() {
+			n := 0
+			for j := range 100 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%7)*time.Millisecond+time.Second*time.Duration(j%2))
+				rw := c.RWMutex("rw", nil)
+				err := rw.Write.Do(ctx, func(context.Context, *holdfast.Lease) error {
+					writes++
+					n++
+					return nil
+				})
+				if err == nil && j%3 == 0 {
+					err = rw.Read.Do(ctx, func(context.Context, *holdfast.Lease) error {
+						_ = writes // the race detector looks
+						change(&readers, 1, 24)
+						change(&readers, -1, 24)
+						return nil
+					})
+				}
+				if err == nil {
+					err = c.Semaphore("sem", 5, &holdfast.Options{Permits: 2}).Do(ctx, func(context.Context, *holdfast.Lease) error {
+						change(&users, 1, 2)
+						change(&users, -1, 2)
+						return nil
+					})
+				}
+				cancel()
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v", err)
+				}
+			}
+			done <- n
+		}()
+	}
+	for range 24 {
+		want += <-done
+	}
+	if writes != want || want == 0 {
+		t.Errorf("P1: %d writes were counted of %d", writes, want)
+	}
+	for _, name := range []string{"rw", "sem"} {
+		until := time.Now().Add(5 * time.Second)
+		for {
+			info, err := clients[0].Inspect(t.Context(), name)
+			if err == nil && info.Idle() {
+				break
+			}
+			if time.Now().After(until) {
+				t.Fatalf("P6: %+v is left, %v", info, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// P6: a hold that comes to a waiter in the moment in which its context ends is
+// used or given back, never dropped.
+func TestGrantMeetsCancellation(t *testing.T) {
+	c := realClient(t, memlock.NewStore(nil))
+	rw := c.RWMutex("x", nil)
+	for range 3000 {
+		writer, err := rw.Write.Acquire(t.Context())
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
-		if err := le.Release(); err != nil {
-			b.Fatal(err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if l, err := rw.Read.Acquire(ctx); err == nil {
+					_ = l.Release()
+				}
+			})
 		}
+		runtime.Gosched()
+		wg.Go(cancel)
+		_ = writer.Release()
+		wg.Wait()
+	}
+	writer, err := rw.Write.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// P9: at most 8 allocations for an acquire and a release that nobody contends.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Log("not counted under the race detector, which allocates itself")
+		return
+	}
+	l := realClient(t, memlock.NewStore(nil)).Mutex("x", nil)
+	n := testing.AllocsPerRun(1000, func() {
+		lease, err := l.Acquire(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 8 {
+		t.Errorf("%v allocations for an uncontended acquire and release, at most 8 are right", n)
 	}
 }

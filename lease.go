@@ -24,15 +24,17 @@ type Lease struct {
 	// Guarded by the client's mutex.
 	done     chan struct{}
 	contexts *leaseContext
-	next     *Lease // of the same hold
-	returned bool   // Release has been called
-	result   error  // what it returned
+	next     *Lease        // of the same hold
+	returned bool          // Release has been called
+	result   error         // what it returned
+	settling bool          // it has not returned yet
+	settled  chan struct{} // closed when it has; made only for another Release that waits
 }
 
 // ending is why a lease is over.
 type ending struct{ err error }
 
-// ended is the channel of leases that nobody asked for one before they ended.
+// endedChannel is the channel of leases that nobody asked for one before they ended.
 var endedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -71,12 +73,13 @@ func (le *Lease) Mode() Mode {
 	c := le.hold.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return le.hold.mode
+	return le.hold.seen()
 }
 
-// Token returns the fencing token: greater than that of every exclusive hold on
-// the name before it, as far as the store's Guarantees go (P3), and the same for
-// the whole life of the lease, but for a downgrade. 0: the store gives none.
+// Token returns the fencing token: greater than those of the exclusive holds on
+// the name before it, and for an exclusive lease than those of the shared ones
+// too, as far as the store's Guarantees go (P3). It stays the same for the whole
+// life of the lease, but for a downgrade. 0: the store gives none.
 func (le *Lease) Token() Token {
 	c := le.hold.client
 	c.mu.Lock()
@@ -92,7 +95,7 @@ func (le *Lease) Sequencer() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return driver.Sequencer{
-		Name: c.opts.Prefix + le.hold.name, Mode: le.hold.mode, Token: le.hold.token,
+		Name: c.opts.Prefix + le.hold.name, Mode: le.hold.seen(), Token: le.hold.token,
 	}.String()
 }
 
@@ -150,7 +153,7 @@ func (le *Lease) Renew(ctx context.Context) error {
 	c.mu.Lock()
 	grant := h.grant()
 	c.mu.Unlock()
-	r := c.driver.Renew(ctx, []driver.Grant{grant})[0]
+	r := c.renew1(ctx, grant)
 	c.mu.Lock()
 	after := c.renewed(h, r)
 	c.mu.Unlock()
@@ -168,14 +171,27 @@ func (le *Lease) Renew(ctx context.Context) error {
 // the last of its leases is; a loss ends them all. It costs no round trip, and
 // the store shows one hold.
 func (le *Lease) Reenter() (*Lease, error) {
-	if err := le.Err(); err != nil {
+	again, err := le.share(Shared)
+	if err != nil {
 		return nil, failed("reenter", le.hold.name, err)
+	}
+	return again, nil
+}
+
+// share returns one more lease on the hold. It is ErrDeadlock if mode is
+// Exclusive and the hold is not.
+func (le *Lease) share(mode Mode) (*Lease, error) {
+	if err := le.Err(); err != nil {
+		return nil, err
 	}
 	h, c := le.hold, le.hold.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := le.end.Load(); e != nil {
-		return nil, failed("reenter", h.name, e.err)
+		return nil, e.err
+	}
+	if mode == Exclusive && h.seen() != Exclusive {
+		return nil, ErrDeadlock
 	}
 	return h.handle(), nil
 }
@@ -183,7 +199,8 @@ func (le *Lease) Reenter() (*Lease, error) {
 // Downgrade turns an exclusive hold into a shared one without a gap: nobody can
 // hold the name exclusively in between. It is refused while the hold has other
 // leases, which count on being alone. After an error that is not a loss the
-// lease goes on, and Downgrade may be tried again.
+// lease goes on, as a shared one, because the store may have done it; Downgrade
+// may be tried again.
 func (le *Lease) Downgrade(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext("downgrade")
@@ -202,6 +219,7 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 	defer c.stop()
 	c.mu.Lock()
 	grant, mode, alone := h.grant(), h.mode, h.leases == le && le.next == nil
+	h.asked = h.asked || mode == Exclusive && alone
 	c.mu.Unlock()
 	switch {
 	case mode == Shared:
@@ -212,13 +230,11 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 		return failed("downgrade", h.name, errors.New("the hold has other leases, which count on its being exclusive: release them first"))
 	}
 	g, err := d.Downgrade(ctx, grant)
-	if err == nil {
-		c.mu.Lock()
+	c.mu.Lock()
+	if err == nil && !h.over {
 		h.mode, h.token, h.data = g.Mode, g.Token, g.Handle
-		c.mu.Unlock()
 	}
 	// Its answer says of the hold what a renewal's would.
-	c.mu.Lock()
 	after := c.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
 	c.mu.Unlock()
 	after()

@@ -5,15 +5,16 @@ import (
 	"errors"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/gate"
 )
 
 // Lock is a name and how to hold it. It holds no state and does no I/O: make
 // one whenever it is convenient, and use it from any goroutine. What is wrong
 // with its name or options is returned by each use, before any I/O (P10).
 type Lock struct {
-	*settings
 	client *Client
 	name   string
+	how    *settings
 	err    error
 }
 
@@ -21,6 +22,7 @@ type Lock struct {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until it has the lock, and returns the lease that it has it by.
+// The lease is renewed until it is released or the client is closed: release it.
 //
 // The context bounds the wait only; the lease outlives it (P11). When it ends
 // first, the error is that of the context, and ErrHeld if the lock was known to
@@ -37,7 +39,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 
 // TryAcquire takes the lock if it is free, and does not wait for it: otherwise
 // the error is ErrHeld, with details in a *HeldError where the store has them.
-// It still asks the store, which the context bounds.
+// It still asks the store, which the context bounds. Where the context holds the
+// name itself, the error is both ErrHeld and ErrDeadlock.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "try", true)
 }
@@ -47,14 +50,23 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // the *LostError as its cause, and carries the hold for the detection of
 // deadlocks: goroutines started under it are the holder too. Do returns the
 // error of fn joined with that of the release, so a section that may have run
-// unprotected is never reported as a success.
+// unprotected is never reported as a success; when fn panics, Events alone tell
+// of the release.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context, *Lease) error) error {
+	if err := l.check(ctx, "do"); err != nil {
+		return err
+	}
+	if fn == nil {
+		return failed("do", l.name, errNilFunc) // before any I/O (P10)
+	}
 	lease, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	return protect(ctx, lease, func(ctx context.Context) error { return fn(ctx, lease) })
 }
+
+var errNilFunc = errors.New("the function is nil")
 
 // releaser is a Lease or a MultiLease.
 type releaser interface {
@@ -72,13 +84,13 @@ func protect(ctx context.Context, lease releaser, fn func(context.Context) error
 	return fn(ctx)
 }
 
-// request is what a driver is asked for.
-func (l *Lock) request(owner string, mode Mode) driver.Request {
+// request is what a driver is asked for, or has been.
+func (l *Lock) request(owner string, how gate.Shape) driver.Request {
 	return driver.Request{
 		Name: l.client.opts.Prefix + l.name, Owner: owner,
-		Mode: mode, Slots: l.slots, Permits: l.Permits,
-		TTL: l.TTL, LockDelay: l.LockDelay, MinHold: l.MinHold,
-		Unfair: l.Unfair, Note: l.Note,
+		Mode: how.Mode, Slots: how.Slots, Permits: how.Permits,
+		TTL: how.TTL, LockDelay: how.LockDelay, MinHold: how.MinHold,
+		Unfair: how.Unfair, Note: how.Note,
 	}
 }
 
@@ -106,12 +118,14 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 		return lease, nil
 	}
 	a := &acquisition{lock: l, start: l.client.clock.Now()}
-	a.Waiter.Try = try
+	a.Shape, a.Try, a.Ref = l.how.Shape, try, a
 	if err := a.enter(); err != nil {
 		return nil, failed(op, l.name, err)
 	}
+	panicked := true
+	defer func() { a.exit(panicked) }()
 	lease, errs := a.run(ctx)
-	a.exit()
+	panicked = false
 	if lease == nil {
 		return nil, failed(op, l.name, errs...)
 	}

@@ -60,6 +60,9 @@ func (m *MultiLock) TryAcquire(ctx context.Context) (*MultiLease, error) {
 
 // Do is Lock.Do for several locks: the context ends at the first loss.
 func (m *MultiLock) Do(ctx context.Context, fn func(context.Context, *MultiLease) error) error {
+	if fn == nil {
+		return fmt.Errorf("holdfast: do: %w", errNilFunc)
+	}
 	lease, err := m.Acquire(ctx)
 	if err != nil {
 		return err
@@ -79,8 +82,12 @@ func (m *MultiLock) acquire(ctx context.Context, acquire func(*Lock, context.Con
 	}
 	ml := &MultiLease{}
 	ml.first, ml.cancel = context.WithCancelCause(context.Background())
+	// Once one is lost there is no use in waiting for the others.
+	wait, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ml.first, func() { cancel(context.Cause(ml.first)) })()
 	for _, l := range m.locks {
-		lease, err := acquire(l, ctx)
+		lease, err := acquire(l, wait)
 		if err != nil {
 			return nil, errors.Join(err, ml.undo())
 		}

@@ -53,8 +53,12 @@ func (c *Client) admit(ctx context.Context, op, name string) error {
 // after the first error.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		// Any prefix of a name will do, so it is checked as one.
-		inspector, err := c.inspector(ctx, "list", strings.TrimSuffix(prefix, "/")+"x")
+		// What no name can begin with is refused, like a bad name (P10).
+		sample := strings.TrimSuffix(prefix, "/")
+		if prefix == "" {
+			sample = "any"
+		}
+		inspector, err := c.inspector(ctx, "list", sample)
 		if err != nil {
 			yield(Info{}, err)
 			return
@@ -75,7 +79,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 
 // Break ends somebody's hold, for an operator: the one that has this token and
 // no later one (P4), else the error is ErrNotHeld. The name is free at once, and
-// the holder learns of it as soon as the store can tell it, at the latest when it
+// the holder, with all leases that share the hold, learns of it as soon as the
+// store can tell it, at the latest when it
 // next renews; until then it may still act, so break what is dead or
 // guarded by its token.
 func (c *Client) Break(ctx context.Context, name string, t Token) error {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/gate"
 	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
@@ -17,7 +18,8 @@ import (
 type ClientOptions struct {
 	// Prefix is put in front of every name in the store, so that programs that
 	// share a store stay apart: "billing/" makes "orders" the store's
-	// "billing/orders". The client's own calls use names without it.
+	// "billing/orders"; no slash is added. The client's own calls use names
+	// without it.
 	Prefix string
 	// Need lists capabilities without which New fails: each boolean that is
 	// true, each operation, and a TTL range, which the store must cover.
@@ -37,13 +39,14 @@ type ClientOptions struct {
 }
 
 // Options say how a lock is taken. They are plain data; the zero value of each
-// field is its default.
+// field is its default. TTLs go up to MaxTTL, delays up to MaxDelay.
 type Options struct {
 	// TTL is how long the store keeps the lock when the holder has vanished.
 	// 0: 30 s, or the nearest that the store takes.
 	TTL time.Duration
 	// RenewEvery is how often the lease is renewed. 0: a third of the TTL.
-	// Negative: never; the lease then ends at its TTL.
+	// Negative: never; the lease then ends at its TTL. It must be shorter than
+	// the TTL less the margin (ClientOptions.Margin).
 	RenewEvery time.Duration
 	// LockDelay is how much longer than its TTL the store keeps the name of a
 	// vanished holder closed, for what it had under way. A release frees at
@@ -54,12 +57,14 @@ type Options struct {
 	// hosts whose clocks differ. 0: none.
 	MinHold time.Duration
 	// Reentrant joins the hold that the context carries instead of failing with
-	// ErrDeadlock.
+	// ErrDeadlock. The hold stays as it was taken: the other options here do not
+	// change it.
 	Reentrant bool
 	// Unfair allows the lock to be taken past others who wait in the store's
 	// queue, when the name happens to be free.
 	Unfair bool
-	// Permits is how many slots of a semaphore one hold takes. 0: 1.
+	// Permits is how many slots of a semaphore one hold takes. 0: 1. It is an
+	// error with any other lock.
 	Permits int
 	// Note is shown to operators, up to MaxNote bytes of UTF-8. "": program, host and
 	// process id.
@@ -69,6 +74,7 @@ type Options struct {
 // Limits of options.
 const (
 	DefaultTTL = 30 * time.Second
+	MaxTTL     = 365 * 24 * time.Hour
 	MaxDelay   = 24 * time.Hour // of LockDelay and MinHold
 	MaxSlots   = 1 << 20        // of a semaphore
 	MaxNote    = 256            // bytes
@@ -77,16 +83,22 @@ const (
 // settings are options with the defaults filled in, checked, for one mode and
 // size. Locks with the same settings share them.
 type settings struct {
-	Options
-	mode  driver.Mode
-	slots int
+	gate.Shape
+	reentrant bool
 }
 
 // settle fills in the defaults and checks the options against the rules and the
 // store (P10).
-func settle(mode driver.Mode, slots int, o Options, caps *Caps, margin time.Duration) (*settings, error) {
-	s := &settings{Options: o, mode: mode, slots: slots}
-	if err := s.checkKind(caps); err != nil {
+func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (*settings, error) {
+	s := &settings{
+		Shape: gate.Shape{
+			Mode: mode, Slots: slots, Permits: o.Permits,
+			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold,
+			RenewEvery: o.RenewEvery, Unfair: o.Unfair, Note: o.Note,
+		},
+		reentrant: o.Reentrant,
+	}
+	if err := s.settleKind(caps); err != nil {
 		return s, err
 	}
 	if s.TTL == 0 {
@@ -96,28 +108,29 @@ func settle(mode driver.Mode, slots int, o Options, caps *Caps, margin time.Dura
 		}
 	}
 	if s.RenewEvery == 0 {
-		s.RenewEvery = s.TTL / 3
+		// Two more attempts fit before the deadline, unless the margin is large.
+		s.RenewEvery = min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2)
 	}
 	if s.Note == "" {
 		s.Note = defaultNote
 	}
-	return s, s.checkTimes(caps, margin)
+	return s, s.check(caps, margin)
 }
 
-func (s *settings) checkKind(caps *Caps) error {
+func (s *settings) settleKind(caps *Caps) error {
 	switch {
-	case s.mode == driver.Slot && !caps.Slots:
+	case s.Mode == Slot && !caps.Slots:
 		return fmt.Errorf("semaphores: %w", ErrUnsupported)
-	case s.mode == driver.Shared && !caps.Shared:
+	case s.Mode == Shared && !caps.Shared:
 		return fmt.Errorf("shared locks: %w", ErrUnsupported)
-	case s.mode != driver.Slot && s.Permits != 0:
-		return fmt.Errorf("Permits is %d: only a semaphore has permits", s.Permits)
-	case s.mode != driver.Slot:
+	case s.Mode != Slot && s.Permits != 0:
+		return fmt.Errorf("option Permits is %d: only a semaphore has permits", s.Permits)
+	case s.Mode != Slot:
 		return nil
-	case s.slots < 1 || s.slots > MaxSlots:
-		return fmt.Errorf("a semaphore with %d slots: 1 to %d are allowed", s.slots, MaxSlots)
-	case s.Permits < 0 || s.Permits > s.slots:
-		return fmt.Errorf("Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.slots)
+	case s.Slots < 1 || s.Slots > MaxSlots:
+		return fmt.Errorf("a semaphore with %d slots: 1 to %d are allowed", s.Slots, MaxSlots)
+	case s.Permits < 0 || s.Permits > s.Slots:
+		return fmt.Errorf("option Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.Slots)
 	}
 	if s.Permits == 0 {
 		s.Permits = 1
@@ -125,27 +138,29 @@ func (s *settings) checkKind(caps *Caps) error {
 	return nil
 }
 
-func (s *settings) checkTimes(caps *Caps, margin time.Duration) error {
+func (s *settings) check(caps *Caps, margin time.Duration) error {
 	trusted := s.TTL - lease.Margin(margin, s.TTL)
 	switch {
 	case s.TTL < 0:
-		return fmt.Errorf("TTL is %v: it must be positive", s.TTL)
+		return fmt.Errorf("option TTL is %v: it must be positive", s.TTL)
 	case s.TTL < caps.MinTTL:
-		return fmt.Errorf("TTL is %v: this store's shortest is %v", s.TTL, caps.MinTTL)
+		return fmt.Errorf("option TTL is %v: this store's shortest is %v", s.TTL, caps.MinTTL)
 	case caps.MaxTTL > 0 && s.TTL > caps.MaxTTL:
-		return fmt.Errorf("TTL is %v: this store's longest is %v", s.TTL, caps.MaxTTL)
+		return fmt.Errorf("option TTL is %v: this store's longest is %v", s.TTL, caps.MaxTTL)
+	case s.TTL > MaxTTL:
+		return fmt.Errorf("option TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
 	case trusted <= 0:
-		return fmt.Errorf("TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
+		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
 	case s.RenewEvery >= trusted:
-		return fmt.Errorf("RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
+		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
-		return fmt.Errorf("LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
+		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:
-		return fmt.Errorf("MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
+		return fmt.Errorf("option MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
 	case len(s.Note) > MaxNote:
-		return fmt.Errorf("Note has %d bytes: at most %d are allowed", len(s.Note), MaxNote)
+		return fmt.Errorf("option Note has %d bytes: at most %d are allowed", len(s.Note), MaxNote)
 	case !utf8.ValidString(s.Note):
-		return errors.New("Note is not valid UTF-8")
+		return errors.New("option Note is not valid UTF-8")
 	}
 	return nil
 }

@@ -23,12 +23,22 @@ const releaseWithin = 5 * time.Second
 // have been valid. If the store has not confirmed it by then the error is
 // ErrUncertain, and the release goes on in the background. If the lease was lost
 // before, the error is the *LostError: what was done under it may have run
-// unprotected. A second call does nothing and returns what the first returned.
+// unprotected. A second call does nothing and returns what the first returned,
+// after waiting for it.
 func (le *Lease) Release() error {
 	h, c := le.hold, le.hold.client
 	c.mu.Lock()
 	if le.returned {
 		defer c.mu.Unlock()
+		if le.settling {
+			if le.settled == nil {
+				le.settled = make(chan struct{})
+			}
+			settled := le.settled
+			c.mu.Unlock()
+			<-settled
+			c.mu.Lock()
+		}
 		return le.result
 	}
 	le.returned = true
@@ -43,23 +53,49 @@ func (le *Lease) Release() error {
 	}
 	cancel := le.finish(ErrReleased)
 	h.forget(le)
-	last := h.leases == nil
+	grant, last := h.grant(), h.leases == nil
+	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
 	if last {
 		h.machine.Release(now)
 		c.untrack(h)
 		c.active++
+		le.settling = true
 	}
 	c.mu.Unlock()
 	cancel() // the work ends before another can begin
 	if !last {
 		return nil
 	}
-	err := c.giveBack(h, now)
+	event.Err = c.giveBack(grant, h.machine.Until().Sub(now))
 	c.mu.Lock()
-	le.result = err
+	switch {
+	case driver.Gone(event.Err):
+		event.Err = &LostError{Name: h.name, Token: h.token, Reason: event.Err}
+	case event.Err != nil:
+		c.withdraw(grant)
+		event.Err = failed("release", h.name, ErrUncertain, event.Err)
+	}
+	le.result, le.settling = event.Err, false
+	if le.settled != nil {
+		close(le.settled)
+	}
 	c.finish(1)
 	c.mu.Unlock()
-	return err
+	c.gaveBack(event)
+	return event.Err
+}
+
+// gaveBack tells how a release went.
+func (c *Client) gaveBack(event Event) {
+	switch {
+	case event.Err == nil:
+		c.poke(event.Name)
+		c.emit(c.opts.Events.Released, slog.LevelDebug, "released", event)
+	case errors.Is(event.Err, ErrLost):
+		c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
+	default:
+		c.emit(c.opts.Events.Released, slog.LevelWarn, "released", event)
+	}
 }
 
 // late is the outcome of releasing a lease that is over. What was lost by the
@@ -89,40 +125,27 @@ func (h *hold) forget(le *Lease) {
 	}
 }
 
-// giveBack releases the hold in the store.
-func (c *Client) giveBack(h *hold, now driver.Instant) error {
-	valid := h.machine.Until().Sub(now)
+// giveBack releases a hold in the store, which it was valid in for so long yet.
+func (c *Client) giveBack(grant driver.Grant, valid time.Duration) error {
 	ctx, cancel := c.within(min(valid, releaseWithin))
 	defer cancel()
-	grant := h.grant()
-	event := Event{Name: h.name, Mode: h.mode, Token: h.token, After: now.Sub(h.taken)}
-	var err error
-	for pause := firstPause; ; pause *= 2 {
-		err = c.driver.Release(ctx, []driver.Grant{grant})[0]
-		if err == nil || driver.Gone(err) || !rest(ctx, jitter(pause)) {
-			break
+	err := c.release1(ctx, grant)
+	for pause := firstPause; err != nil && !driver.Gone(err) && rest(ctx, jitter(pause)); pause *= 2 {
+		err = c.release1(ctx, grant)
+		if errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrBroken) {
+			err = nil // an attempt before went through, and its answer was lost
 		}
 	}
-	switch {
-	case err == nil:
-		c.poke(h.name)
-	case driver.Gone(err):
-		lost := &LostError{Name: h.name, Token: h.token, Reason: err}
-		event.Err = lost
-		c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
-		return lost
-	default:
-		c.mu.Lock()
-		c.withdraw(grant)
-		c.mu.Unlock()
-		event.Err = failed("release", h.name, ErrUncertain, err)
+	return err
+}
+
+// release1 releases one grant.
+func (c *Client) release1(ctx context.Context, g driver.Grant) error {
+	errs := c.driver.Release(ctx, []driver.Grant{g})
+	if len(errs) != 1 {
+		return fmt.Errorf("the driver returned %d results for one release", len(errs))
 	}
-	level := slog.LevelDebug
-	if event.Err != nil {
-		level = slog.LevelWarn
-	}
-	c.emit(c.opts.Events.Released, level, "released", event)
-	return event.Err
+	return errs[0]
 }
 
 // bound is a context that releases share.
@@ -207,10 +230,9 @@ func (c *Client) withdrawPlace(l *Lock, p gate.Place) {
 	if p.Owner == "" || !p.Sent {
 		return
 	}
-	req := l.request(p.Owner, p.Shape.Mode)
-	req.TTL, req.Slots, req.Permits, req.MinHold = p.Shape.TTL, p.Shape.Slots, p.Shape.Permits, 0
-	req.LockDelay, req.Unfair, req.Note = p.Shape.LockDelay, p.Shape.Unfair, p.Shape.Note
-	c.withdraw(driver.Grant{Request: req})
+	how := p.Shape
+	how.MinHold = 0
+	c.withdraw(driver.Grant{Request: l.request(p.Owner, how), Stray: p.Stray, Handle: p.Data})
 }
 
 // undo makes one attempt at a batch of withdrawals.
@@ -242,31 +264,30 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 // (ErrReleased) and released in batches, and the driver is closed. It takes at
 // most about 5 s; if the store has not confirmed every release by then, the
 // error is ErrUncertain, and what is left ends with its TTL. A second call
-// does nothing.
+// waits for the first, and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
+		// Not for ever: it may come from a hook that the first is calling.
+		ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
+		defer cancel()
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		}
 		return nil
 	}
 	c.closed = true
+	defer close(c.done)
 	var after []func()
 	var held []driver.Grant
 	now := c.clock.Now()
 	for e := c.deadlines.First(); e != nil; e = c.deadlines.First() {
-		h := e.Value
-		if !h.machine.Release(now) {
-			after = append(after, c.lose(h, nil))
-			continue
+		grant, f, ok := c.drop(e.Value, now)
+		if after = append(after, f); ok {
+			held = append(held, grant)
 		}
-		c.untrack(h)
-		event := Event{Name: h.name, Mode: h.mode, Token: h.token, After: now.Sub(h.taken)}
-		cancel := h.end(ErrReleased)
-		after = append(after, func() {
-			cancel()
-			c.emit(c.opts.Events.Released, slog.LevelDebug, "released", event)
-		})
-		held = append(held, h.grant())
 	}
 	c.mu.Unlock()
 	for _, f := range after {

@@ -54,29 +54,43 @@ func (c *Client) tick() {
 	}
 }
 
+// renew1 renews one grant.
+func (c *Client) renew1(ctx context.Context, g driver.Grant) driver.Renewal {
+	out := c.driver.Renew(ctx, []driver.Grant{g})
+	if len(out) != 1 {
+		return driver.Renewal{Err: fmt.Errorf("the driver returned %d results for one renewal", len(out))}
+	}
+	return out[0]
+}
+
+// renewWithin bounds one batch of renewals. What hangs leaves room for another
+// attempt before any deadline, its own or that of others who wait for the shard:
+// so a batch also has at most half of the time that is left to any in it, and a
+// third of the shortest TTL of all.
+const renewWithin = 5 * time.Second
+
 // renew renews one batch.
 func (c *Client) renew(b batch.Batch[*hold]) {
 	c.mu.Lock()
 	now := c.clock.Now()
 	holds := b.Items[:0]
 	var grants []driver.Grant
-	left := time.Duration(0)
+	within := renewWithin
+	for _, e := range c.deadlines.All() {
+		within = min(within, e.Value.how.TTL/3)
+	}
 	for _, h := range b.Items {
 		if h.over || !h.machine.Send(now) {
 			continue
 		}
 		holds, grants = append(holds, h), append(grants, h.grant())
-		if l := h.machine.Until().Sub(now); left == 0 || l < left {
-			left = l
-		}
+		within = min(within, h.machine.Until().Sub(now)/2)
 	}
 	c.mu.Unlock()
 
 	var out []driver.Renewal
 	if len(grants) > 0 {
-		// Half of the time that is left, so that an attempt that hangs leaves
-		// room for the next.
-		ctx, cancel := context.WithTimeout(context.Background(), left/2)
+		ctx, cancel := context.WithTimeout(context.Background(), within)
 		out = c.driver.Renew(ctx, grants)
 		cancel()
 	}
@@ -108,9 +122,13 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 	}
 	now := c.clock.Now()
 	doubted := h.trouble != nil
-	event := Event{Name: h.name, Mode: h.mode, Token: h.token}
+	event := Event{Name: h.name, Mode: h.seen(), Token: h.token}
+	if r.Err != nil && !driver.Gone(r.Err) {
+		h.trouble = r.Err
+		h.machine.Failed(now)
+	}
 	switch {
-	case r.Err == nil && h.machine.Renewed(now, r.Since, r.Valid, h.TTL):
+	case r.Err == nil && h.machine.Renewed(now, r.Since, r.Valid):
 		h.since, h.valid, h.trouble = r.Since, r.Valid, nil
 		c.track(h)
 		if !doubted {
@@ -121,8 +139,7 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 	case r.Err != nil && driver.Gone(r.Err):
 		h.machine.Gone()
 		return c.lose(h, r.Err)
-	case r.Err != nil && h.machine.Failed(now), r.Err != nil && h.machine.Trusted(now):
-		h.trouble = r.Err
+	case r.Err != nil && h.machine.Trusted(now):
 		c.track(h)
 		if doubted {
 			return nothing
@@ -132,9 +149,6 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 	}
 	// The answer came after the deadline: whatever it says, a lease that is
 	// over is never revived (P2).
-	if r.Err != nil {
-		h.trouble = r.Err
-	}
 	return c.lose(h, nil)
 }
 

@@ -92,7 +92,8 @@ func (d *Driver) cut(ctx context.Context) error {
 
 // call takes one call to the store and back. A nil error means that do was
 // called and that its reply counts; any other, that the outcome is not known.
-func (d *Driver) call(ctx context.Context, do func(context.Context)) error {
+// What do returns says whether the request may arrive twice.
+func (d *Driver) call(ctx context.Context, do func(context.Context) (twice bool)) error {
 	f := d.roll()
 	if err := d.sleep(ctx, f.delay); err != nil {
 		return err
@@ -106,8 +107,7 @@ func (d *Driver) call(ctx context.Context, do func(context.Context)) error {
 	if err := d.arrive(ctx, do); err != nil {
 		return err
 	}
-	do(ctx)
-	if f.duplicate {
+	if twice := do(ctx); twice && f.duplicate {
 		do(ctx)
 	}
 	if f.dropReply {
@@ -124,7 +124,7 @@ func (d *Driver) call(ctx context.Context, do func(context.Context)) error {
 
 // arrive waits until requests are let through. If the caller gives up first,
 // do is called later all the same.
-func (d *Driver) arrive(ctx context.Context, do func(context.Context)) error {
+func (d *Driver) arrive(ctx context.Context, do func(context.Context) bool) error {
 	opened := d.at(&d.requests)
 	err := d.pause(ctx, opened)
 	if err == nil {

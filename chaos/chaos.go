@@ -25,7 +25,7 @@ type Options struct {
 	DropRequest float64 // the request never arrives
 	DropReply   float64 // the store does it, the reply never arrives
 	HoldReply   float64 // the store does it, the reply is late by up to MaxDelay
-	Duplicate   float64 // the request arrives twice; the first reply counts
+	Duplicate   float64 // the request arrives twice, but for a Try that was refused; the first reply counts
 	Partition   float64 // the client is cut off for up to MaxDelay, this call included
 
 	MaxDelay time.Duration // 0: 10 ms
@@ -85,7 +85,7 @@ func (g *gate) open() {
 
 // Partition cuts the client off: requests do not arrive, and replies that are
 // under way do not either. Calls then wait for Heal, their context or Close,
-// and fail.
+// and fail. Losses are passed on all the same: they are hints.
 func (d *Driver) Partition() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

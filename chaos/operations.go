@@ -10,7 +10,10 @@ import (
 
 // Try implements driver.Driver.
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	return d.acquire(ctx, r, d.Forward.Try)
+	// A Try that is refused must not arrive again: if that one were granted, the
+	// caller would have been told that it holds nothing (P6), and no store could
+	// mend that.
+	return d.acquire(ctx, r, d.Forward.Try, false)
 }
 
 // Enqueue implements driver.Queuer.
@@ -18,18 +21,19 @@ func (d *Driver) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, e
 	if !d.Caps().Ops.Has(driver.OpQueue) {
 		return driver.Grant{}, driver.ErrUnsupported
 	}
-	return d.acquire(ctx, r, d.Forward.Enqueue)
+	return d.acquire(ctx, r, d.Forward.Enqueue, true)
 }
 
 // acquire is Try and Enqueue: what is lost on the way is uncertain, with the
 // request to withdraw.
 func (d *Driver) acquire(ctx context.Context, r driver.Request,
-	ask func(context.Context, driver.Request) (driver.Grant, error),
+	ask func(context.Context, driver.Request) (driver.Grant, error), refusedTwice bool,
 ) (driver.Grant, error) {
 	reply := make(chan outcome, 3) // first, duplicate, late
-	err := d.call(ctx, func(ctx context.Context) {
+	err := d.call(ctx, func(ctx context.Context) bool {
 		g, err := ask(ctx, r)
 		reply <- outcome{g, err}
+		return err == nil || refusedTwice
 	})
 	if err != nil {
 		lost := driver.Grant{Request: r}
@@ -69,7 +73,7 @@ func (d *Driver) Wait(ctx context.Context, r driver.Request) (driver.Grant, erro
 func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	grants = slices.Clone(grants) // a request held back may outlive the call
 	reply := make(chan []driver.Renewal, 3)
-	if err := d.call(ctx, func(ctx context.Context) { reply <- d.Driver.Renew(ctx, grants) }); err != nil {
+	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Driver.Renew(ctx, grants); return true }); err != nil {
 		out := make([]driver.Renewal, len(grants))
 		for i := range out {
 			out[i].Err = err
@@ -83,7 +87,7 @@ func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
 	grants = slices.Clone(grants)
 	reply := make(chan []error, 3)
-	if err := d.call(ctx, func(ctx context.Context) { reply <- d.Driver.Release(ctx, grants) }); err != nil {
+	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Driver.Release(ctx, grants); return true }); err != nil {
 		out := make([]error, len(grants))
 		for i := range out {
 			out[i] = err
@@ -96,9 +100,10 @@ func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
 // Downgrade implements driver.Downgrader.
 func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	reply := make(chan outcome, 3)
-	err := d.call(ctx, func(ctx context.Context) {
+	err := d.call(ctx, func(ctx context.Context) bool {
 		g, err := d.Forward.Downgrade(ctx, g)
 		reply <- outcome{g, err}
+		return true
 	})
 	if err != nil {
 		return driver.Grant{}, err
@@ -110,7 +115,7 @@ func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 // Break implements driver.Breaker.
 func (d *Driver) Break(ctx context.Context, name string, token driver.Token) error {
 	reply := make(chan error, 3)
-	if err := d.call(ctx, func(ctx context.Context) { reply <- d.Forward.Break(ctx, name, token) }); err != nil {
+	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Forward.Break(ctx, name, token); return true }); err != nil {
 		return err
 	}
 	return <-reply

@@ -63,20 +63,23 @@ type Request struct {
 }
 
 // Grant is a hold as the store gave it. Drivers get it back, unchanged but for
-// MinHold (0 when the hold is undone rather than released), to renew, release
-// and downgrade.
+// MinHold (0 when the hold is undone rather than released) and Stray, to renew,
+// release and downgrade.
 type Grant struct {
 	Request
 	Token Token         // 0: the store gives none, or the outcome is not known
 	Since Instant       // provably not after the store started the TTL now running
 	Valid time.Duration // the TTL that the store granted, counted from Since
+	// Stray says that a request of this owner got no answer and may still be on
+	// its way, although a later one was granted. The client sets it.
+	Stray bool
 	// Handle is the driver's own. It must be comparable with ==, and small:
 	// it is kept as long as the hold.
 	Handle any
 }
 
-// Renewal is the outcome of renewing one grant: a new Since and Valid, or an
-// error. ErrNotHeld and ErrBroken say that the hold is gone for good; any other
+// Renewal is the outcome of renewing one grant: a new Since and Valid, which
+// replace the old ones even where they end sooner, or an error. ErrNotHeld and ErrBroken say that the hold is gone for good; any other
 // error is a passing one and the hold is renewed again while it is trusted.
 type Renewal struct {
 	Since Instant
@@ -98,8 +101,13 @@ type Driver interface {
 	// or (unless Unfair) has waiters that come first; ErrMismatch when the name
 	// is in use as another kind or with other slots. When the outcome is not
 	// known — the reply was lost, the context ended in flight — it returns an
-	// error that is ErrUncertain, with the Grant to withdraw. Any other error
+	// error that is ErrUncertain; a Handle in the Grant beside it is given back when
+	// the request is withdrawn, as is one beside ErrHeld of Enqueue. Any other error
 	// says that the store has certainly not done it.
+	//
+	// A driver does not repeat a Try by itself where the first may have been
+	// refused and the second granted: nobody would know of that hold. The context may
+	// have no deadline; a driver bounds each request by a time of its own.
 	Try(context.Context, Request) (Grant, error)
 
 	// Renew starts the TTL of each grant again, in one round trip where the
@@ -111,14 +119,16 @@ type Driver interface {
 	// Release frees each grant if its owner still has it, and returns as many
 	// errors in the same order. It also withdraws a request that is queued or
 	// whose outcome is unknown (Token 0). Nil means that the store holds
-	// nothing for this owner and that no request of this owner can take effect
-	// later either. ErrNotHeld means the same, where the store can tell that
+	// nothing for this owner and, of a grant with Token 0 or Stray, that no request
+	// of this owner can take effect later either: the store remembers the owner
+	// for a while, and refuses. ErrNotHeld means the same, where the store can tell that
 	// the hold had gone before; ErrBroken, that an operator had broken it. Any
 	// other error is a passing one and the release is repeated.
 	Release(context.Context, []Grant) []error
 
-	// Close ends the driver's connections. It releases nothing: package
-	// holdfast has done that before.
+	// Close ends the driver's connections. Package holdfast has released what it
+	// held before; what is held all the same has vanished, and ends with its TTL
+	// or, in a store that can tell, at once.
 	Close() error
 }
 
@@ -162,7 +172,8 @@ type Loss struct {
 // (OpShard).
 type Sharder interface {
 	// Shard names the part that keeps the request's name. At most one Renew is
-	// under way for each, so that a dead one delays no other.
+	// under way for each, so that a dead one delays no other. The answer may
+	// change from call to call.
 	Shard(Request) string
 }
 

@@ -34,7 +34,7 @@ type HeldError struct {
 	Note      string        // the note of a holder
 	Token     Token         // the token of a holder
 	Queued    int           // how many wait, this request included where it is queued
-	ExpiresIn time.Duration // when the name opens at the latest if nobody renews: worth asking again then
+	ExpiresIn time.Duration // when the first of the holds in the way ends if nobody renews: worth asking again then
 }
 
 // Error says who holds the name, as far as it is known. The name itself is said

@@ -62,6 +62,9 @@ const MaxURL = 4096
 
 // ParseURL parses a store URL. Unlike url.Parse it never repeats any of it in
 // an error, because a password that was not escaped may stand anywhere in it.
+// For the same reason it refuses an @ behind the host: there ends a password that
+// has a slash, a question mark or a hash in it, and what stands behind the host is
+// shown.
 func ParseURL(raw string) (*url.URL, error) {
 	switch {
 	case raw == "":
@@ -76,6 +79,10 @@ func ParseURL(raw string) (*url.URL, error) {
 	if u.Scheme == "" {
 		return nil, errors.New("store URL has no scheme: it looks like scheme://host/…")
 	}
+	_, rest, _ := strings.Cut(raw, "//")
+	if i := strings.IndexAny(rest, "/?#"); i > 0 && strings.Contains(rest[i:], "@") {
+		return nil, errors.New("store URL has an @ behind the host: if it ends a password, %-escape the password's special characters; else write %40")
+	}
 	if _, err := url.ParseQuery(u.RawQuery); err != nil {
 		return nil, errors.New("store URL has a malformed query after the question mark")
 	}
@@ -83,9 +90,17 @@ func ParseURL(raw string) (*url.URL, error) {
 }
 
 // Redact returns the URL as it may be shown: without password and without the
-// values of parameters other than hf.*, which may be secrets too.
+// values of parameters other than hf.*, which may be secrets too. A fragment, and
+// what follows a scheme without "//", have no meaning in a store URL; they may be
+// part of a password, so they are not shown either.
 func Redact(u *url.URL) string {
 	r := *u
+	if r.Opaque != "" {
+		r.Opaque = "xxxxx"
+	}
+	if r.Fragment != "" {
+		r.Fragment, r.RawFragment = "xxxxx", ""
+	}
 	q := r.Query()
 	for key, values := range q {
 		if !strings.HasPrefix(key, "hf.") {

@@ -22,9 +22,14 @@ const sequencerModes = "xsp"
 // String returns the text form, printable ASCII without spaces, so that it fits
 // an HTTP header or an environment variable: "hf1:x:42:orders%2F42". The letter
 // is x for exclusive, s for shared, p for the permits of a semaphore; the name
-// is escaped as url.QueryEscape does.
+// is escaped as url.QueryEscape does. A mode that does not exist is written as
+// "?", which ParseSequencer refuses.
 func (s Sequencer) String() string {
-	return "hf1:" + sequencerModes[s.Mode:s.Mode+1] + ":" + strconv.FormatInt(int64(s.Token), 10) + ":" + url.QueryEscape(s.Name)
+	letter := "?"
+	if int(s.Mode) < len(sequencerModes) {
+		letter = sequencerModes[s.Mode : s.Mode+1]
+	}
+	return "hf1:" + letter + ":" + strconv.FormatInt(int64(s.Token), 10) + ":" + url.QueryEscape(s.Name)
 }
 
 // ParseSequencer reads the text form. It accepts nothing that String does not

@@ -56,6 +56,8 @@ type Harness struct {
 	// Leaks are further options for goleak, for goroutines of a client library
 	// that outlive its connections by design.
 	Leaks []goleak.Option
+
+	slack time.Duration // for the suite's own tests; 0: 2 s
 }
 
 // Run runs the conformance suite, each case as a subtest named after its theme
@@ -64,12 +66,19 @@ type Harness struct {
 // in the whole process.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
+	runOn(realStage{t}, h)
+}
+
+// runOn runs the themes and cases that are named, or all, and then looks for what they
+// have left behind.
+func runOn(st stage, h Harness, only ...string) {
+	st.Helper()
 	leaks := append([]goleak.Option{goleak.IgnoreCurrent()}, h.Leaks...)
-	s := newSuite(t, h)
-	s.run(realStage{t})
-	s.swept(t)
+	s := newSuite(st, h)
+	s.run(st, only...)
+	s.swept(st)
 	if err := goleak.Find(leaks...); err != nil {
-		t.Errorf("P9: goroutines are left after every client was closed: %v", err)
+		st.Errorf("P9: goroutines are left after every client was closed: %v", err)
 	}
 }
 

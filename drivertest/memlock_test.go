@@ -1,9 +1,11 @@
 package drivertest_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/memlock"
@@ -25,5 +27,24 @@ func TestConformanceInRealTime(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: poll})
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(testing.TB) driver.Driver { return store.Client() },
+	})
+}
+
+// TestConformanceThroughFaults: late and repeated messages break nothing.
+func TestConformanceThroughFaults(t *testing.T) {
+	store := memlock.NewStore(&memlock.Options{Poll: poll})
+	var clients atomic.Uint64
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(testing.TB) driver.Driver {
+			return chaos.New(store.Client(), chaos.Options{
+				Seed: clients.Add(1), Delay: 0.1, HoldReply: 0.1, Duplicate: 0.2, MaxDelay: 2 * time.Millisecond,
+			})
+		},
+		Cut: func(_ testing.TB, d driver.Driver) func() {
+			cut := d.(*chaos.Driver)
+			cut.Partition()
+			return cut.Heal
+		},
+		Operations: 600,
 	})
 }

@@ -327,9 +327,12 @@ func deadWaiter(t *trial) {
 
 func expiredHandedOn(t *trial) {
 	a, b := t.open(), t.open()
+	start := t.now()
 	t.take(a, t.brief())
 	r := t.request()
-	t.queued(b, r)
+	if _, err := t.enqueue(b, r); err == nil && t.now() < start.Add(t.ttl) {
+		t.Fatalf("P1: Enqueue was granted a held name")
+	}
 	w := t.waitFor(b, r)
 	t.outlive(t.ttl)
 	t.granted(w, t.poll, "P5: a waiter was not granted a name whose holder had died")

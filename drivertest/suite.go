@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,6 +50,9 @@ func newSuite(t testing.TB, h Harness) *suite {
 	}
 	if h.TTL != 0 {
 		s.ttl = h.TTL
+	}
+	if h.slack != 0 {
+		s.slack = h.slack
 	}
 	s.long = max(s.long, s.ttl)
 	if caps.MaxTTL != 0 {
@@ -99,6 +103,7 @@ func (s *suite) themes() []theme {
 		{"faults", faultsCases},
 		{"concurrency", concurrencyCases},
 		{"history", historyCases},
+		{"client", clientCases},
 		{"leaks", leaksCases},
 	}
 	if s.h.Restart != nil {
@@ -107,8 +112,8 @@ func (s *suite) themes() []theme {
 	return themes
 }
 
-// run runs the themes that are named, or all: first those cases that must be
-// alone, then the others side by side.
+// run runs the themes and cases that are named, or all: first those cases that
+// must be alone, then the others side by side.
 func (s *suite) run(st stage, only ...string) {
 	type job struct {
 		name string
@@ -116,14 +121,11 @@ func (s *suite) run(st stage, only ...string) {
 	}
 	var alone, together []job
 	for _, th := range s.themes() {
-		if len(only) > 0 && !contains(only, th.name) {
-			continue
-		}
 		for _, c := range th.cases {
-			if !s.applies(&c) {
+			j := job{th.name + "/" + c.name, c}
+			if len(only) > 0 && !slices.Contains(only, th.name) && !slices.Contains(only, j.name) || !s.applies(&j.c) {
 				continue
 			}
-			j := job{th.name + "/" + c.name, c}
 			if (c.time && s.h.Advance != nil) || th.name == "restart" {
 				alone = append(alone, j)
 			} else {
@@ -132,7 +134,7 @@ func (s *suite) run(st stage, only ...string) {
 		}
 	}
 	for _, j := range alone {
-		st.sub(j.name, func(t testing.TB) { s.try(t, j.c) })
+		st.sub(j.name, func(t testing.TB) { s.perform(t, j.name, j.c) })
 	}
 	limit := make(chan struct{}, max(1, s.parallel()))
 	var wg sync.WaitGroup
@@ -140,7 +142,7 @@ func (s *suite) run(st stage, only ...string) {
 		limit <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-limit }()
-			st.sub(j.name, func(t testing.TB) { s.try(t, j.c) })
+			st.sub(j.name, func(t testing.TB) { s.perform(t, j.name, j.c) })
 		})
 	}
 	wg.Wait()
@@ -151,15 +153,6 @@ func (s *suite) parallel() int {
 		return s.h.Parallel
 	}
 	return 16
-}
-
-func contains(list []string, s string) bool {
-	for _, in := range list {
-		if in == s {
-			return true
-		}
-	}
-	return false
 }
 
 // applies reports whether there is something to assert of a case. Where the
@@ -180,11 +173,11 @@ func (s *suite) applies(c *testCase) bool {
 	return true
 }
 
-// try runs one case.
-func (s *suite) try(tb testing.TB, c testCase) {
+// perform runs one case.
+func (s *suite) perform(tb testing.TB, title string, c testCase) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	tb.Cleanup(cancel)
-	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName()})
+	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: "drivertest: " + title})
 }
 
 func (s *suite) freshName() string { return fmt.Sprintf("%s%016x", s.prefix, rand.Uint64()) }

@@ -1,6 +1,10 @@
 package drivertest
 
-import "github.com/holdfastlock/holdfast/driver"
+import (
+	"errors"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
 
 // A request whose outcome is not known is withdrawn: released with token 0. It
 // must then neither hold the name, nor wait for it, nor take it later (P6).
@@ -10,6 +14,7 @@ var withdrawalCases = []testCase{
 	{name: "is repeatable", run: withdrawTwice},
 	{name: "before the request", run: withdrawBefore},
 	{name: "before the queued request", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawBeforeEnqueue},
+	{name: "before a stray request", need: driver.Caps{Ops: driver.OpQueue}, run: releaseBeforeStray},
 	{name: "of a place", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawPlace},
 	{name: "of a hold that was handed over", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawHandedOver},
 	{name: "ignores the minimum hold", run: withdrawIgnoresMinHold},
@@ -47,6 +52,26 @@ func withdrawTwice(t *trial) {
 	t.withdraw(d, r)
 	t.withdraw(d, r)
 	t.freeNow(d, t.request(), "P6: a request withdrawn twice still holds the name")
+}
+
+// releaseBeforeStray: a request got no answer, a second one was granted, used
+// and released, and then the first arrives.
+func releaseBeforeStray(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	g := t.take(a, r)
+	g.Stray = true
+	if err := t.release1(a, g); err != nil {
+		t.Fatalf("P4: releasing a hold failed: %v", err)
+	}
+	t.track(a, r)
+	if _, err := a.Try(t.ctx, r); err == nil {
+		t.Errorf("P6: a stray request took effect after the release")
+	}
+	if _, err := a.(driver.Queuer).Enqueue(t.ctx, r); err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P6: a stray request took a place after the release: %v", err)
+	}
+	t.freeNow(b, t.request(), "P6: a stray request holds the name after the release")
 }
 
 // withdrawBefore: the withdrawal overtakes the request on the way.

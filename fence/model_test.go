@@ -3,11 +3,11 @@ package fence
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"strconv"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/explore"
 )
 
 // This file explores, exhaustively within small bounds, what clients with
@@ -48,6 +48,7 @@ type world struct {
 	tokens     driver.Token // the last one given out
 	marks      marks
 	clients    [3]client
+	broken     violation
 }
 
 // guard admits a touch or returns an error.
@@ -57,30 +58,13 @@ type guard func(g *Gate, token driver.Token, mode driver.Mode, write bool) error
 type violation uint8
 
 const (
-	lostUpdate   violation = 1 << iota // a write over a value that the writer never read
-	tornRead                           // a reader saw two values under one shared hold
-	wrongRefusal                       // a client was refused while it held the lock
+	lostUpdate   violation = 1 + iota // a write over a value that the writer never read
+	tornRead                          // a reader saw two values under one shared hold
+	wrongRefusal                      // a client was refused while it held the lock
 )
 
-func (v violation) String() string {
-	var names []string
-	for i, name := range []string{"lost update", "torn read", "wrong refusal"} {
-		if v&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	if names == nil {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
-
-// step is what leads from one state to the next: a tick (client -1), or a
-// client's next step.
-type step struct {
-	client int
-	to     world
-	broken violation
+func (v violation) Error() string {
+	return [...]string{"none", "lost update", "torn read", "wrong refusal"}[v]
 }
 
 type model struct {
@@ -90,22 +74,28 @@ type model struct {
 }
 
 // next returns every step that is possible in w.
-func (m *model) next(w world) []step {
-	var steps []step
+func (m *model) next(w world) []explore.Step[world] {
+	var steps []explore.Step[world]
 	if w.now < modelEnd {
 		t := w
 		t.now++
-		steps = append(steps, step{client: -1, to: t})
+		steps = append(steps, explore.Step[world]{Name: "tick", To: t})
 	}
 	for i, c := range w.clients {
 		switch {
 		case c.at != waiting:
-			steps = append(steps, m.touch(w, i))
+			t := m.touch(w, i)
+			name := "client " + strconv.Itoa(i) + " touches"
+			if t.clients[i].passed {
+				name = "client " + strconv.Itoa(i) + " is admitted"
+			}
+			steps = append(steps, explore.Step[world]{Name: name, To: t})
 		case c.holds < modelHolds && m.free(w, i):
 			t := w
 			t.tokens++
 			t.clients[i] = client{at: holding, holds: c.holds + 1, expires: w.now + modelTTL, token: t.tokens}
-			steps = append(steps, step{client: i, to: t})
+			name := fmt.Sprintf("client %d acquires (%v, token %d)", i, m.modes[i], t.tokens)
+			steps = append(steps, explore.Step[world]{Name: name, To: t})
 		}
 	}
 	return steps
@@ -123,7 +113,7 @@ func (m *model) free(w world, i int) bool {
 
 // touch lets client i read or write. It releases after its second touch, or
 // when it is refused.
-func (m *model) touch(w world, i int) step {
+func (m *model) touch(w world, i int) world {
 	c, t := w.clients[i], w
 	mode, released := m.modes[i], client{holds: c.holds}
 	write := c.at == halfway && mode == driver.Exclusive
@@ -134,77 +124,43 @@ func (m *model) touch(w world, i int) step {
 		t.marks = gate.marks
 	}
 	t.clients[i].passed = m.split && !c.passed
-	s := step{client: i}
 	switch {
 	case err == nil && t.clients[i].passed:
 		// admitted, and not there yet
 	case err != nil:
 		if w.now < c.expires {
-			s.broken = wrongRefusal
+			t.broken = wrongRefusal
 		}
 		t.clients[i] = released
 	case c.at == holding:
 		t.clients[i].at, t.clients[i].saw = halfway, w.value
 	default:
 		if write && c.saw != w.value {
-			s.broken = lostUpdate
+			t.broken = lostUpdate
 		} else if c.saw != w.value {
-			s.broken = tornRead
+			t.broken = tornRead
 		}
 		if write {
 			t.value = c.saw + 1
 		}
 		t.clients[i] = released
 	}
-	s.to = t
-	return s
+	return t
 }
 
-// explore visits every state, breadth first, and returns what went wrong in
-// any, with the shortest way to each kind.
-func (m *model) explore() (states int, found violation, ways map[violation]string) {
-	type visit struct {
-		step
-		from int
-	}
-	visits := []visit{{step{client: -1}, -1}}
-	seen := map[world]bool{{}: true}
-	ways = map[violation]string{}
-	for i := 0; i < len(visits); i++ {
-		for _, s := range m.next(visits[i].to) {
-			if s.broken != 0 {
-				if found&s.broken == 0 {
-					way := []string{m.describe(visits[i].to, s)}
-					for j := i; visits[j].from >= 0; j = visits[j].from {
-						way = append(way, m.describe(visits[visits[j].from].to, visits[j].step))
-					}
-					slices.Reverse(way)
-					ways[s.broken] = strings.Join(way, "; ")
-				}
-				found |= s.broken
-				continue // what follows a violation says nothing
+// explore visits every state, and returns the shortest way to each kind of
+// violation.
+func (m *model) explore() (explore.Result, error) {
+	return explore.Model[world, world]{
+		Key:  func(w world) world { return w },
+		Next: m.next,
+		Check: func(w world) error {
+			if w.broken != 0 {
+				return w.broken
 			}
-			if !seen[s.to] {
-				seen[s.to] = true
-				visits = append(visits, visit{s, i})
-			}
-		}
-	}
-	return len(seen), found, ways
-}
-
-func (m *model) describe(from world, s step) string {
-	if s.client < 0 {
-		return "tick"
-	}
-	c := from.clients[s.client]
-	if c.at == waiting {
-		return fmt.Sprintf("client %d acquires (%v, token %d)", s.client, m.modes[s.client], s.to.tokens)
-	}
-	if s.to.clients[s.client].passed {
-		return fmt.Sprintf("client %d is admitted", s.client)
-	}
-	return fmt.Sprintf("client %d touches", s.client)
+			return nil
+		},
+	}.All(1_000_000)
 }
 
 // door is the case in which the admission and the work are two steps.
@@ -213,23 +169,24 @@ const door = "guard at the door"
 // TestModel explores the guard and every way in which it could be less.
 func TestModel(t *testing.T) {
 	refuse := errors.New("refused")
+	both := []violation{lostUpdate, tornRead}
 	admit := func(g *Gate, token driver.Token, mode driver.Mode, _ bool) error { return g.Admit(token, mode) }
 	for _, c := range []struct {
 		name  string
 		guard guard
-		want  violation
+		want  []violation
 	}{
-		{"guard on every touch", admit, 0},
-		{door, admit, lostUpdate | tornRead},
+		{"guard on every touch", admit, nil},
+		{door, admit, both},
 		{"no guard", func(*Gate, driver.Token, driver.Mode, bool) error {
 			return nil
-		}, lostUpdate | tornRead},
+		}, both},
 		{"guard on writes alone", func(g *Gate, token driver.Token, mode driver.Mode, write bool) error {
 			if !write {
 				return nil
 			}
 			return g.Admit(token, mode)
-		}, lostUpdate | tornRead},
+		}, both},
 		{"reads checked but not adopted", func(g *Gate, token driver.Token, mode driver.Mode, write bool) error {
 			before := g.marks
 			err := g.Admit(token, mode)
@@ -237,42 +194,47 @@ func TestModel(t *testing.T) {
 				g.marks = before
 			}
 			return err
-		}, lostUpdate | tornRead},
+		}, both},
 		{"exclusive mark alone", func(g *Gate, token driver.Token, mode driver.Mode, _ bool) error {
 			err := g.Admit(token, mode)
 			g.marks.shared = 0
 			return err
-		}, tornRead},
+		}, []violation{tornRead}},
 		{"one mark for both modes", func(g *Gate, token driver.Token, _ driver.Mode, _ bool) error {
 			return g.Admit(token, driver.Exclusive)
-		}, wrongRefusal},
+		}, []violation{wrongRefusal}},
 		{"each token once", func(g *Gate, token driver.Token, mode driver.Mode, _ bool) error {
 			if token == g.marks.exclusive || token == g.marks.shared {
 				return refuse
 			}
 			return g.Admit(token, mode)
-		}, wrongRefusal},
+		}, []violation{wrongRefusal}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var found violation
+			found := map[error]bool{}
 			for _, modes := range [][3]driver.Mode{
 				{driver.Exclusive, driver.Exclusive, driver.Shared},
 				{driver.Exclusive, driver.Shared, driver.Shared},
 			} {
 				m := model{modes: modes, guard: c.guard, split: c.name == door}
-				states, broken, ways := m.explore()
-				t.Logf("%v: %d states: %v", modes, states, broken)
-				found |= broken
-				for v, way := range ways {
-					if c.want&v == 0 {
-						t.Errorf("%v: %s", v, way)
-					} else {
-						t.Logf("%v: %s", v, way)
-					}
+				r, err := m.explore()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%v: %v", modes, r)
+				for _, f := range r.Findings {
+					found[f.Err] = true
+					t.Logf("%v: %v", modes, f)
 				}
 			}
-			if found != c.want {
-				t.Errorf("found %v, want %v", found, c.want)
+			for _, v := range c.want {
+				if !found[v] {
+					t.Errorf("did not find: %v", v)
+				}
+				delete(found, v)
+			}
+			for v := range found {
+				t.Errorf("found: %v", v)
 			}
 		})
 	}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -18,6 +20,7 @@ type client struct {
 	id    string
 	life  *life
 	idle  idleNames
+	taken atomic.Int64 // at least the holds that are not released
 
 	busy   sync.RWMutex // held for reading by operations, so that Close waits for them
 	closed chan struct{}
@@ -79,7 +82,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 
 // ask takes the hold or, if it may, a place in the queue.
 func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (driver.Grant, error) {
-	g := driver.Grant{Request: req} // to withdraw, if the outcome is not known
+	var g driver.Grant
 	err := c.do(ctx, req.Name, func(t *turn) error {
 		if t.wasBroken(req.Owner) {
 			return driver.ErrBroken
@@ -95,7 +98,15 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 		}
 		return err
 	})
-	return g, err
+	switch {
+	case err == nil:
+		c.taken.Add(1)
+		return g, nil
+	case errors.Is(err, driver.ErrUncertain):
+		c.taken.Add(1)
+		return driver.Grant{Request: req}, err // to withdraw
+	}
+	return driver.Grant{}, err
 }
 
 // Renew implements driver.Driver.
@@ -138,8 +149,8 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			held = true
 		}
 		t.settle() // whoever is next gets it in this very step
-		if g.Token == 0 {
-			t.store.sayWithdrawn(g.Owner, t.now, t.now.Add(max(g.TTL, withdrawnFor)))
+		if g.Token == 0 || g.Stray {
+			t.store.sayWithdrawn(g.Owner, t.now, t.now.Add(withdrawnFor))
 		}
 		if held || g.Token == 0 {
 			return nil
@@ -148,6 +159,9 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	})
 	if err == nil {
 		c.forget(g.Owner)
+	}
+	if held && g.Token != 0 {
+		c.taken.Add(-1)
 	}
 	return err
 }
@@ -199,8 +213,9 @@ func (c *client) Close() error {
 	if watched != nil {
 		<-watched
 	}
-	c.cleanAll()
-	c.life.end()
+	// The file that stays behind is that of a dead client, and makes the next
+	// one clean what this one could not.
+	c.life.end(c.cleanAll())
 	local.Delete(c.id)
 	return c.store.close()
 }

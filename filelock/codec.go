@@ -1,3 +1,5 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
 package filelock
 
 import (
@@ -30,6 +32,17 @@ type broken struct {
 // last token need not be: see store.token.
 func (s *state) idle() bool { return s.Idle() && len(s.broken) == 0 }
 
+// quiet reports whether nobody holds the name or waits for it. Then nobody may
+// come back to it, and it is idle or will be.
+func (s *state) quiet() bool {
+	for i := range s.Holds {
+		if !s.Holds[i].Closed {
+			return false
+		}
+	}
+	return len(s.Queue) == 0
+}
+
 // wasBroken reports whether an operator broke the owner's hold.
 func (s *state) wasBroken(owner string) bool {
 	for _, b := range s.broken {
@@ -58,7 +71,7 @@ const modes = "xsp"
 
 // appendState appends the text form.
 func appendState(b []byte, s *state) []byte {
-	b = append(strconv.AppendQuote(append(b, "name "...), s.name), '\n')
+	b = append(appendText(append(b, "name "...), s.name), '\n')
 	b = append(strconv.AppendInt(append(b, "last "...), int64(s.last), 10), '\n')
 	for i := range s.Holds {
 		h := &s.Holds[i]
@@ -76,7 +89,7 @@ func appendState(b []byte, s *state) []byte {
 	}
 	for _, w := range s.broken {
 		b = append(appendInts(append(b, "broken"...), int64(w.until)), ' ')
-		b = append(strconv.AppendQuote(b, w.owner), '\n')
+		b = append(appendText(b, w.owner), '\n')
 	}
 	return append(b, "end\n"...)
 }
@@ -95,9 +108,9 @@ func appendRequest(b []byte, r *driver.Request, client string) []byte {
 	if r.Unfair {
 		turn = " unfair "
 	}
-	b = strconv.AppendQuote(append(b, turn...), r.Owner)
-	b = strconv.AppendQuote(append(b, ' '), client)
-	b = strconv.AppendQuote(append(b, ' '), r.Note)
+	b = appendText(append(b, turn...), r.Owner)
+	b = appendText(append(b, ' '), client)
+	b = appendText(append(b, ' '), r.Note)
 	return append(b, '\n')
 }
 
@@ -157,22 +170,21 @@ func (in *scanner) fail(what string) {
 
 // next returns the next field and takes the space behind it.
 func (in *scanner) next() string {
-	i := strings.IndexAny(in.rest, " \n")
-	if i < 0 {
-		in.fail("unexpected end")
-		return ""
+	for i := 0; i < len(in.rest); i++ {
+		if c := in.rest[i]; c == ' ' || c == '\n' {
+			field := in.rest[:i]
+			in.rest = in.rest[i:]
+			in.space()
+			return field
+		}
 	}
-	field := in.rest[:i]
-	in.rest = in.rest[i:]
-	in.space()
-	return field
+	in.fail("unexpected end")
+	return ""
 }
 
 // space takes one space; the end of a line is left for end.
 func (in *scanner) space() {
-	if strings.HasPrefix(in.rest, " ") {
-		in.rest = in.rest[1:]
-	}
+	in.rest = strings.TrimPrefix(in.rest, " ")
 }
 
 func (in *scanner) end() {
@@ -198,6 +210,12 @@ func (in *scanner) int() int64 {
 }
 
 func (in *scanner) text() string {
+	if n := unescaped(in.rest); n > 0 {
+		text := in.rest[1 : n-1]
+		in.rest = in.rest[n:]
+		in.space()
+		return text
+	}
 	quoted, err := strconv.QuotedPrefix(in.rest)
 	if err != nil || quoted[0] != '"' {
 		in.fail("malformed text")
@@ -210,6 +228,34 @@ func (in *scanner) text() string {
 		in.fail("malformed text")
 	}
 	return text
+}
+
+// unescaped returns the length of the quoted text, of printable ASCII without
+// escapes, that s begins with, and 0 if it begins with no such thing. It spares
+// almost all texts the general way, which takes several times as long.
+func unescaped[T string | []byte](s T) int {
+	if len(s) == 0 || s[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ' || c > '~' || c == '\\':
+			return 0
+		}
+	}
+	return 0
+}
+
+// appendText is strconv.AppendQuote, with the same short cut.
+func appendText(b []byte, text string) []byte {
+	start := len(b)
+	b = append(append(append(b, '"'), text...), '"')
+	if unescaped(b[start:]) == len(b)-start {
+		return b
+	}
+	return strconv.AppendQuote(b[:start], text)
 }
 
 func (in *scanner) request(name string) (r driver.Request, client string) {

@@ -189,3 +189,20 @@ func overwrite(path string, b []byte) error {
 	}
 	return f.Truncate(int64(len(b)))
 }
+
+// BenchmarkState reads and writes a record with 63 waiters.
+func BenchmarkState(b *testing.B) {
+	s := &state{name: "contended"}
+	for range 63 {
+		s.Queue = append(s.Queue, record.Place{Request: request(s.name), Client: "0123456789abcdef0123456789abcdef", Joined: 1e15, Seen: 1e15, Asked: 1e15})
+	}
+	text := appendState(nil, s)
+	for b.Loop() {
+		s, err := parseState(string(text))
+		if err != nil {
+			b.Fatal(err)
+		}
+		text = appendState(text[:0], s)
+	}
+	b.SetBytes(int64(len(text)))
+}

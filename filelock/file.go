@@ -81,7 +81,7 @@ func parseHeader(b []byte) (h header, err error) {
 	at += 2
 	h.sum = uint32(hex())
 	if err != nil || string(b[:len(magic)]) != magic || h.state != settled && h.state != moving ||
-		h.offset < textStart || h.length > maxRecord || h.offset > 4*maxRecord {
+		h.offset < textStart || h.length < 0 || h.length > maxRecord || h.offset > 4*maxRecord {
 		return h, fmt.Errorf("%w: its header is malformed", errDamaged)
 	}
 	return h, nil

@@ -52,6 +52,10 @@ func request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: rand.Text(), TTL: time.Minute, Note: "a test, its host, 42"}
 }
 
+func renew(c *client, g driver.Grant) error {
+	return c.Renew(context.Background(), []driver.Grant{g})[0].Err
+}
+
 // free fails the test unless the name is free now.
 func free(t testing.TB, d driver.Driver, name, why string) {
 	t.Helper()
@@ -111,22 +115,29 @@ func spawn(t testing.TB, mode, dir string, attr *syscall.SysProcAttr) *child {
 		t.Fatal(err)
 	}
 	c := &child{t: t, cmd: exec.Command(self)}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+mode+":"+dir)
-	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = attr
+	c.start(childEnv + "=" + mode + ":" + dir)
+	return c
+}
+
+// start starts the process with one more variable in its environment.
+func (c *child) start(env string) {
+	c.t.Helper()
+	c.cmd.Env = append(os.Environ(), env)
+	c.cmd.Stderr = os.Stderr
+	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	c.out = bufio.NewReader(out)
 	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	t.Cleanup(c.kill)
-	return c
+	c.t.Cleanup(c.kill)
 }
 
 // obeying starts a child that obeys commands.
@@ -187,6 +198,7 @@ func obey(dir string) error {
 	}
 	c := d.(*client)
 	fmt.Println("ready")
+	var r driver.Request
 	var g driver.Grant
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -194,20 +206,22 @@ func obey(dir string) error {
 		var err error
 		switch words[0] {
 		case "try":
-			r := request(words[1])
+			r = request(words[1])
 			r.TTL, _ = time.ParseDuration(words[2])
 			r.LockDelay, _ = time.ParseDuration(words[3])
 			g, err = c.Try(ctx, r)
 		case "queue":
-			g, err = c.Enqueue(ctx, request(words[1]))
+			r = request(words[1])
+			g, err = c.Enqueue(ctx, r)
 		case "wait":
-			g, err = waitFor(ctx, c, g.Request)
+			g, err = waitFor(ctx, c, r)
 		case "renew":
 			err = c.Renew(ctx, []driver.Grant{g})[0].Err
 		case "release":
 			err = c.Release(ctx, []driver.Grant{g})[0]
 		case "turn":
-			r, runs := request(words[1]), 0
+			runs := 0
+			r = request(words[1])
 			err = c.turn(ctx, r.Name, func(t *turn) error {
 				if runs++; runs == 1 {
 					fmt.Println("inside")

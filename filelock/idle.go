@@ -18,7 +18,8 @@ const idleFor = 30 * time.Second
 const manyIdle = 4096
 
 // idleNames are the names that a client left idle, in two generations: those
-// that are still in the old one when a pass comes are deleted.
+// that are still in the old one when a pass comes are deleted. Names that only a
+// delay keeps closed are among them, and stay until they are idle.
 type idleNames struct {
 	pass func([]string) // gets the old generation
 
@@ -65,7 +66,7 @@ func (n *idleNames) turn() {
 	n.pass(names)
 }
 
-// end stops the passes and returns all the names.
+// end stops the passes and takes all the names.
 func (n *idleNames) end() []string {
 	n.mu.Lock()
 	n.ended = true
@@ -76,7 +77,16 @@ func (n *idleNames) end() []string {
 	n.running.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return append(keys(n.old), keys(n.young)...)
+	names := append(keys(n.old), keys(n.young)...)
+	n.old, n.young = nil, nil
+	return names
+}
+
+// empty reports whether there are no names, once the passes have ended.
+func (n *idleNames) empty() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.old)+len(n.young) == 0
 }
 
 func keys(m map[string]struct{}) []string {
@@ -99,24 +109,22 @@ func (c *client) cleanOld(names []string) {
 	}
 }
 
-// cleanAll is the last pass, of a client that is closed.
-func (c *client) cleanAll() {
+// cleanAll is the last pass, of a client that is closed. It reports whether
+// nothing is left to clean.
+func (c *client) cleanAll() bool {
 	for _, name := range c.idle.end() {
 		c.clean(name)
 	}
+	return c.idle.empty() && c.taken.Load() == 0 && len(c.waiters) == 0
 }
 
-// clean deletes the record of a name if it is idle. One that only waits for its
-// end, closed by a delay, is looked at again. Errors need not be told: whoever
-// uses the name meets them.
+// clean deletes the record of a name if it is idle. Errors need not be told:
+// whoever uses the name meets them.
 func (c *client) clean(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	c.turn(ctx, name, func(t *turn) error {
 		t.clean = true
-		if info := t.Info(name, t.now); !t.idle() && len(info.Holders)+len(info.Waiters) == 0 {
-			c.idle.add(name)
-		}
 		return nil
 	})
 }

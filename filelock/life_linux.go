@@ -64,8 +64,11 @@ func (l *life) listen(rung func(uint64), all func()) {
 	}
 }
 
-func (l *life) end() {
-	os.Remove(l.path)
+// end frees the file, and deletes it with remove.
+func (l *life) end(remove bool) {
+	if remove {
+		os.Remove(l.path)
+	}
 	l.pipe.Close()
 }
 

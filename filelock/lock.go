@@ -133,8 +133,8 @@ func (s *store) steal(f *file) (stolen bool, err error) {
 	if ok, err := f.current(); !ok || err != nil {
 		return !ok, err
 	}
-	if err := f.load(); err != nil || f.head.state == moving {
-		return false, explain(err, "", f.path)
+	if f.load() != nil || f.head.state == moving {
+		return false, nil // or else it changes just now, and is not stuck
 	}
 	temp, fd, err := s.temporary()
 	if err != nil {

@@ -79,8 +79,8 @@ type turn struct {
 // ring is a waiter to be told of its grant.
 type ring struct{ client, owner string }
 
-// withdrawnFor is how long a withdrawn request is remembered, if that is more
-// than its TTL.
+// withdrawnFor is how long a withdrawn request is remembered: it can only be
+// under way within this process, and for no longer.
 const withdrawnFor = time.Minute
 
 // turn lets op change the record of a name, alone. Op may run more than once,
@@ -92,82 +92,107 @@ func (c *client) turn(ctx context.Context, name string, op func(*turn) error) er
 	p := &s.stripes[hash(name)%uint64(len(s.stripes))]
 	p.Lock()
 	defer p.Unlock()
+	doubt := false
 	for {
-		if err := ctx.Err(); err != nil {
-			return err
+		err := ctx.Err()
+		var result error
+		if err == nil {
+			result, err = c.attempt(ctx, p, name, path, op)
 		}
-		done, err := c.attempt(ctx, p, name, path, op)
-		if done || err != nil {
+		switch {
+		case err == nil:
+			return result
+		case err == errMoved:
+			doubt = true
+		case err == errCreated:
+		case doubt:
+			return driver.Uncertain(err)
+		default:
 			return err
 		}
 	}
 }
 
-// attempt is one try of a turn. It reports false when the record moved to
-// another file meanwhile, so that what was done may not count.
-func (c *client) attempt(ctx context.Context, p *stripe, name, path string, op func(*turn) error) (done bool, err error) {
+// What makes a turn start over.
+var (
+	errCreated = errors.New("the name has a record now")
+	errMoved   = errors.New("the record moved meanwhile, with or without what was done")
+)
+
+// attempt is one try of a turn. It returns the result of op, or an error if the
+// turn is not done.
+func (c *client) attempt(ctx context.Context, p *stripe, name, path string, op func(*turn) error) (result, err error) {
 	s := c.store
-	removed := false
 	room := s.room()
 	defer s.rooms.Put(room)
 	f, err := s.lockKept(ctx, p, path, room)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
+	t := &turn{state: &state{name: name}, store: s}
+	removed := false
 	defer func() {
 		// Only what is known to be the record is worth keeping open.
-		if f != nil && done && !removed {
-			f.unlock()
-		} else {
+		if f == nil || err != nil || removed {
 			p.drop()
+		} else {
+			f.unlock()
+		}
+		if err == nil {
+			for _, r := range t.ring {
+				s.wake(r)
+			}
 		}
 	}()
-	st := &state{name: name}
 	if f != nil {
-		if st, err = f.state(name); err != nil {
-			return false, err
+		if t.state, err = f.state(name); err != nil {
+			return nil, err
 		}
 	}
 	// The store is this host, so the request is sent and takes effect at the
 	// same instant: now, with the record locked.
-	t := &turn{state: st, store: s, sent: c.clock.Now()}
+	t.sent = c.clock.Now()
 	t.now = storeTime(t.sent)
 	t.rules = record.Rules{Poll: poll, Token: t.token, Granted: t.granted, Alive: s.alive}
 	t.settle()
-	result := op(t)
-
-	room.text = appendState(room.text[:0], st)
+	result = op(t)
 	switch {
-	case f == nil && st.idle():
-		return true, result
-	case f == nil:
-		if made, err := s.create(path, room.text); !made {
-			return false, err
-		}
-	default:
-		if !bytes.Equal(room.text, f.text) {
-			if err := f.store(room.text); errors.Is(err, errTorn) {
-				return false, driver.Uncertain(explain(err, name, path))
-			} else if err != nil {
-				return false, explain(err, name, path)
-			}
-		}
-		if ok, err := f.current(); !ok || err != nil {
-			return false, err
-		}
-		if st.idle() {
-			if t.clean && st.last <= s.token(t.now) {
-				removed = s.remove(f)
-			}
-			if !removed {
-				c.idle.add(name)
-			}
+	case f != nil:
+		removed, err = c.commit(t, f, room)
+	case !t.idle():
+		// Only now a file is needed. It begins idle, and the turn is taken again
+		// under its lock: with no lock, this one may have stood still while
+		// others came and went, and its token be lower than theirs (P3).
+		c.idle.add(name)
+		if err = s.create(path, appendState(nil, &state{name: name})); err == nil {
+			err = errCreated
 		}
 	}
-	for _, r := range t.ring {
-		s.wake(r)
+	return result, err
+}
+
+// commit makes the turn's state the record, and deletes it if that is wanted.
+func (c *client) commit(t *turn, f *file, room *room) (removed bool, err error) {
+	room.text = appendState(room.text[:0], t.state)
+	if !bytes.Equal(room.text, f.text) {
+		if err := f.store(room.text); errors.Is(err, errTorn) {
+			return false, driver.Uncertain(explain(err, t.name, f.path))
+		} else if err != nil {
+			return false, explain(err, t.name, f.path)
+		}
 	}
-	return true, result
+	if ok, err := f.current(); err != nil {
+		return false, driver.Uncertain(err)
+	} else if !ok {
+		return false, errMoved
+	}
+	if t.quiet() {
+		removed = t.clean && t.idle() && t.last <= c.store.token(t.now) && c.store.remove(f)
+		if !removed {
+			c.idle.add(t.name)
+		}
+	}
+	return removed, nil
 }
 
 func (s *store) room() *room {
@@ -227,27 +252,24 @@ func (f *file) state(name string) (*state, error) {
 	return st, nil
 }
 
-// create makes the file of a name that has none. It appears complete, under a
-// link, so that an empty or short file is always damage. It reports false when
-// there is one already.
-func (s *store) create(path string, text []byte) (bool, error) {
+// create makes the file of a name, unless it has one meanwhile. The file appears
+// complete, under a link, so that an empty or short one is always damage.
+func (s *store) create(path string, text []byte) error {
 	temp, fd, err := s.temporary()
 	if err != nil {
-		return false, explain(err, "", temp)
+		return explain(err, "", temp)
 	}
 	defer os.Remove(temp)
 	defer closeFD(fd)
 	b := make([]byte, textStart, textStart+len(text))
 	appendHeader(b[:0], textStart, settled, text)
 	if err := pwrite(fd, append(b, text...), 0); err != nil {
-		return false, explain(err, "", path)
+		return explain(err, "", path)
 	}
-	if err := os.Link(temp, path); errors.Is(err, fs.ErrExist) {
-		return false, nil
-	} else if err != nil {
-		return false, explain(err, "", path)
+	if err := os.Link(temp, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return explain(err, "", path)
 	}
-	return true, nil
+	return nil
 }
 
 // temporary makes a new file beside the records.

@@ -47,6 +47,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	defer leave()
 	g, err := c.store.collect(ctx, c.clock, req)
 	if err == nil {
+		c.taken.Add(1)
 		c.forget(req.Owner)
 	}
 	return g, err

@@ -16,7 +16,7 @@ type client struct {
 }
 
 // withdrawnFor is how long the store refuses a withdrawn request that comes
-// after its withdrawal, if that is more than the request's TTL.
+// after its withdrawal: within one process it cannot be under way for longer.
 const withdrawnFor = time.Minute
 
 func (c *client) Caps() driver.Caps { return c.store.caps }
@@ -151,18 +151,19 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	_, now, r := c.begin(g.Name)
 	defer c.end(g.Name)
+	held := false
 	if r != nil {
-		held := r.Release(g.Owner, g.MinHold, now)
+		held = r.Release(g.Owner, g.MinHold, now)
 		c.store.settled(g.Name, now) // whoever is next gets it in this very step
-		if held && g.Token != 0 {
-			return nil
-		}
 	}
-	if g.Token == 0 {
-		c.store.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
+	gone := c.lost(g.Owner, now)
+	if g.Token == 0 || g.Stray {
+		c.store.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(withdrawnFor))
+	}
+	if held || g.Token == 0 {
 		return nil
 	}
-	return c.lost(g.Owner, now)
+	return gone
 }
 
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {

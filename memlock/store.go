@@ -12,6 +12,7 @@ package memlock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,6 +58,10 @@ type entry struct {
 
 var stores atomic.Int64
 
+// process tells the stores of this process from those of others, which are not
+// the same whatever they are called.
+var process = rand.Text()[:8]
+
 // NewStore returns an empty store. Nil options are fine.
 func NewStore(o *Options) *Store {
 	if o == nil {
@@ -67,7 +72,7 @@ func NewStore(o *Options) *Store {
 		records: map[string]*entry{},
 		clients: map[*client]struct{}{},
 		caps: driver.Caps{
-			Store:   fmt.Sprintf("mem:#%d", stores.Add(1)),
+			Store:   fmt.Sprintf("mem:%s#%d", process, stores.Add(1)),
 			Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: time.Millisecond, Poll: o.Poll,
@@ -150,7 +155,7 @@ func open(_ context.Context, u *url.URL) (driver.Driver, error) {
 	s := named.m[name]
 	if s == nil {
 		s = NewStore(nil)
-		s.caps.Store = "mem://" + name
+		s.caps.Store = "mem://" + name + "#" + process
 		if named.m == nil {
 			named.m = map[string]*Store{}
 		}

@@ -48,7 +48,7 @@ func New(clock driver.Clock, fire func()) *Alarm {
 func (a *Alarm) Set(at driver.Instant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.armed && a.at <= at {
+	if a.closed || a.armed && a.at <= at && !a.late() {
 		return
 	}
 	a.armed, a.at = true, at
@@ -56,6 +56,13 @@ func (a *Alarm) Set(at driver.Instant) {
 		a.timer = newTimer(a.clock, a.ring)
 	}
 	a.timer.set(at.Sub(a.clock.Now()))
+}
+
+// late reports whether the alarm should have gone off already and has not,
+// because its timer stood still while the host was suspended.
+func (a *Alarm) late() bool {
+	_, standsStill := a.timer.(portable)
+	return standsStill && a.at < a.clock.Now()
 }
 
 func (a *Alarm) ring() {

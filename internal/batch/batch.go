@@ -16,7 +16,8 @@ import (
 type Entry[T any] struct {
 	Value  T
 	queued due.Entry[*Entry[T]]
-	parked bool // due, but its shard is busy
+	parked bool   // due, but its shard is busy
+	shard  string // where it is parked
 }
 
 // Plan is a set of entries. Not safe for concurrent use.
@@ -57,8 +58,7 @@ func (p *Plan[T]) unpark(e *Entry[T]) {
 		return
 	}
 	e.parked = false
-	shard := p.shard(e.Value)
-	p.busy[shard] = slices.DeleteFunc(p.busy[shard], func(in *Entry[T]) bool { return in == e })
+	p.busy[e.shard] = slices.DeleteFunc(p.busy[e.shard], func(in *Entry[T]) bool { return in == e })
 }
 
 // Next returns the instant at which Take has something to do, if there is one.
@@ -80,26 +80,25 @@ func (p *Plan[T]) Len() int {
 }
 
 // Take takes what is due out of the plan and returns it as one batch for each
-// shard that has none under way. Something due soon goes along, so that ten
-// thousand leases taken one after the other are not renewed one after the
-// other for ever.
+// shard that has none under way. If there is any, what is due soon goes along
+// as far as its slack allows, so that ten thousand leases taken one after the
+// other are not renewed one after the other for ever.
 func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 	var batches []Batch[T]
 	index := map[string]int{}
-	until := now
-	for e := p.queue.First(); e != nil && e.At() <= until; e = p.queue.First() {
-		p.queue.Drop(e)
+	for e := p.queue.First(); e != nil; e = p.queue.First() {
 		entry := e.Value
 		shard := p.shard(entry.Value)
-		if parked, busy := p.busy[shard]; busy {
-			if e.At() > now {
-				// Only the slack has brought it up: it is not due, and taking it
-				// out would hide it from Next. Leave the rest for later.
-				p.queue.Set(e, e.At())
-				break
-			}
+		parked, busy := p.busy[shard]
+		if e.At() > now && (busy || len(batches) == 0 || e.At() > now.Add(p.slack(entry.Value))) {
+			// Not due. What is behind it is not due either, and may go along
+			// another time; to look further would cost more than it saves.
+			break
+		}
+		p.queue.Drop(e)
+		if busy {
 			p.busy[shard] = append(parked, entry)
-			entry.parked = true
+			entry.parked, entry.shard = true, shard
 			continue
 		}
 		i, ok := index[shard]
@@ -109,9 +108,6 @@ func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 			batches = append(batches, Batch[T]{Shard: shard})
 		}
 		batches[i].Items = append(batches[i].Items, entry.Value)
-		if slack := now.Add(p.slack(entry.Value)); until == now || slack < until {
-			until = slack
-		}
 	}
 	for _, b := range batches {
 		p.busy[b.Shard] = nil

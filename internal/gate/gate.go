@@ -17,6 +17,7 @@ type Shape struct {
 	Mode                    driver.Mode
 	Slots, Permits          int
 	TTL, LockDelay, MinHold time.Duration
+	RenewEvery              time.Duration // negative: never
 	Unfair                  bool
 	Note                    string
 }
@@ -48,6 +49,8 @@ type Place struct {
 	Owner string // "": none
 	Shape Shape
 	Sent  bool // the store may know it: it must be used or withdrawn
+	Stray bool // a request for it got no answer and may still be on its way
+	Data  any  // what the driver has said of it: driver.Grant.Handle
 }
 
 // Gate is the queue. The zero value is empty. Not safe for concurrent use.
@@ -110,6 +113,12 @@ func (g *Gate) Sent() { g.place.Sent = true }
 
 // Unsent says that the store has certainly nothing of the place's owner.
 func (g *Gate) Unsent() { g.place.Sent = false }
+
+// Stray says that a request under the place's owner got no answer.
+func (g *Gate) Stray() { g.place.Stray = true }
+
+// Keep keeps what the driver has said of the place, to be given back with it.
+func (g *Gate) Keep(data any) { g.place.Data = data }
 
 // Renounce gives the place up because it is worth nothing any more, and returns
 // it to be withdrawn; the head's next request takes a new one.

@@ -26,7 +26,8 @@ const (
 type Machine struct {
 	state    State
 	sent     bool           // a renewal is under way
-	complete bool           // the store's TTL is the one asked for, not a short claim
+	complete bool           // the store's TTL is the one asked for, or has been renewed: no short claim
+	since    driver.Instant // the latest request that until is counted from
 	until    driver.Instant // the trust deadline
 	renewAt  driver.Instant // when to renew next; meaningless while sent
 	every    time.Duration  // between renewals; negative: never
@@ -49,15 +50,23 @@ func Margin(set, valid time.Duration) time.Duration {
 // full TTL. Margin says what margin is.
 func Start(now, since driver.Instant, valid, ttl, every, margin time.Duration) Machine {
 	m := Machine{every: every, margin: margin}
-	m.extend(now, since, valid, ttl)
+	m.complete = valid >= ttl
+	m.extend(now, since, valid)
 	return m
 }
 
 // extend counts the trust deadline from since, which is the sending of a
 // request, never from the arrival of its answer (P1).
-func (m *Machine) extend(now, since driver.Instant, valid, ttl time.Duration) {
-	m.until = max(m.until, since.Add(valid-Margin(m.margin, valid)))
-	m.complete = valid >= ttl
+func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
+	trusted := valid - Margin(m.margin, valid)
+	if since < m.since {
+		// An answer that a later one has overtaken. The store may have done the
+		// two in either order, this one after the sending of both.
+		trusted = min(trusted, m.until.Sub(m.since))
+	} else {
+		m.since = since
+	}
+	m.until = m.since.Add(trusted)
 	m.renewAt = since.Add(m.every)
 	if left := m.until.Sub(now); !m.complete {
 		// A claim is renewed in the background, and not at once: most sections
@@ -102,13 +111,14 @@ func (m *Machine) Send(now driver.Instant) bool {
 
 // Renewed says that the store has started the TTL again. It returns false if
 // that is of no use: a lease that is over is never revived.
-func (m *Machine) Renewed(now, since driver.Instant, valid, ttl time.Duration) bool {
+func (m *Machine) Renewed(now, since driver.Instant, valid time.Duration) bool {
 	m.sent = false
 	if !m.Trusted(now) {
 		return false
 	}
 	m.state = Held
-	m.extend(now, since, valid, ttl)
+	m.complete = true // it is as long as this store makes it
+	m.extend(now, since, valid)
 	return true
 }
 

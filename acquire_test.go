@@ -1,0 +1,488 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+func TestAcquireWaitsAndTryDoesNot(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, _ := w.client(nil)
+		lease := w.acquire(a.Mutex("x", &holdfast.Options{Note: "the first"}))
+		_, err := b.Mutex("x", nil).TryAcquire(w.ctx)
+		var held *holdfast.HeldError
+		if !errors.Is(err, holdfast.ErrHeld) || !errors.As(err, &held) {
+			t.Fatalf("TryAcquire of a held lock: %v", err)
+		}
+		if held.Name != "x" || held.Note != "the first" || held.Token != lease.Token() {
+			t.Errorf("the holder is told as %+v", held)
+		}
+		time.AfterFunc(time.Minute, func() { _ = lease.Release() })
+		if took := w.took(func() { w.acquire(b.Mutex("x", nil)) }); took != time.Minute {
+			t.Errorf("P7: the lock was free after 1m, and acquired after %v", took)
+		}
+	})
+}
+
+// What an Acquire returns when its context ends first, and what it leaves.
+func TestAcquireGivesUp(t *testing.T) {
+	reason := errors.New("the user went home")
+	for _, c := range []struct {
+		name string
+		ctx  func(context.Context) (context.Context, context.CancelFunc)
+		want []error
+	}{
+		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute)
+		}, []error{context.DeadlineExceeded, holdfast.ErrHeld}},
+		{"cause", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(ctx, time.Minute, reason)
+		}, []error{context.DeadlineExceeded, reason, holdfast.ErrHeld}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a, _ := w.client(nil)
+				b, _ := w.client(nil)
+				lease := w.acquire(a.Mutex("x", nil))
+				ctx, cancel := c.ctx(w.ctx)
+				defer cancel()
+				var err error
+				if took := w.took(func() { _, err = b.Mutex("x", nil).Acquire(ctx) }); took != time.Minute {
+					t.Errorf("gave up after %v", took)
+				}
+				if held := (*holdfast.HeldError)(nil); !errors.As(err, &held) || held.Token != lease.Token() || held.Note == "" {
+					t.Errorf("%q does not say who holds the lock", err)
+				}
+				for _, want := range c.want {
+					if !errors.Is(err, want) {
+						t.Errorf("%q is not %q", err, want)
+					}
+				}
+				if errors.Is(err, holdfast.ErrLost) || lease.Err() != nil {
+					t.Errorf("the holder was disturbed: %v", lease.Err())
+				}
+				if err := lease.Release(); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				w.free("x", "P6: after giving up")
+			})
+		})
+	}
+}
+
+func TestContextThatHasEndedAsksNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		ctx, cancel := context.WithCancel(w.ctx)
+		cancel()
+		if _, err := c.Mutex("x", nil).Acquire(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("Acquire returned %v", err)
+		}
+		if f.tries.Load() != 0 {
+			t.Error("the store was asked")
+		}
+	})
+}
+
+// P8: inside one client waiters are served in the order in which they came.
+func TestArrivalOrder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		lease := w.acquire(c.Mutex("x", nil))
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				l := w.acquire(c.Mutex("x", nil))
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				_ = l.Release()
+			})
+			synctest.Wait()
+		}
+		_ = lease.Release()
+		wg.Wait()
+		if !slices.IsSorted(order) || len(order) != 50 {
+			t.Errorf("P8: served in the order %v", order)
+		}
+	})
+}
+
+// P8 between clients: a head that gives up passes its place in the store's
+// queue on to the next of its client.
+func TestPlaceIsInherited(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, _ := w.client(nil)
+		c, _ := w.client(nil)
+		lease := w.acquire(a.Mutex("x", nil))
+		impatient, cancel := context.WithCancel(w.ctx)
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		enter := func(name string, c *holdfast.Client, ctx context.Context) {
+			wg.Go(func() {
+				l, err := c.Mutex("x", nil).Acquire(ctx)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				_ = l.Release()
+			})
+			synctest.Wait()
+		}
+		enter("b1", b, impatient)
+		enter("c", c, w.ctx)
+		enter("b2", b, w.ctx) // came after c, and stands behind b1's place
+		cancel()
+		synctest.Wait()
+		_ = lease.Release()
+		wg.Wait()
+		if fmt.Sprint(order) != "[b2 c]" {
+			t.Errorf("P8: served %v; the place of b1 is before c's", order)
+		}
+		synctest.Wait()
+		w.free("x", "P9")
+	})
+}
+
+func TestSharedNeighboursGoTogether(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		rw := c.RWMutex("x", nil)
+		writer := w.acquire(rw.Write)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var readers []*holdfast.Lease
+		for range 10 {
+			wg.Go(func() {
+				l := w.acquire(rw.Read)
+				mu.Lock()
+				readers = append(readers, l)
+				mu.Unlock()
+			})
+		}
+		synctest.Wait()
+		_ = writer.Release()
+		wg.Wait()
+		for _, r := range readers {
+			if r.Token() <= writer.Token() || r.Mode() != holdfast.Shared {
+				t.Errorf("P3: a reader after writer %d has %v token %d", writer.Token(), r.Mode(), r.Token())
+			}
+		}
+		// The last to go frees, and none before.
+		for i, r := range readers {
+			if _, err := rw.Write.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+				t.Fatalf("P1: a writer beside %d readers: %v", len(readers)-i, err)
+			}
+			if err := r.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		l, err := rw.Write.TryAcquire(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Release()
+	})
+}
+
+// Before the store has answered at all its errors are returned; after that they
+// are retried while the context lasts.
+func TestStoreErrors(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		f.set(func() {
+			f.try = func(context.Context, driver.Driver, driver.Request) (driver.Grant, error) {
+				return driver.Grant{}, errStore
+			}
+		})
+		if _, err := b.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, errStore) {
+			t.Errorf("before the first contact: %v", err)
+		}
+		f.set(func() { f.try = nil })
+
+		lease := w.acquire(a.Mutex("x", nil))
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		defer cancel()
+		result := make(chan error)
+		go func() {
+			_, err := b.Mutex("x", nil).Acquire(ctx)
+			result <- err
+		}()
+		synctest.Wait()
+		fail := func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error) {
+			return driver.Grant{}, errStore
+		}
+		f.set(func() { f.enqueue, f.wait = fail, fail })
+		err := <-result
+		for _, want := range []error{holdfast.ErrHeld, context.DeadlineExceeded, errStore} {
+			if !errors.Is(err, want) {
+				t.Errorf("after contact: %q is not %q", err, want)
+			}
+		}
+
+		// And the wait goes on when the store does.
+		go func() {
+			result <- b.Mutex("x", nil).Do(w.ctx, func(context.Context, *holdfast.Lease) error { return nil })
+		}()
+		time.Sleep(time.Minute)
+		f.set(func() { f.enqueue, f.wait = nil, nil })
+		_ = lease.Release()
+		if err := <-result; err != nil {
+			t.Errorf("after the store has recovered: %v", err)
+		}
+	})
+}
+
+// P6: a request whose reply was lost is withdrawn, however often that fails.
+func TestUncertainAcquireIsWithdrawn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				_, _ = d.Try(ctx, r)
+				return driver.Grant{Request: r}, driver.Uncertain(errStore)
+			}
+			f.release = failReleases
+		})
+		if _, err := c.Mutex("x", &holdfast.Options{MinHold: time.Hour}).Acquire(w.ctx); !errors.Is(err, holdfast.ErrUncertain) || !errors.Is(err, errStore) {
+			t.Errorf("Acquire returned %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := f.releases.Load(); n < 5 {
+			t.Errorf("P6: only %d attempts to withdraw in 10 s", n)
+		}
+		f.set(func() { f.release = nil })
+		time.Sleep(2 * time.Second)
+		w.free("x", "P6: an undone acquire has no minimum hold, and after the withdrawal")
+	})
+}
+
+// P6: withdrawals end when the store has forgotten the request by itself.
+func TestWithdrawalEndsWithTheTTL(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.try = func(_ context.Context, _ driver.Driver, r driver.Request) (driver.Grant, error) {
+				return driver.Grant{Request: r}, driver.Uncertain(errStore)
+			}
+			f.release = failReleases
+		})
+		_, _ = c.Mutex("x", nil).Acquire(w.ctx)
+		time.Sleep(32 * time.Second)
+		n := f.releases.Load()
+		time.Sleep(time.Hour)
+		if more := f.releases.Load() - n; more > 0 {
+			t.Errorf("P9: %d attempts after the TTL", more)
+		}
+	})
+}
+
+// TryAcquire awaits the attempt in flight, and is told at once when the head is
+// known to wait.
+func TestTryBehindTheHead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		lease := w.acquire(a.Mutex("x", nil))
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				time.Sleep(3 * time.Second)
+				return d.Try(ctx, r)
+			}
+		})
+		ctx, cancel := context.WithCancel(w.ctx)
+		go func() { _, _ = b.Mutex("x", nil).Acquire(ctx) }()
+		synctest.Wait()
+		for _, want := range []time.Duration{3 * time.Second, 0} {
+			var err error
+			took := w.took(func() { _, err = b.Mutex("x", nil).TryAcquire(w.ctx) })
+			if !errors.Is(err, holdfast.ErrHeld) || took != want {
+				t.Errorf("TryAcquire returned %v after %v, want ErrHeld after %v", err, took, want)
+			}
+		}
+		if n := f.tries.Load(); n != 1 {
+			t.Errorf("the store was asked %d times", n)
+		}
+		// The head gives up, and the next has not asked for itself yet.
+		go func() { _, _ = b.Mutex("x", nil).Acquire(w.ctx) }()
+		synctest.Wait()
+		f.set(func() {
+			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+				time.Sleep(time.Second)
+				return q.Enqueue(ctx, r)
+			}
+		})
+		cancel()
+		synctest.Wait()
+		if _, err := b.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) || !strings.Contains(err.Error(), "held by another") {
+			t.Errorf("TryAcquire behind an heir: %v", err)
+		}
+		_ = lease.Release()
+	})
+}
+
+// A lost wake-up costs at most one poll (P7).
+func TestLostPush(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		f.wait = func(ctx context.Context, _ driver.Queuer, _ driver.Request) (driver.Grant, error) {
+			<-ctx.Done()
+			return driver.Grant{}, ctx.Err()
+		}
+		lease := w.acquire(a.Mutex("x", nil))
+		time.AfterFunc(10*time.Second, func() { _ = lease.Release() })
+		took := w.took(func() { w.acquire(b.Mutex("x", nil)) })
+		if took < 10*time.Second || took > 10*time.Second+driver.DefaultPoll {
+			t.Errorf("P7: free after 10 s, acquired without a push after %v", took)
+		}
+	})
+}
+
+// A store without a queue is polled, and its own client's release is noticed at
+// once.
+func TestPolledStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		c, err := holdfast.New(&polled{f}, &holdfast.ClientOptions{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = b
+		lease := w.acquire(a.Mutex("x", nil))
+		time.AfterFunc(10*time.Second, func() { _ = lease.Release() })
+		var mine *holdfast.Lease
+		took := w.took(func() { mine = w.acquire(c.Mutex("x", nil)) })
+		if took < 10*time.Second || took > 10*time.Second+driver.DefaultPoll {
+			t.Errorf("P7: free after 10 s, acquired by polling after %v", took)
+		}
+		if n := f.tries.Load(); n > 40 {
+			t.Errorf("%d looks in 10 s", n)
+		}
+		time.AfterFunc(10*time.Second, func() { _ = mine.Release() })
+		if took := w.took(func() { mine = w.acquire(c.Mutex("x", nil)) }); took != 10*time.Second {
+			t.Errorf("the client's own release was noticed after %v, want 10s", took)
+		}
+		if err := mine.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// polled hides the queue of a driver.
+type polled struct{ *faulty }
+
+func (p *polled) Caps() driver.Caps {
+	caps := p.faulty.Caps()
+	caps.Ops &^= driver.OpQueue
+	caps.Fair = false
+	return caps
+}
+
+// An operator who breaks a claim that is still being waited for must not leave
+// the waiter waiting.
+func TestBrokenWhileCollecting(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		op := w.store.Client().(driver.Breaker)
+		lease := w.acquire(a.Mutex("x", nil))
+		broken := false
+		f.wait = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+			g, err := q.Wait(ctx, r)
+			if err == nil && !broken {
+				broken = true
+				if err := op.Break(ctx, "x", g.Token); err != nil {
+					t.Error(err)
+				}
+				return driver.Grant{}, driver.ErrHeld // ask again
+			}
+			return g, err
+		}
+		time.AfterFunc(time.Second, func() { _ = lease.Release() })
+		if l := w.acquire(b.Mutex("x", nil)); l.Err() != nil || !broken {
+			t.Errorf("broken %v, lease %v", broken, l.Err())
+		}
+	})
+}
+
+func TestMismatch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, _ := w.client(nil)
+		lease := w.acquire(a.Semaphore("x", 3, nil))
+		for _, l := range []*holdfast.Lock{b.Mutex("x", nil), b.RWMutex("x", nil).Read, b.Semaphore("x", 4, nil), a.Mutex("x", nil)} {
+			if _, err := l.Acquire(w.ctx); !errors.Is(err, holdfast.ErrMismatch) {
+				t.Errorf("P10: %v of a semaphore of 3: %v", l.Name(), err)
+			}
+		}
+		_ = lease.Release()
+		w.acquire(b.Mutex("x", nil))
+	})
+}
+
+func TestSemaphorePermits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		two := w.acquire(c.Semaphore("x", 3, &holdfast.Options{Permits: 2}))
+		one := w.acquire(c.Semaphore("x", 3, nil))
+		if _, err := c.Semaphore("x", 3, nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("P1: a fourth permit of three: %v", err)
+		}
+		time.AfterFunc(time.Second, func() { _ = one.Release() })
+		time.AfterFunc(time.Minute, func() { _ = two.Release() })
+		if took := w.took(func() { w.acquire(c.Semaphore("x", 3, &holdfast.Options{Permits: 3})) }); took != time.Minute {
+			t.Errorf("P1: all three permits after %v, while one was held till 1m", took)
+		}
+	})
+}
+
+// P6: the reply to a try is lost, the place under the same owner is granted and
+// released, and then the try arrives.
+func TestStrayRequestTakesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		var stray driver.Request
+		f.set(func() {
+			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+				if stray.Owner == "" {
+					stray = r // under way, and not there yet
+					return driver.Grant{Request: r}, driver.Uncertain(errStore)
+				}
+				return q.Enqueue(ctx, r)
+			}
+		})
+		first := w.acquire(a.Mutex("x", nil))
+		time.AfterFunc(time.Second, func() { _ = first.Release() })
+		lease := w.acquire(b.Mutex("x", nil))
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if g, err := f.Driver.Try(w.ctx, stray); err == nil {
+			t.Errorf("P6: a stray request took %+v after the release", g)
+		}
+		w.free("x", "P6")
+	})
+}

@@ -1,0 +1,227 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	_ "github.com/holdfastlock/holdfast/filelock" // file://, the demo's own store
+)
+
+// Options are those of the flash sale. The zero value of each field is its
+// default.
+type Options struct {
+	// Store is the URL of the store that keeps the locks, which all processes
+	// must share: not mem://. "": a directory of the demo's own (file://).
+	Store string
+	// JSON asks for an array of objects instead of the table.
+	JSON bool
+	// Out gets the table or the array. Nil: it is discarded.
+	Out io.Writer
+	// Progress is told how far it is: a bar if it is a terminal, else a line per
+	// strategy. Nil: silence.
+	Progress io.Writer
+	// Width is that of the table, in columns. 0: that of Out, if it is a
+	// terminal, else 80.
+	Width int
+	// Strategies are the names of those to show. None: all.
+	Strategies []string
+
+	Users    int // 0: 100. At most 1000
+	Stock    int // items to sell. 0: 3
+	Services int // processes, at least 2. 0: 3
+	// Repeats is how often each strategy is run at most: fewer times if that
+	// would take longer than Within. 0: 3.
+	Repeats int
+	// Within is how long all of it may take, provided that each strategy is run
+	// once. 0: 40 s.
+	Within time.Duration
+}
+
+// Limits of Options.
+const (
+	maxUsers    = 1000 // their requests must fit into the pipe of a stopped process
+	maxServices = 20
+)
+
+// demonstration is a flash sale or a cron job that is under way.
+type demonstration struct {
+	Options
+	dir  string // of databases and of the demo's own store; removed at the end
+	id   string // in the names of locks: two demos on one store stay apart
+	caps holdfast.Caps
+	runs int
+}
+
+// ErrOptions is in errors that say what is wrong with the options.
+var ErrOptions = errors.New("demo")
+
+func badOptions(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...)
+}
+
+func (o *Options) settle() error {
+	for _, n := range []struct {
+		name            string
+		value           *int
+		least, def, top int
+	}{
+		{"Users", &o.Users, 1, 100, maxUsers},
+		{"Stock", &o.Stock, 1, 3, maxUsers},
+		{"Services", &o.Services, 2, 3, maxServices},
+		{"Repeats", &o.Repeats, 1, 3, 1000},
+	} {
+		if *n.value == 0 {
+			*n.value = n.def
+		}
+		if *n.value < n.least || *n.value > n.top {
+			return badOptions("%s is %d: %d to %d are allowed", n.name, *n.value, n.least, n.top)
+		}
+	}
+	if o.Users <= o.Stock {
+		return badOptions("%d users and %d in stock: there must be more users, or nothing can be oversold", o.Users, o.Stock)
+	}
+	if o.Within == 0 {
+		o.Within = 40 * time.Second
+	}
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	return nil
+}
+
+// begin makes the directory of a demonstration, and looks at its store.
+func (o Options) begin(ctx context.Context) (*demonstration, error) {
+	if o.Store != "" {
+		u, err := driver.ParseURL(o.Store)
+		if err != nil {
+			return nil, fmt.Errorf("demo: %w", err)
+		}
+		if u.Scheme == "mem" {
+			return nil, badOptions("the store mem:// lives in one process, and the demo's services are several")
+		}
+	}
+	dir, err := os.MkdirTemp("", "holdfast-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	if o.Store == "" {
+		o.Store = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, "locks"))}).String()
+	}
+	d := &demonstration{Options: o, dir: dir, id: rand.Text()[:8]}
+	locks, err := openStore(ctx, o.Store)
+	if err == nil {
+		d.caps = locks.Caps()
+		err = locks.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(because(ctx, err), d.end())
+	}
+	return d, nil
+}
+
+// openStore opens a store, for this process or for a service.
+func openStore(ctx context.Context, url string) (*holdfast.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return holdfast.Open(ctx, url)
+}
+
+// end removes what is left.
+func (d *demonstration) end() error {
+	if err := os.RemoveAll(d.dir); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	return nil
+}
+
+// name returns the name of the lock of a run. Each run has its own, so that a
+// hold which has outlived its run holds up no other.
+func (d *demonstration) name(what string) string {
+	return fmt.Sprintf("holdfast-demo/%s/%d-%s", d.id, d.runs, what)
+}
+
+// Run shows the flash sale by each strategy in turn. It takes well under a
+// minute. When the context ends its processes are killed, its files are removed
+// and the context's cause is returned; a program that is to be ended by Ctrl-C
+// makes the context with signal.NotifyContext.
+func Run(ctx context.Context, o Options) (err error) {
+	chosen, err := choose(o.Strategies)
+	if err != nil {
+		return err
+	}
+	if err := o.settle(); err != nil {
+		return err
+	}
+	d, err := o.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.end()) }()
+	results, err := d.sales(ctx, chosen)
+	if err != nil {
+		return because(ctx, err)
+	}
+	if o.JSON {
+		return writeJSON(o.Out, results)
+	}
+	return d.table(results)
+}
+
+// because returns the cause of the context's end in the place of what followed
+// from it.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("demo: %w", cause)
+	}
+	return err
+}
+
+// noTokens is said of strategies that are about tokens.
+const noTokens = "the store gives no fencing tokens"
+
+// sales runs the strategies, each as often as its share of the time allows.
+func (d *demonstration) sales(ctx context.Context, chosen []strategy) ([]Result, error) {
+	bar := newProgress(d.Progress, len(chosen))
+	defer bar.end()
+	until := time.Now().Add(d.Within)
+	var results []Result
+	for i, s := range chosen {
+		result := Result{Strategy: s.name, What: s.what, Stock: d.Stock, ExpectedWrong: s.wrong}
+		begun := time.Now()
+		share := until.Sub(begun) / time.Duration(len(chosen)-i)
+		switch {
+		case s.pause && !canPause:
+			result.Note = "processes cannot be stopped here"
+		case s.fence && s.pause && !d.caps.Fencing:
+			result.Note = noTokens
+		}
+		for n := 0; n < d.Repeats && (n > 0 || result.Note == ""); n++ {
+			// Another run will take as long as those before did.
+			took := time.Since(begun)
+			if n > 0 && took+took/time.Duration(n) > share {
+				break
+			}
+			bar.show(float64(i)+float64(n)/float64(d.Repeats), "%s, run %d", s.name, n+1)
+			o, err := d.sale(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			result.add(o)
+		}
+		if s.fence && !s.pause && !d.caps.Fencing {
+			result.Note = noTokens + ", so the database checks none"
+		}
+		bar.line("%s: %s", s.name, result.verdict())
+		results = append(results, result)
+	}
+	return results, nil
+}

@@ -1,0 +1,182 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// impatient: every fourth user clicks twice, and the two requests go to
+// different services.
+const impatient = 4
+
+// outcome is what one run of a strategy came to, as its database shows it.
+type outcome struct {
+	counts
+	took time.Duration // from the first request to the last answer
+	note string        // what was other than meant
+}
+
+// oversold is how many orders there are without an item.
+func (o outcome) oversold(stock int) int { return max(0, o.sold-stock) }
+
+// run is one run of a strategy: a new database, new processes.
+type run struct {
+	*demonstration
+	strategy strategy
+	fleet    *fleet
+	open     map[int]int // requests not yet answered, and their users
+	sent     int
+	note     string
+}
+
+// sale runs a strategy once, and counts.
+func (d *demonstration) sale(ctx context.Context, s strategy) (result outcome, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, saleWithin, fmt.Errorf("demo: %s: not over after %v", s.name, saleWithin))
+	defer cancel()
+	d.runs++
+	dir := filepath.Join(d.dir, fmt.Sprintf("%02d-%s", d.runs, s.name))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return result, fmt.Errorf("demo: %w", err)
+	}
+	file := filepath.Join(dir, "shop.db")
+	shop, err := openShop(file)
+	if err != nil {
+		return result, fmt.Errorf("demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, shop.Close()) }()
+	if err := shop.create(ctx, d.Stock); err != nil {
+		return result, fmt.Errorf("demo: %w", err)
+	}
+	c := config{Job: "sale", Database: file, Name: d.name(s.name), Strategy: s.name}
+	if s.locks {
+		c.Store = d.Store
+	}
+	configs := make([]config, d.Services)
+	for i := range configs {
+		configs[i] = c
+	}
+	r := &run{demonstration: d, strategy: s, open: map[int]int{}}
+	if r.fleet, err = launch(ctx, configs); err != nil {
+		return result, err
+	}
+	if result.took, err = r.all(ctx); err != nil {
+		r.fleet.kill()
+		return result, err
+	}
+	if err := r.fleet.leave(ctx); err != nil {
+		return result, err
+	}
+	result.note = r.note
+	result.counts, err = shop.counts(ctx)
+	return result, err
+}
+
+// saleWithin bounds one run, which takes a second or two.
+const saleWithin = 30 * time.Second
+
+// all sends the requests of all users, and returns how long it took to answer
+// them.
+func (r *run) all(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	first := 0
+	if r.strategy.pause {
+		if err := r.stopFirst(ctx); err != nil {
+			return 0, err
+		}
+		first = 1 // user 0 has asked already
+	}
+	for user := first; user < r.Users; user++ {
+		if err := r.ask(request{User: user}); err != nil {
+			return 0, err
+		}
+		if user%impatient == 0 {
+			if err := r.ask(request{User: user}); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if r.strategy.pause {
+		if err := r.resumeFirst(ctx); err != nil {
+			return 0, err
+		}
+	}
+	for len(r.open) > 0 {
+		if _, err := r.next(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start), nil
+}
+
+// ask sends a request to the next service in turn.
+func (r *run) ask(q request) error {
+	to := r.sent % len(r.fleet.members)
+	r.sent++
+	q.ID = r.sent
+	r.open[q.ID] = q.User
+	return r.fleet.send(to, q)
+}
+
+// next takes the next reply. Who is told to try again does.
+func (r *run) next(ctx context.Context) (message, error) {
+	m, err := r.fleet.next(ctx)
+	if err != nil || m.Answer == "" {
+		return m, err
+	}
+	user, ok := r.open[m.ID]
+	if !ok {
+		return m, fmt.Errorf("demo: process %d has answered request %d, which is not open", m.from+1, m.ID)
+	}
+	delete(r.open, m.ID)
+	if m.Answer == retry {
+		err = r.ask(request{User: user})
+	}
+	return m, err
+}
+
+// stopFirst sends the first request, to the first service, and stops that
+// service when the request has come to the payment, after the read.
+func (r *run) stopFirst(ctx context.Context) error {
+	if err := r.ask(request{User: 0, Pause: true}); err != nil {
+		return err
+	}
+	for {
+		m, err := r.next(ctx)
+		if err != nil {
+			return err
+		}
+		if m.AtPause {
+			return pause(r.fleet.members[0].cmd.Process)
+		}
+	}
+}
+
+// resumeFirst lets the stopped service go on once another has sold: the lock,
+// which nobody renewed, has gone over to it. Where it does not, because the
+// process was stopped at a point where it holds up the whole store, the service
+// goes on all the same, and the result says so.
+func (r *run) resumeFirst(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, 2*shortTTL(r.caps)+5*time.Second)
+	defer cancel()
+	for {
+		m, err := r.next(limited)
+		if err != nil && ctx.Err() == nil && limited.Err() != nil {
+			r.note = "the lock did not pass to another while its holder was stopped"
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if m.from != 0 && m.Answer == sold {
+			break
+		}
+	}
+	if err := r.fleet.send(0, request{GoOn: true}); err != nil {
+		return err
+	}
+	return resume(r.fleet.members[0].cmd.Process)
+}

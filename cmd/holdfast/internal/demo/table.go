@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// column is a column of numbers, or of names if it is the first.
+type column[T any] struct {
+	title string
+	cell  func(T) string
+}
+
+var saleColumns = []column[Result]{
+	{"strategy              ", func(r Result) string { return r.Strategy }},
+	{"stock", func(r Result) string { return fmt.Sprint(r.Stock) }},
+	{"sold", func(r Result) string { return r.ifRun("%d", r.Sold) }},
+	{"oversold", func(r Result) string { return r.ifRun("%d", r.Oversold) }},
+	{"twice", func(r Result) string { return r.ifRun("%d", r.UserViolations) }},
+	{"refused", func(r Result) string { return r.ifRun("%d", r.StaleRefused) }},
+	{"seconds", func(r Result) string { return r.ifRun("%.2f", r.Seconds) }},
+	{"sales/s", func(r Result) string { return r.ifRun("%.0f", r.SalesPerSecond) }},
+}
+
+// ifRun formats a number, if there is one.
+func (r Result) ifRun(format string, number any) string {
+	if r.Runs == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, number)
+}
+
+const saleLegend = "Of several runs the numbers are those of the one that went most wrong, counted in its database after the services had ended. " +
+	"twice: users with two orders, where one each is allowed. refused: writes refused because their fencing token was stale. " +
+	"seconds: from the first request to the last answer, a pause included."
+
+// table writes the results of a flash sale for people.
+func (d *demonstration) table(results []Result) error {
+	width := tableWidth(d.Width, d.Out)
+	var b strings.Builder
+	b.WriteString(wrap("", fmt.Sprintf("Flash sale: %d order services, %d users, one item each, %d in stock. Every %dth user clicks twice.", d.Services, d.Users, d.Stock, impatient), width))
+	b.WriteString("\n")
+	writeTable(&b, saleColumns, results, width, func(r Result) string { return r.verdict() + ": " + r.What })
+	b.WriteString("\n")
+	b.WriteString(wrap("", saleLegend, width))
+	return write(d.Out, b.String())
+}
+
+// writeTable writes a row for each result: the columns that fit into the width,
+// and a text, beside the numbers where there is room for it, else below them.
+func writeTable[T any](b *strings.Builder, columns []column[T], rows []T, width int, text func(T) string) {
+	const gap, enough = "  ", 50
+	var head string
+	for i, c := range columns {
+		wider := head + c.title
+		if i > 0 {
+			wider = head + gap + c.title
+		}
+		if len(wider) > width && i > 0 {
+			columns = columns[:i]
+			break
+		}
+		head = wider
+	}
+	beside := width-len(head)-len(gap) >= enough
+	b.WriteString(strings.TrimRight(head, " ") + "\n")
+	for _, row := range rows {
+		line := fmt.Sprintf("%-*s", len(columns[0].title), columns[0].cell(row))
+		for _, c := range columns[1:] {
+			line += fmt.Sprintf("%s%*s", gap, len(c.title), c.cell(row))
+		}
+		if beside {
+			indent := strings.Repeat(" ", len(head)) + gap
+			b.WriteString(line + gap + strings.TrimLeft(wrap(indent, text(row), width), " "))
+		} else {
+			b.WriteString(line + "\n" + wrap(gap, text(row), width))
+		}
+	}
+}
+
+// wrap breaks a text into indented lines that fit into the width, where words
+// allow.
+func wrap(indent, text string, width int) string {
+	var b strings.Builder
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = indent + word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			b.WriteString(line + "\n")
+			line = indent + word
+		}
+	}
+	return b.String() + line + "\n"
+}
+
+// tableWidth returns the width to use.
+func tableWidth(asked int, out io.Writer) int {
+	if asked > 0 {
+		return asked
+	}
+	if f, ok := out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return 80
+}

@@ -1,0 +1,263 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+)
+
+func TestDo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		mine := errors.New("mine")
+		l := c.Mutex("x", nil)
+		var inner context.Context
+		err := l.Do(w.ctx, func(ctx context.Context, lease *holdfast.Lease) error {
+			inner = ctx
+			if ctx.Err() != nil || lease.Token() == 0 {
+				t.Errorf("inside: %v, token %d", ctx.Err(), lease.Token())
+			}
+			return mine
+		})
+		if !errors.Is(err, mine) || errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Do returned %v", err)
+		}
+		if inner.Err() == nil {
+			t.Error("the context goes on after Do")
+		}
+		w.free("x", "after Do")
+
+		// A section that may have run unprotected is never a success.
+		err = l.Do(w.ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+			f.set(func() { f.renew = failRenewals })
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, holdfast.ErrLost) {
+				t.Errorf("P2: cause %v", cause)
+			}
+			return nil
+		})
+		if !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Do over a loss returned %v", err)
+		}
+		f.set(func() { f.renew = nil })
+
+		func() {
+			defer func() {
+				if recover() != "oh" {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = l.Do(w.ctx, func(context.Context, *holdfast.Lease) error { panic("oh") })
+		}()
+		w.free("x", "after a panic")
+	})
+}
+
+// P11: the context of Acquire bounds the wait only.
+func TestLeaseOutlivesItsAcquireContext(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+		lease, err := c.Mutex("x", nil).Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		time.Sleep(time.Hour)
+		if err := lease.Err(); err != nil {
+			t.Errorf("P11: %v", err)
+		}
+	})
+}
+
+func TestWithContext(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		lease := w.acquire(c.Mutex("x", nil))
+		one, cancelOne := lease.WithContext(w.ctx)
+		two, cancelTwo := lease.WithContext(w.ctx)
+		three, cancelThree := lease.WithContext(w.ctx)
+		defer cancelThree()
+		cancelTwo()
+		cancelTwo()
+		if one.Err() != nil || two.Err() == nil || three.Err() != nil || lease.Err() != nil {
+			t.Errorf("after cancelling the second: %v, %v, %v, %v", one.Err(), two.Err(), three.Err(), lease.Err())
+		}
+		parent, stop := context.WithCancel(w.ctx)
+		child, cancelChild := lease.WithContext(parent)
+		defer cancelChild()
+		stop()
+		if child.Err() == nil || lease.Err() != nil {
+			t.Errorf("after the parent's end: %v, %v", child.Err(), lease.Err())
+		}
+		_ = lease.Release()
+		if !errors.Is(context.Cause(one), holdfast.ErrReleased) || !errors.Is(context.Cause(three), holdfast.ErrReleased) {
+			t.Errorf("causes %v and %v", context.Cause(one), context.Cause(three))
+		}
+		cancelOne()
+		late, cancelLate := lease.WithContext(w.ctx)
+		defer cancelLate()
+		if !errors.Is(context.Cause(late), holdfast.ErrReleased) {
+			t.Errorf("a context of a released lease: %v", context.Cause(late))
+		}
+	})
+}
+
+// Nested acquires of a name that the context holds: joined, refused or, for a
+// semaphore with room, taken.
+func TestNested(t *testing.T) {
+	type c = *holdfast.Client
+	reentrant := &holdfast.Options{Reentrant: true}
+	for _, tc := range []struct {
+		name         string
+		outer, inner func(c) *holdfast.Lock
+		want         error
+		sameToken    bool
+	}{
+		{"mutex in mutex", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, holdfast.ErrDeadlock, false},
+		{"reentrant", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("x", reentrant) }, nil, true},
+		{"read in write", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
+		{"read in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
+		{"read in read, not reentrant", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, holdfast.ErrDeadlock, false},
+		{"write in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Write }, holdfast.ErrDeadlock, false},
+		{"other name", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("y", nil) }, nil, false},
+		{"semaphore with room", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, nil, false},
+		{"semaphore without", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, func(c c) *holdfast.Lock { return c.Semaphore("x", 2, &holdfast.Options{Permits: 2}) }, holdfast.ErrDeadlock, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				client, _ := w.client(nil)
+				err := tc.outer(client).Do(w.ctx, func(ctx context.Context, outer *holdfast.Lease) error {
+					for _, acquire := range []func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){(*holdfast.Lock).Acquire, (*holdfast.Lock).TryAcquire} {
+						inner, err := acquire(tc.inner(client), ctx)
+						if !errors.Is(err, tc.want) {
+							t.Errorf("the inner acquire returned %v, want %v", err, tc.want)
+						}
+						if err != nil {
+							continue
+						}
+						if same := inner.Token() == outer.Token(); same != tc.sameToken {
+							t.Errorf("tokens %d and %d", outer.Token(), inner.Token())
+						}
+						if err := inner.Release(); err != nil || outer.Err() != nil {
+							t.Errorf("releasing the inner one: %v; the outer is %v", err, outer.Err())
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				w.free("x", "after the outer section")
+			})
+		})
+	}
+}
+
+// Whoever has lost or released the outer hold does not hold it.
+func TestNestedAfterTheEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		lease := w.acquire(c.Mutex("x", nil))
+		ctx, cancel := lease.WithContext(context.WithoutCancel(w.ctx))
+		defer cancel()
+		_ = lease.Release()
+		again, err := c.Mutex("x", nil).Acquire(context.WithoutCancel(ctx))
+		if err != nil {
+			t.Fatalf("after the release: %v", err)
+		}
+		_ = again.Release()
+	})
+}
+
+func TestMultiLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, f := w.client(nil)
+		b, _ := w.client(nil)
+		all := holdfast.All(a.Mutex("z", nil), a.RWMutex("y", nil).Read, a.Semaphore("x", 2, nil))
+		ml, err := all.Acquire(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, l := range ml.Leases() {
+			names = append(names, l.Name())
+		}
+		if len(names) != 3 || names[0] != "x" || names[2] != "z" || len(ml.Tokens()) != 3 || ml.Tokens()["z"] != ml.Leases()[2].Token() {
+			t.Errorf("taken in the order %v, tokens %v", names, ml.Tokens())
+		}
+		if _, err := holdfast.All(b.Mutex("a", nil), b.Mutex("z", nil)).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryAcquire with one held: %v", err)
+		}
+		w.free("a", "P6: all or nothing")
+		if err := ml.Release(); err != nil || !errors.Is(ml.Err(), holdfast.ErrReleased) {
+			t.Errorf("Release: %v, Err: %v", err, ml.Err())
+		}
+		<-ml.Done()
+
+		// The first loss is the loss of all.
+		err = all.Do(w.ctx, func(ctx context.Context, ml *holdfast.MultiLease) error {
+			if err := b.Break(w.ctx, "y", ml.Tokens()["y"]); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			<-ml.Done()
+			if !errors.Is(context.Cause(ctx), holdfast.ErrBroken) || !errors.Is(ml.Err(), holdfast.ErrBroken) {
+				t.Errorf("cause %v, Err %v", context.Cause(ctx), ml.Err())
+			}
+			return nil
+		})
+		if !errors.Is(err, holdfast.ErrBroken) {
+			t.Errorf("Do returned %v", err)
+		}
+		for _, name := range []string{"x", "y", "z"} {
+			w.free(name, "after Do")
+		}
+		_ = f
+	})
+}
+
+// Over several clients, of unlike stores.
+func TestMultiLockOverClients(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		other := &world{T: w.T, ctx: w.ctx, clock: w.clock, store: newStore(w)}
+		b, _ := other.client(nil)
+		ml, err := holdfast.All(b.Mutex("x", nil), a.Mutex("x", nil)).Acquire(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []*holdfast.Client{a, b} {
+			if _, err := c.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+				t.Error(err)
+			}
+		}
+		if err := ml.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMultiLockRefuses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		d, _ := w.client(nil)
+		for name, all := range map[string]*holdfast.MultiLock{
+			"nothing":         holdfast.All(),
+			"nil":             holdfast.All(c.Mutex("x", nil), nil),
+			"twice":           holdfast.All(c.Mutex("x", nil), c.Mutex("y", nil), c.RWMutex("x", nil).Read),
+			"twice, 2 client": holdfast.All(c.Mutex("x", nil), d.Mutex("x", nil)),
+			"bad name":        holdfast.All(c.Mutex("x", nil), c.Mutex("", nil)),
+		} {
+			if _, err := all.Acquire(w.ctx); err == nil {
+				t.Errorf("P10: All of %s was accepted", name)
+			}
+		}
+		if f.tries.Load() != 0 {
+			t.Error("P10: the store was asked")
+		}
+	})
+}

@@ -1,0 +1,420 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// downer overrides Downgrade.
+type downer struct {
+	*faulty
+	down func(context.Context, driver.Downgrader, driver.Grant) (driver.Grant, error)
+}
+
+func (d *downer) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	return d.down(ctx, d.faulty.Forward, g)
+}
+
+func (w *world) downer() (*holdfast.Client, *downer) {
+	f := &downer{faulty: &faulty{Forward: driver.Forward{Driver: w.store.Client()}}}
+	c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = c.Close() })
+	return c, f
+}
+
+// One renewal of a long lease hangs: the short ones that wait for the same shard
+// must not pay for it.
+func TestHungRenewalOfALongLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		hung := 0
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				if g[0].Name == "long" && len(g) == 1 && hung == 0 {
+					hung++
+					hctx, stop := context.WithTimeout(ctx, 25*time.Minute)
+					defer stop()
+					<-hctx.Done() // one reply is lost
+					return failRenewals(ctx, d, g)
+				}
+				return d.Renew(ctx, g)
+			}
+		})
+		short := w.acquire(c.Mutex("short", nil))
+		time.Sleep(2 * time.Second)
+		w.acquire(c.Mutex("long", &holdfast.Options{TTL: time.Hour, RenewEvery: 5 * time.Second}))
+		for i := 0; i < 3000; i++ {
+			time.Sleep(time.Second)
+			if err := short.Err(); err != nil {
+				t.Fatalf("after %ds: %v", i, err)
+			}
+		}
+	})
+}
+
+// P1: the store has downgraded the hold, and the answer is lost: from the
+// sending on nobody may count on being alone.
+func TestUncertainDowngrade(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.downer()
+		f.down = func(ctx context.Context, d driver.Downgrader, g driver.Grant) (driver.Grant, error) {
+			_, _ = d.Downgrade(ctx, g)
+			return driver.Grant{}, driver.Uncertain(errStore)
+		}
+		other, _ := w.client(nil)
+		lease := w.acquire(c.RWMutex("x", nil).Write)
+		err := lease.Downgrade(w.ctx)
+		reader := w.acquire(other.RWMutex("x", nil).Read)
+		time.Sleep(15 * time.Second)
+		ctx, cancel := lease.WithContext(w.ctx)
+		defer cancel()
+		re, reErr := c.Mutex("x", &holdfast.Options{Reentrant: true}).Acquire(ctx)
+		if lease.Err() == nil && lease.Mode() == holdfast.Exclusive && reader.Err() == nil {
+			t.Errorf("downgrade %v; trusted as %v (%s) beside a reader; reentrant mutex: %v %v", err, lease.Mode(), lease.Sequencer(), re, reErr)
+		}
+	})
+}
+
+// P1: an exclusive acquire does not join a hold that is about to become shared.
+func TestReenterWhileDowngrading(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.downer()
+		f.down = func(ctx context.Context, d driver.Downgrader, g driver.Grant) (driver.Grant, error) {
+			time.Sleep(time.Second)
+			return d.Downgrade(ctx, g)
+		}
+		lease := w.acquire(c.RWMutex("x", nil).Write)
+		ctx, cancel := lease.WithContext(w.ctx)
+		defer cancel()
+		done := make(chan error)
+		go func() { done <- lease.Downgrade(w.ctx) }()
+		synctest.Wait()
+		inner, err := c.Mutex("x", &holdfast.Options{Reentrant: true}).Acquire(ctx)
+		if err != nil {
+			if derr := <-done; derr != nil || !errors.Is(err, holdfast.ErrDeadlock) {
+				t.Errorf("refused with %v; the downgrade: %v", err, derr)
+			}
+			return
+		}
+		derr := <-done
+		if inner.Mode() != holdfast.Exclusive && inner.Err() == nil {
+			t.Errorf("an exclusive acquire became %v; downgrade: %v", inner.Mode(), derr)
+		}
+	})
+}
+
+// For the race detector.
+func TestReleaseRacesDowngrade(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.downer()
+		f.down = func(ctx context.Context, d driver.Downgrader, g driver.Grant) (driver.Grant, error) {
+			g, err := d.Downgrade(ctx, g)
+			time.Sleep(time.Millisecond)
+			return g, err
+		}
+		for range 50 {
+			lease := w.acquire(c.RWMutex("x", nil).Write)
+			done := make(chan error)
+			go func() { done <- lease.Downgrade(w.ctx) }()
+			time.Sleep(time.Millisecond)
+			_ = lease.Release()
+			<-done
+		}
+	})
+}
+
+// A reader who wants renewals does not share the hold of one who does not.
+func TestNeighbourOfAFixedLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		writer := w.acquire(c.RWMutex("x", nil).Write)
+		got := make(chan *holdfast.Lease, 2)
+		go func() {
+			l, _ := c.RWMutex("x", &holdfast.Options{RenewEvery: -1}).Read.Acquire(w.ctx)
+			got <- l
+		}()
+		synctest.Wait()
+		var mine *holdfast.Lease
+		ok := make(chan bool)
+		go func() { mine, _ = c.RWMutex("x", nil).Read.Acquire(w.ctx); close(ok) }()
+		synctest.Wait()
+		_ = writer.Release()
+		<-ok
+		time.Sleep(time.Minute)
+		if err := mine.Err(); err != nil {
+			t.Errorf("a lease with default renewal: %v", err)
+		}
+	})
+}
+
+// A second Release, or Close, is not done before the first.
+func TestSecondReleaseAndCloseWait(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+				time.Sleep(2 * time.Second)
+				return d.Release(ctx, g)
+			}
+		})
+		l := w.acquire(c.Mutex("x", nil))
+		go l.Release()
+		synctest.Wait()
+		if d := w.took(func() { _ = l.Release() }); d == 0 {
+			info, _ := c.Inspect(w.ctx, "x")
+			t.Errorf("second release returned nil at once, store: %+v", info)
+		}
+		time.Sleep(3 * time.Second)
+		_ = w.acquire(c.Mutex("y", nil))
+		go c.Close()
+		synctest.Wait()
+		if d := w.took(func() { _ = c.Close() }); d == 0 {
+			t.Errorf("second Close at once while the first is under way")
+		}
+		time.Sleep(3 * time.Second)
+	})
+}
+
+// What the driver says of an uncertain request comes back with its withdrawal.
+func TestUncertainHandleIsGivenBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		var back []driver.Grant
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				return driver.Grant{Request: r, Handle: "lease-17"}, driver.Uncertain(errStore)
+			}
+			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+				back = append(back, g...)
+				return d.Release(ctx, g)
+			}
+		})
+		_, err := c.Mutex("x", nil).Acquire(w.ctx)
+		time.Sleep(time.Second)
+		_ = c.Close()
+		if len(back) != 1 || back[0].Handle != "lease-17" {
+			t.Errorf("%v: %+v", err, back)
+		}
+	})
+}
+
+// A try of a store whose answers take longer than the TTL ends with an error.
+func TestTryOfASlowStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				g, err := d.Try(ctx, r)
+				time.Sleep(31 * time.Second)
+				return g, err
+			}
+			f.enqueue = func(ctx context.Context, d driver.Queuer, r driver.Request) (driver.Grant, error) {
+				g, err := d.Enqueue(ctx, r)
+				time.Sleep(31 * time.Second)
+				return g, err
+			}
+		})
+		ctx, cancel := context.WithTimeout(w.ctx, time.Hour)
+		defer cancel()
+		var err error
+		d := w.took(func() { _, err = c.Mutex("x", nil).TryAcquire(ctx) })
+		if d > 5*time.Minute {
+			t.Errorf("TryAcquire took %v, %d tries: %v", d, f.tries.Load(), err)
+		}
+	})
+}
+
+// P1: a renewal that grants less than before shortens the trust.
+func TestShorterRenewal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		n := 0
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				if n++; n > 1 {
+					return failRenewals(ctx, d, g)
+				}
+				return []driver.Renewal{{Since: w.clock.Now(), Valid: 5 * time.Second}}
+			}
+		})
+		l := w.acquire(c.Mutex("x", nil))
+		time.Sleep(16 * time.Second) // renewed at 10 s, for 5 s
+		if l.Err() == nil {
+			t.Errorf("trusted after the store's 5 s are over, until %v", time.Until(l.ValidUntil()))
+		}
+	})
+}
+
+// The Released hook is called when the release is over, so it may close.
+func TestReleasedHookCloses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var c *holdfast.Client
+		var err error
+		c, _ = w.client(&holdfast.ClientOptions{Events: holdfast.Events{Released: func(holdfast.Event) { err = c.Close() }}})
+		l := w.acquire(c.Mutex("x", nil))
+		d := w.took(func() { _ = l.Release() })
+		if err != nil {
+			t.Errorf("close in hook took %v: %v", d, err)
+		}
+	})
+}
+
+// The store says that the name is held as the context ends.
+func TestTryHeldAtTheDeadline(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		other, _ := w.client(nil)
+		w.acquire(other.Mutex("x", nil))
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				g, err := d.Try(ctx, r)
+				time.Sleep(time.Second)
+				return g, err
+			}
+		})
+		ctx, cancel := context.WithTimeout(w.ctx, time.Second/2)
+		defer cancel()
+		_, err := c.Mutex("x", nil).TryAcquire(ctx)
+		if !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("the store said held: %v", err)
+		}
+	})
+}
+
+// A grant of no use goes back as the driver gave it.
+func TestUndoneGrantIsReleasedAsItWas(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		back := make(chan driver.Grant, 9)
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				g, err := d.Try(ctx, r)
+				g.Handle = "lease-17"
+				time.Sleep(25 * time.Second)
+				return g, err
+			}
+			f.renew = failRenewals
+			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+				for _, x := range g {
+					back <- x
+				}
+				return d.Release(ctx, g)
+			}
+		})
+		_, err := c.Mutex("x", nil).TryAcquire(w.ctx)
+		g := <-back
+		if g.Handle != "lease-17" || g.Token == 0 {
+			t.Errorf("%v: Release is given token %d, handle %v", err, g.Token, g.Handle)
+		}
+	})
+}
+
+// listError is an error that cannot be compared with ==.
+type listError []error
+
+func (l listError) Error() string   { return "list" }
+func (l listError) Unwrap() []error { return l }
+
+// Errors of drivers need not be comparable.
+func TestErrorsThatDoNotCompare(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		other, _ := w.client(nil)
+		w.acquire(other.Mutex("x", nil))
+		n := 0
+		f.set(func() {
+			f.enqueue = func(ctx context.Context, d driver.Queuer, r driver.Request) (driver.Grant, error) {
+				switch n++; n {
+				case 1:
+					return d.Enqueue(ctx, r)
+				case 2:
+					return driver.Grant{}, listError{errStore}
+				}
+				return driver.Grant{}, listError{driver.ErrMismatch}
+			}
+		})
+		defer func() {
+			if p := recover(); p != nil {
+				t.Errorf("panic: %v", p)
+			}
+		}()
+		if _, err := c.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, driver.ErrMismatch) || !errors.Is(err, errStore) {
+			t.Errorf("Acquire returned %v", err)
+		}
+	})
+}
+
+// A panic that the caller recovers leaves nothing behind (P6).
+func TestPanickingHook(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(&holdfast.ClientOptions{Events: holdfast.Events{Waiting: func(holdfast.Event) { panic("hook") }}})
+		other, _ := w.client(nil)
+		l := w.acquire(other.Mutex("x", nil))
+		func() {
+			defer func() { recover() }()
+			_, _ = c.Mutex("x", nil).Acquire(w.ctx)
+		}()
+		_ = l.Release()
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		defer cancel()
+		_, err := c.Mutex("x", nil).Acquire(ctx)
+		if err != nil {
+			t.Errorf("a free name after a panic that was recovered: %v", err)
+		}
+	})
+}
+
+// A store that rounds the TTL down does not keep a lease alive that is not to be
+// renewed.
+func TestFixedLeaseOfARoundingStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				g, err := d.Try(ctx, r)
+				g.Valid -= 500 * time.Millisecond
+				return g, err
+			}
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				r := d.Renew(ctx, g)
+				r[0].Valid -= 500 * time.Millisecond
+				return r
+			}
+		})
+		l := w.acquire(c.Mutex("x", &holdfast.Options{TTL: 10500 * time.Millisecond, RenewEvery: -1}))
+		time.Sleep(time.Hour)
+		if l.Err() == nil {
+			t.Errorf("RenewEvery is negative, but the lease still lives; %d renewals", f.renewals.Load())
+		}
+	})
+}
+
+// There is no use in waiting for the second lock when the first is lost.
+func TestMultiLockStopsAtALoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		other, _ := w.client(nil)
+		w.acquire(other.Mutex("b", nil))
+		go func() {
+			time.Sleep(time.Second)
+			info, _ := other.Inspect(w.ctx, "a")
+			_ = other.Break(w.ctx, "a", info.Holders[0].Token)
+		}()
+		ctx, cancel := context.WithTimeout(w.ctx, time.Hour)
+		defer cancel()
+		var err error
+		d := w.took(func() { _, err = holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil)).Acquire(ctx) })
+		if d > 2*time.Second || !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrBroken) {
+			t.Errorf("waited %v, and returned %v", d, err)
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package drivertest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/memlock"
+)
+
+// forgetful is a client of a store that comes back from a restart empty,
+// although its guarantees say that it does not.
+type forgetful struct{ driver.Forward }
+
+func TestRestartThatForgetsIsCaught(t *testing.T) {
+	store := memlock.NewStore(nil)
+	var mu sync.Mutex
+	var clients []*forgetful
+	r := &recorder{TB: t, name: t.Name()}
+	defer r.cleanUp()
+	caps := store.Client().Caps()
+	runOn(r, Harness{
+		Open: func(testing.TB) driver.Driver {
+			mu.Lock()
+			defer mu.Unlock()
+			c := &forgetful{driver.Forward{Driver: named{store.Client(), caps}}}
+			clients = append(clients, c)
+			return c
+		},
+		Restart: func(testing.TB) { // the suite does nothing else meanwhile
+			store = memlock.NewStore(nil)
+			for _, c := range clients {
+				c.Driver = named{store.Client(), caps}
+			}
+		},
+		slack: fastPoll,
+	}, "restart")
+	for name, promise := range map[string]string{"restart/a hold survives": "P1", "restart/tokens increase": "P3"} {
+		if !r.found(name, promise) {
+			t.Errorf("case %q did not find %s broken; found were: %s", name, promise, strings.Join(r.failures, "\n"))
+		}
+	}
+}
+
+// named keeps the caps of the first store, whose name is that of the second.
+type named struct {
+	driver.Driver
+	caps driver.Caps
+}
+
+func (n named) Caps() driver.Caps { return n.caps }
+
+// plain is a good driver with nothing optional, and without readers, slots,
+// tokens and fairness.
+type plain struct{ driver.Driver }
+
+func (p plain) Caps() driver.Caps {
+	c := p.Driver.Caps()
+	c.Ops, c.Shared, c.Slots, c.Fair, c.Fencing = 0, false, false, false, false
+	return c
+}
+
+func (p plain) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if r.Mode != driver.Exclusive || r.LockDelay != 0 || r.MinHold != 0 {
+		return driver.Grant{}, driver.ErrUnsupported
+	}
+	return p.Driver.Try(ctx, r)
+}
+
+// TestPlainDriverPasses: what a store lacks is refused, and that is right.
+func TestPlainDriverPasses(t *testing.T) {
+	r := judge(t, func(d driver.Driver, _ *shared) driver.Driver { return plain{d} }, func() {}, 4*fastPoll)
+	if r.Failed() {
+		t.Errorf("a good driver with few capabilities was found broken: %s", strings.Join(r.failures, "\n"))
+	}
+}
+
+// TestBlindStorePasses: a store that cannot tell kinds apart may say so, and
+// must then still keep others out.
+func TestBlindStorePasses(t *testing.T) {
+	store := memlock.NewStore(nil)
+	r := &recorder{TB: t, name: t.Name()}
+	defer r.cleanUp()
+	wrap := breaks(func(b *bad) { b.try, b.enqueue = noMismatch, noMismatch })
+	runOn(r, Harness{
+		Open:         func(testing.TB) driver.Driver { return wrap(store.Client(), &shared{}) },
+		BlindToKinds: true,
+	}, "mismatch")
+	if r.Failed() {
+		t.Errorf("a store that is blind to kinds was found broken: %s", strings.Join(r.failures, "\n"))
+	}
+}
+
+// TestEveryPromiseHasABrokenDriver keeps the list of broken drivers whole.
+func TestEveryPromiseHasABrokenDriver(t *testing.T) {
+	var broken []string
+	for _, b := range brokenDrivers {
+		broken = append(broken, b.promise)
+	}
+	// P11 is kept above the seam.
+	for _, p := range []string{"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10"} {
+		if !slices.Contains(broken, p) {
+			t.Errorf("no driver is broken so that %s is", p)
+		}
+	}
+}

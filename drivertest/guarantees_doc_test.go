@@ -1,0 +1,73 @@
+package drivertest_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/guarantees"
+
+	_ "github.com/holdfastlock/holdfast/filelock"
+	_ "github.com/holdfastlock/holdfast/memlock"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the table of stores in README.md")
+
+// documented are the stores of the documentation, in its order: the URL that it
+// shows, and one that opens the store here.
+func documented(t *testing.T) []guarantees.Store {
+	return []guarantees.Store{
+		store(t, "memlock", "mem://orders", "mem://guarantees"),
+		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
+	}
+}
+
+func store(t *testing.T, pkg, example, url string) guarantees.Store {
+	t.Helper()
+	u, err := driver.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := driver.Open(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	return guarantees.Store{Package: pkg, URL: example, Caps: d.Caps()}
+}
+
+// TestGuaranteesDoc holds the documentation equal to what the drivers say of
+// themselves.
+func TestGuaranteesDoc(t *testing.T) {
+	stores := documented(t)
+	same(t, "../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(stores), nil })
+	same(t, "../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
+}
+
+// same compares a file with what it should be made into, or, with -update, makes
+// it into that.
+func same(t *testing.T, name string, wanted func([]byte) ([]byte, error)) {
+	t.Helper()
+	name = filepath.FromSlash(name)
+	have, err := os.ReadFile(name)
+	if err != nil && !(*update && os.IsNotExist(err)) {
+		t.Fatal(err)
+	}
+	want, err := wanted(have)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if bytes.Equal(have, want) {
+		return
+	}
+	if !*update {
+		t.Errorf("%s is not what the drivers say; if their Caps are right, run\n\tgo test ./drivertest -run TestGuaranteesDoc -update", name)
+		return
+	}
+	if err := os.WriteFile(name, want, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,89 @@
+package drivertest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// recorder takes the place of a test, to see the suite find fault with a
+// driver. It writes failures down instead of failing.
+type recorder struct {
+	testing.TB
+	name string
+
+	mu       sync.Mutex
+	failures []string
+	cleanups []func()
+}
+
+func (r *recorder) Helper()                   {}
+func (r *recorder) Name() string              { return r.name }
+func (r *recorder) Log(...any)                {}
+func (r *recorder) Logf(string, ...any)       {}
+func (r *recorder) Errorf(f string, a ...any) { r.fail(fmt.Sprintf(f, a...)) }
+func (r *recorder) Fatal(a ...any)            { r.fail(fmt.Sprint(a...)); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, a ...any) { r.fail(fmt.Sprintf(f, a...)); runtime.Goexit() }
+
+func (r *recorder) fail(message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, message)
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
+}
+
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// sub runs a subtest to its end, cleanups included; a failure is its parent's
+// too, after the case's name.
+func (r *recorder) sub(name string, f func(testing.TB)) {
+	child := &recorder{TB: r.TB, name: name}
+	var wg sync.WaitGroup
+	wg.Go(func() { // of its own, because Fatal ends it
+		defer child.cleanUp()
+		f(child)
+	})
+	wg.Wait()
+	for _, message := range child.failures {
+		r.fail(name + ": " + message)
+	}
+}
+
+func (r *recorder) cleanUp() {
+	for {
+		r.mu.Lock()
+		n := len(r.cleanups)
+		if n == 0 {
+			r.mu.Unlock()
+			return
+		}
+		f := r.cleanups[n-1]
+		r.cleanups = r.cleanups[:n-1]
+		r.mu.Unlock()
+		f()
+	}
+}
+
+// found reports whether a failure of the case begins with the promise.
+func (r *recorder) found(caseName, promise string) bool {
+	if caseName != "" {
+		promise = caseName + ": " + promise
+	}
+	for _, f := range r.failures {
+		if strings.HasPrefix(f, promise+":") {
+			return true
+		}
+	}
+	return false
+}

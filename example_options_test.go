@@ -1,0 +1,146 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/memlock"
+)
+
+// A job that every host's cron starts at about the same time, and that must run
+// once: the name stays closed for a while although the job is done at once.
+func ExampleOptions() {
+	ctx := context.Background()
+	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	once := &holdfast.Options{
+		TTL:     10 * time.Second,
+		MinHold: 30 * time.Second, // more than the hosts' clocks differ
+		Note:    "cleanup by cron",
+	}
+	for _, host := range []string{"a", "b"} {
+		lease, err := locks.Mutex("cron/cleanup", once).TryAcquire(ctx)
+		if errors.Is(err, holdfast.ErrHeld) {
+			fmt.Println("host", host, "is too late")
+			continue
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("host", host, "cleans up")
+		if err := lease.Release(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// host a cleans up
+	// host b is too late
+}
+
+// A function that locks calls another that locks the same name. The context
+// tells: by default that is a deadlock, which is reported instead of suffered.
+func ExampleOptions_reentrant() {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, "mem://shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	nothing := func(context.Context, *holdfast.Lease) error { return nil }
+
+	err = locks.Mutex("orders/42", nil).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+		err := locks.Mutex("orders/42", nil).Do(ctx, nothing)
+		fmt.Println(err)
+
+		err = locks.Mutex("orders/42", &holdfast.Options{Reentrant: true}).Do(ctx, nothing)
+		fmt.Println("reentrant:", err)
+		return err
+	})
+	fmt.Println("outer:", err)
+	// Output:
+	// holdfast: acquire "orders/42": already held by this context
+	// reentrant: <nil>
+	// outer: <nil>
+}
+
+// A program that needs tokens says so, and does not start on a store that has
+// none.
+func ExampleClientOptions() {
+	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
+		Prefix: "billing/",
+		Need:   holdfast.Caps{Fencing: true, Ops: driver.OpInspect},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	_, err = holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
+		Need: holdfast.Caps{Ops: driver.OpShard, MinTTL: time.Microsecond},
+	})
+	fmt.Println(errors.Is(err, holdfast.ErrUnsupported))
+	// Output: true
+}
+
+// Events are for counters and alarms.
+func ExampleEvents() {
+	ctx := context.Background()
+	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
+		Events: holdfast.Events{
+			Acquired: func(e holdfast.Event) { fmt.Println("acquired", e.Name, "token", e.Token) },
+			Lost:     func(e holdfast.Event) { fmt.Println("LOST", e.Err) },
+			Released: func(e holdfast.Event) { fmt.Println("released", e.Name) },
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	lease, err := locks.Mutex("orders/42", nil).Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := lease.Release(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// acquired orders/42 token 1
+	// released orders/42
+}
+
+// Tell the user why the program stands still.
+func ExampleEvent() {
+	ctx, giveUp := context.WithCancel(context.Background())
+	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
+		Events: holdfast.Events{
+			Waiting: func(e holdfast.Event) {
+				fmt.Println("waiting for", e.Name+",", e.Err)
+				giveUp()
+			},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	lease, err := locks.Mutex("deploy", &holdfast.Options{Note: "release 7, by Ada"}).Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release()
+
+	_, err = locks.Mutex("deploy", nil).Acquire(ctx)
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// waiting for deploy, held by another ("release 7, by Ada", token 1)
+	// true
+}

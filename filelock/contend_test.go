@@ -1,0 +1,212 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+const (
+	contenders = 4
+	goroutines = 16
+)
+
+// contendFor is how long the processes contend: HOLDFAST_CONTEND, or 5 s.
+func contendFor() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("HOLDFAST_CONTEND")); err == nil {
+		return d
+	}
+	return 5 * time.Second
+}
+
+// TestContention lets 4 processes of 16 goroutines contend for one name. Each
+// holder adds 1 to a number in a file, in two steps. No addition may be lost,
+// and nobody may starve.
+func TestContention(t *testing.T) {
+	turns := contention(t, "contend", contendFor(), func([]*child) {})
+	total, squares, least := 0, 0, turns[0]
+	for _, n := range turns {
+		total, squares, least = total+n, squares+n*n, min(least, n)
+	}
+	jain := float64(total) * float64(total) / float64(len(turns)*squares)
+	share := float64(least*len(turns)) / float64(total)
+	t.Logf("%d turns in %v (%.0f/s); Jain index %.4f; the least served goroutine had %.0f%% of an equal share",
+		total, contendFor(), float64(total)/contendFor().Seconds(), jain, 100*share)
+	if jain < 0.9 || share < 0.5 {
+		t.Errorf("P8: the turns are unfair: %v", turns)
+	}
+}
+
+// TestContentionWithStops also stops one process after the other, wherever it
+// is, for longer than others wait for a record that is locked.
+func TestContentionWithStops(t *testing.T) {
+	stops := 0
+	turns := contention(t, "contendrenewed", contendFor(), func(children []*child) {
+		for end := time.Now().Add(contendFor()); time.Now().Before(end); stops++ {
+			c := children[stops%len(children)]
+			c.signal(syscall.SIGSTOP)
+			time.Sleep(stuckAfter + 50*time.Millisecond)
+			c.signal(syscall.SIGCONT)
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	total := 0
+	for _, n := range turns {
+		total += n
+	}
+	t.Logf("%d turns with %d stops in %v", total, stops, contendFor())
+	if total < 2*stops {
+		t.Errorf("P7: only %d turns with %d stops: %v", total, stops, turns)
+	}
+}
+
+// contention lets children contend for d, does something with them meanwhile,
+// and returns how often each goroutine held the name. It fails the test if an
+// update was lost.
+func contention(t *testing.T, mode string, d time.Duration, meanwhile func([]*child)) (turns []int) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "number"), []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var children []*child
+	for range contenders {
+		children = append(children, spawn(t, mode, dir, nil))
+	}
+	for _, c := range children {
+		c.expect("ready")
+	}
+	for _, c := range children {
+		c.tell("%v", d)
+	}
+	meanwhile(children)
+	for _, c := range children {
+		var mine []int
+		if err := json.Unmarshal([]byte(c.expect("turns")), &mine); err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, mine...)
+	}
+	total := 0
+	for _, n := range turns {
+		total += n
+	}
+	if number := readNumber(t, dir); number != total {
+		t.Errorf("P1: %d turns were taken, and the number is %d: %d updates are lost", total, number, total-number)
+	}
+	return turns
+}
+
+func readNumber(t testing.TB, dir string) int {
+	text, err := os.ReadFile(filepath.Join(dir, "number"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(string(bytes.TrimSpace(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+func init() {
+	childModes["contend"] = func(dir string) error { return contend(dir, false) }
+	childModes["contendrenewed"] = func(dir string) error { return contend(dir, true) }
+}
+
+// contend is a child that contends for a name, each goroutine by itself. With
+// renewed, holds are renewed as soon as they arrive, which makes a full TTL of
+// what was a claim of two polls.
+func contend(dir string, renewed bool) error {
+	d, err := Open(context.Background(), Options{Dir: filepath.Join(dir, "locks")})
+	if err != nil {
+		return err
+	}
+	number, err := os.OpenFile(filepath.Join(dir, "number"), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	var line string
+	fmt.Scanln(&line)
+	length, err := time.ParseDuration(line)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	turns, errs := make([]int, goroutines), make([]error, goroutines)
+	var wg sync.WaitGroup
+	for i := range goroutines {
+		wg.Go(func() {
+			for errs[i] == nil && ctx.Err() == nil {
+				turns[i], errs[i] = add(ctx, d.(*client), number, renewed, turns[i])
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(turns)
+	fmt.Println("turns", string(text))
+	d.Close()
+	return err
+}
+
+// add takes the name, adds 1 to the number and releases the name. It returns
+// how many turns there were, with this one.
+func add(ctx context.Context, c *client, number *os.File, renewed bool, turns int) (int, error) {
+	r := request("contended")
+	g, err := c.Enqueue(ctx, r)
+	if err != nil && ctx.Err() == nil {
+		g, err = waitFor(ctx, c, r)
+	}
+	if err == nil && renewed {
+		if err := renew(c, g); driver.Gone(err) {
+			return turns, nil // stopped for longer than the claim
+		} else if err != nil {
+			return turns, err
+		}
+	}
+	if err != nil {
+		g = driver.Grant{Request: r} // to withdraw
+		if ctx.Err() != nil {
+			err = nil
+		}
+	} else {
+		err = increment(number)
+		turns++
+	}
+	if err == nil {
+		err = c.Release(context.Background(), []driver.Grant{g})[0]
+	}
+	return turns, err
+}
+
+func increment(number *os.File) error {
+	var b [20]byte
+	n, err := number.ReadAt(b[:], 0)
+	if n == 0 {
+		return err
+	}
+	i, err := strconv.Atoi(string(b[:n]))
+	if err != nil {
+		return err
+	}
+	_, err = number.WriteAt(strconv.AppendInt(nil, int64(i)+1, 10), 0)
+	return err
+}

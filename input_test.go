@@ -1,0 +1,415 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/memlock"
+)
+
+// P10: what is wrong is refused before any I/O, by an error that names the
+// thing and the value and says what is right.
+func TestBadInput(t *testing.T) {
+	type c = *holdfast.Client
+	o := func(o holdfast.Options) *holdfast.Options { return &o }
+	for _, tc := range []struct {
+		name string
+		lock func(c) *holdfast.Lock
+		want []string // parts of the error
+	}{
+		{"empty name", func(c c) *holdfast.Lock { return c.Mutex("", nil) }, []string{"empty", "1 to 512"}},
+		{"long name", func(c c) *holdfast.Lock { return c.Mutex(strings.Repeat("n", 513), nil) }, []string{"513", "512"}},
+		{"long with the prefix", func(c c) *holdfast.Lock { return c.Mutex(strings.Repeat("n", 511), nil) }, []string{"513", "512", "prefix"}},
+		{"control character", func(c c) *holdfast.Lock { return c.Mutex("a\nb", nil) }, []string{`a\nb`, "control", "byte 1"}},
+		{"not UTF-8", func(c c) *holdfast.Lock { return c.Mutex("a\xff", nil) }, []string{`\xff`, "UTF-8"}},
+		{"empty element", func(c c) *holdfast.Lock { return c.Mutex("a//b", nil) }, []string{"a//b", "slash"}},
+		{"negative TTL", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: -time.Second})) }, []string{"TTL", "-1s", "positive"}},
+		{"short TTL", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: time.Microsecond})) }, []string{"TTL", "1µs", "1ms"}},
+		{"TTL within the margin", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: 4 * time.Millisecond})) }, []string{"TTL", "4ms", "margin", "5ms"}},
+		{"renewal too late", func(c c) *holdfast.Lock {
+			return c.Mutex("x", o(holdfast.Options{TTL: 10 * time.Second, RenewEvery: 10 * time.Second}))
+		}, []string{"RenewEvery", "10s", "9.8s"}},
+		{"negative delay", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{LockDelay: -1})) }, []string{"LockDelay", "-1ns", "24h"}},
+		{"long minimum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MinHold: 48 * time.Hour})) }, []string{"MinHold", "48h", "24h"}},
+		{"permits of a mutex", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Permits: 1})) }, []string{"Permits", "1", "semaphore"}},
+		{"no slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 0, nil) }, []string{"0 slots", "1 to"}},
+		{"many slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 1<<21, nil) }, []string{"2097152 slots", "1048576"}},
+		{"too many permits", func(c c) *holdfast.Lock { return c.Semaphore("x", 3, o(holdfast.Options{Permits: 4})) }, []string{"Permits", "4", "1 to 3"}},
+		{"negative permits", func(c c) *holdfast.Lock { return c.Semaphore("x", 3, o(holdfast.Options{Permits: -1})) }, []string{"Permits", "-1", "1 to 3"}},
+		{"long note", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Note: strings.Repeat("n", 257)})) }, []string{"Note", "257", "256"}},
+		{"note not UTF-8", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Note: "\xff"})) }, []string{"Note", "UTF-8"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				client, f := w.client(&holdfast.ClientOptions{Prefix: "p/"})
+				_, acquire := tc.lock(client).Acquire(w.ctx)
+				_, try := tc.lock(client).TryAcquire(w.ctx)
+				do := tc.lock(client).Do(w.ctx, nil)
+				for _, err := range []error{acquire, try, do} {
+					if err == nil {
+						t.Fatal("P10: accepted")
+					}
+					for _, part := range tc.want {
+						if !strings.Contains(err.Error(), part) {
+							t.Errorf("P10: %q does not say %q", err, part)
+						}
+					}
+				}
+				if f.tries.Load() != 0 {
+					t.Error("P10: the store was asked")
+				}
+			})
+		})
+	}
+}
+
+func TestNilContext(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		lease := w.acquire(c.Mutex("held", nil))
+		var none context.Context
+		_, acquire := c.Mutex("x", nil).Acquire(none)
+		_, try := c.Mutex("x", nil).TryAcquire(none)
+		_, multi := holdfast.All(c.Mutex("x", nil)).Acquire(none)
+		_, inspect := c.Inspect(none, "x")
+		_, open := holdfast.Open(none, "mem://x")
+		for op, err := range map[string]error{
+			"acquire": acquire, "try": try, "multi": multi, "inspect": inspect, "open": open,
+			"do":        c.Mutex("x", nil).Do(none, nil),
+			"break":     c.Break(none, "x", 1),
+			"renew":     lease.Renew(none),
+			"downgrade": lease.Downgrade(none),
+			"check":     c.CheckSequencer(none, lease.Sequencer()),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "context is nil") {
+				t.Errorf("P10: %s with a nil context: %v", op, err)
+			}
+		}
+		for _, err := range c.List(none, "") {
+			if err == nil || !strings.Contains(err.Error(), "context is nil") {
+				t.Errorf("P10: list with a nil context: %v", err)
+			}
+		}
+		if f.tries.Load() != 1 {
+			t.Error("P10: the store was asked")
+		}
+	})
+}
+
+func TestDefaultTTLFitsTheStore(t *testing.T) {
+	for _, tc := range []struct{ min, max, want time.Duration }{
+		{0, 0, 30 * time.Second},
+		{time.Minute, 0, time.Minute},
+		{0, 10 * time.Second, 10 * time.Second},
+	} {
+		inWorld(t, func(w *world) {
+			_, f := w.client(nil)
+			f.caps = func(caps driver.Caps) driver.Caps { caps.MinTTL, caps.MaxTTL = tc.min, tc.max; return caps }
+			c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got time.Duration
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				got = r.TTL
+				return d.Try(ctx, r)
+			}
+			_ = w.acquire(c.Mutex("x", nil)).Release()
+			if got != tc.want {
+				t.Errorf("bounds %v to %v: the default TTL is %v, want %v", tc.min, tc.max, got, tc.want)
+			}
+			if tc.max > 0 {
+				if _, err := c.Mutex("x", &holdfast.Options{TTL: tc.max + 1}).Acquire(w.ctx); err == nil || !strings.Contains(err.Error(), "longest") {
+					t.Errorf("P10: beyond the store's longest TTL: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	d := memlock.NewStore(nil).Client()
+	for name, try := range map[string]func() (*holdfast.Client, error){
+		"nil driver": func() (*holdfast.Client, error) { return holdfast.New(nil, nil) },
+		"need": func() (*holdfast.Client, error) {
+			return holdfast.New(d, &holdfast.ClientOptions{Need: holdfast.Caps{Ops: driver.OpShard}})
+		},
+		"need of TTL": func() (*holdfast.Client, error) {
+			return holdfast.New(d, &holdfast.ClientOptions{Need: holdfast.Caps{MinTTL: time.Microsecond}})
+		},
+		"margin":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Margin: -1}) },
+		"prefix":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Prefix: "/x"}) },
+		"lying driver":  func() (*holdfast.Client, error) { return holdfast.New(liar{d}, nil) },
+		"anonymous":     func() (*holdfast.Client, error) { return holdfast.New(anonymous{d}, nil) },
+		"unknown store": func() (*holdfast.Client, error) { return holdfast.Open(t.Context(), "nosuch://x") },
+	} {
+		if c, err := try(); err == nil || c != nil {
+			t.Errorf("P10: %s was accepted", name)
+		} else if name == "need" && (!errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "shard")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c, err := holdfast.New(d, &holdfast.ClientOptions{Need: d.Caps()})
+	if err != nil {
+		t.Fatalf("a store lacks what it has: %v", err)
+	}
+	_ = c.Close()
+}
+
+// liar announces operations that it has no methods for.
+type liar struct{ driver.Driver }
+
+func (l liar) Caps() driver.Caps {
+	return driver.Caps{Store: "liar", Ops: driver.OpQueue}
+}
+
+type anonymous struct{ driver.Driver }
+
+func (anonymous) Caps() driver.Caps { return driver.Caps{} }
+
+func TestOpen(t *testing.T) {
+	const canary = "s3cr3t"
+	for raw, want := range map[string]string{
+		"":                                "empty",
+		"orders":                          "scheme",
+		"nosuch://x":                      "registered are: ",
+		"mem://x?hf.nosuch=1":             "hf.nosuch",
+		"mem://x?foo=1":                   "foo",
+		"mem://x?hf.prefix=a&hf.prefix=b": "twice",
+		"mem://x?hf.prefix=/a":            "Prefix",
+		"mem://user:" + canary + "@x":     "mem://name",
+		"mem://user:" + canary + "%zz@x":  "parsed",
+		"nosuch://u:" + canary + "@h/?password=" + canary: "registered are: ",
+		"mem://x?password=" + canary + "&" + canary:       "password",
+		"mem://" + strings.Repeat("x", 5000):              "4096",
+	} {
+		c, err := holdfast.Open(t.Context(), raw)
+		if err == nil {
+			_ = c.Close()
+			t.Errorf("P10: %q was accepted", raw)
+			continue
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("P10: %q: %q does not say %q", raw, err, want)
+		}
+		if strings.Contains(err.Error(), canary) && !strings.Contains(raw, "&"+canary) {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+// A prefix keeps programs apart that share a store, and is not seen by them.
+func TestPrefix(t *testing.T) {
+	ctx := t.Context()
+	a, err := holdfast.Open(ctx, "mem://prefix?hf.prefix=a/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := holdfast.Open(ctx, "mem://prefix?hf.prefix=b/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	plain, err := holdfast.Open(ctx, "mem://prefix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+
+	one, err := a.Mutex("x", nil).TryAcquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := b.Mutex("x", nil).TryAcquire(ctx)
+	if err != nil {
+		t.Fatalf("the prefixes do not keep apart: %v", err)
+	}
+	if one.Name() != "x" {
+		t.Errorf("the lease is called %q", one.Name())
+	}
+	if _, err := plain.Mutex("a/x", nil).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("the store's name is not prefix and name: %v", err)
+	}
+	names := func(c *holdfast.Client, prefix string) (names []string) {
+		for info, err := range c.List(ctx, prefix) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, info.Name)
+		}
+		return names
+	}
+	if got := names(a, ""); len(got) != 1 || got[0] != "x" {
+		t.Errorf("a lists %q", got)
+	}
+	if got := names(plain, ""); len(got) != 2 {
+		t.Errorf("the store lists %q", got)
+	}
+	if info, err := a.Inspect(ctx, "x"); err != nil || info.Name != "x" || len(info.Holders) != 1 {
+		t.Errorf("a inspects %+v, %v", info, err)
+	}
+	if err := plain.CheckSequencer(ctx, one.Sequencer()); err != nil {
+		t.Errorf("the sequencer does not name the store's lock: %v", err)
+	}
+	if err := b.CheckSequencer(ctx, one.Sequencer()); err == nil || errors.Is(err, holdfast.ErrNotHeld) {
+		t.Errorf("a sequencer from outside the prefix: %v", err)
+	}
+	if err := a.Break(ctx, "x", one.Token()); err != nil {
+		t.Error(err)
+	}
+	if err := two.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckSequencer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		lease := w.acquire(c.Mutex("x", nil))
+		seq := lease.Sequencer()
+		if err := c.CheckSequencer(w.ctx, seq); err != nil {
+			t.Error(err)
+		}
+		if err := c.CheckSequencer(w.ctx, seq+"x"); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("of another name, which nobody holds: %v", err)
+		}
+		_ = lease.Release()
+		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("after the release: %v", err)
+		}
+		w.acquire(c.Mutex("x", nil))
+		if err := c.CheckSequencer(w.ctx, seq); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("under the next holder: %v", err)
+		}
+		if err := c.CheckSequencer(w.ctx, "nonsense"); err == nil || errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("nonsense: %v", err)
+		}
+	})
+}
+
+func TestUnsupported(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, f := w.client(nil)
+		f.caps = func(caps driver.Caps) driver.Caps {
+			return driver.Caps{Store: caps.Store}
+		}
+		c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := w.acquire(c.Mutex("x", nil))
+		_, inspect := c.Inspect(w.ctx, "x")
+		_, semaphore := c.Semaphore("x", 2, nil).Acquire(w.ctx)
+		_, shared := c.RWMutex("x", nil).Read.Acquire(w.ctx)
+		for op, err := range map[string]error{
+			"inspect": inspect, "semaphore": semaphore, "shared": shared,
+			"break":     c.Break(w.ctx, "x", 1),
+			"downgrade": lease.Downgrade(w.ctx),
+			"check":     c.CheckSequencer(w.ctx, lease.Sequencer()),
+		} {
+			if !errors.Is(err, holdfast.ErrUnsupported) {
+				t.Errorf("%s: %v", op, err)
+			}
+		}
+		for _, err := range c.List(w.ctx, "") {
+			if !errors.Is(err, holdfast.ErrUnsupported) {
+				t.Errorf("list: %v", err)
+			}
+		}
+		_ = lease.Release()
+	})
+}
+
+// Events and log records tell the same story.
+func TestEventsAndLog(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var events []string
+		add := func(kind string) func(holdfast.Event) {
+			return func(e holdfast.Event) { events = append(events, kind+" "+e.Name) }
+		}
+		var log strings.Builder
+		c, _ := w.client(&holdfast.ClientOptions{
+			Events: holdfast.Events{
+				Acquired: add("acquired"), Waiting: add("waiting"), Lost: add("lost"), Released: add("released"),
+			},
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		other, _ := w.client(&holdfast.ClientOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		lease := w.acquire(other.Mutex("x", nil))
+		time.AfterFunc(time.Second, func() { _ = lease.Release() })
+		mine := w.acquire(c.Mutex("x", nil))
+		_ = mine.Release()
+		mine = w.acquire(c.Mutex("y", nil))
+		if err := other.Break(w.ctx, "y", mine.Token()); err != nil {
+			t.Fatal(err)
+		}
+		<-mine.Done()
+		synctest.Wait()
+		want := []string{"waiting x", "acquired x", "released x", "acquired y", "lost y"}
+		if strings.Join(events, ", ") != strings.Join(want, ", ") {
+			t.Errorf("events %q, want %q", events, want)
+		}
+		for _, part := range []string{"holdfast: waiting", "lock=x", "mode=exclusive", "token=", "level=WARN msg=\"holdfast: lost\"", "broken by an operator"} {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("the log does not say %q:\n%s", part, &log)
+			}
+		}
+	})
+}
+
+func TestListPrefixes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		w.acquire(c.Mutex("a/b", nil))
+		for prefix, good := range map[string]bool{
+			"": true, "a": true, "a/": true, "a/b": true, strings.Repeat("n", 512): true,
+			"/": false, "a//": false, "a\n": false, strings.Repeat("n", 513): false,
+		} {
+			for _, err := range c.List(w.ctx, prefix) {
+				if (err == nil) != good {
+					t.Errorf("P10: list %.9q: %v", prefix, err)
+				}
+			}
+			if names := 0; !good {
+				for range c.List(w.ctx, prefix) {
+					names++
+				}
+				if names != 1 {
+					t.Errorf("P10: list %.9q was accepted", prefix)
+				}
+			}
+		}
+	})
+}
+
+// A large margin moves the default renewal, rather than refusing it.
+func TestLargeMargin(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(&holdfast.ClientOptions{Margin: 5 * time.Second})
+		lease := w.acquire(c.Mutex("x", &holdfast.Options{TTL: 6 * time.Second}))
+		time.Sleep(time.Hour)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNilFunction(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		for _, err := range []error{c.Mutex("x", nil).Do(w.ctx, nil), holdfast.All(c.Mutex("x", nil)).Do(w.ctx, nil)} {
+			if err == nil || !strings.Contains(err.Error(), "function is nil") || f.tries.Load() != 0 {
+				t.Errorf("P10: Do of no function: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,186 @@
+package batch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/batch"
+)
+
+// thing says itself to which shard it belongs and how early it may go.
+type thing struct {
+	name, shard string
+	slack       time.Duration
+}
+
+type plan struct {
+	*batch.Plan[thing]
+	entries map[string]*batch.Entry[thing]
+}
+
+func newPlan(things ...thing) plan {
+	p := plan{
+		batch.New(func(t thing) string { return t.shard }, func(t thing) time.Duration { return t.slack }),
+		map[string]*batch.Entry[thing]{},
+	}
+	for _, t := range things {
+		p.entries[t.name] = &batch.Entry[thing]{Value: t}
+	}
+	return p
+}
+
+// take takes, and describes what came out: "A: a b; B: c".
+func (p plan) take(now driver.Instant) (text string) {
+	for _, b := range p.Take(now) {
+		if text != "" {
+			text += "; "
+		}
+		text += b.Shard + ":"
+		for _, t := range b.Items {
+			text += " " + t.name
+		}
+	}
+	return text
+}
+
+func (p plan) expect(t *testing.T, now driver.Instant, want string) {
+	t.Helper()
+	if got := p.take(now); got != want {
+		t.Errorf("at %v it took %q, want %q", now, got, want)
+	}
+}
+
+func (p plan) expectNext(t *testing.T, want driver.Instant) {
+	t.Helper()
+	if at, ok := p.Next(); !ok || at != want {
+		t.Errorf("next is %v %v, want %v", at, ok, want)
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	p := newPlan()
+	p.expect(t, 10, "")
+	if at, ok := p.Next(); ok || p.Len() != 0 {
+		t.Errorf("next is %v, of %d", at, p.Len())
+	}
+	p.Done("A") // which was not under way
+}
+
+func TestOneBatchForEachShard(t *testing.T) {
+	p := newPlan(thing{"a", "A", 0}, thing{"b", "A", 0}, thing{"c", "B", 0}, thing{"d", "B", 0})
+	for i, name := range []string{"a", "c", "b", "d"} {
+		p.Set(p.entries[name], driver.Instant(i))
+	}
+	p.expectNext(t, 0)
+	p.expect(t, 2, "A: a b; B: c")
+	p.expectNext(t, 3)
+	if p.Len() != 1 {
+		t.Errorf("%d entries are left", p.Len())
+	}
+}
+
+// TestBusyShard: what is due waits for its shard, is not counted by Next, and
+// goes out when the shard is free.
+func TestBusyShard(t *testing.T) {
+	p := newPlan(thing{"a", "A", 0}, thing{"b", "A", 0}, thing{"c", "B", 0})
+	p.Set(p.entries["a"], 0)
+	p.Set(p.entries["b"], 1)
+	p.Set(p.entries["c"], 5)
+	p.expect(t, 0, "A: a")
+	p.expect(t, 1, "")
+	p.expectNext(t, 5) // not 1: that would be a busy loop
+	p.expect(t, 5, "B: c")
+	if p.Len() != 1 {
+		t.Errorf("%d entries, want the one that waits", p.Len())
+	}
+	p.Done("A")
+	p.expectNext(t, 1)
+	p.expect(t, 5, "A: b")
+}
+
+// TestWaitingIsMoved: what waits for its shard can be planned anew, or dropped.
+func TestWaitingIsMoved(t *testing.T) {
+	p := newPlan(thing{"a", "A", 0}, thing{"b", "A", 0}, thing{"c", "A", 0})
+	p.Set(p.entries["a"], 0)
+	p.expect(t, 0, "A: a")
+	p.Set(p.entries["b"], 1)
+	p.Set(p.entries["c"], 1)
+	p.expect(t, 1, "")
+	p.Set(p.entries["b"], 9)
+	p.Drop(p.entries["c"])
+	p.Drop(p.entries["c"])
+	p.expectNext(t, 9)
+	p.Done("A")
+	p.expect(t, 8, "")
+	p.expect(t, 9, "A: b")
+}
+
+// TestSlack: each thing goes along as early as its own slack allows, with a
+// batch that goes anyway.
+func TestSlack(t *testing.T) {
+	things := []thing{{"a", "A", 10}, {"b", "A", 5}, {"c", "B", 5}, {"d", "A", 0}, {"e", "A", 90}}
+	at := []driver.Instant{10, 15, 15, 16, 20}
+	p := newPlan(things...)
+	for i, th := range things {
+		p.Set(p.entries[th.name], at[i])
+	}
+	p.expect(t, 9, "") // nothing is due, so nothing goes along
+	got := p.take(10)
+	if got != "A: a b; B: c" && got != "B: c; A: a b" {
+		t.Errorf("took %q", got)
+	}
+	p.expectNext(t, 16) // d may not go early, and nothing behind it is looked at
+	p.Done("A")
+	p.expect(t, 15, "")
+	p.expect(t, 16, "A: d e")
+}
+
+// TestSlackOfBusyShard: what is not due stays in the plan while its shard is
+// busy.
+func TestSlackOfBusyShard(t *testing.T) {
+	p := newPlan(thing{"a", "A", 9}, thing{"b", "A", 9}, thing{"c", "B", 9})
+	p.Set(p.entries["a"], 0)
+	p.expect(t, 0, "A: a")
+	p.Set(p.entries["b"], 12)
+	p.Set(p.entries["c"], 10)
+	p.expect(t, 10, "B: c")
+	p.expectNext(t, 12)
+}
+
+// TestGathers: ten thousand things that were set one after the other share a
+// few batches in the first period, and stay together.
+func TestGathers(t *testing.T) {
+	const many, period, apart = 10_000, 80_000, 4
+	p := newPlan()
+	entries := map[string]*batch.Entry[thing]{}
+	for i := range many {
+		e := &batch.Entry[thing]{Value: thing{fmt.Sprint(i), "A", period / 8}}
+		entries[e.Value.name] = e
+		p.Set(e, driver.Instant(period+apart*i))
+	}
+	batches, sent := 0, map[string]int{}
+	for now, ok := p.Next(); ok && now < 4*period; now, ok = p.Next() {
+		for _, b := range p.Take(now) {
+			batches++
+			for _, th := range b.Items {
+				sent[th.name]++
+				p.Set(entries[th.name], now+period)
+			}
+			p.Done(b.Shard)
+		}
+	}
+	// They are spread over half a period, and an eighth of it goes together.
+	if batches > 3*5 {
+		t.Errorf("%d batches in three periods", batches)
+	}
+	for name := range entries {
+		if sent[name] != 3 {
+			t.Fatalf("%s was sent %d times in three periods", name, sent[name])
+		}
+	}
+	if p.Len() != many {
+		t.Errorf("%d of %d are planned", p.Len(), many)
+	}
+}

@@ -1,0 +1,167 @@
+// Package explore visits every state that a small model can reach, and checks
+// each of them: explicit-state model checking for tests, as in Holzmann's SPIN,
+// with the model written in Go around the code that is to be checked.
+//
+// A model is a start and a function that names every step out of a state. What
+// is explored is every order in which the steps can happen, so a model that
+// makes sending, receiving and giving up separate steps meets every interleaving
+// of them. A state without steps is an end: a waiter that nobody will ever wake
+// shows as an end that is not a good one.
+package explore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// Step is one thing that can happen in a state.
+type Step[S any] struct {
+	Name string
+	To   S
+}
+
+// Model is what is explored: states S, told apart by their keys K.
+type Model[S any, K comparable] struct {
+	Start S
+	// Key returns what tells two states apart. States with the same key must
+	// have the same future.
+	Key func(S) K
+	// Next returns the steps out of a state. It must not change the state.
+	Next func(S) []Step[S]
+	// Check returns what is wrong with a state. Nothing is explored behind a
+	// state that is wrong. Nil: nothing is ever wrong.
+	Check func(S) error
+	// End returns what is wrong with ending in a state, which has no steps.
+	// Nil: it is fine to end anywhere.
+	End func(S) error
+}
+
+// Finding is something wrong, and the way there.
+type Finding struct {
+	Err error
+	Way []string // names of steps from the start, as few as possible when explored
+}
+
+// String is the error and the way, a step to the line.
+func (f Finding) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v, after %d steps:", f.Err, len(f.Way))
+	for i, name := range f.Way {
+		fmt.Fprintf(&b, "\n%4d. %s", i+1, name)
+	}
+	return b.String()
+}
+
+// Result is what an exploration came upon.
+type Result struct {
+	States, Steps, Ends int
+	Depth               int       // steps to the farthest state
+	Findings            []Finding // one for each text of an error, the shortest way to it
+}
+
+// String counts, without the findings.
+func (r Result) String() string {
+	return fmt.Sprintf("%d states, %d steps, %d ends, depth %d, %d findings", r.States, r.Steps, r.Ends, r.Depth, len(r.Findings))
+}
+
+// First explores until the first finding. A model with more states than the
+// budget is an error: a part of it explored says little.
+func (m Model[S, K]) First(budget int) (Result, error) { return m.explore(budget, true) }
+
+// All explores everything, past findings too. The budget is as for First.
+func (m Model[S, K]) All(budget int) (Result, error) { return m.explore(budget, false) }
+
+// visit is how a state was reached first.
+type visit struct {
+	name  string
+	from  int // the visit before; -1 at the start
+	depth int
+}
+
+// explore goes breadth first, so that the first way to anything is a shortest.
+func (m Model[S, K]) explore(budget int, first bool) (Result, error) {
+	var r Result
+	visits := []visit{{from: -1}}
+	states := []S{m.Start} // of the visits from next on
+	seen := map[K]struct{}{m.Key(m.Start): {}}
+	known := map[string]bool{}
+	for next := 0; next < len(visits); next++ {
+		state := states[0]
+		states = states[1:]
+		r.States++
+		r.Depth = visits[next].depth
+		steps, err := m.at(state)
+		if len(steps) == 0 && err == nil {
+			r.Ends++
+		}
+		if err != nil {
+			if !known[err.Error()] {
+				known[err.Error()] = true
+				r.Findings = append(r.Findings, Finding{err, way(visits, next)})
+			}
+			if first {
+				return r, nil
+			}
+			continue
+		}
+		for _, s := range steps {
+			r.Steps++
+			key := m.Key(s.To)
+			if _, old := seen[key]; old {
+				continue
+			}
+			if len(seen) == budget {
+				return r, fmt.Errorf("more than %d states; so far: %v", budget, r)
+			}
+			seen[key] = struct{}{}
+			visits = append(visits, visit{s.Name, next, visits[next].depth + 1})
+			states = append(states, s.To)
+		}
+	}
+	return r, nil
+}
+
+// at checks a state, and returns the steps out of it.
+func (m Model[S, K]) at(state S) ([]Step[S], error) {
+	if m.Check != nil {
+		if err := m.Check(state); err != nil {
+			return nil, err
+		}
+	}
+	steps := m.Next(state)
+	if len(steps) == 0 && m.End != nil {
+		return nil, m.End(state)
+	}
+	return steps, nil
+}
+
+func way(visits []visit, at int) (names []string) {
+	for ; visits[at].from >= 0; at = visits[at].from {
+		names = append(names, visits[at].name)
+	}
+	slices.Reverse(names)
+	return names
+}
+
+// Walk goes one random way of at most length steps, for models too large to be
+// explored. The same seed goes the same way. It returns the steps it made, and
+// what it found, or nil.
+func (m Model[S, K]) Walk(seed uint64, length int) (int, *Finding) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	state := m.Start
+	var names []string
+	for {
+		steps, err := m.at(state)
+		if err != nil {
+			return len(names), &Finding{err, names}
+		}
+		if len(steps) == 0 || len(names) == length {
+			return len(names), nil
+		}
+		s := steps[random.IntN(len(steps))]
+		names = append(names, s.Name)
+		state = s.To
+	}
+}

@@ -1,0 +1,150 @@
+package lease_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/lease"
+)
+
+const (
+	second = driver.Instant(time.Second)
+	ttl    = 30 * time.Second
+	every  = 10 * time.Second
+)
+
+func TestMargin(t *testing.T) {
+	for _, c := range []struct{ set, valid, want time.Duration }{
+		{0, 30 * time.Second, 600 * time.Millisecond},
+		{0, 250 * time.Millisecond, 5 * time.Millisecond},
+		{0, time.Millisecond, 5 * time.Millisecond},
+		{time.Millisecond, 30 * time.Second, time.Millisecond},
+		{time.Minute, 30 * time.Second, time.Minute},
+	} {
+		if got := lease.Margin(c.set, c.valid); got != c.want {
+			t.Errorf("Margin(%v, %v) = %v, want %v", c.set, c.valid, got, c.want)
+		}
+	}
+}
+
+// TestStart: the deadline is counted from the sending, less the margin; a claim
+// is renewed at a third of what is left of it, even by who renews never.
+func TestStart(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		now, since driver.Instant
+		valid      time.Duration
+		every      time.Duration
+		until      driver.Instant
+		renewAt    driver.Instant // 0: never
+	}{
+		{"at once", 0, 0, ttl, every, 29 * second, 10 * second},
+		{"the answer took a while", 4 * second, 0, ttl, every, 29 * second, 10 * second},
+		{"so long that a renewal is due", 12 * second, 0, ttl, every, 29 * second, 10 * second},
+		{"never renewed", 4 * second, 0, ttl, -1, 29 * second, 0},
+		{"more than was asked for", 0, 0, ttl + every, every, 39 * second, 10 * second},
+		{"a claim", 1 * second, 0, 8 * time.Second, every, 7 * second, 3 * second},
+		{"a claim, then never", 1 * second, 0, 8 * time.Second, -1, 7 * second, 3 * second},
+	} {
+		m := lease.Start(c.now, c.since, c.valid, ttl, c.every, time.Second)
+		at, ok := m.RenewAt()
+		if m.Until() != c.until || at != c.renewAt || ok != (c.renewAt != 0) || m.State() != lease.Held {
+			t.Errorf("%s: trusted until %v, renewed at %v %v, state %v", c.name, m.Until(), at, ok, m.State())
+		}
+	}
+}
+
+// TestTrusted: the deadline itself is too late, and a look at it is for good.
+func TestTrusted(t *testing.T) {
+	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	if !m.Trusted(29*second-1) || m.State() != lease.Held {
+		t.Error("not trusted just before the deadline")
+	}
+	if m.Trusted(29 * second) {
+		t.Error("trusted at the deadline")
+	}
+	if m.State() != lease.Lost || m.Trusted(0) {
+		t.Error("trusted again")
+	}
+	if _, ok := m.RenewAt(); ok || m.Send(0) {
+		t.Error("renewed after it was lost")
+	}
+}
+
+// TestRenewal follows a lease through a renewal, two failures and a recovery.
+func TestRenewal(t *testing.T) {
+	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	renewAt := func(want driver.Instant) {
+		t.Helper()
+		if at, ok := m.RenewAt(); !ok || at != want {
+			t.Errorf("renewed at %v %v, want %v", at, ok, want)
+		}
+	}
+	if !m.Send(10*second) || m.Send(10*second) {
+		t.Error("of two renewals at once exactly one may go out")
+	}
+	if _, ok := m.RenewAt(); ok {
+		t.Error("another renewal is due while one is under way")
+	}
+	if !m.Renewed(12*second, 10*second, ttl) || m.Until() != 39*second {
+		t.Errorf("renewed, and trusted until %v", m.Until())
+	}
+	renewAt(20 * second)
+
+	m.Send(20 * second)
+	if !m.Failed(21*second) || m.State() != lease.Doubt || m.Until() != 39*second {
+		t.Error("the first failure brings doubt, and no other deadline")
+	}
+	renewAt(24 * second) // a sixth of the 18 s left
+	m.Send(24 * second)
+	if m.Failed(27*second) || m.State() != lease.Doubt {
+		t.Error("the second failure brings no new doubt")
+	}
+	renewAt(29 * second)
+	m.Send(29 * second)
+	if !m.Renewed(30*second, 29*second, ttl) || m.State() != lease.Held || m.Until() != 58*second {
+		t.Errorf("after the recovery: state %v until %v", m.State(), m.Until())
+	}
+	// An answer to an earlier request comes last: it takes nothing away.
+	if !m.Renewed(31*second, 20*second, ttl) || m.Until() != 58*second {
+		t.Errorf("an old answer moved the deadline to %v", m.Until())
+	}
+}
+
+// TestLastAttempts: attempts just before the deadline are kept apart.
+func TestLastAttempts(t *testing.T) {
+	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	now := 29*second - 1
+	m.Send(now)
+	m.Failed(now)
+	if at, ok := m.RenewAt(); !ok || at.Sub(now) < time.Millisecond {
+		t.Errorf("the next attempt comes after %v", at.Sub(now))
+	}
+}
+
+// TestOver: whatever ends a lease, nothing that comes later counts.
+func TestOver(t *testing.T) {
+	for name, end := range map[string]func(*lease.Machine) bool{
+		"released": func(m *lease.Machine) bool { return m.Release(second) },
+		"gone":     func(m *lease.Machine) bool { return m.Gone() },
+		"expired":  func(m *lease.Machine) bool { return !m.Trusted(29 * second) },
+	} {
+		m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+		m.Send(0)
+		if !end(&m) {
+			t.Errorf("%s: it did not end", name)
+		}
+		state := m.State()
+		if m.Renewed(2*second, second, ttl) || m.Failed(2*second) || m.Gone() || m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
+			t.Errorf("%s: something counted afterwards", name)
+		}
+		if _, ok := m.RenewAt(); ok || m.State() != state || m.Until() != 29*second {
+			t.Errorf("%s: state %v until %v, was %v", name, m.State(), m.Until(), state)
+		}
+	}
+	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	if m.Release(29*second) || m.State() != lease.Lost {
+		t.Error("released after the deadline: it was lost")
+	}
+}

@@ -1,0 +1,206 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/memlock"
+)
+
+// virtualClock follows the time of a synctest bubble. Ahead is the time for
+// which the host was suspended: boot time that package time does not see.
+type virtualClock struct {
+	start time.Time
+	ahead atomic.Int64
+}
+
+func (c *virtualClock) Now() driver.Instant {
+	return driver.Instant(time.Since(c.start)) + driver.Instant(c.ahead.Load())
+}
+
+func (c *virtualClock) suspend(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// world is a store and a clock in virtual time.
+type world struct {
+	*testing.T
+	ctx   context.Context
+	clock *virtualClock
+	store *memlock.Store
+}
+
+// inWorld runs a test in virtual time.
+func inWorld(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		clock := &virtualClock{start: time.Now()}
+		test(&world{
+			T: t, ctx: t.Context(), clock: clock,
+			store: memlock.NewStore(&memlock.Options{Clock: clock}),
+		})
+	})
+}
+
+// client makes a client that is closed at the end of the test.
+func (w *world) client(o *holdfast.ClientOptions) (*holdfast.Client, *faulty) {
+	w.Helper()
+	if o == nil {
+		o = &holdfast.ClientOptions{}
+	}
+	o.Clock = w.clock
+	f := &faulty{Forward: driver.Forward{Driver: w.store.Client()}}
+	c, err := holdfast.New(f, o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = c.Close() })
+	return c, f
+}
+
+// acquire takes a lock or fails the test.
+func (w *world) acquire(l *holdfast.Lock) *holdfast.Lease {
+	w.Helper()
+	lease, err := l.Acquire(w.ctx)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return lease
+}
+
+// free fails the test unless the store knows nothing of the name.
+func (w *world) free(name, why string) {
+	w.Helper()
+	d := w.store.Client()
+	defer d.Close()
+	info, err := d.(driver.Inspector).Inspect(w.ctx, name)
+	if err != nil || !info.Idle() {
+		w.Errorf("%s: the store still has %+v (%v)", why, info, err)
+	}
+}
+
+// within waits for f in virtual time, and returns how long it took.
+func (w *world) took(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
+
+// faulty is a driver with faults for one test. Each function that is set is
+// called instead of the store, and can call it by the driver it is given.
+type faulty struct {
+	driver.Forward
+	mu      sync.Mutex
+	try     func(context.Context, driver.Driver, driver.Request) (driver.Grant, error)
+	enqueue func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error)
+	wait    func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error)
+	renew   func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal
+	release func(context.Context, driver.Driver, []driver.Grant) []error
+	shard   func(driver.Request) string
+	caps    func(driver.Caps) driver.Caps
+
+	tries, renewals, releases atomic.Int32 // calls
+}
+
+// set changes the faults while the driver is in use.
+func (f *faulty) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *faulty) Caps() driver.Caps {
+	if f.caps != nil {
+		return f.caps(f.Driver.Caps())
+	}
+	return f.Driver.Caps()
+}
+
+func (f *faulty) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	f.mu.Lock()
+	fault := f.try
+	f.tries.Add(1)
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, f.Driver, r)
+	}
+	return f.Driver.Try(ctx, r)
+}
+
+func (f *faulty) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	f.mu.Lock()
+	fault := f.enqueue
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, f.Forward, r)
+	}
+	return f.Forward.Enqueue(ctx, r)
+}
+
+func (f *faulty) Wait(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	f.mu.Lock()
+	fault := f.wait
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, f.Forward, r)
+	}
+	return f.Forward.Wait(ctx, r)
+}
+
+func (f *faulty) Renew(ctx context.Context, g []driver.Grant) []driver.Renewal {
+	f.mu.Lock()
+	fault := f.renew
+	f.renewals.Add(1)
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, f.Driver, g)
+	}
+	return f.Driver.Renew(ctx, g)
+}
+
+func (f *faulty) Release(ctx context.Context, g []driver.Grant) []error {
+	f.mu.Lock()
+	fault := f.release
+	f.releases.Add(1)
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, f.Driver, g)
+	}
+	return f.Driver.Release(ctx, g)
+}
+
+func (f *faulty) Shard(r driver.Request) string {
+	if f.shard != nil {
+		return f.shard(r)
+	}
+	return f.Forward.Shard(r)
+}
+
+var errStore = errors.New("the store is out of order")
+
+// failRenewals is a renewal that fails for every grant.
+func failRenewals(_ context.Context, _ driver.Driver, g []driver.Grant) []driver.Renewal {
+	out := make([]driver.Renewal, len(g))
+	for i := range out {
+		out[i].Err = errStore
+	}
+	return out
+}
+
+// failReleases is a release that fails for every grant.
+func failReleases(_ context.Context, _ driver.Driver, g []driver.Grant) []error {
+	out := make([]error, len(g))
+	for i := range out {
+		out[i] = errStore
+	}
+	return out
+}
+
+func newStore(w *world) *memlock.Store {
+	return memlock.NewStore(&memlock.Options{Clock: w.clock})
+}
