@@ -53,7 +53,7 @@ func (c *Child) start(o Options) error {
 		c.before[pid] = true
 	}
 	if err := c.startGuard(); err != nil {
-		return fmt.Errorf("cannot start the guard process: %w", err)
+		return fmt.Errorf("cannot start the guard process: %v", err) // %v: its errno is not the command's
 	}
 	c.Trust(o.Until)
 	c.tty = openTerminal()
