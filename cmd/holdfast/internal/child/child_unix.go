@@ -87,7 +87,7 @@ func (c *Child) startGuard() error {
 		return err
 	}
 	defer ready.Close()
-	args := []string{guardName}
+	args := []string{guardName, strconv.Itoa(os.Getpid())}
 	for pid := range c.before {
 		args = append(args, strconv.Itoa(pid))
 	}

@@ -23,9 +23,15 @@ func GuardIfAsked() {
 		return
 	}
 	signal.Ignore() // all of them: what is sent to the group is the command's
-	g := guard{holder: os.Getppid(), before: map[int]bool{os.Getpid(): true}}
-	for _, arg := range os.Args[1:] {
-		if pid, err := strconv.Atoi(arg); err == nil {
+	g := guard{before: map[int]bool{os.Getpid(): true}}
+	for i, arg := range os.Args[1:] {
+		switch pid, err := strconv.Atoi(arg); {
+		case err != nil:
+		case i == 0:
+			// Told, and not asked of the kernel: it would name init, if the holder
+			// has died by now, and init's children are not ours to kill.
+			g.holder = pid
+		default:
 			g.before[pid] = true
 		}
 	}
