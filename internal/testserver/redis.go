@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -92,25 +93,7 @@ func (r *Redis) start() error {
 		return err
 	}
 	serves, exited := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(exited)
-		var log strings.Builder
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
-				select {
-				case serves <- nil:
-				default:
-				}
-			} else if log.Len() < 4096 {
-				fmt.Fprintln(&log, lines.Text())
-			}
-		}
-		err := cmd.Wait()
-		select {
-		case serves <- fmt.Errorf("%w\n%s", errors.Join(errors.New("ended"), err), log.String()):
-		default:
-		}
-	}()
+	go r.watch(cmd, out, serves, exited)
 	r.cmd, r.exited = cmd, exited
 	select {
 	case err := <-serves:
@@ -118,6 +101,26 @@ func (r *Redis) start() error {
 	case <-time.After(30 * time.Second):
 		r.Kill()
 		return errors.New("did not serve within 30 s")
+	}
+}
+
+// watch reads the server's log until it ends. It tells serves that it serves, or
+// why it ended before.
+func (r *Redis) watch(cmd *exec.Cmd, out io.Reader, serves chan<- error, exited chan<- struct{}) {
+	defer close(exited)
+	var log strings.Builder
+	told := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if !told && strings.Contains(lines.Text(), "Ready to accept connections") {
+			serves <- nil
+			told = true
+		}
+		if !told && log.Len() < 4096 {
+			fmt.Fprintln(&log, lines.Text())
+		}
+	}
+	if err := cmd.Wait(); !told {
+		serves <- fmt.Errorf("%w\n%s", errors.Join(errors.New("ended"), err), log.String())
 	}
 }
 
