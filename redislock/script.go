@@ -44,8 +44,9 @@ var (
 	inspectScript   = newScript(inspectLua)
 )
 
-func newScript(own string) *script {
-	text := recordLua + own
+func newScript(own string) *script { return scriptOf(recordLua + own) }
+
+func scriptOf(text string) *script {
 	sum := sha1.Sum([]byte(text))
 	return &script{text, hex.EncodeToString(sum[:])}
 }

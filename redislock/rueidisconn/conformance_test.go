@@ -16,8 +16,8 @@ import (
 func TestConformance(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	drivertest.Run(t, drivertest.Harness{
-		Open:    func(t testing.TB) driver.Driver { return dial(t, server) },
-		Restart: func(testing.TB) { server.Kill(); server.Start() },
+		Open:     func(t testing.TB) driver.Driver { return dial(t, server) },
+		Restart:  func(testing.TB) { server.Kill(); server.Start() },
 		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*Redis).watch")},
