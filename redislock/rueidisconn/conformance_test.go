@@ -24,9 +24,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// dial returns a driver whose poll is short, so that dead waiters are waited for
-// quickly.
-func dial(t testing.TB, server *testserver.Redis) driver.Driver {
+func newClient(t testing.TB, server *testserver.Redis) rueidis.Client {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
@@ -34,7 +32,14 @@ func dial(t testing.TB, server *testserver.Redis) driver.Driver {
 	if err != nil {
 		t.Fatalf("connecting: %v", err)
 	}
-	d, err := redislock.New(t.Context(), own(client), &redislock.Options{Poll: 400 * time.Millisecond})
+	return client
+}
+
+// dial returns a driver whose poll is short, so that dead waiters are waited for
+// quickly.
+func dial(t testing.TB, server *testserver.Redis) driver.Driver {
+	t.Helper()
+	d, err := redislock.New(t.Context(), own(newClient(t, server)), &redislock.Options{Poll: 400 * time.Millisecond})
 	if err != nil {
 		t.Fatalf("redislock.New: %v", err)
 	}
