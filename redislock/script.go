@@ -11,6 +11,15 @@ import (
 	"strings"
 )
 
+//go:embed lua/clock.lua
+var clockLua string
+
+//go:embed lua/ask_fast.lua
+var askFastLua string
+
+//go:embed lua/release_fast.lua
+var releaseFastLua string
+
 //go:embed lua/record.lua
 var recordLua string
 
@@ -36,15 +45,17 @@ var inspectLua string
 type script struct{ text, sha string }
 
 var (
-	askScript       = newScript(askLua)
-	renewScript     = newScript(renewLua)
-	releaseScript   = newScript(releaseLua)
-	breakScript     = newScript(breakLua)
-	downgradeScript = newScript(downgradeLua)
-	inspectScript   = newScript(inspectLua)
+	askScript       = newScript(askFastLua, askLua)
+	renewScript     = newScript("", renewLua)
+	releaseScript   = newScript(releaseFastLua, releaseLua)
+	breakScript     = newScript("", breakLua)
+	downgradeScript = newScript("", downgradeLua)
+	inspectScript   = newScript("", inspectLua)
 )
 
-func newScript(own string) *script { return scriptOf(recordLua + own) }
+// newScript puts a script together: a fast path may answer before the record's
+// functions are made, which costs more than all else.
+func newScript(fast, own string) *script { return scriptOf(clockLua + fast + recordLua + own) }
 
 func scriptOf(text string) *script {
 	sum := sha1.Sum([]byte(text))

@@ -1,6 +1,5 @@
 -- The record of one name and its steps, as internal/record specifies them. This
--- text stands before each operation's own. Times and durations are microseconds of
--- the server's clock: below 2^53, so they are exact in Lua.
+-- text stands before each operation's own.
 
 -- Fields. A closed hold has no owner any more, but keeps others out until it ends.
 local LAST, GONE, HOLDS, QUEUE = 1, 2, 3, 4 -- of a record; LAST: the last token; GONE: the end of the last farewell
@@ -11,13 +10,7 @@ local JOINED, SEEN, ASKED, POLL = 9, 10, 11, 12 -- of places; ASKED: the owner's
 local EXCLUSIVE, SHARED, SLOT = 0, 1, 2 -- modes
 local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
 
-local IDLE = 600000 -- ms for which a record outlives its last use, so that tokens grow although the clock is set back
-
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 local winners = {} -- who was granted out of the queue and must be told
-
-local function text(n) return string.format('%.0f', n) end
 
 -- A token is higher than all before it, and than those of a record that was
 -- forgotten, as long as the clock has not gone back past them (P3).
@@ -83,13 +76,38 @@ local function settle(r)
   while queue[1] and admits(r, queue[1]) do hand_over(r) end
 end
 
--- The key ends by itself, but not before a token of a clock set back by less than
--- IDLE would be lower (P3, P9).
+-- A record is kept in one of three forms, told apart by the first byte. Most are
+-- idle (i) or one exclusive hold for which nobody waits (x): these are text, which
+-- the fast paths read and write without the rest of this file. They have no
+-- farewells. All others are packed.
+local function encode(r)
+  local h = r[HOLDS][1]
+  if #r[QUEUE] > 0 or r[HOLDS][2] or r[GONE] > now then return cmsgpack.pack(r) end
+  if not h then return string.format('i%.0f', r[LAST]) end
+  if h[MODE] ~= EXCLUSIVE or h[OWNER] == '' or h[TOKEN] ~= r[LAST] or string.find(h[OWNER], ' ', 1, true) then
+    return cmsgpack.pack(r)
+  end
+  return string.format('x%.0f %.0f %.0f %.0f %.0f %s %s %s',
+    h[TOKEN], h[TAKEN], h[EXPIRES], h[TTL], h[DELAY], h[OWNER], h[CHANNEL], h[NOTE])
+end
+
+local function decode(blob)
+  local form = string.sub(blob, 1, 1)
+  if form == 'i' then return {tonumber(string.sub(blob, 2)), 0, {}, {}} end
+  if form ~= 'x' then return cmsgpack.unpack(blob) end
+  local last, taken, expires, ttl, delay, owner, channel, note =
+    string.match(blob, '^x(%d+) (%d+) (%d+) (%d+) (%d+) ([^ ]+) ([^ ]*) (.*)$')
+  last = tonumber(last)
+  return {last, 0, {{
+    owner, channel, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, last, tonumber(taken), tonumber(expires),
+  }}, {}}
+end
+
 local function save(key, r)
-  local last = math.max(now, r[LAST], r[GONE])
+  local last = math.max(r[LAST], r[GONE])
   for _, h in ipairs(r[HOLDS]) do last = math.max(last, h[EXPIRES] + h[DELAY]) end
   for _, p in ipairs(r[QUEUE]) do last = math.max(last, p[SEEN] + 2 * p[POLL]) end
-  redis.call('SET', key, cmsgpack.pack(r), 'PX', text(math.ceil((last - now) / 1000) + IDLE))
+  redis.call('SET', key, encode(r), 'PX', life(last))
 end
 
 -- Reports false if the client is certainly gone: nobody listens on its channel.
@@ -108,7 +126,7 @@ local function commit(key, r)
     winners = {}
     for _, w in ipairs(told) do
       local h, claim, asked = unpack(w)
-      local message = table.concat({'g', text(h[TOKEN]), text(claim), asked, h[OWNER]}, ' ')
+      local message = table.concat({'g', string.format('%.0f', h[TOKEN]), string.format('%.0f', claim), asked, h[OWNER]}, ' ')
       if not tell(h[CHANNEL], message) then
         remove(r[HOLDS], h[OWNER])
         gone = true
@@ -125,7 +143,7 @@ end
 local function load(key)
   local blob = redis.call('GET', key)
   if not blob then return {0, 0, {}, {}} end
-  local r = cmsgpack.unpack(blob)
+  local r = decode(blob)
   settle(r)
   if #winners > 0 then commit(key, r) end
   return r
@@ -133,7 +151,7 @@ end
 
 -- Remembers for a while what to tell an owner that comes back (P6).
 local function say(r, key, what, us)
-  redis.call('SET', key, what, 'PX', text(math.max(1, math.ceil(us / 1000))))
+  redis.call('SET', key, what, 'PX', string.format('%.0f', math.max(1, math.ceil(us / 1000))))
   r[GONE] = math.max(r[GONE], now + us)
 end
 
