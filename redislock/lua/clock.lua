@@ -10,5 +10,5 @@ local IDLE = 600000
 -- ends by itself (P9), but not before a token of a clock that is set back by less
 -- than IDLE would be lower (P3).
 local function life(last)
-  return string.format('%.0f', math.ceil(math.max(0, last - now) / 1000) + IDLE)
+  return string.format('%d', math.ceil(math.max(0, last - now) / 1000) + IDLE)
 end

@@ -83,11 +83,11 @@ end
 local function encode(r)
   local h = r[HOLDS][1]
   if #r[QUEUE] > 0 or r[HOLDS][2] or r[GONE] > now then return cmsgpack.pack(r) end
-  if not h then return string.format('i%.0f', r[LAST]) end
+  if not h then return string.format('i%d', r[LAST]) end
   if h[MODE] ~= EXCLUSIVE or h[OWNER] == '' or h[TOKEN] ~= r[LAST] or string.find(h[OWNER], ' ', 1, true) then
     return cmsgpack.pack(r)
   end
-  return string.format('x%.0f %.0f %.0f %.0f %.0f %s %s %s',
+  return string.format('x%d %d %d %d %d %s %s %s',
     h[TOKEN], h[TAKEN], h[EXPIRES], h[TTL], h[DELAY], h[OWNER], h[CHANNEL], h[NOTE])
 end
 
@@ -126,7 +126,7 @@ local function commit(key, r)
     winners = {}
     for _, w in ipairs(told) do
       local h, claim, asked = unpack(w)
-      local message = table.concat({'g', string.format('%.0f', h[TOKEN]), string.format('%.0f', claim), asked, h[OWNER]}, ' ')
+      local message = table.concat({'g', string.format('%d', h[TOKEN]), string.format('%d', claim), asked, h[OWNER]}, ' ')
       if not tell(h[CHANNEL], message) then
         remove(r[HOLDS], h[OWNER])
         gone = true
@@ -151,7 +151,7 @@ end
 
 -- Remembers for a while what to tell an owner that comes back (P6).
 local function say(r, key, what, us)
-  redis.call('SET', key, what, 'PX', string.format('%.0f', math.max(1, math.ceil(us / 1000))))
+  redis.call('SET', key, what, 'PX', string.format('%d', math.max(1, math.ceil(us / 1000))))
   r[GONE] = math.max(r[GONE], now + us)
 end
 

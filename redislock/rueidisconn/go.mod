@@ -16,5 +16,5 @@ require (
 
 require (
 	github.com/anishathalye/porcupine v1.3.1 // indirect
-	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
 )
