@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -25,10 +27,22 @@ func flag(b bool) string {
 	return "0"
 }
 
+// escape returns an owner as the scripts know it, without spaces. Owners of
+// package holdfast stay as they are.
+func escape(owner string) string { return url.QueryEscape(owner) }
+
+// unescape gives an owner back; what was not written by escape stays as it is.
+func unescape(text string) string {
+	if owner, err := url.QueryUnescape(text); err == nil {
+		return owner
+	}
+	return text
+}
+
 // keys returns the record's key and that of the owner's farewell.
 func (c *client) keys(name, owner string) (record, gone string) {
 	record = c.layout.record(name)
-	return record, c.layout.gone(record) + owner
+	return record, c.layout.gone(record) + escape(owner)
 }
 
 // Try implements driver.Driver.
@@ -43,11 +57,9 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 	}
 	record, gone := c.keys(req.Name, req.Owner)
 	sent := c.clock.Now()
-	reply := c.run(ctx, call{askScript, []string{record, gone}, []string{
-		req.Owner, c.channel, strconv.Itoa(int(req.Mode)), strconv.Itoa(req.Slots), strconv.Itoa(req.Permits),
-		micros(req.TTL), micros(req.LockDelay), req.Note,
-		strconv.FormatInt(int64(sent), 10), micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
-	}})[0]
+	keep := strings.Join([]string{micros(req.TTL), micros(req.LockDelay), escape(req.Owner), c.channel, req.Note}, " ")
+	rest := fmt.Sprintf("%d %d %d %d %s %s %s", req.Mode, req.Slots, req.Permits, sent, micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue))
+	reply := c.run(ctx, call{askScript, []string{record, gone}, []string{keep, rest}})[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -148,7 +160,7 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
 	renewals := make([]driver.Renewal, len(grants))
-	for i, err := range c.batch(ctx, renewScript, grants, func(g *driver.Grant) []string { return []string{g.Owner} }) {
+	for i, err := range c.batch(ctx, renewScript, grants, func(g *driver.Grant) []string { return []string{escape(g.Owner)} }) {
 		if err != nil {
 			renewals[i].Err = err
 		} else {
@@ -172,7 +184,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		if g.Token == 0 || g.Stray {
 			refuse = max(g.TTL, withdrawnFor)
 		}
-		return []string{g.Owner, micros(g.MinHold), micros(refuse)}
+		return []string{escape(g.Owner), micros(g.MinHold), micros(refuse)}
 	})
 	for i := range errs {
 		if grants[i].Token == 0 && driver.Gone(errs[i]) {
@@ -189,7 +201,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	record, gone := c.keys(g.Name, g.Owner)
 	sent := c.clock.Now()
-	reply := c.run(ctx, call{downgradeScript, []string{record, gone}, []string{g.Owner}})[0]
+	reply := c.run(ctx, call{downgradeScript, []string{record, gone}, []string{escape(g.Owner)}})[0]
 	if reply.Err != nil {
 		return driver.Grant{}, reply.Err
 	}

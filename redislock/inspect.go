@@ -46,14 +46,14 @@ func info(name string, fields []any) driver.Info {
 	for _, item := range list(fields, 2) {
 		h, _ := item.([]any)
 		info.Holders = append(info.Holders, driver.Holder{
-			Owner: str(h, 0), Mode: driver.Mode(number(h, 1)), Permits: int(number(h, 2)), Note: str(h, 3),
+			Owner: unescape(str(h, 0)), Mode: driver.Mode(number(h, 1)), Permits: int(number(h, 2)), Note: str(h, 3),
 			Token: driver.Token(number(h, 4)), Held: duration(number(h, 5)), Expires: duration(number(h, 6)),
 		})
 	}
 	for _, item := range list(fields, 3) {
 		p, _ := item.([]any)
 		info.Waiters = append(info.Waiters, driver.Waiter{
-			Owner: str(p, 0), Mode: driver.Mode(number(p, 1)), Permits: int(number(p, 2)), Note: str(p, 3),
+			Owner: unescape(str(p, 0)), Mode: driver.Mode(number(p, 1)), Permits: int(number(p, 2)), Note: str(p, 3),
 			Waiting: duration(number(p, 4)),
 		})
 	}

@@ -90,7 +90,7 @@ func (c *client) hear(message string) {
 		default:
 		}
 		select {
-		case c.losses <- driver.Loss{Owners: []string{rest}, Err: driver.ErrBroken}:
+		case c.losses <- driver.Loss{Owners: []string{unescape(rest)}, Err: driver.ErrBroken}:
 		default: // the next renewal tells it
 		}
 	}
@@ -107,7 +107,7 @@ func (c *client) handedOver(fields string) {
 	token, err1 := strconv.ParseInt(f[0], 10, 64)
 	claim, err2 := strconv.ParseInt(f[1], 10, 64)
 	asked, err3 := strconv.ParseInt(f[2], 10, 64)
-	w := c.waiters[f[3]]
+	w := c.waiters[unescape(f[3])]
 	if err1 != nil || err2 != nil || err3 != nil || w == nil {
 		return
 	}

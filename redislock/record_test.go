@@ -111,7 +111,7 @@ func (w *twin) episode() {
 func (w *twin) request() driver.Request {
 	ms := func(n int) time.Duration { return time.Duration(w.rng.IntN(n/50)) * 50 * time.Millisecond }
 	r := driver.Request{
-		Name: w.name, Owner: fmt.Sprintf("o%d", w.rng.Uint32()), Note: "the note", Unfair: w.rng.IntN(6) == 0,
+		Name: w.name, Owner: fmt.Sprintf("an owner %d%%", w.rng.Uint32()), Note: "the note", Unfair: w.rng.IntN(6) == 0,
 		TTL: 50*time.Millisecond + ms(1500), Mode: driver.Mode(w.rng.IntN(2)),
 	}
 	if w.rng.IntN(3) == 0 {

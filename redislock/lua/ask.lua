@@ -1,12 +1,16 @@
--- KEYS: record, farewell to the owner. ARGV: the request as in a place (owner,
--- channel, mode, slots, permits, TTL, delay, note), then the owner's instant, poll,
--- unfair (1), queue (1: may take a place).
+-- KEYS: record, farewell to the owner. ARGV: what the record keeps of the request,
+-- "TTL DELAY OWNER CHANNEL NOTE", and the rest, "MODE SLOTS PERMITS ASKED POLL UNFAIR
+-- QUEUE": unfair and queue (may take a place) are 1 or 0. There are two because each
+-- argument costs more than a command.
 -- Replies {OK, token}, {HELD, queued, opens in, note, token}, or {why not}.
-local owner = ARGV[OWNER]
-local req = {owner, ARGV[CHANNEL]}
-for i = MODE, DELAY do req[i] = tonumber(ARGV[i]) end
-req[NOTE] = ARGV[NOTE]
-local sent, poll, unfair, queue = ARGV[9], tonumber(ARGV[10]), ARGV[11] == '1', ARGV[12] == '1'
+local req = {}
+req[TTL], req[DELAY], req[OWNER], req[CHANNEL], req[NOTE] = string.match(ARGV[1], '^(%d+) (%d+) ([^ ]+) ([^ ]*) (.*)$')
+local sent, poll, unfair, queue
+req[MODE], req[SLOTS], req[PERMITS], sent, poll, unfair, queue =
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
+for _, i in ipairs({MODE, SLOTS, PERMITS, TTL, DELAY}) do req[i] = tonumber(req[i]) end
+poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
+local owner = req[OWNER]
 
 local r = load(KEYS[1])
 local h = find(r[HOLDS], owner)

@@ -84,9 +84,7 @@ local function encode(r)
   local h = r[HOLDS][1]
   if #r[QUEUE] > 0 or r[HOLDS][2] or r[GONE] > now then return cmsgpack.pack(r) end
   if not h then return string.format('i%d', r[LAST]) end
-  if h[MODE] ~= EXCLUSIVE or h[OWNER] == '' or h[TOKEN] ~= r[LAST] or string.find(h[OWNER], ' ', 1, true) then
-    return cmsgpack.pack(r)
-  end
+  if h[MODE] ~= EXCLUSIVE or h[OWNER] == '' or h[TOKEN] ~= r[LAST] then return cmsgpack.pack(r) end
   return string.format('x%d %d %d %d %d %s %s %s',
     h[TOKEN], h[TAKEN], h[EXPIRES], h[TTL], h[DELAY], h[OWNER], h[CHANNEL], h[NOTE])
 end
