@@ -87,6 +87,9 @@ func (c *client) run(ctx context.Context, calls ...call) []Reply {
 	var unknown []int
 	commands = commands[:0]
 	for i, r := range replies {
+		if r.Err == nil {
+			continue
+		}
 		if refused := (*ServerError)(nil); errors.As(r.Err, &refused) && strings.HasPrefix(refused.Text, "NOSCRIPT") {
 			unknown = append(unknown, i)
 			commands = append(commands, calls[i].command("EVAL", calls[i].text))
@@ -115,8 +118,8 @@ func errStrange(value any) error {
 	return fmt.Errorf("redis answered %.100q, which is no reply of the script", fmt.Sprint(value))
 }
 
-// number and text take a field out of a reply; a reply that is not as it should be
-// gives zeroes, of which at is told by its first field.
+// number, str and list take a field out of a reply: -1, "" and nil where there is
+// none of that type, so that a strange reply never looks like replyOK.
 func number(reply []any, i int) int64 {
 	if i >= len(reply) {
 		return -1
