@@ -1,0 +1,45 @@
+package redislock
+
+import "context"
+
+// Conn is what this package needs of a Redis client library. All methods are
+// safe for concurrent use.
+type Conn interface {
+	// Do sends the commands in one go, in order where they have the same key,
+	// and returns as many replies. It must not send a command a second time. It
+	// ends with its context; what was sent then may still take effect.
+	Do(ctx context.Context, commands []Command) []Reply
+
+	// Subscribe calls hear with each message on the channel, one at a time,
+	// until stop is called; it returns when the server has confirmed. When the
+	// connection is lost it subscribes again, for as long as it takes, and then
+	// calls hear with "", because messages may have been lost meanwhile. hear does not
+	// block. After stop has returned it is not called any more.
+	Subscribe(ctx context.Context, channel string, hear func(message string)) (stop func(), err error)
+
+	// Close ends the connections, unless they are not the Conn's own.
+	Close() error
+}
+
+// Command is one command.
+type Command struct {
+	Args []string
+	// Key is the key by which a cluster knows where the command belongs: all
+	// keys of the command have its hash slot. "": any node will do.
+	Key string
+}
+
+// Reply is the reply to one command.
+type Reply struct {
+	Value any // string, int64, []any of these, or nil
+	// Err is a *ServerError if the server refused; any other error leaves it
+	// open whether the server has carried the command out.
+	Err error
+}
+
+// ServerError is an error that the server answered: it has not carried the
+// command out.
+type ServerError struct{ Text string }
+
+// Error returns the server's text.
+func (e *ServerError) Error() string { return e.Text }

@@ -1,0 +1,60 @@
+package redislock
+
+import "github.com/holdfastlock/holdfast/driver"
+
+// guarantees are those of one node of which nothing is known: it may or may not
+// write its data to disk.
+var guarantees = driver.Guarantees{
+	Summary: "The memory of one Redis server and its wall clock; its disk, if it is set up to sync each write.",
+	Tokens:  "The server's wall clock in microseconds, and the last token of each name until ten minutes after its last use.",
+	Faults: map[driver.Fault]driver.Verdict{
+		driver.ClientCrash: {
+			Exclusion: driver.Keeps, Tokens: driver.Keeps,
+			Note: "the holds of a client that died end with their TTL and lock-delay",
+		},
+		driver.ClientPause: {
+			Exclusion: driver.Breaks, Tokens: driver.Keeps,
+			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
+		},
+		driver.ClientSuspend: {
+			Exclusion: driver.Keeps, Tokens: driver.Keeps,
+			Note: "leases count suspended time: on waking the holder knows that it has lost",
+		},
+		driver.Partition: {
+			Exclusion: driver.Keeps, Tokens: driver.Keeps,
+			Note: "the holder stops trusting before the server lets the next one in",
+		},
+		driver.LateReplies: {
+			Exclusion: driver.Keeps, Tokens: driver.Keeps,
+			Note: "leases count from the sending of the request",
+		},
+		driver.StorePause: {
+			Exclusion: driver.Keeps, Tokens: driver.Keeps,
+			Note: "the TTL runs on while the server stands still; holders that could not renew have lost",
+		},
+		driver.StoreRestart: {
+			Exclusion: driver.Breaks, Tokens: driver.Keeps,
+			Note: "without appendonly yes and appendfsync always holds may be forgotten: set both, or guard the resource with the token. Tokens go on from the wall clock",
+		},
+		driver.StoreWiped: {
+			Exclusion: driver.Breaks, Tokens: driver.Keeps,
+			Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock",
+		},
+		driver.Failover: {
+			Exclusion: driver.Breaks, Tokens: driver.Breaks,
+			Note: "replication is asynchronous: a replica that takes over may not know a hold, and its wall clock may be behind",
+		},
+		driver.ClockForward: {
+			Exclusion: driver.Breaks, Tokens: driver.Keeps,
+			Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and guard the resource with the token",
+		},
+		driver.ClockBack: {
+			Exclusion: driver.Delays, Tokens: driver.Breaks,
+			Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for ten minutes and the clock is then set back by more than that",
+		},
+		driver.DiskFull: {
+			Exclusion: driver.Delays, Tokens: driver.Keeps,
+			Note: "a server that cannot write refuses with an error; with appendfsync everysec what it acknowledged last is lost if it is restarted then",
+		},
+	},
+}

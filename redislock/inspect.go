@@ -1,0 +1,117 @@
+package redislock
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Inspect implements driver.Inspector.
+func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
+	infos, err := c.inspect(ctx, name)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	return infos[0], nil
+}
+
+func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
+	if err := c.alive(ctx); err != nil {
+		return nil, err
+	}
+	calls := make([]call, len(names))
+	for i, name := range names {
+		calls[i] = call{script: inspectScript, keys: []string{c.layout.record(name)}}
+	}
+	infos := make([]driver.Info, len(names))
+	for i, reply := range c.run(ctx, calls...) {
+		fields, _ := reply.Value.([]any)
+		switch {
+		case reply.Err != nil:
+			return nil, reply.Err
+		case len(fields) != 4:
+			return nil, errStrange(reply.Value)
+		}
+		infos[i] = info(names[i], fields)
+	}
+	return infos, nil
+}
+
+// info reads a reply of inspect.lua.
+func info(name string, fields []any) driver.Info {
+	info := driver.Info{Name: name, Slots: int(number(fields, 0)), ClosedFor: duration(number(fields, 1))}
+	for _, item := range list(fields, 2) {
+		h, _ := item.([]any)
+		info.Holders = append(info.Holders, driver.Holder{
+			Owner: unescape(str(h, 0)), Mode: driver.Mode(number(h, 1)), Permits: int(number(h, 2)), Note: str(h, 3),
+			Token: driver.Token(number(h, 4)), Held: duration(number(h, 5)), Expires: duration(number(h, 6)),
+		})
+	}
+	for _, item := range list(fields, 3) {
+		p, _ := item.([]any)
+		info.Waiters = append(info.Waiters, driver.Waiter{
+			Owner: unescape(str(p, 0)), Mode: driver.Mode(number(p, 1)), Permits: int(number(p, 2)), Note: str(p, 3),
+			Waiting: duration(number(p, 4)),
+		})
+	}
+	return info
+}
+
+// List implements driver.Inspector. It scans the server's keys, so it takes
+// time in proportion to all of them; others are served meanwhile.
+func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		seen := map[string]bool{} // a scan may show a key twice
+		for cursor := "0"; ; {
+			names, next, err := c.scan(ctx, cursor, prefix, seen)
+			infos := []driver.Info(nil)
+			if err == nil && len(names) > 0 {
+				infos, err = c.inspect(ctx, names...)
+			}
+			if err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
+			for _, info := range infos {
+				if !info.Idle() && !yield(info, nil) {
+					return
+				}
+			}
+			if cursor = next; cursor == "0" {
+				return
+			}
+		}
+	}
+}
+
+// scanned is how many keys the server looks at in one go.
+const scanned = 1000
+
+// scan returns names that begin with prefix and are not in seen, and adds them.
+func (c *client) scan(ctx context.Context, cursor, prefix string, seen map[string]bool) (names []string, next string, err error) {
+	if err := c.alive(ctx); err != nil {
+		return nil, "", err
+	}
+	reply := c.conn.Do(ctx, []Command{{Args: []string{
+		"SCAN", cursor, "MATCH", c.layout.pattern(prefix), "COUNT", strconv.Itoa(scanned),
+	}}})[0]
+	fields, _ := reply.Value.([]any)
+	next = str(fields, 0)
+	switch {
+	case reply.Err != nil:
+		return nil, "", reply.Err
+	case next == "":
+		return nil, "", errStrange(reply.Value)
+	}
+	for _, key := range list(fields, 1) {
+		key, _ := key.(string)
+		if name, ok := c.layout.name(key); ok && !seen[name] && strings.HasPrefix(name, prefix) {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	return names, next, nil
+}

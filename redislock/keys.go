@@ -1,0 +1,35 @@
+package redislock
+
+import "strings"
+
+// layout says which keys and channels there are. All keys of a name have the
+// name in braces, the hash tag by which Redis Cluster keeps them together; so
+// braces in the name itself are escaped.
+//
+//	PREFIX:{NAME}             the record
+//	PREFIX:{NAME}:gone:OWNER  what to tell an owner that comes back
+//	PREFIX:store              which store this is
+//	PREFIX:wake:CLIENT        the channel of a client
+type layout struct{ prefix string }
+
+var (
+	escaper   = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
+	unescaper = strings.NewReplacer("%25", "%", "%7B", "{", "%7D", "}")
+	// literal escapes what has a meaning in a pattern of SCAN.
+	literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
+)
+
+func (l layout) store() string             { return l.prefix + ":store" }
+func (l layout) channel(id string) string  { return l.prefix + ":wake:" + id }
+func (l layout) record(name string) string { return l.prefix + ":{" + escaper.Replace(name) + "}" }
+func (l layout) gone(record string) string { return record + ":gone:" }
+func (l layout) pattern(name string) string {
+	return literal.Replace(l.prefix+":{"+escaper.Replace(name)) + "*"
+}
+
+// name returns the name whose record the key is, if it is one.
+func (l layout) name(key string) (string, bool) {
+	name, ok := strings.CutPrefix(key, l.prefix+":{")
+	name, rest, closed := strings.Cut(name, "}")
+	return unescaper.Replace(name), ok && closed && rest == ""
+}

@@ -1,0 +1,62 @@
+-- KEYS: record, farewell to the owner. ARGV: what the record keeps of the request,
+-- "TTL DELAY OWNER CHANNEL NOTE", and the rest, "MODE SLOTS PERMITS ASKED POLL UNFAIR
+-- QUEUE": unfair and queue (may take a place) are 1 or 0. There are two because each
+-- argument costs more than a command.
+-- Replies {OK, token}, {HELD, queued, opens in, note, token}, or {why not}.
+local req = {}
+req[TTL], req[DELAY], req[OWNER], req[CHANNEL], req[NOTE] = string.match(ARGV[1], '^(%d+) (%d+) ([^ ]+) ([^ ]*) (.*)$')
+local sent, poll, unfair, queue
+req[MODE], req[SLOTS], req[PERMITS], sent, poll, unfair, queue =
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
+for _, i in ipairs({MODE, SLOTS, PERMITS, TTL, DELAY}) do req[i] = tonumber(req[i]) end
+poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
+local owner = req[OWNER]
+
+local r = load(KEYS[1])
+local h = find(r[HOLDS], owner)
+if h then
+  h[EXPIRES] = now + h[TTL]
+  save(KEYS[1], r)
+  return {OK, h[TOKEN]}
+end
+
+local p = find(r[QUEUE], owner)
+if not p then
+  -- Withdrawn, and this is the request arriving late: it must not take effect (P6).
+  local why = farewell(r, KEYS[2])
+  if why then return {why} end
+  local function other(in_use) return (in_use[MODE] == SLOT) ~= (req[MODE] == SLOT) or in_use[SLOTS] ~= req[SLOTS] end
+  for _, list in ipairs({r[HOLDS], r[QUEUE]}) do
+    for _, in_use in ipairs(list) do
+      if other(in_use) then return {MISMATCH} end -- P10
+    end
+  end
+end
+
+-- The head of the queue has what it can get, so whoever is still queued has to
+-- wait, and others behind it unless unfair (P8).
+if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
+  remove(r[QUEUE], owner)
+  h = take(r, req, req[TTL])
+  save(KEYS[1], r)
+  return {OK, h[TOKEN]}
+end
+
+if p then
+  p[SEEN], p[ASKED] = now, sent
+  save(KEYS[1], r)
+elseif queue then
+  req[JOINED], req[SEEN], req[ASKED], req[POLL] = now, now, sent, poll
+  table.insert(r[QUEUE], req)
+  save(KEYS[1], r)
+end
+
+local opens, note, holder = 0, '', 0
+for _, h in ipairs(r[HOLDS]) do
+  local at = h[EXPIRES] - now
+  if h[OWNER] ~= '' then
+    note, holder, at = h[NOTE], h[TOKEN], at + h[DELAY]
+  end
+  if opens == 0 or at < opens then opens = at end
+end
+return {HELD, #r[QUEUE], opens, note, holder}

@@ -1,0 +1,23 @@
+-- KEYS: record and farewell of each grant. ARGV for each: its owner, its minimum
+-- hold, and for how long requests of the owner are refused from now on (0: they are
+-- all answered). Replies OK, NOT_HELD or BROKEN for each. Whoever is next gets the
+-- name in this very step.
+return each(#ARGV / 3, function(i)
+  local key, parting = KEYS[2 * i - 1], KEYS[2 * i]
+  local owner, min, refuse = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i])
+  local r = load(key)
+  local h = find(r[HOLDS], owner)
+  local gone = h and OK or farewell(r, parting) or NOT_HELD
+  if h and now < h[TAKEN] + min then
+    h[OWNER], h[CHANNEL], h[EXPIRES] = '', '', h[TAKEN] + min
+  elseif h then
+    remove(r[HOLDS], owner)
+  end
+  local p = remove(r[QUEUE], owner)
+  if refuse > 0 then say(r, parting, NOT_HELD, refuse) end
+  if h or p or refuse > 0 then
+    settle(r)
+    commit(key, r)
+  end
+  return gone
+end)

@@ -1,0 +1,129 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// heldBack is a Conn whose messages arrive when the test wants it.
+type heldBack struct {
+	*respConn
+	mu       sync.Mutex
+	messages []string
+	came     chan struct{}
+	hear     func(string)
+}
+
+func (c *heldBack) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
+	c.hear = hear
+	return c.respConn.Subscribe(ctx, channel, func(m string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.messages = append(c.messages, m)
+		c.came <- struct{}{}
+	})
+}
+
+func (c *heldBack) deliver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.messages {
+		c.hear(m)
+	}
+	c.messages = nil
+}
+
+func open(t *testing.T, conn Conn, o *Options) *client {
+	t.Helper()
+	d, err := New(t.Context(), conn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d.(*client)
+}
+
+// TestLateNews holds the news of a hand-off back: what the winner gets must not
+// be trusted for longer than its claim, which began before the news was sent.
+func TestLateNews(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	withHandClock(t)
+	clock := &handClock{conn: dialResp(t, server.Addr)}
+	defer clock.conn.Close()
+	clock.advance(t, 1_000_000*time.Second)
+	o := &Options{Clock: clock, Poll: 400 * time.Millisecond}
+	a := open(t, dialResp(t, server.Addr), o)
+	conn := &heldBack{respConn: dialResp(t, server.Addr), came: make(chan struct{}, 10)}
+	b := open(t, conn, o)
+	ctx := t.Context()
+
+	for _, late := range []struct {
+		by     time.Duration
+		wanted bool
+	}{{500 * time.Millisecond, true}, {700 * time.Millisecond, false}} {
+		g, err := a.Try(ctx, driver.Request{Name: "n", Owner: "a" + late.by.String(), TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := driver.Request{Name: "n", Owner: "b" + late.by.String(), TTL: 10 * time.Second}
+		asked := clock.Now()
+		if _, err := b.Enqueue(ctx, req); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Enqueue behind a holder: %v", err)
+		}
+		clock.advance(t, 100*time.Millisecond)
+		if err := a.Release(ctx, []driver.Grant{g})[0]; err != nil {
+			t.Fatal(err)
+		}
+		<-conn.came
+		clock.advance(t, late.by)
+		conn.deliver()
+		got, err := b.Wait(ctx, req)
+		switch {
+		case late.wanted && (err != nil || got.Since != asked || got.Valid != 800*time.Millisecond):
+			t.Errorf("news that was %v late gave Since %v after the request, Valid %v, %v", late.by, got.Since.Sub(asked), got.Valid, err)
+		case !late.wanted && !errors.Is(err, driver.ErrHeld):
+			t.Errorf("news that was %v late gave %+v, %v", late.by, got, err)
+		}
+		b.Release(ctx, []driver.Grant{{Request: req}})
+	}
+}
+
+// TestGoneWaiterIsSkipped: nobody listens on the channel of the first waiter.
+func TestGoneWaiterIsSkipped(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	a, gone, b := open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil)
+	ctx := t.Context()
+	g, err := a.Try(ctx, driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.Enqueue(ctx, driver.Request{Name: "n", Owner: "gone", TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	req := driver.Request{Name: "n", Owner: "b", TTL: 10 * time.Second}
+	if _, err := b.Enqueue(ctx, req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	gone.Close()
+	for { // the server may not know yet
+		if n, _ := a.conn.(*respConn).do(t, "PUBLISH", gone.channel, "s").(int64); n == 0 {
+			break
+		}
+	}
+	if err := a.Release(ctx, []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	info, err := a.Inspect(ctx, "n")
+	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "b" || len(info.Waiters) != 0 {
+		t.Errorf("P7: after the release behind which a gone client waits first: %+v, %v", info, err)
+	}
+	if got, err := b.Wait(ctx, req); err != nil || got.Token != info.Holders[0].Token {
+		t.Errorf("P7: the waiter behind a gone one got %+v, %v", got, err)
+	}
+}

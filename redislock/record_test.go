@@ -1,0 +1,268 @@
+package redislock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// clockKey has the time by which the scripts go in these tests.
+const clockKey = "test:now"
+
+// handClock is moved by hand; the scripts go by it too.
+type handClock struct {
+	conn *respConn
+	now  driver.Instant
+}
+
+func (c *handClock) Now() driver.Instant { return c.now }
+
+func (c *handClock) advance(t testing.TB, d time.Duration) {
+	c.now = c.now.Add(d)
+	c.conn.do(t, "SET", clockKey, strconv.FormatInt(int64(c.now)/1000, 10))
+}
+
+// withHandClock lets the scripts read the time from clockKey.
+func withHandClock(t *testing.T) {
+	t.Helper()
+	for _, s := range []*script{askScript, renewScript, releaseScript, breakScript, downgradeScript, inspectScript} {
+		before := *s
+		text := strings.Replace(s.text, "redis.call('TIME')", "{0, redis.call('GET', '"+clockKey+"')}", 1)
+		if text == s.text || strings.Contains(text, "TIME'") {
+			t.Fatal("the scripts do not read the time where this test expects it")
+		}
+		*s = *scriptOf(text)
+		t.Cleanup(func() { *s = before })
+	}
+}
+
+// twin does every step on a client and on the specification, package record,
+// and compares.
+type twin struct {
+	*testing.T
+	rng   *rand.Rand
+	c     *client
+	clock *handClock
+	name  string
+	rec   record.Record
+	gone  record.Farewells
+	rules record.Rules
+	told  []record.Place // who was granted out of the queue in this step
+}
+
+// TestScriptsFollowTheRecord compares the scripts with package record, step by
+// step.
+func TestScriptsFollowTheRecord(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	withHandClock(t)
+	clock := &handClock{conn: dialResp(t, server.Addr), now: 1_000_000 * driver.Instant(time.Second)}
+	defer clock.conn.Close()
+	d, err := New(t.Context(), dialResp(t, server.Addr), &Options{Clock: clock, Poll: 400 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for episode := range 40 {
+		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode)}
+		last := driver.Token(0)
+		w.rules = record.Rules{
+			Poll:    400 * time.Millisecond,
+			Token:   func() driver.Token { last = max(last+1, driver.Token(clock.now/1000)); return last },
+			Granted: func(p *record.Place) { w.told = append(w.told, *p) },
+		}
+		w.episode()
+		if t.Failed() {
+			t.Fatalf("seed %d, episode %d", seed, episode)
+		}
+	}
+}
+
+func (w *twin) episode() {
+	var reqs []driver.Request
+	for range 200 {
+		// Coarse, so that what ends at the same instant meets.
+		w.clock.advance(w, time.Duration(w.rng.IntN(2)*w.rng.IntN(5))*50*time.Millisecond)
+		if len(reqs) < 6 {
+			reqs = append(reqs, w.request())
+		}
+		i := w.rng.IntN(len(reqs))
+		step, retire := w.step(reqs[i])
+		w.same(reqs[i].Owner, step)
+		if w.Failed() {
+			return
+		}
+		if retire {
+			reqs = append(reqs[:i], reqs[i+1:]...)
+		}
+	}
+}
+
+func (w *twin) request() driver.Request {
+	ms := func(n int) time.Duration { return time.Duration(w.rng.IntN(n/50)) * 50 * time.Millisecond }
+	r := driver.Request{
+		Name: w.name, Owner: fmt.Sprintf("an owner %d%%", w.rng.Uint32()), Note: "the note", Unfair: w.rng.IntN(6) == 0,
+		TTL: 50*time.Millisecond + ms(1500), Mode: driver.Mode(w.rng.IntN(2)),
+	}
+	if w.rng.IntN(3) == 0 {
+		r.LockDelay, r.MinHold = ms(300), ms(300)
+	}
+	// A name is used as a semaphore by every other episode, and by few others.
+	if (int(w.name[len(w.name)-2])%2 == 0) != (w.rng.IntN(8) == 0) {
+		r.Mode, r.Slots, r.Permits = driver.Slot, 3+w.rng.IntN(8)/7, 1+w.rng.IntN(3)
+	}
+	return r
+}
+
+// step does one step on both. Retire says that the owner is not used again.
+func (w *twin) step(r driver.Request) (step string, retire bool) {
+	now, ctx := w.clock.now, w.Context()
+	w.rec.Settle(now, &w.rules)
+	g := driver.Grant{Request: r, Token: 1}
+	switch w.rng.IntN(9) {
+	case 0, 1:
+		got, err := w.c.Try(ctx, r)
+		w.asked("Try", r, false, got, err)
+		return "Try", false
+	case 2, 3, 4:
+		got, err := w.c.Enqueue(ctx, r)
+		w.asked("Enqueue", r, true, got, err)
+		return "Enqueue", false
+	case 5:
+		got := w.c.Renew(ctx, []driver.Grant{g})[0]
+		h := w.rec.Renew(r.Owner, now, now)
+		w.gave("Renew", r, got.Err, h != nil)
+		return "Renew", false
+	case 6:
+		if w.rng.IntN(2) == 0 {
+			g.Token, g.MinHold = driver.Token(w.rng.IntN(2)), 0
+		}
+		g.Stray = w.rng.IntN(3) == 0
+		got := w.c.Release(ctx, []driver.Grant{g})[0]
+		held := w.rec.Release(r.Owner, g.MinHold, now)
+		w.gave("Release", r, got, held || g.Token == 0)
+		w.rec.Settle(now, &w.rules)
+		if g.Token == 0 || g.Stray {
+			w.gone.Say(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
+		}
+		return "Release", w.rng.IntN(3) > 0
+	case 7:
+		if r.Mode == driver.Slot {
+			_, err := w.c.Inspect(ctx, w.name) // settles it
+			return fmt.Sprint("Inspect: ", err), false
+		}
+		got, err := w.c.Downgrade(ctx, g)
+		h := w.rec.Downgrade(r.Owner, now, now)
+		w.gave("Downgrade", r, err, h != nil)
+		if h != nil && !reflect.DeepEqual(got, h.Grant()) {
+			w.Errorf("Downgrade gave %+v, the record says %+v", got, h.Grant())
+		}
+		w.rec.Settle(now, &w.rules)
+		return "Downgrade", false
+	}
+	h := w.rec.Held(r.Owner)
+	if h == nil {
+		if err := w.c.Break(ctx, w.name, 1); !errors.Is(err, driver.ErrNotHeld) {
+			w.Errorf("Break of no hold returned %v", err)
+		}
+		return "Break", false
+	}
+	token := h.Token
+	if err := w.c.Break(ctx, w.name, token); err != nil {
+		w.Errorf("Break returned %v", err)
+	}
+	broken, _ := w.rec.Break(token)
+	w.gone.Say(r.Owner, driver.ErrBroken, now, broken.Expires)
+	w.rec.Settle(now, &w.rules)
+	if w.rng.IntN(2) == 0 { // else the break alone must have passed the name on
+		if got := w.c.Renew(ctx, []driver.Grant{g})[0].Err; !errors.Is(got, driver.ErrBroken) {
+			w.Errorf("Renew of a broken hold returned %v", got)
+		}
+	}
+	return "Break", true
+}
+
+// asked compares what came of a request.
+func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant, err error) {
+	w.Helper()
+	if gone := w.gone.To(r.Owner, w.clock.now); gone != nil {
+		if !errors.Is(err, gone) {
+			w.Errorf("%s of an owner that is gone returned %v, the record says %v", step, err, gone)
+		}
+		return
+	}
+	h, want := w.rec.Ask(r, "", queue, w.clock.now, w.clock.now, &w.rules)
+	if want == nil {
+		grant := h.Grant()
+		grant.Request = r // of a shared hold that was exclusive the owner says so
+		if err != nil || got != grant {
+			w.Errorf("%s gave %+v, %v; the record says %+v", step, got, err, grant)
+		}
+		return
+	}
+	if !reflect.DeepEqual(err, want) {
+		w.Errorf("%s returned %#v, the record says %#v", step, err, want)
+	}
+}
+
+// gave compares what came of a step on a hold.
+func (w *twin) gave(step string, r driver.Request, got error, held bool) {
+	w.Helper()
+	want := error(nil)
+	if !held {
+		if want = w.gone.To(r.Owner, w.clock.now); want == nil {
+			want = driver.ErrNotHeld
+		}
+	}
+	if !errors.Is(got, want) {
+		w.Errorf("%s returned %v, the record says %v", step, got, want)
+	}
+}
+
+// same compares the news of hand-offs to others than the owner who made the
+// step, which must be there at once, and the records.
+func (w *twin) same(owner, step string) {
+	w.Helper()
+	w.clock.conn.do(w, "PUBLISH", w.c.channel, "b sync") // all news has arrived when this has
+	for loss := range w.c.losses {
+		if loss.Owners[0] == "sync" {
+			break
+		}
+	}
+	for _, p := range w.told {
+		w.c.mu.Lock()
+		waiter := w.c.waiters[p.Owner]
+		w.c.mu.Unlock()
+		if waiter == nil {
+			if p.Owner != owner {
+				w.Errorf("after %s nobody waits for the grant of %s", step, p.Owner)
+			}
+			continue
+		}
+		select {
+		case got := <-waiter.news:
+			if h := w.rec.Held(p.Owner); h != nil && p.Owner != owner && got != h.Grant() {
+				w.Errorf("after %s the news is %+v, the record says %+v", step, got, h.Grant())
+			}
+		default:
+			w.Errorf("after %s there is no news of the grant of %s", step, p.Owner)
+		}
+		w.c.forget(p.Owner)
+	}
+	w.told = nil
+	info, err := w.c.Inspect(w.Context(), w.name)
+	want := w.rec.Info(w.name, w.clock.now)
+	if err != nil || !reflect.DeepEqual(info, want) {
+		w.Errorf("after %s the name is\n%+v, %v; the record says\n%+v", step, info, err, want)
+	}
+}

@@ -1,0 +1,171 @@
+// Package redislock keeps locks in Redis, or in a server that speaks its
+// protocol and runs its Lua scripts.
+//
+// It imports no client library: it speaks through a small [Conn], and packages
+// beside it adapt client libraries to that. To open a lock by its URL, import
+// one of them:
+//
+//	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+//
+//	locks, err := holdfast.Open(ctx, "redis://localhost:6379")
+//
+// Each name is one key, a record of who holds and who waits, changed in one step
+// by scripts that read the server's clock. A release hands the name over to the
+// first waiter in that step and publishes the news on the channel of the
+// waiter's client, one for each client. Keys of one name share a hash tag.
+//
+// It is for one node. A replica that takes over may not know what was
+// acknowledged: see the driver's Guarantees.
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// DefaultPrefix is what keys and channels begin with.
+const DefaultPrefix = "holdfast"
+
+// maxPrefix is the length of the longest prefix, in bytes.
+const maxPrefix = 128
+
+// maxTTL keeps the sum of the server's clock, a TTL and a lock-delay exact in Lua.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// Options configure a driver. The zero value is right for almost everybody.
+type Options struct {
+	// Prefix begins every key and channel, before a colon: 1 to 128 bytes of
+	// printable ASCII without space, { and }. Drivers with different prefixes
+	// are different stores. "": DefaultPrefix.
+	Prefix string
+	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll.
+	Poll time.Duration
+	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
+	Clock driver.Clock
+}
+
+// client is the driver over one Conn.
+type client struct {
+	conn   Conn
+	clock  driver.Clock
+	caps   driver.Caps
+	layout layout
+	// channel is where the scripts tell this client of hand-offs and losses.
+	channel string
+	unhear  func()
+
+	mu      sync.Mutex
+	waiters map[string]*waiter // by owner
+	losses  chan driver.Loss
+	closed  chan struct{}
+}
+
+// New returns a driver over a connection, which it closes when it is closed, and
+// also when New fails. It makes first contact: it subscribes to the client's
+// channel and reads which store this is. Nil options are fine.
+func New(ctx context.Context, conn Conn, o *Options) (driver.Driver, error) {
+	c, err := connect(ctx, conn, o)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return c, nil
+}
+
+func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	c := &client{
+		conn: conn, clock: o.Clock, layout: layout{o.Prefix},
+		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+	}
+	if c.clock == nil {
+		c.clock = driver.HostClock
+	}
+	if c.layout.prefix == "" {
+		c.layout.prefix = DefaultPrefix
+	}
+	if err := checkPrefix(c.layout.prefix); err != nil {
+		return nil, err
+	}
+	if o.Poll != 0 && o.Poll < time.Millisecond {
+		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
+	}
+	id, err := c.identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.caps = driver.Caps{
+		Store:   "redis:" + id,
+		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
+		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll,
+		Guarantees: guarantees,
+	}
+	c.channel = c.layout.channel(rand.Text()[:16])
+	c.unhear, err = conn.Subscribe(ctx, c.channel, c.hear)
+	return c, err
+}
+
+// identity returns the random name of the store, which its first client gives
+// it: the server's address depends on how it is reached, its run id on when it
+// was started.
+func (c *client) identity(ctx context.Context) (string, error) {
+	key := c.layout.store()
+	replies := c.conn.Do(ctx, []Command{
+		{Key: key, Args: []string{"SET", key, rand.Text(), "NX"}},
+		{Key: key, Args: []string{"GET", key}},
+	})
+	for _, r := range replies {
+		if r.Err != nil {
+			return "", r.Err
+		}
+	}
+	id, ok := replies[1].Value.(string)
+	if !ok {
+		return "", fmt.Errorf("key %s has no text: another program uses it", key)
+	}
+	return id, nil
+}
+
+func checkPrefix(prefix string) error {
+	bad := strings.IndexFunc(prefix, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' })
+	if bad >= 0 || len(prefix) > maxPrefix {
+		return fmt.Errorf("prefix %.40q: 1 to %d bytes of printable ASCII without space, { and } are allowed", prefix, maxPrefix)
+	}
+	return nil
+}
+
+// Caps implements driver.Driver.
+func (c *client) Caps() driver.Caps { return c.caps }
+
+// alive returns an error if nothing can be asked of the store any more.
+func (c *client) alive(ctx context.Context) error {
+	select {
+	case <-c.closed:
+		return driver.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// Close implements driver.Driver.
+func (c *client) Close() error {
+	c.mu.Lock()
+	if c.alive(context.Background()) != nil {
+		c.mu.Unlock()
+		return driver.ErrClosed
+	}
+	close(c.closed)
+	close(c.losses)
+	c.mu.Unlock()
+	c.unhear()
+	return c.conn.Close()
+}

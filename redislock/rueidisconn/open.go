@@ -1,0 +1,109 @@
+package rueidisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+func init() {
+	driver.Register("redis", open)
+	driver.Register("rediss", open)
+	driver.Register("redis+unix", open)
+}
+
+// dialTimeout bounds the making of a connection.
+const dialTimeout = 5 * time.Second
+
+// open opens the driver for a URL.
+func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
+	option, o, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	d, err := redislock.New(ctx, own(client), o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	return d, nil
+}
+
+// parse reads a URL. Its errors show nothing of user and password.
+func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
+	known := []string{"hf.prefix"}
+	unix := u.Scheme == "redis+unix"
+	if unix {
+		known = append(known, "hf.db")
+	}
+	params, err := driver.Params(u, false, known...)
+	if err != nil {
+		return rueidis.ClientOption{}, nil, err
+	}
+	option := rueidis.ClientOption{
+		ForceSingleClient: true,
+		DisableCache:      true, // we read nothing that could be cached
+		DisableRetry:      true, // what may be asked again is decided above
+		Dialer:            net.Dialer{Timeout: dialTimeout},
+	}
+	if u.User != nil {
+		option.Username = u.User.Username()
+		option.Password, _ = u.User.Password()
+	}
+	db := params["hf.db"]
+	switch {
+	case u.Opaque != "" || u.Fragment != "":
+		err = errors.New("store URL is malformed: it looks like redis://host:6379/0")
+	case unix:
+		err = parseSocket(u, &option)
+	default:
+		db = strings.Trim(u.Path, "/")
+		parseHost(u, &option)
+	}
+	if err == nil && db != "" {
+		option.SelectDB, err = strconv.Atoi(db)
+		if err != nil || option.SelectDB < 0 {
+			err = fmt.Errorf("database %.40q is not a number from 0 up", db)
+		}
+	}
+	return option, &redislock.Options{Prefix: params["hf.prefix"]}, err
+}
+
+func parseHost(u *url.URL, option *rueidis.ClientOption) {
+	host, port := u.Hostname(), u.Port()
+	if host == "" {
+		host = "localhost"
+	}
+	if port == "" {
+		port = "6379"
+	}
+	option.InitAddress = []string{net.JoinHostPort(host, port)}
+	if u.Scheme == "rediss" {
+		option.TLSConfig = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	}
+}
+
+func parseSocket(u *url.URL, option *rueidis.ClientOption) error {
+	if u.Host != "" || u.Path == "" || u.Path == "/" {
+		return errors.New("store URL has no socket: it looks like redis+unix:///run/redis/redis.sock, with three slashes")
+	}
+	option.InitAddress = []string{u.Path}
+	option.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dialer.DialContext(ctx, "unix", path)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// Package rueidisconn lets package redislock speak through the client library
+// rueidis, and registers the URL schemes redis, rediss (TLS) and redis+unix:
+//
+//	redis://user:password@host:6379/0
+//	rediss://user:password@host:6379/0
+//	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
+//
+// The database is 0 if none is given, the port 6379. The parameter hf.prefix is
+// what keys and channels begin with: see redislock.Options.
+package rueidisconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// Wrap returns a redislock.Conn over a client that the caller keeps and closes,
+// after the driver. The client must be one of a single node.
+func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
+
+// own returns a Conn that closes the client when it is closed.
+func own(client rueidis.Client) redislock.Conn { return &conn{client: client, own: true} }
+
+type conn struct {
+	client rueidis.Client
+	own    bool
+}
+
+// Do implements redislock.Conn. An arbitrary command is none of those that
+// rueidis sends again.
+func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	replies := make([]redislock.Reply, len(commands))
+	if len(commands) == 1 {
+		replies[0] = reply(c.client.Do(ctx, c.command(&commands[0])))
+		return replies
+	}
+	built := make([]rueidis.Completed, len(commands))
+	for i := range commands {
+		built[i] = c.command(&commands[i])
+	}
+	for i, result := range c.client.DoMulti(ctx, built...) {
+		replies[i] = reply(result)
+	}
+	return replies
+}
+
+func (c *conn) command(cmd *redislock.Command) rueidis.Completed {
+	return c.client.B().Arbitrary(cmd.Args[0]).Args(cmd.Args[1:]...).Build()
+}
+
+func reply(result rueidis.RedisResult) redislock.Reply {
+	value, err := result.ToAny()
+	if rueidis.IsRedisNil(err) {
+		return redislock.Reply{}
+	}
+	if refused, ok := rueidis.IsRedisErr(err); ok {
+		return redislock.Reply{Err: &redislock.ServerError{Text: refused.Error()}}
+	}
+	return redislock.Reply{Value: value, Err: err}
+}
+
+// The pauses between attempts to subscribe again double from the first to the
+// longest.
+const (
+	firstPause   = 10 * time.Millisecond
+	longestPause = time.Second
+)
+
+// Subscribe implements redislock.Conn, on a connection of its own.
+func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
+	first, lost, err := c.subscribe(ctx, channel, hear)
+	if err != nil {
+		return nil, err
+	}
+	alive, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		current := first
+		for {
+			select {
+			case <-lost:
+			case <-alive.Done():
+			}
+			current.Close()
+			drain(lost)
+			if current, lost = c.again(alive, channel, hear); current == nil {
+				return
+			}
+			hear("")
+		}
+	})
+	return func() { cancel(); done.Wait() }, nil
+}
+
+// again subscribes until it succeeds, or returns nil when ctx ends.
+func (c *conn) again(ctx context.Context, channel string, hear func(string)) (rueidis.DedicatedClient, <-chan error) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		if client, lost, err := c.subscribe(ctx, channel, hear); err == nil {
+			return client, lost
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// subscribe subscribes once, and waits until the server has confirmed. Lost is
+// closed when the connection is, and hear is not called any more.
+func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (rueidis.DedicatedClient, <-chan error, error) {
+	client, _ := c.client.Dedicate()
+	confirmed := make(chan struct{}, 1)
+	lost := client.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { hear(m.Message) },
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			select {
+			case confirmed <- struct{}{}:
+			default:
+			}
+		},
+	})
+	err := client.Do(ctx, client.B().Subscribe().Channel(channel).Build()).Error()
+	if err == nil {
+		select {
+		case <-confirmed:
+			return client, lost, nil
+		case err = <-lost:
+			err = errors.Join(errors.New("connection lost while subscribing"), err)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	client.Close()
+	drain(lost)
+	return nil, nil, err
+}
+
+// drain waits until the hooks are not called any more.
+func drain(lost <-chan error) {
+	for range lost {
+	}
+}
+
+// Close implements redislock.Conn.
+func (c *conn) Close() error {
+	if c.own {
+		c.client.Close()
+	}
+	return nil
+}
