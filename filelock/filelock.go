@@ -9,7 +9,8 @@
 // it get the same rights. A name is a file in it that holds the record of who
 // holds and who waits, changed by one process at a time under its flock. A hold
 // ends at its TTL, by the clock of the host; and because every client keeps the
-// flock of a file of its own, the hold of a process that dies ends at once.
+// flock of a file of its own, the hold of a process that dies ends at once. A
+// holder whose hold an operator breaks learns of it when it next renews.
 //
 // The directory must be on a local disk or in memory: [CheckDir] says what is
 // wrong with one. Containers may share a directory, also across PID and time
