@@ -3,28 +3,26 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// micros writes a duration for the scripts, in microseconds, rounded up: the
-// server never keeps a hold for less than its holder trusts it.
-func micros(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
-}
+// micros is a duration for the scripts, in microseconds, rounded up: the server
+// never keeps a hold for less than its holder trusts it.
+func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-func flag(b bool) string {
+func flag(b bool) int64 {
 	if b {
-		return "1"
+		return 1
 	}
-	return "0"
+	return 0
 }
 
 // escape returns an owner as the scripts know it, without spaces. Owners of
@@ -47,6 +45,11 @@ func (c *client) keys(name, owner string) (record, gone string) {
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if req.Mode == driver.Exclusive {
+		if g, err := c.take(ctx, req); err != errAsk {
+			return g, err
+		}
+	}
 	return c.ask(ctx, req, false)
 }
 
@@ -57,28 +60,39 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 	}
 	record, gone := c.keys(req.Name, req.Owner)
 	sent := c.clock.Now()
-	keep := strings.Join([]string{micros(req.TTL), micros(req.LockDelay), escape(req.Owner), c.channel, req.Note}, " ")
-	rest := fmt.Sprintf("%d %d %d %d %s %s %s", req.Mode, req.Slots, req.Permits, sent, micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue))
-	reply := c.run(ctx, call{askScript, []string{record, gone}, []string{keep, rest}})[0]
+	rest := make([]byte, 0, 80)
+	for _, n := range [...]int64{
+		int64(req.Mode), int64(req.Slots), int64(req.Permits), int64(sent), micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
+	} {
+		rest = append(strconv.AppendInt(rest, n, 10), ' ')
+	}
+	reply := c.run(ctx, askScript, askScript.command(record, gone, field(req.Owner), c.text(&req), string(rest[:len(rest)-1])))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
-	switch number(fields, 0) {
-	case replyOK:
+	if number(fields, 0) == replyOK {
 		return driver.Grant{Request: req, Token: driver.Token(number(fields, 1)), Since: sent, Valid: req.TTL}, nil
+	}
+	return driver.Grant{Request: req}, refusal(&req, reply.Value)
+}
+
+// refusal reads a reply that is no grant.
+func refusal(req *driver.Request, value any) error {
+	fields, _ := value.([]any)
+	switch number(fields, 0) {
 	case replyHeld:
-		return driver.Grant{}, &driver.HeldError{
+		return &driver.HeldError{
 			Name: req.Name, Queued: int(number(fields, 1)), ExpiresIn: duration(number(fields, 2)),
 			Note: str(fields, 3), Token: driver.Token(number(fields, 4)),
 		}
 	case replyMismatch:
-		return driver.Grant{}, driver.ErrMismatch
+		return driver.ErrMismatch
 	}
 	if err := ended(fields); driver.Gone(err) {
-		return driver.Grant{Request: req}, err
+		return err
 	}
-	return driver.Grant{Request: req}, driver.Uncertain(errStrange(reply.Value))
+	return driver.Uncertain(errStrange(value))
 }
 
 // outcome marks an error that leaves it open whether the store has done it (P6).
@@ -130,17 +144,19 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 		}
 		return errs
 	}
-	var calls []call
-	for i := range grants {
-		if i%batchSize == 0 {
-			calls = append(calls, call{script: s})
+	var commands []Command
+	for rest := grants; len(rest) > 0; {
+		var keys, values []string
+		part := rest[:min(batchSize, len(rest))]
+		for i := range part {
+			record, gone := c.keys(part[i].Name, part[i].Owner)
+			keys = append(keys, record, gone)
+			values = append(values, args(&part[i])...)
 		}
-		last := &calls[len(calls)-1]
-		record, gone := c.keys(grants[i].Name, grants[i].Owner)
-		last.keys = append(last.keys, record, gone)
-		last.args = append(last.args, args(&grants[i])...)
+		commands = append(commands, s.batch(keys, values))
+		rest = rest[len(part):]
 	}
-	replies := c.run(ctx, calls...)
+	replies := c.run(ctx, s, commands...)
 	for i := range grants {
 		reply := &replies[i/batchSize]
 		items, _ := reply.Value.([]any)
@@ -176,6 +192,26 @@ const withdrawnFor = time.Minute
 
 // Release implements driver.Driver.
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	left := c.drop(ctx, grants, errs)
+	if left == nil {
+		return errs
+	}
+	scripted := grants
+	if len(left) < len(grants) {
+		scripted = make([]driver.Grant, len(left))
+		for i, at := range left {
+			scripted[i] = grants[at]
+		}
+	}
+	for i, err := range c.release(ctx, scripted) {
+		errs[left[i]] = err
+	}
+	return errs
+}
+
+// release releases any holds, by script.
+func (c *client) release(ctx context.Context, grants []driver.Grant) []error {
 	for i := range grants {
 		c.forget(grants[i].Owner)
 	}
@@ -184,7 +220,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		if g.Token == 0 || g.Stray {
 			refuse = max(g.TTL, withdrawnFor)
 		}
-		return []string{escape(g.Owner), micros(g.MinHold), micros(refuse)}
+		return []string{escape(g.Owner), decimal(micros(g.MinHold)), decimal(micros(refuse))}
 	})
 	for i := range errs {
 		if grants[i].Token == 0 && driver.Gone(errs[i]) {
@@ -201,7 +237,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	record, gone := c.keys(g.Name, g.Owner)
 	sent := c.clock.Now()
-	reply := c.run(ctx, call{downgradeScript, []string{record, gone}, []string{escape(g.Owner)}})[0]
+	reply := c.run(ctx, downgradeScript, downgradeScript.command(record, gone, escape(g.Owner)))[0]
 	if reply.Err != nil {
 		return driver.Grant{}, reply.Err
 	}
@@ -209,7 +245,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if number(fields, 0) != replyOK {
 		return driver.Grant{}, ended(fields)
 	}
-	g.Mode, g.Token, g.Since, g.Valid = driver.Shared, driver.Token(number(fields, 1)), sent, g.TTL
+	g.Mode, g.Token, g.Since, g.Valid, g.Handle = driver.Shared, driver.Token(number(fields, 1)), sent, g.TTL, nil
 	return g, nil
 }
 
@@ -219,7 +255,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		return err
 	}
 	record, gone := c.keys(name, "")
-	reply := c.run(ctx, call{breakScript, []string{record, gone}, []string{fmt.Sprint(int64(token))}})[0]
+	reply := c.run(ctx, breakScript, breakScript.command(record, gone, decimal(int64(token))))[0]
 	if reply.Err != nil {
 		return reply.Err
 	}

@@ -34,7 +34,7 @@ func (c *handClock) advance(t testing.TB, d time.Duration) {
 // withHandClock lets the scripts read the time from clockKey.
 func withHandClock(t *testing.T) {
 	t.Helper()
-	for _, s := range []*script{askScript, renewScript, releaseScript, breakScript, downgradeScript, inspectScript} {
+	for _, s := range []*script{takeScript, askScript, renewScript, releaseScript, breakScript, downgradeScript, inspectScript} {
 		before := *s
 		text := strings.Replace(s.text, "redis.call('TIME')", "{0, redis.call('GET', '"+clockKey+"')}", 1)
 		if text == s.text || strings.Contains(text, "TIME'") {
@@ -57,6 +57,11 @@ type twin struct {
 	gone  record.Farewells
 	rules record.Rules
 	told  []record.Place // who was granted out of the queue in this step
+	// held are the grants as the owners have them, which decide on how they are
+	// released.
+	held    map[string]driver.Grant
+	plain   bool // no farewells, behind which a hold is not plain
+	dropped *int // releases without a script
 }
 
 // TestScriptsFollowTheRecord compares the scripts with package record, step by
@@ -71,10 +76,11 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
+	dropped := 0
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for episode := range 40 {
-		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode)}
+		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode), held: map[string]driver.Grant{}, dropped: &dropped, plain: episode%4 < 2}
 		last := driver.Token(0)
 		w.rules = record.Rules{
 			Poll:    400 * time.Millisecond,
@@ -85,6 +91,10 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d, episode %d", seed, episode)
 		}
+	}
+	t.Logf("%d holds were released without a script", dropped)
+	if dropped == 0 {
+		t.Error("no hold was released without a script")
 	}
 }
 
@@ -128,7 +138,10 @@ func (w *twin) request() driver.Request {
 func (w *twin) step(r driver.Request) (step string, retire bool) {
 	now, ctx := w.clock.now, w.Context()
 	w.rec.Settle(now, &w.rules)
-	g := driver.Grant{Request: r, Token: 1}
+	g, ok := w.held[r.Owner]
+	if !ok {
+		g = driver.Grant{Request: r, Token: 1}
+	}
 	switch w.rng.IntN(9) {
 	case 0, 1:
 		got, err := w.c.Try(ctx, r)
@@ -142,12 +155,22 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		got := w.c.Renew(ctx, []driver.Grant{g})[0]
 		h := w.rec.Renew(r.Owner, now, now)
 		w.gave("Renew", r, got.Err, h != nil)
+		if g.Since, g.Valid = got.Since, got.Valid; ok {
+			w.held[r.Owner] = g
+		}
 		return "Renew", false
 	case 6:
-		if w.rng.IntN(2) == 0 {
-			g.Token, g.MinHold = driver.Token(w.rng.IntN(2)), 0
+		if !w.plain {
+			if w.rng.IntN(2) == 0 {
+				g.Token, g.MinHold = driver.Token(w.rng.IntN(2)), 0
+			}
+			g.Stray = w.rng.IntN(3) == 0
 		}
-		g.Stray = w.rng.IntN(3) == 0
+		if w.c.drop(ctx, []driver.Grant{g}, make([]error, 1)) == nil {
+			*w.dropped++
+			w.gave("Release", r, nil, w.rec.Release(r.Owner, g.MinHold, now))
+			return "Release without a script", w.rng.IntN(3) > 0
+		}
 		got := w.c.Release(ctx, []driver.Grant{g})[0]
 		held := w.rec.Release(r.Owner, g.MinHold, now)
 		w.gave("Release", r, got, held || g.Token == 0)
@@ -167,11 +190,12 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		if h != nil && !reflect.DeepEqual(got, h.Grant()) {
 			w.Errorf("Downgrade gave %+v, the record says %+v", got, h.Grant())
 		}
+		delete(w.held, r.Owner)
 		w.rec.Settle(now, &w.rules)
 		return "Downgrade", false
 	}
 	h := w.rec.Held(r.Owner)
-	if h == nil {
+	if h == nil || w.plain {
 		if err := w.c.Break(ctx, w.name, 1); !errors.Is(err, driver.ErrNotHeld) {
 			w.Errorf("Break of no hold returned %v", err)
 		}
@@ -205,9 +229,11 @@ func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant
 	if want == nil {
 		grant := h.Grant()
 		grant.Request = r // of a shared hold that was exclusive the owner says so
+		grant.Handle = got.Handle
 		if err != nil || got != grant {
 			w.Errorf("%s gave %+v, %v; the record says %+v", step, got, err, grant)
 		}
+		w.held[r.Owner] = got
 		return
 	}
 	if !reflect.DeepEqual(err, want) {
