@@ -72,7 +72,11 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) == replyOK {
-		return driver.Grant{Request: req, Token: driver.Token(number(fields, 1)), Since: sent, Valid: req.TTL}, nil
+		g := driver.Grant{Request: req, Token: driver.Token(number(fields, 1)), Since: sent, Valid: req.TTL}
+		if number(fields, 2) == 1 {
+			g.Handle = plain{}
+		}
+		return g, nil
 	}
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }

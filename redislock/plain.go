@@ -8,8 +8,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A plain hold is exclusive, nobody waits for its name, and its owner got it from
-// the request that asked for it. It is a field of the record's hash, named by its
+// A plain hold is exclusive, and nobody waits for its name. It is a field of the record's hash, named by its
 // owner, so that it can be taken by a short script and released by a command,
 // HDEL: scripts are what a lock costs a server.
 //
@@ -26,8 +25,8 @@ import (
 // ended by our own clock, whose loss must be told (P2).
 
 // plain marks the grant of a plain hold, as its Handle. What it says may be out
-// of date: then HDEL finds no field. Grants out of the queue do not have it,
-// because others are likely to wait behind them, and HDEL would be in vain.
+// of date: then HDEL finds no field. A hand-off does not say it, because others
+// are likely to wait behind, and HDEL would be in vain.
 type plain struct{}
 
 // errAsk says that take.lua has decided nothing.

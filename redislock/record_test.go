@@ -60,7 +60,7 @@ type twin struct {
 	// held are the grants as the owners have them, which decide on how they are
 	// released.
 	held    map[string]driver.Grant
-	plain   bool // no farewells, behind which a hold is not plain
+	plain   bool // few owners, and no farewells, behind which a hold is not plain
 	dropped *int // releases without a script
 }
 
@@ -103,7 +103,7 @@ func (w *twin) episode() {
 	for range 200 {
 		// Coarse, so that what ends at the same instant meets.
 		w.clock.advance(w, time.Duration(w.rng.IntN(2)*w.rng.IntN(5))*50*time.Millisecond)
-		if len(reqs) < 6 {
+		if len(reqs) < 2 || !w.plain && len(reqs) < 6 {
 			reqs = append(reqs, w.request())
 		}
 		i := w.rng.IntN(len(reqs))

@@ -1,7 +1,7 @@
 -- KEYS: record, farewell to the owner. ARGV: the field and text of a plain hold, and
 -- the rest of the request, "MODE SLOTS PERMITS ASKED POLL UNFAIR QUEUE": unfair and
 -- queue (may take a place) are 1 or 0.
--- Replies {OK, token}, {HELD, queued, opens in, note, token}, or {why not}.
+-- Replies {OK, token, whether it is a plain hold}, {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
 req[OWNER] = string.sub(ARGV[1], 3)
 req[TTL], req[DELAY], req[CHANNEL], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
@@ -12,12 +12,14 @@ for _, i in ipairs({MODE, SLOTS, PERMITS, TTL, DELAY}) do req[i] = tonumber(req[
 poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
 local owner = req[OWNER]
 
+local function granted(r, h) return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 0} end
+
 local r = load(KEYS[1])
 local h = find(r[HOLDS], owner)
 if h then
   h[EXPIRES] = now + h[TTL]
   save(KEYS[1], r)
-  return {OK, h[TOKEN]}
+  return granted(r, h)
 end
 
 local p = find(r[QUEUE], owner)
@@ -39,7 +41,7 @@ if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
   remove(r[QUEUE], owner)
   h = take(r, req, req[TTL])
   save(KEYS[1], r)
-  return {OK, h[TOKEN]}
+  return granted(r, h)
 end
 
 if p then
