@@ -51,7 +51,7 @@ const verdicts = `
 - **fencing**: leases carry fencing tokens. **fair**: waiters of all clients are served in the order of the store's queue (P8).
 - **queue**: the store itself queues who waits, and a release wakes the next; else waiters ask again after growing pauses.
 - **push**: the store tells a holder that its hold is gone, before the next renewal would.
-- **inspect**, **break**, **downgrade**: the operations of these names.
+- **inspect**, **break**, **downgrade**, **annotate** (another note for a hold), **watch** (changes are told, not polled for): the operations of these names.
 - **TTL**: the TTLs that the store takes. **poll**: the longest that a waiter goes without asking again.
 
 ## How to read the verdicts
@@ -81,13 +81,14 @@ func Render(stores []Store) []byte {
 }
 
 func capabilities(b *bytes.Buffer, stores []Store) {
-	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect", "break", "downgrade", "TTL", "poll")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect", "break", "downgrade", "annotate", "watch", "TTL", "poll")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range stores {
 		c := s.Caps
 		row(b, link(s), yes(c.Fencing), yes(c.Fair), yes(c.Shared), yes(c.Slots),
 			yes(c.Ops.Has(driver.OpQueue)), yes(c.Ops.Has(driver.OpNotify)), yes(c.Ops.Has(driver.OpInspect)),
-			yes(c.Ops.Has(driver.OpBreak)), yes(c.Ops.Has(driver.OpDowngrade)), ttls(c), c.PollInterval().String())
+			yes(c.Ops.Has(driver.OpBreak)), yes(c.Ops.Has(driver.OpDowngrade)),
+			yes(c.Ops.Has(driver.OpAnnotate)), yes(c.Ops.Has(driver.OpWatch)), ttls(c), c.PollInterval().String())
 	}
 }
 
