@@ -19,10 +19,11 @@ import (
 // have to be handed over (P7), and the last token stays (P3). If a waiter comes
 // first, HDEL finds no field and the release goes on by script; if it comes
 // second it finds the name idle. A hold that has expired but that nobody has
-// looked at since is deleted as if it had not: nobody was let in meanwhile. Where
-// more is to be done than that the script does it: a minimum hold; a request that
-// may still be on its way, for which a farewell must be left (P6); a hold that has
-// ended by our own clock, whose loss must be told (P2).
+// looked at since is deleted as if it had not: nobody was let in meanwhile, and
+// its owner says now that it has stopped. Where more is to be done the script does
+// it: a minimum hold; a lock-delay, which keeps the name closed after the expiry
+// (P5); a request that may still be on its way, for which a farewell must be left
+// (P6).
 
 // plain marks the grant of a plain hold, as its Handle. What it says may be out
 // of date: then HDEL finds no field. A hand-off does not say it, because others
@@ -36,13 +37,35 @@ var errAsk = errors.New("ask")
 func field(owner string) string { return "h:" + escape(owner) }
 
 // text is what the field keeps of a request.
-func (c *client) text(req *driver.Request) string {
-	b := make([]byte, 0, 128)
+func (c *client) text(req *driver.Request) string { return string(c.appendText(nil, req)) }
+
+func (c *client) appendText(b []byte, req *driver.Request) []byte {
 	b = append(b, "0 "...)
 	b = append(strconv.AppendInt(b, micros(req.TTL), 10), ' ')
 	b = append(strconv.AppendInt(b, micros(req.LockDelay), 10), ' ')
-	b = append(append(b, c.channel...), ' ')
-	return string(append(b, req.Note...))
+	b = append(append(b, c.id...), ' ')
+	return append(b, req.Note...)
+}
+
+// single is a command in one piece, with its arguments and what they are made of,
+// because memory is what a plain hold costs the client.
+type single struct {
+	command [1]Command
+	args    [6]string
+}
+
+// do sends the command with n arguments.
+func (s *single) do(ctx context.Context, c *client, n int, key string) Reply {
+	s.command[0] = Command{Args: s.args[:n:n], Key: key}
+	return c.conn.Do(ctx, s.command[:])[0]
+}
+
+// appendKeys writes the record's key and the field of a plain hold, and returns
+// where the first ends.
+func (c *client) appendKeys(b []byte, name, owner string) ([]byte, int) {
+	b = c.layout.appendRecord(b, name)
+	key := len(b)
+	return append(append(b, "h:"...), escape(owner)...), key
 }
 
 // take takes a plain hold, or returns errAsk.
@@ -50,11 +73,16 @@ func (c *client) take(ctx context.Context, req driver.Request) (driver.Grant, er
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	key := c.layout.record(req.Name)
+	b, key := c.appendKeys(make([]byte, 0, 256), req.Name, req.Owner)
+	field := len(b)
+	all := string(c.appendText(b, &req))
+	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", all[:key], all[key:field], all[field:]}}
 	sent := c.clock.Now()
-	reply := c.run(ctx, takeScript, Command{
-		Args: []string{"EVALSHA", takeScript.sha, "1", key, field(req.Owner), c.text(&req)}, Key: key,
-	})[0]
+	reply := s.do(ctx, c, len(s.args), all[:key])
+	if unknown(&reply) {
+		s.args[0], s.args[1] = "EVAL", takeScript.text
+		reply = s.do(ctx, c, len(s.args), all[:key])
+	}
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -67,32 +95,18 @@ func (c *client) take(ctx context.Context, req driver.Request) (driver.Grant, er
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }
 
-// drop releases the plain holds among the grants, puts how it went into errs, and
-// returns which grants are left for the script.
-func (c *client) drop(ctx context.Context, grants []driver.Grant, errs []error) (left []int) {
-	var commands []Command
-	var sent []int
-	now, err := c.clock.Now(), c.alive(ctx)
-	for i := range grants {
-		g := &grants[i]
-		if _, ok := g.Handle.(plain); !ok || err != nil || g.Token == 0 || g.Stray || g.MinHold > 0 || now >= g.Since.Add(g.Valid) {
-			left = append(left, i)
-			continue
-		}
-		key := c.layout.record(g.Name)
-		commands = append(commands, Command{Args: []string{"HDEL", key, field(g.Owner)}, Key: key})
-		sent = append(sent, i)
+// drop releases a hold by HDEL, if that is all that its release needs. It reports
+// whether it has: if not, it is up to the script.
+func (c *client) drop(ctx context.Context, g *driver.Grant) (done bool, err error) {
+	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.MinHold > 0 || g.LockDelay > 0 {
+		return false, nil
 	}
-	if commands == nil {
-		return left
+	if err := c.alive(ctx); err != nil {
+		return true, err
 	}
-	for i, reply := range c.conn.Do(ctx, commands) {
-		switch {
-		case reply.Err != nil:
-			errs[sent[i]] = reply.Err
-		case reply.Value != int64(1):
-			left = append(left, sent[i])
-		}
-	}
-	return left
+	b, key := c.appendKeys(make([]byte, 0, 128), g.Name, g.Owner)
+	all := string(b)
+	s := &single{args: [6]string{"HDEL", all[:key], all[key:]}}
+	reply := s.do(ctx, c, 3, all[:key])
+	return reply.Err != nil || reply.Value == int64(1), reply.Err
 }

@@ -166,9 +166,12 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 			}
 			g.Stray = w.rng.IntN(3) == 0
 		}
-		if w.c.drop(ctx, []driver.Grant{g}, make([]error, 1)) == nil {
+		if done, err := w.c.drop(ctx, &g); done {
+			if err != nil {
+				w.Error(err)
+			}
 			*w.dropped++
-			w.gave("Release", r, nil, w.rec.Release(r.Owner, g.MinHold, now))
+			w.rec.Release(r.Owner, g.MinHold, now) // may have expired: nobody has looked
 			return "Release without a script", w.rng.IntN(3) > 0
 		}
 		got := w.c.Release(ctx, []driver.Grant{g})[0]
@@ -259,7 +262,7 @@ func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 // step, which must be there at once, and the records.
 func (w *twin) same(owner, step string) {
 	w.Helper()
-	w.clock.conn.do(w, "PUBLISH", w.c.channel, "b sync") // all news has arrived when this has
+	w.clock.conn.do(w, "PUBLISH", w.c.layout.channel(w.c.id), "b sync") // all news has arrived when this has
 	for loss := range w.c.losses {
 		if loss.Owners[0] == "sync" {
 			break

@@ -57,9 +57,8 @@ type client struct {
 	clock  driver.Clock
 	caps   driver.Caps
 	layout layout
-	// channel is where the scripts tell this client of hand-offs and losses.
-	channel string
-	unhear  func()
+	id     string // names the channel where the scripts tell this client of hand-offs and losses
+	unhear func()
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
@@ -109,8 +108,8 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll,
 		Guarantees: guarantees,
 	}
-	c.channel = c.layout.channel(rand.Text()[:16])
-	c.unhear, err = conn.Subscribe(ctx, c.channel, c.hear)
+	c.id = rand.Text()[:16]
+	c.unhear, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.hear)
 	return c, err
 }
 

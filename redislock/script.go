@@ -73,24 +73,27 @@ func (s *script) batch(keys, args []string) Command {
 // their text.
 func (c *client) run(ctx context.Context, s *script, commands ...Command) []Reply {
 	replies := c.conn.Do(ctx, commands)
-	var unknown []int
+	var again []Command
+	var at []int
 	for i := range replies {
-		if refused, ok := replies[i].Err.(*ServerError); ok && strings.HasPrefix(refused.Text, "NOSCRIPT") {
-			unknown = append(unknown, i)
+		if unknown(&replies[i]) {
+			commands[i].Args[0], commands[i].Args[1] = "EVAL", s.text
+			again, at = append(again, commands[i]), append(at, i)
 		}
 	}
-	if unknown == nil {
+	if again == nil {
 		return replies
 	}
-	again := make([]Command, len(unknown))
-	for i, at := range unknown {
-		again[i] = commands[at]
-		again[i].Args[0], again[i].Args[1] = "EVAL", s.text
-	}
 	for i, r := range c.conn.Do(ctx, again) {
-		replies[unknown[i]] = r
+		replies[at[i]] = r
 	}
 	return replies
+}
+
+// unknown reports whether the server did not know the script.
+func unknown(r *Reply) bool {
+	refused, ok := r.Err.(*ServerError)
+	return ok && strings.HasPrefix(refused.Text, "NOSCRIPT")
 }
 
 // What the scripts reply.

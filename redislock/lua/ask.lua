@@ -4,7 +4,7 @@
 -- Replies {OK, token, whether it is a plain hold}, {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
 req[OWNER] = string.sub(ARGV[1], 3)
-req[TTL], req[DELAY], req[CHANNEL], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
+req[TTL], req[DELAY], req[CLIENT], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
 local sent, poll, unfair, queue
 req[MODE], req[SLOTS], req[PERMITS], sent, poll, unfair, queue =
   string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')

@@ -7,7 +7,7 @@ for i, h in ipairs(r[HOLDS]) do
     say(r, KEYS[2] .. h[OWNER], BROKEN, h[EXPIRES] - now)
     settle(r)
     commit(KEYS[1], r)
-    tell(h[CHANNEL], 'b ' .. h[OWNER])
+    tell(KEYS[1], h[CLIENT], 'b ' .. h[OWNER])
     return OK
   end
 end

@@ -3,7 +3,7 @@
 
 -- Fields. A closed hold has no owner any more, but keeps others out until it ends.
 local LAST, KEPT, GONE, HOLDS, QUEUE, FIELD = 1, 2, 3, 4, 5, 6 -- of a record: see below
-local OWNER, CHANNEL, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE = 1, 2, 3, 4, 5, 6, 7, 8 -- of holds and places
+local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE = 1, 2, 3, 4, 5, 6, 7, 8 -- of holds and places
 local TOKEN, TAKEN, EXPIRES = 9, 10, 11 -- of holds
 local JOINED, SEEN, ASKED, POLL = 9, 10, 11, 12 -- of places; ASKED: the owner's instant, which only it understands
 
@@ -65,7 +65,7 @@ local function settle(r)
     local h = holds[i]
     if h[OWNER] ~= '' and now >= h[EXPIRES] then
       -- Vanished: closed for the lock-delay, counted from the expiry (P5).
-      h[OWNER], h[CHANNEL], h[EXPIRES] = '', '', h[EXPIRES] + h[DELAY]
+      h[OWNER], h[CLIENT], h[EXPIRES] = '', '', h[EXPIRES] + h[DELAY]
     end
     if h[OWNER] == '' and now >= h[EXPIRES] then table.remove(holds, i) end
   end
@@ -79,7 +79,7 @@ end
 -- A record is a hash. Its field 'last' has the last token, 16 digits, and the end of
 -- the key's PX. Without another field the name is idle. A plain hold, exclusive and
 -- with nobody waiting, is a field of its own, 'h:OWNER', with the text
--- "EXPIRES TTL DELAY CHANNEL NOTE"; its token is the last one, by which it was taken,
+-- "EXPIRES TTL DELAY CLIENT NOTE"; its token is the last one, by which it was taken,
 -- and EXPIRES is 0 until it is renewed. Thus take.lua need not read this file, and a
 -- plain hold is released by HDEL of its field, without a script. All other records
 -- have one field 'r', packed: GONE (the end of the last farewell), HOLDS, QUEUE.
@@ -88,7 +88,7 @@ local function encode(r)
   if not h and #r[QUEUE] == 0 and r[GONE] <= now then return end
   if h and not r[HOLDS][2] and #r[QUEUE] == 0 and r[GONE] <= now
     and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
-    return 'h:' .. h[OWNER], string.format('%d %d %d %s %s', h[EXPIRES], h[TTL], h[DELAY], h[CHANNEL], h[NOTE])
+    return 'h:' .. h[OWNER], string.format('%d %d %d %s %s', h[EXPIRES], h[TTL], h[DELAY], h[CLIENT], h[NOTE])
   end
   return 'r', cmsgpack.pack({r[GONE], r[HOLDS], r[QUEUE]})
 end
@@ -107,10 +107,10 @@ local function decode(fields)
   if r[FIELD] == 'r' then
     r[GONE], r[HOLDS], r[QUEUE] = unpack(cmsgpack.unpack(text))
   elseif text then
-    local expires, ttl, delay, channel, note = string.match(text, '^(%d+) (%d+) (%d+) ([^ ]*) (.*)$')
+    local expires, ttl, delay, client, note = string.match(text, '^(%d+) (%d+) (%d+) ([^ ]*) (.*)$')
     expires = expires == '0' and r[LAST] + ttl or tonumber(expires)
     r[HOLDS][1] = {
-      string.sub(r[FIELD], 3), channel, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, r[LAST], r[LAST], expires,
+      string.sub(r[FIELD], 3), client, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, r[LAST], r[LAST], expires,
     }
   end
   return r
@@ -140,9 +140,9 @@ local function save(key, r)
 end
 
 -- Reports false if the client is certainly gone: nobody listens on its channel.
-local function tell(channel, message)
-  if channel == '' then return true end -- it polls
-  local n = redis.pcall('PUBLISH', channel, message)
+local function tell(key, client, message)
+  if client == '' then return true end -- it polls
+  local n = redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. 'wake:' .. client, message)
   return type(n) ~= 'number' or n > 0
 end
 
@@ -156,7 +156,7 @@ local function commit(key, r)
     for _, w in ipairs(told) do
       local h, claim, asked = unpack(w)
       local message = table.concat({'g', string.format('%d', h[TOKEN]), string.format('%d', claim), asked, h[OWNER]}, ' ')
-      if not tell(h[CHANNEL], message) then
+      if not tell(key, h[CLIENT], message) then
         remove(r[HOLDS], h[OWNER])
         gone = true
       end

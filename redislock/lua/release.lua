@@ -9,7 +9,7 @@ return each(#ARGV / 3, function(i)
   local h = find(r[HOLDS], owner)
   local gone = h and OK or farewell(r, parting) or NOT_HELD
   if h and now < h[TAKEN] + min then
-    h[OWNER], h[CHANNEL], h[EXPIRES] = '', '', h[TAKEN] + min
+    h[OWNER], h[CLIENT], h[EXPIRES] = '', '', h[TAKEN] + min
   elseif h then
     remove(r[HOLDS], owner)
   end
