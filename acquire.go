@@ -27,8 +27,8 @@ type acquisition struct {
 	lock  *Lock
 	gate  *gateway
 	start driver.Instant // if anybody is told how long it took
-	news  chan struct{} // closed when the role changes; made only for who waits behind others
-	lease *Lease        // once there is one
+	news  chan struct{}  // closed when the role changes; made only for who waits behind others
+	lease *Lease         // once there is one
 
 	step    step
 	contact bool            // the store has answered: its errors are retried now
