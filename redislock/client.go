@@ -45,7 +45,7 @@ func (c *client) keys(name, owner string) (record, gone string) {
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if req.Mode == driver.Exclusive {
+	if req.Mode == driver.Exclusive && req.TTL+req.LockDelay <= longestPlain {
 		if g, err := c.take(ctx, req); err != errAsk {
 			return g, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -29,6 +30,9 @@ import (
 // of date: then HDEL finds no field. A hand-off does not say it, because others
 // are likely to wait behind, and HDEL would be in vain.
 type plain struct{}
+
+// longestPlain is the longest TTL, with the lock-delay, that take.lua takes.
+const longestPlain = 5 * time.Minute
 
 // errAsk says that take.lua has decided nothing.
 var errAsk = errors.New("ask")

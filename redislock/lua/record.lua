@@ -127,7 +127,7 @@ local function save(key, r)
   for _, p in ipairs(r[QUEUE]) do ends = math.max(ends, p[SEEN] + 2 * p[POLL]) end
   local short = r[KEPT] < ends + IDLE
   if short then r[KEPT] = ends + 2 * IDLE end
-  local last = string.format('%016d%d', r[LAST], r[KEPT])
+  local last = string.format('%016d%d', r[LAST], r[KEPT]) -- as in take.lua
   local field, text = encode(r)
   if field then
     redis.call('HSET', key, 'last', last, field, text)
