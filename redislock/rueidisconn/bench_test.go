@@ -24,7 +24,7 @@ import (
 // floor's speed is the median over the turns. Run it with -benchtime 50x.
 func BenchmarkPair(b *testing.B) {
 	server := testserver.StartRedis(b, testserver.RedisOptions{})
-	client := newClient(b, server)
+	client := newClient(b, server.Addr)
 	defer client.Close()
 	d, err := redislock.New(b.Context(), Wrap(client), nil)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
 func TestConformance(t *testing.T) {
@@ -24,10 +25,10 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func newClient(t testing.TB, server *testserver.Redis) rueidis.Client {
+func newClient(t testing.TB, address string) rueidis.Client {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+		InitAddress: []string{address}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
 	})
 	if err != nil {
 		t.Fatalf("connecting: %v", err)
@@ -39,9 +40,21 @@ func newClient(t testing.TB, server *testserver.Redis) rueidis.Client {
 // quickly.
 func dial(t testing.TB, server *testserver.Redis) driver.Driver {
 	t.Helper()
-	d, err := redislock.New(t.Context(), own(newClient(t, server)), &redislock.Options{Poll: 400 * time.Millisecond})
+	d, err := redislock.New(t.Context(), own(newClient(t, server.Addr)), &redislock.Options{Poll: 400 * time.Millisecond})
 	if err != nil {
 		t.Fatalf("redislock.New: %v", err)
 	}
 	return d
+}
+
+// TestConn uses a client with rueidis' own defaults, which send some commands
+// again.
+func TestConn(t *testing.T) {
+	conntest.Run(t, func(t testing.TB, address string) redislock.Conn {
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return own(client)
+	})
 }

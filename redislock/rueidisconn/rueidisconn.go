@@ -12,12 +12,11 @@ package rueidisconn
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
 )
 
 // Wrap returns a redislock.Conn over a client that the caller keeps and closes,
@@ -65,61 +64,18 @@ func reply(result rueidis.RedisResult) redislock.Reply {
 	return redislock.Reply{Value: value, Err: err}
 }
 
-// The pauses between attempts to subscribe again double from the first to the
-// longest.
-const (
-	firstPause   = 10 * time.Millisecond
-	longestPause = time.Second
-)
-
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
-	first, lost, err := c.subscribe(ctx, channel, hear)
-	if err != nil {
-		return nil, err
-	}
-	alive, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		current := first
-		for {
-			select {
-			case <-lost:
-			case <-alive.Done():
-			}
-			current.Close()
-			drain(lost)
-			if current, lost = c.again(alive, channel, hear); current == nil {
-				return
-			}
-			hear("")
-		}
-	})
-	return func() { cancel(); done.Wait() }, nil
+	return subscription.Keep(ctx, func(ctx context.Context) (subscription.Session, error) {
+		return c.subscribe(ctx, channel, hear)
+	}, hear)
 }
 
-// again subscribes until it succeeds, or returns nil when ctx ends.
-func (c *conn) again(ctx context.Context, channel string, hear func(string)) (rueidis.DedicatedClient, <-chan error) {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		if ctx.Err() != nil {
-			return nil, nil
-		}
-		if client, lost, err := c.subscribe(ctx, channel, hear); err == nil {
-			return client, lost
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// subscribe subscribes once, and waits until the server has confirmed. Lost is
-// closed when the connection is, and hear is not called any more.
-func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (rueidis.DedicatedClient, <-chan error, error) {
+// subscribe subscribes once.
+func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (subscription.Session, error) {
 	client, _ := c.client.Dedicate()
 	confirmed := make(chan struct{}, 1)
-	lost := client.SetPubSubHooks(rueidis.PubSubHooks{
+	ended := client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { hear(m.Message) },
 		OnSubscription: func(s rueidis.PubSubSubscription) {
 			select {
@@ -128,26 +84,27 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 			}
 		},
 	})
+	lost := make(chan struct{})
+	var why error
+	go func() {
+		for why = range ended { // closed when the hooks are not called any more
+		}
+		close(lost)
+	}()
+	session := subscription.Session{Lost: lost, Close: func() { client.Close(); <-lost }}
 	err := client.Do(ctx, client.B().Subscribe().Channel(channel).Build()).Error()
 	if err == nil {
 		select {
 		case <-confirmed:
-			return client, lost, nil
-		case err = <-lost:
-			err = errors.Join(errors.New("connection lost while subscribing"), err)
+			return session, nil
+		case <-lost:
+			err = errors.Join(errors.New("connection lost while subscribing"), why)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
-	client.Close()
-	drain(lost)
-	return nil, nil, err
-}
-
-// drain waits until the hooks are not called any more.
-func drain(lost <-chan error) {
-	for range lost {
-	}
+	session.Close()
+	return session, err
 }
 
 // Close implements redislock.Conn.
