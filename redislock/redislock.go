@@ -47,9 +47,28 @@ type Options struct {
 	Prefix string
 	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll.
 	Poll time.Duration
+	// Wait is how waiters learn that it is their turn. "": Push.
+	Wait Wait
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 }
+
+// Wait is how waiters learn that it is their turn.
+type Wait string
+
+// The ways to wait. Clients of one store may differ in it: the queue is the same,
+// and so is who comes first.
+const (
+	// Push: the server publishes the news on the client's channel, and a slow poll
+	// (Options.Poll) stands behind that.
+	Push Wait = "push"
+	// Spin: waiters ask again and again, after pauses that double from 2 ms to
+	// 128 ms, each jittered down to half. It needs no channel, for servers, proxies
+	// and users that have none; but it costs up to a dozen requests a second for
+	// each name that a client waits for, hand-offs are late by a pause, and a holder
+	// learns that its hold was broken only when it renews.
+	Spin Wait = "spin"
+)
 
 // client is the driver over one Conn.
 type client struct {
@@ -57,7 +76,7 @@ type client struct {
 	clock  driver.Clock
 	caps   driver.Caps
 	layout layout
-	id     string // names the channel where the scripts tell this client of hand-offs and losses
+	id     string // names the channel where the scripts tell this client of hand-offs and losses; "": it spins
 	unhear func()
 
 	mu      sync.Mutex
@@ -82,7 +101,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		o = &Options{}
 	}
 	c := &client{
-		conn: conn, clock: o.Clock, layout: layout{o.Prefix},
+		conn: conn, clock: o.Clock, layout: layout{o.Prefix}, unhear: func() {},
 		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
@@ -97,6 +116,9 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if o.Poll != 0 && o.Poll < time.Millisecond {
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
+	if o.Wait != "" && o.Wait != Push && o.Wait != Spin {
+		return nil, fmt.Errorf("wait %.40q: %s and %s are known", o.Wait, Push, Spin)
+	}
 	id, err := c.identity(ctx)
 	if err != nil {
 		return nil, err
@@ -107,6 +129,10 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll,
 		Guarantees: guarantees,
+	}
+	if o.Wait == Spin {
+		c.caps.Ops &^= driver.OpNotify
+		return c, nil
 	}
 	c.id = rand.Text()[:16]
 	c.unhear, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.hear)

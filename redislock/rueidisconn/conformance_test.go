@@ -14,10 +14,13 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T)     { conform(t, redislock.Push) }
+func TestConformanceSpin(t *testing.T) { conform(t, redislock.Spin) }
+
+func conform(t *testing.T, wait redislock.Wait) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	drivertest.Run(t, drivertest.Harness{
-		Open:     func(t testing.TB) driver.Driver { return dial(t, server) },
+		Open:     func(t testing.TB) driver.Driver { return dial(t, server, wait) },
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
 		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
 		// The server that was started last ends after the run.
@@ -38,9 +41,9 @@ func newClient(t testing.TB, address string) rueidis.Client {
 
 // dial returns a driver whose poll is short, so that dead waiters are waited for
 // quickly.
-func dial(t testing.TB, server *testserver.Redis) driver.Driver {
+func dial(t testing.TB, server *testserver.Redis, wait redislock.Wait) driver.Driver {
 	t.Helper()
-	d, err := redislock.New(t.Context(), own(newClient(t, server.Addr)), &redislock.Options{Poll: 400 * time.Millisecond})
+	d, err := redislock.New(t.Context(), own(newClient(t, server.Addr)), &redislock.Options{Poll: 400 * time.Millisecond, Wait: wait})
 	if err != nil {
 		t.Fatalf("redislock.New: %v", err)
 	}

@@ -45,7 +45,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
-	known := []string{"hf.prefix"}
+	known := []string{"hf.prefix", "hf.wait"}
 	unix := u.Scheme == "redis+unix"
 	if unix {
 		known = append(known, "hf.db")
@@ -80,7 +80,7 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 			err = fmt.Errorf("database %.40q is not a number from 0 up", db)
 		}
 	}
-	return option, &redislock.Options{Prefix: params["hf.prefix"]}, err
+	return option, &redislock.Options{Prefix: params["hf.prefix"], Wait: redislock.Wait(params["hf.wait"])}, err
 }
 
 func parseHost(u *url.URL, option *rueidis.ClientOption) {

@@ -8,11 +8,13 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
 )
 
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]struct {
 		address, user, password, prefix string
+		wait                            redislock.Wait
 		db                              int
 		tls                             string
 	}{
@@ -20,6 +22,7 @@ func TestParse(t *testing.T) {
 		"redis://example.org/":                 {address: "example.org:6379"},
 		"redis://example.org:1234/7":           {address: "example.org:1234", db: 7},
 		"redis://[::1]:1234?hf.prefix=orders":  {address: "[::1]:1234", prefix: "orders"},
+		"redis://h?hf.wait=spin":               {address: "h:6379", wait: redislock.Spin},
 		"redis://:secret@h":                    {address: "h:6379", password: "secret"},
 		"rediss://u%40x:p%2F@h/1":              {address: "h:6379", user: "u@x", password: "p/", db: 1, tls: "h"},
 		"redis+unix:///run/r.sock":             {address: "/run/r.sock"},
@@ -35,7 +38,7 @@ func TestParse(t *testing.T) {
 			continue
 		}
 		if o.InitAddress[0] != want.address || o.Username != want.user || o.Password != want.password ||
-			o.SelectDB != want.db || opts.Prefix != want.prefix {
+			o.SelectDB != want.db || opts.Prefix != want.prefix || opts.Wait != want.wait {
 			t.Errorf("%s is %v, user %q, password %q, database %d, prefix %q", raw, o.InitAddress, o.Username, o.Password, o.SelectDB, opts.Prefix)
 		}
 		if (o.TLSConfig == nil) != (want.tls == "") || o.TLSConfig != nil && o.TLSConfig.ServerName != want.tls {

@@ -5,8 +5,11 @@
 //	rediss://user:password@host:6379/0
 //	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
 //
-// The database is 0 if none is given, the port 6379. The parameter hf.prefix is
-// what keys and channels begin with: see redislock.Options.
+// The database is 0 if none is given, the port 6379. Our own parameters are
+// those of redislock.Options:
+//
+//	hf.prefix=holdfast  what keys and channels begin with
+//	hf.wait=push        waiters are told; hf.wait=spin: they ask again and again
 package rueidisconn
 
 import (
