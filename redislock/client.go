@@ -2,9 +2,9 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -99,14 +99,6 @@ func refusal(req *driver.Request, value any) error {
 	return driver.Uncertain(errStrange(value))
 }
 
-// outcome marks an error that leaves it open whether the store has done it (P6).
-func outcome(err error) error {
-	if refused := (*ServerError)(nil); errors.As(err, &refused) {
-		return err
-	}
-	return driver.Uncertain(err)
-}
-
 // ended is goodbye for a reply that says why in a list.
 func ended(fields []any) error {
 	if len(fields) == 0 || fields[0] == int64(replyOK) {
@@ -129,7 +121,7 @@ func goodbye(value any) error {
 			return driver.ErrBroken
 		}
 	case string:
-		return &ServerError{v}
+		return Explain(&ServerError{strings.TrimPrefix(v, "ERR ")})
 	}
 	return errStrange(value)
 }
@@ -166,7 +158,7 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 		items, _ := reply.Value.([]any)
 		switch {
 		case reply.Err != nil:
-			errs[i] = reply.Err
+			errs[i] = Explain(reply.Err)
 		case i%batchSize >= len(items):
 			errs[i] = errStrange(reply.Value)
 		default:
@@ -229,7 +221,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	sent := c.clock.Now()
 	reply := c.run(ctx, downgradeScript, downgradeScript.command(record, gone, escape(g.Owner)))[0]
 	if reply.Err != nil {
-		return driver.Grant{}, reply.Err
+		return driver.Grant{}, Explain(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) != replyOK {
@@ -247,7 +239,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	record, gone := c.keys(name, "")
 	reply := c.run(ctx, breakScript, breakScript.command(record, gone, decimal(int64(token))))[0]
 	if reply.Err != nil {
-		return reply.Err
+		return Explain(reply.Err)
 	}
 	return goodbye(reply.Value)
 }

@@ -31,7 +31,7 @@ func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, e
 		fields, _ := reply.Value.([]any)
 		switch {
 		case reply.Err != nil:
-			return nil, reply.Err
+			return nil, Explain(reply.Err)
 		case len(fields) != 4:
 			return nil, errStrange(reply.Value)
 		}
@@ -102,7 +102,7 @@ func (c *client) scan(ctx context.Context, cursor, prefix string, seen map[strin
 	next = str(fields, 0)
 	switch {
 	case reply.Err != nil:
-		return nil, "", reply.Err
+		return nil, "", Explain(reply.Err)
 	case next == "":
 		return nil, "", errStrange(reply.Value)
 	}

@@ -112,5 +112,5 @@ func (c *client) drop(ctx context.Context, g *driver.Grant) (done bool, err erro
 	all := string(b)
 	s := &single{args: [6]string{"HDEL", all[:key], all[key:]}}
 	reply := s.do(ctx, c, 3, all[:key])
-	return reply.Err != nil || reply.Value == int64(1), reply.Err
+	return reply.Err != nil || reply.Value == int64(1), Explain(reply.Err)
 }

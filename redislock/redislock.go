@@ -136,7 +136,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	}
 	c.id = rand.Text()[:16]
 	c.unhear, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.hear)
-	return c, err
+	return c, Explain(err)
 }
 
 // identity returns the random name of the store, which its first client gives
@@ -150,7 +150,7 @@ func (c *client) identity(ctx context.Context) (string, error) {
 	})
 	for _, r := range replies {
 		if r.Err != nil {
-			return "", r.Err
+			return "", Explain(r.Err)
 		}
 	}
 	id, ok := replies[1].Value.(string)

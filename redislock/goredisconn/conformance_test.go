@@ -55,3 +55,7 @@ func dial(t testing.TB, server *testserver.Redis) driver.Driver {
 func TestConn(t *testing.T) {
 	conntest.Run(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
 }
+
+func TestReactions(t *testing.T) {
+	conntest.RunReactions(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
+}

@@ -93,10 +93,15 @@ func reply(value any, err error) redislock.Reply {
 	if errors.Is(err, redis.Nil) {
 		return redislock.Reply{}
 	}
+	return redislock.Reply{Value: value, Err: failure(err)}
+}
+
+// failure makes a server's error a ServerError.
+func failure(err error) error {
 	if refused := redis.Error(nil); errors.As(err, &refused) {
-		return redislock.Reply{Err: &redislock.ServerError{Text: strings.TrimPrefix(refused.Error(), "ERR ")}}
+		return &redislock.ServerError{Text: strings.TrimPrefix(refused.Error(), "ERR ")}
 	}
-	return redislock.Reply{Value: value, Err: err}
+	return err
 }
 
 // silence is how long nothing is heard on a subscription before the server is
@@ -128,7 +133,7 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 	}
 	if err != nil {
 		ps.Close()
-		return subscription.Session{}, err
+		return subscription.Session{}, failure(err)
 	}
 	lost := make(chan struct{})
 	go func() {

@@ -187,9 +187,15 @@ local function farewell(r, key)
   return now < r[GONE] and tonumber(redis.call('GET', key)) or nil
 end
 
+-- A server whose memory is full (OOM) refuses the first write of a script if that
+-- needs memory, and none after it. What keeps or frees a hold must go on then, so it
+-- begins with a write that needs none and changes nothing.
+local function go_on() redis.call('HDEL', KEYS[1], '') end
+
 -- Calls f for each of n items; an error of one does not spoil the others.
 local function each(n, f)
   local replies = {}
+  go_on()
   for i = 1, n do
     local ok, reply = pcall(f, i)
     winners = ok and winners or {}

@@ -61,3 +61,7 @@ func TestConn(t *testing.T) {
 		return own(client)
 	})
 }
+
+func TestReactions(t *testing.T) {
+	conntest.RunReactions(t, func(t testing.TB, address string) redislock.Conn { return own(newClient(t, address)) })
+}

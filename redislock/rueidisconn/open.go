@@ -34,7 +34,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), redislock.Explain(failure(err)))
 	}
 	d, err := redislock.New(ctx, own(client), o)
 	if err != nil {

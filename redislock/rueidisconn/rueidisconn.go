@@ -61,10 +61,15 @@ func reply(result rueidis.RedisResult) redislock.Reply {
 	if rueidis.IsRedisNil(err) {
 		return redislock.Reply{}
 	}
+	return redislock.Reply{Value: value, Err: failure(err)}
+}
+
+// failure makes a server's error a ServerError.
+func failure(err error) error {
 	if refused, ok := rueidis.IsRedisErr(err); ok {
-		return redislock.Reply{Err: &redislock.ServerError{Text: refused.Error()}}
+		return &redislock.ServerError{Text: refused.Error()}
 	}
-	return redislock.Reply{Value: value, Err: err}
+	return err
 }
 
 // Subscribe implements redislock.Conn, on a connection of its own.
@@ -107,7 +112,7 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 		}
 	}
 	session.Close()
-	return session, err
+	return session, failure(err)
 }
 
 // Close implements redislock.Conn.

@@ -6,10 +6,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,10 +70,12 @@ func replies(t *testing.T, server *testserver.Redis, connect func(testing.TB, st
 }
 
 // cutter is a proxy that ends a connection when a text comes from the client,
-// which the server does not get.
+// which the server does not get; or, if it is late, for the first time only and
+// when the server has answered.
 type cutter struct {
 	net.Listener
 	to, text string
+	late     bool
 	mu       sync.Mutex
 	seen     int
 }
@@ -89,7 +91,17 @@ func (p *cutter) serve() {
 			from.Close()
 			continue
 		}
-		go func() { io.Copy(from, to); from.Close() }()
+		var mute atomic.Bool
+		go func() {
+			defer from.Close()
+			for b := make([]byte, 1<<16); ; {
+				n, err := to.Read(b)
+				if err != nil || mute.Load() {
+					return
+				}
+				from.Write(b[:n])
+			}
+		}()
 		go func() {
 			defer from.Close()
 			defer to.Close()
@@ -98,8 +110,14 @@ func (p *cutter) serve() {
 				if bytes.Contains(b[:n], []byte(p.text)) {
 					p.mu.Lock()
 					p.seen++
+					first := p.seen == 1
 					p.mu.Unlock()
-					return
+					if !p.late {
+						return
+					}
+					if first {
+						mute.Store(true)
+					}
 				}
 				if _, werr := to.Write(b[:n]); err != nil || werr != nil {
 					return
