@@ -3,10 +3,12 @@ package rueidisconn
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +36,9 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
+		if strings.Contains(err.Error(), "unknown message type") {
+			err = fmt.Errorf("what listens there does not speak the protocol of Redis: %w", err)
+		}
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), redislock.Explain(failure(err)))
 	}
 	d, err := redislock.New(ctx, own(client), o)
@@ -47,8 +52,11 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	known := []string{"hf.prefix", "hf.wait"}
 	unix := u.Scheme == "redis+unix"
-	if unix {
+	switch u.Scheme {
+	case "redis+unix":
 		known = append(known, "hf.db")
+	case "rediss":
+		known = append(known, "hf.ca", "hf.cert", "hf.key")
 	}
 	params, err := driver.Params(u, false, known...)
 	if err != nil {
@@ -73,6 +81,9 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	default:
 		db = strings.Trim(u.Path, "/")
 		parseHost(u, &option)
+		if u.Scheme == "rediss" {
+			err = secure(&option, params)
+		}
 	}
 	if err == nil && db != "" {
 		option.SelectDB, err = strconv.Atoi(db)
@@ -92,9 +103,34 @@ func parseHost(u *url.URL, option *rueidis.ClientOption) {
 		port = "6379"
 	}
 	option.InitAddress = []string{net.JoinHostPort(host, port)}
-	if u.Scheme == "rediss" {
-		option.TLSConfig = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+}
+
+// secure sets up TLS, with the files that the parameters name.
+func secure(option *rueidis.ClientOption, params map[string]string) error {
+	host, _, err := net.SplitHostPort(option.InitAddress[0])
+	if err != nil {
+		return errors.New("store URL has no usable host")
 	}
+	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if file := params["hf.ca"]; file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("hf.ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("hf.ca: %s has no certificate in PEM form", file)
+		}
+	}
+	if cert, key := params["hf.cert"], params["hf.key"]; cert != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("hf.cert and hf.key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	option.TLSConfig = config
+	return nil
 }
 
 func parseSocket(u *url.URL, option *rueidis.ClientOption) error {

@@ -10,6 +10,12 @@
 //
 //	hf.prefix=holdfast  what keys and channels begin with
 //	hf.wait=push        waiters are told; hf.wait=spin: they ask again and again
+//
+// and for rediss, where the server proves its name by a certificate that the
+// system trusts:
+//
+//	hf.ca=FILE               trust these authorities instead, in PEM form
+//	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
 package rueidisconn
 
 import (
