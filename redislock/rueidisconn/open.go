@@ -28,7 +28,7 @@ const dialTimeout = 5 * time.Second
 
 // open opens the driver for a URL.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	conn, o, err := dial(u)
+	conn, o, err := connect(u)
 	if err != nil {
 		return nil, err
 	}
@@ -39,11 +39,11 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 // the server itself. The caller closes the Conn. A refusal by the server is a
 // *redislock.ServerError; no error shows the password.
 func Dial(u *url.URL) (redislock.Conn, error) {
-	conn, _, err := dial(u)
+	conn, _, err := connect(u)
 	return conn, err
 }
 
-func dial(u *url.URL) (redislock.Conn, *redislock.Options, error) {
+func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	option, o, err := parse(u)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,10 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	}
 	if u.User != nil {
 		option.Username = u.User.Username()
-		option.Password, _ = u.User.Password()
+		var ok bool
+		if option.Password, ok = u.User.Password(); !ok {
+			return rueidis.ClientOption{}, nil, errors.New("store URL has a user without a password: it looks like redis://user:password@host, or redis://:password@host without a user")
+		}
 	}
 	db := params["hf.db"]
 	switch {
