@@ -20,6 +20,7 @@ type redisServer struct {
 	conn    redislock.Conn
 	user    string
 	info    map[string]string // of the command INFO; empty, if it is forbidden
+	conf    map[string]string // of CONFIG GET; likewise
 	scratch string            // a key of our own, as if it were the record of a lock
 	channel string            // a channel of our own
 }
@@ -53,22 +54,52 @@ var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix string) *redisServer {
 	id := rand.Text()
 	r := &redisServer{
-		conn: conn, user: "default", info: map[string]string{},
+		conn: conn, user: "default", info: map[string]string{}, conf: map[string]string{},
 		scratch: redislock.DefaultPrefix + ":{" + braces.Replace(prefix+"holdfast-doctor/"+id) + "}",
 		channel: redislock.DefaultPrefix + ":wake:" + id,
 	}
 	if name := u.User.Username(); name != "" {
 		r.user = name
 	}
-	for _, section := range []string{"server", "clients", "memory", "persistence", "replication", "stats", "cluster"} {
-		text, _ := r.ask(ctx, "INFO", section).Value.(string)
-		for line := range strings.Lines(text) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-				r.info[name] = value
+	r.read(ctx)
+	return r
+}
+
+// What is read of the server's state, in one go.
+var (
+	sections   = []string{"server", "clients", "memory", "persistence", "replication", "stats", "cluster"}
+	parameters = []string{
+		"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
+		"min-replicas-to-write", "maxclients", "timeout", "client-output-buffer-limit",
+	}
+)
+
+func (r *redisServer) read(ctx context.Context) {
+	var commands []redislock.Command
+	for _, section := range sections {
+		commands = append(commands, redislock.Command{Args: []string{"INFO", section}})
+	}
+	for _, name := range parameters {
+		commands = append(commands, redislock.Command{Args: []string{"CONFIG", "GET", name}})
+	}
+	for _, reply := range r.conn.Do(ctx, commands) {
+		switch v := reply.Value.(type) {
+		case string: // of INFO
+			for line := range strings.Lines(v) {
+				if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+					r.info[name] = value
+				}
+			}
+		case map[string]any: // of CONFIG GET
+			for name, value := range v {
+				r.conf[name] = fmt.Sprint(value)
+			}
+		case []any: // the same, by the older protocol
+			if len(v) == 2 {
+				r.conf[fmt.Sprint(v[0])] = fmt.Sprint(v[1])
 			}
 		}
 	}
-	return r
 }
 
 // ask runs a command.
@@ -76,29 +107,14 @@ func (r *redisServer) ask(ctx context.Context, args ...string) redislock.Reply {
 	return r.conn.Do(ctx, []redislock.Command{{Args: args}})[0]
 }
 
-// config returns a parameter of the server's configuration, and false if it
-// cannot be seen.
-func (r *redisServer) config(ctx context.Context, name string) (string, bool) {
-	switch v := r.ask(ctx, "CONFIG", "GET", name).Value.(type) {
-	case map[string]any:
-		text, ok := v[name].(string)
-		return text, ok
-	case []any:
-		if len(v) == 2 {
-			text, ok := v[1].(string)
-			return text, ok
-		}
-	}
-	return "", false
-}
-
 // setting returns what INFO has under a field, or else the configuration under a
-// name.
-func (r *redisServer) setting(ctx context.Context, field, name string) (string, bool) {
+// name, and false if neither can be seen.
+func (r *redisServer) setting(field, name string) (string, bool) {
 	if value, ok := r.info[field]; ok {
 		return value, true
 	}
-	return r.config(ctx, name)
+	value, ok := r.conf[name]
+	return value, ok
 }
 
 // number returns a field of INFO as a number, and 0 if there is none.

@@ -43,13 +43,17 @@ func redisAccess(ctx context.Context, r *redisServer) []Finding {
 	if !r.master() {
 		return nil // its role is the finding
 	}
-	var denied, why []string
-	for _, a := range needed {
+	commands := make([]redislock.Command, len(needed))
+	for i, a := range needed {
 		args := a.args(r.scratch, r.channel)
 		if a.inScript {
 			args = append([]string{"EVAL", scriptOf, "1", r.scratch}, args...)
 		}
-		err := r.ask(ctx, args...).Err
+		commands[i].Args = args
+	}
+	var denied, why []string
+	for i, reply := range r.conn.Do(ctx, commands) {
+		a, err := needed[i], reply.Err
 		if refused, ok := errors.AsType[*redislock.ServerError](err); ok && !strings.HasPrefix(refused.Text, "NOSCRIPT") {
 			denied = append(denied, strings.ToUpper(a.command))
 			why = append(why, refused.Text)

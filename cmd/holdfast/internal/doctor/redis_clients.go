@@ -41,9 +41,9 @@ func redisStalls(ctx context.Context, r *redisServer) []Finding {
 }
 
 // redisClients checks that there is room for more connections.
-func redisClients(ctx context.Context, r *redisServer) []Finding {
+func redisClients(_ context.Context, r *redisServer) []Finding {
 	const check = "connections"
-	text, ok := r.setting(ctx, "maxclients", "maxclients")
+	text, ok := r.setting("maxclients", "maxclients")
 	limit, err := strconv.ParseInt(text, 10, 64)
 	if _, counted := r.info["connected_clients"]; !ok || err != nil || !counted {
 		return unseen(check, "its connections", "at maxclients new clients are turned away")
@@ -60,9 +60,9 @@ func redisClients(ctx context.Context, r *redisServer) []Finding {
 }
 
 // redisIdle checks that the server leaves idle connections alone.
-func redisIdle(ctx context.Context, r *redisServer) []Finding {
+func redisIdle(_ context.Context, r *redisServer) []Finding {
 	const check = "idle connections"
-	text, ok := r.config(ctx, "timeout")
+	text, ok := r.conf["timeout"]
 	if !ok {
 		return unseen(check, "the parameter timeout", "a server that closes idle connections makes the next request fail once")
 	}
@@ -83,9 +83,9 @@ const (
 )
 
 // redisPushBuffer checks that subscribers are not cut off.
-func redisPushBuffer(ctx context.Context, r *redisServer) []Finding {
+func redisPushBuffer(_ context.Context, r *redisServer) []Finding {
 	const check = "push buffer"
-	text, ok := r.config(ctx, "client-output-buffer-limit")
+	text, ok := r.conf["client-output-buffer-limit"]
 	hard, soft, read := pubsubLimits(text)
 	if !ok || !read {
 		return unseen(check, "client-output-buffer-limit", "subscribers that are cut off too soon learn late that a lock is theirs")

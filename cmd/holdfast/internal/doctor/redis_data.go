@@ -7,10 +7,10 @@ import (
 )
 
 // redisEviction checks that the server does not delete locks to make room.
-func redisEviction(ctx context.Context, r *redisServer) []Finding {
+func redisEviction(_ context.Context, r *redisServer) []Finding {
 	const check = "eviction"
-	policy, ok := r.setting(ctx, "maxmemory_policy", "maxmemory-policy")
-	limit, limited := r.setting(ctx, "maxmemory", "maxmemory")
+	policy, ok := r.setting("maxmemory_policy", "maxmemory-policy")
+	limit, limited := r.setting("maxmemory", "maxmemory")
 	if !ok || !limited {
 		return unseen(check, "maxmemory-policy", "with any policy but noeviction, held locks are deleted when memory is short")
 	}
@@ -37,15 +37,15 @@ func redisEviction(ctx context.Context, r *redisServer) []Finding {
 }
 
 // redisPersistence checks what a restart forgets, and whether writes work.
-func redisPersistence(ctx context.Context, r *redisServer) []Finding {
+func redisPersistence(_ context.Context, r *redisServer) []Finding {
 	const check = "persistence"
-	aof, ok := r.setting(ctx, "aof_enabled", "appendonly")
+	aof, ok := r.setting("aof_enabled", "appendonly")
 	if !ok {
 		return unseen(check, "its persistence", "after a restart, locks that are held may be forgotten and taken a second time")
 	}
-	save, saves := r.config(ctx, "save")
-	fsync, syncs := r.config(ctx, "appendfsync")
-	return append(brokenDisk(ctx, r), judgePersistence(aof == "1" || aof == "yes", known(fsync, syncs), known(save, saves)))
+	save, saves := r.conf["save"]
+	fsync, syncs := r.conf["appendfsync"]
+	return append(brokenDisk(r), judgePersistence(aof == "1" || aof == "yes", known(fsync, syncs), known(save, saves)))
 }
 
 func known(value string, ok bool) string {
@@ -87,12 +87,11 @@ func judgePersistence(aof bool, fsync, save string) Finding {
 }
 
 // brokenDisk finds writes to disk that failed: the server then refuses all others.
-func brokenDisk(ctx context.Context, r *redisServer) []Finding {
-	stop, _ := r.config(ctx, "stop-writes-on-bgsave-error")
+func brokenDisk(r *redisServer) []Finding {
 	for field, what := range map[string]string{
 		"rdb_last_bgsave_status": "the last snapshot", "aof_last_write_status": "the last write to the append-only file",
 	} {
-		if status := r.info[field]; status == "" || status == "ok" || field == "rdb_last_bgsave_status" && stop == "no" {
+		if status := r.info[field]; status == "" || status == "ok" || field == "rdb_last_bgsave_status" && r.conf["stop-writes-on-bgsave-error"] == "no" {
 			continue
 		}
 		return []Finding{{

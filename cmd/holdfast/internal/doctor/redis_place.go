@@ -120,7 +120,7 @@ func redisPlace(_ context.Context, r *redisServer) []Finding {
 }
 
 // redisReplicas checks what a fail-over would forget.
-func redisReplicas(ctx context.Context, r *redisServer) []Finding {
+func redisReplicas(_ context.Context, r *redisServer) []Finding {
 	const check = "replicas"
 	switch {
 	case !r.master():
@@ -131,7 +131,7 @@ func redisReplicas(ctx context.Context, r *redisServer) []Finding {
 		return good(check, "no replica follows, so none can take over with old data")
 	}
 	found := fmt.Sprintf("replicas: %d, and locks do not wait until they have them", r.number("connected_slaves"))
-	if n, ok := r.config(ctx, "min-replicas-to-write"); ok {
+	if n, ok := r.conf["min-replicas-to-write"]; ok {
 		found += "; min-replicas-to-write is " + n
 	}
 	return []Finding{{
