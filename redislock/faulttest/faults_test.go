@@ -3,6 +3,7 @@
 package faulttest
 
 import (
+	"net"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/internal/faults"
@@ -23,4 +24,9 @@ func TestFaults(t *testing.T) {
 		URL:    url,
 		Pushes: "SUBSCRIBE",
 	})
+}
+
+func port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
 }

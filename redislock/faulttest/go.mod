@@ -10,7 +10,8 @@ replace (
 
 require (
 	github.com/holdfastlock/holdfast v0.0.0
-	github.com/holdfastlock/holdfast/drivertest v0.0.0
 	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
 	github.com/redis/rueidis v1.0.79
 )
+
+require golang.org/x/sys v0.48.0 // indirect
