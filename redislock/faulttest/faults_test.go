@@ -4,6 +4,7 @@ package faulttest
 
 import (
 	"net"
+	neturl "net/url"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/internal/faults"
@@ -14,6 +15,15 @@ import (
 func TestMain(m *testing.M) { faults.Main(m) }
 
 func url(addr string) string { return "redis://" + addr }
+
+func parse(t testing.TB, raw string) *neturl.URL {
+	t.Helper()
+	u, err := neturl.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
 
 func TestFaults(t *testing.T) {
 	faults.Run(t, faults.Harness{
