@@ -1,0 +1,62 @@
+package drivertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/memlock"
+)
+
+// slow is a client that is far from its store.
+type slow struct{ driver.Forward }
+
+// away is how long one way takes.
+const away = 20 * time.Millisecond
+
+// there and back let a request and its reply travel.
+func there() { time.Sleep(away) }
+func back()  { time.Sleep(away) }
+
+func (s slow) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	sent := driver.HostClock.Now()
+	there()
+	defer back()
+	g, err := s.Forward.Try(ctx, r)
+	g.Since = sent
+	return g, err
+}
+
+func (s slow) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	there()
+	defer back()
+	return s.Forward.Enqueue(ctx, r)
+}
+
+func (s slow) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	sent := driver.HostClock.Now()
+	there()
+	defer back()
+	renewals := s.Forward.Renew(ctx, grants)
+	for i := range renewals {
+		renewals[i].Since = sent
+	}
+	return renewals
+}
+
+func (s slow) Release(ctx context.Context, grants []driver.Grant) []error {
+	there()
+	defer back()
+	return s.Forward.Release(ctx, grants)
+}
+
+// TestSlowStorePasses: a store that is slow keeps its promises all the same.
+// Run are the themes in which time matters.
+func TestSlowStorePasses(t *testing.T) {
+	store := memlock.NewStore(&memlock.Options{Poll: 4 * fastPoll})
+	runOn(realStage{t}, Harness{
+		Open:       func(testing.TB) driver.Driver { return slow{driver.Forward{Driver: store.Client()}} },
+		Operations: 200,
+	}, "queue", "fairness", "renew", "withdrawal", "expiry", "delays", "inspect", "breaks", "downgrade", "faults", "history", "client")
+}
