@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,35 +10,44 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// slow is a client that is far from its store.
-type slow struct{ driver.Forward }
+// slow is a client that connects when it is used first, which takes long, and
+// whose requests and replies travel for a while.
+type slow struct {
+	driver.Forward
+	connect sync.Once
+}
 
-// away is how long one way takes.
-const away = 20 * time.Millisecond
+const (
+	away       = 5 * time.Millisecond
+	connecting = 100 * time.Millisecond
+)
 
-// there and back let a request and its reply travel.
-func there() { time.Sleep(away) }
-func back()  { time.Sleep(away) }
+func (s *slow) there() {
+	s.connect.Do(func() { time.Sleep(connecting) })
+	time.Sleep(away)
+}
 
-func (s slow) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+func (s *slow) back() { time.Sleep(away) }
+
+func (s *slow) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
 	sent := driver.HostClock.Now()
-	there()
-	defer back()
+	s.there()
+	defer s.back()
 	g, err := s.Forward.Try(ctx, r)
 	g.Since = sent
 	return g, err
 }
 
-func (s slow) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	there()
-	defer back()
+func (s *slow) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	s.there()
+	defer s.back()
 	return s.Forward.Enqueue(ctx, r)
 }
 
-func (s slow) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+func (s *slow) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := driver.HostClock.Now()
-	there()
-	defer back()
+	s.there()
+	defer s.back()
 	renewals := s.Forward.Renew(ctx, grants)
 	for i := range renewals {
 		renewals[i].Since = sent
@@ -45,9 +55,9 @@ func (s slow) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal
 	return renewals
 }
 
-func (s slow) Release(ctx context.Context, grants []driver.Grant) []error {
-	there()
-	defer back()
+func (s *slow) Release(ctx context.Context, grants []driver.Grant) []error {
+	s.there()
+	defer s.back()
 	return s.Forward.Release(ctx, grants)
 }
 
@@ -56,7 +66,7 @@ func (s slow) Release(ctx context.Context, grants []driver.Grant) []error {
 func TestSlowStorePasses(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: 4 * fastPoll})
 	runOn(realStage{t}, Harness{
-		Open:       func(testing.TB) driver.Driver { return slow{driver.Forward{Driver: store.Client()}} },
+		Open:       func(testing.TB) driver.Driver { return &slow{Forward: driver.Forward{Driver: store.Client()}} },
 		Operations: 200,
 	}, "queue", "fairness", "renew", "withdrawal", "expiry", "delays", "inspect", "breaks", "downgrade", "faults", "history", "client")
 }
