@@ -50,7 +50,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.ClockBack: {
 			Exclusion: driver.Delays, Tokens: driver.Breaks,
-			Note: "holds of the dead and places of waiters that are gone end late by as much. Tokens grow, unless a name is forgotten, ten minutes after its last use, and the clock is then set back to before that use",
+			Note: "holds of the dead and places of waiters that are gone end late by as much. Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use, and the clock is then set back to before that use",
 		},
 		driver.DiskFull: {
 			Exclusion: driver.Delays, Tokens: driver.Keeps,

@@ -213,7 +213,7 @@ func TestTokensGoBack(t *testing.T) {
 			last = next
 		}
 	}
-	r.Clock.Set(25 * time.Minute)
+	r.Clock.Set(40 * time.Minute)
 	if _, err := a.Inspect(t.Context(), "x"); err != nil { // by which the server notices that the key has expired
 		t.Fatal(err)
 	}
