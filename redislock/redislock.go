@@ -9,10 +9,33 @@
 //
 //	locks, err := holdfast.Open(ctx, "redis://localhost:6379")
 //
+// A program that has a client already wraps it instead: see rueidisconn.Wrap and
+// goredisconn.Wrap, and [New].
+//
 // Each name is one key, a record of who holds and who waits, changed in one step
 // by scripts that read the server's clock. A release hands the name over to the
 // first waiter in that step and publishes the news on the channel of the
-// waiter's client, one for each client. Keys of one name share a hash tag.
+// waiter's client, one for each client. A lock that nobody else wants costs a
+// short script and one plain command. Keys of one name share a hash tag.
+//
+// A script that changes a record with waiters rewrites the whole of it: about
+// 150 bytes for each client that waits, however many goroutines it has waiting.
+// Names with some hundreds of waiting clients are well served, those with many
+// thousands are not.
+//
+// An ACL user needs the keys and channels that begin with the prefix, and these
+// commands:
+//
+//	ACL SETUSER app on >PASSWORD ~holdfast:* &holdfast:* +hello +ping +select
+//		+eval +evalsha +subscribe +publish +time +scan +get +set
+//		+hset +hdel +hvals +hgetall +pexpire
+//
+// What the server refuses (it loads its data, is a replica, is full, cannot write
+// to its disk, runs somebody's long script …) is asked again for as long as an
+// Acquire waits; a first contact returns the refusal at once, with what to do
+// about it; and a renewal that is refused leaves the lease in doubt until its
+// trust deadline. A server whose memory is full grants nothing new, but goes on
+// to renew and release.
 //
 // It is for one node. A replica that takes over may not know what was
 // acknowledged: see the driver's Guarantees.

@@ -36,8 +36,8 @@ var meanings = map[driver.Fault]string{
 
 const head = `# Guarantees
 
-<!-- Generated from the drivers' Caps by the test TestGuaranteesDoc of module drivertest. Do not edit:
-     go test ./drivertest -run TestGuaranteesDoc -update -->
+<!-- Generated from the drivers' Caps by the test TestGuaranteesDoc of module cmd/holdfast. Do not edit:
+     go test ./cmd/holdfast -run TestGuaranteesDoc -update -->
 
 What each store can do, and what remains of two promises of [the design](design.md) when things go wrong: *exclusion* (P1), that
 at most one exclusive hold is trusted at any instant, and *tokens* (P3), that fencing tokens grow from one hold to the next. Every driver

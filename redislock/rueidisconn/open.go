@@ -30,22 +30,47 @@ const dialTimeout = 5 * time.Second
 
 // open opens the driver for a URL.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	option, o, err := parse(u)
+	conn, o, err := connect(u)
 	if err != nil {
 		return nil, err
 	}
+	return redislock.New(ctx, conn, o)
+}
+
+// Dial connects to the server that a store URL names, for programs that look at
+// the server itself. The caller closes the Conn. A refusal by the server is a
+// *redislock.ServerError, in an error that says what to do; no error shows the password.
+func Dial(u *url.URL) (redislock.Conn, error) {
+	conn, _, err := connect(u)
+	return conn, err
+}
+
+func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
+	option, o, err := parse(u)
+	if err != nil {
+		return nil, nil, err
+	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
-		if strings.Contains(err.Error(), "unknown message type") {
-			err = fmt.Errorf("what listens there does not speak the protocol of Redis: %w", err)
-		}
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), redislock.Explain(failure(err)))
+		return nil, nil, fromServer(err)
 	}
-	d, err := redislock.New(ctx, own(client), o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	return own(client), o, nil
+}
+
+// fromServer makes the error of a first contact one that says where it comes
+// from: a refusal, or, like those of dialling, the network: also where it is
+// that something else than Redis has answered, or that TLS failed.
+func fromServer(err error) error {
+	if refused, ok := failure(err).(*redislock.ServerError); ok {
+		return redislock.Explain(refused)
 	}
-	return d, nil
+	if strings.Contains(err.Error(), "unknown message type") {
+		err = fmt.Errorf("what listens there does not speak the protocol of Redis: %w", err)
+	}
+	if network := net.Error(nil); errors.As(err, &network) {
+		return err
+	}
+	return &net.OpError{Op: "greet", Net: "redis", Err: err}
 }
 
 // parse reads a URL. Its errors show nothing of user and password.
@@ -70,7 +95,10 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	}
 	if u.User != nil {
 		option.Username = u.User.Username()
-		option.Password, _ = u.User.Password()
+		var ok bool
+		if option.Password, ok = u.User.Password(); !ok {
+			return rueidis.ClientOption{}, nil, errors.New("store URL has a user without a password: it looks like redis://user:password@host, or redis://:password@host without a user")
+		}
 	}
 	db := params["hf.db"]
 	switch {
