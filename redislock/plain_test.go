@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -147,12 +148,20 @@ func TestPlainTokens(t *testing.T) {
 		if left := time.Duration(ms) * time.Millisecond; left < least-time.Second || left > least+time.Hour {
 			t.Errorf("after %s the key is kept for %v, not for %v or somewhat more", step, left, least)
 		}
+		// What the record says of that goes by the clock that is moved by hand.
+		last, _ := p.clock.conn.do(t, "HGET", p.layout.record("n"), "last").(string)
+		until, err := strconv.ParseInt(last[16:], 10, 64)
+		if left := duration(until) - time.Duration(p.clock.now); err != nil || left < least {
+			t.Errorf("after %s the record says that it is kept for %v, not for %v", step, left, least)
+		}
 	}
 	const idle = 10 * time.Minute
 	last := driver.Token(0)
 	for i := range 10 {
 		if i%3 == 2 {
 			p.clock.advance(t, -time.Minute)
+		} else {
+			p.clock.advance(t, time.Duration(i)*time.Minute)
 		}
 		req := p.request("owner")
 		if i%2 == 1 {
