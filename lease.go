@@ -26,8 +26,8 @@ type Lease struct {
 	contexts *leaseContext
 	next     *Lease        // of the same hold
 	returned bool          // Release has been called
-	result   error         // what it returned
 	settling bool          // it has not returned yet
+	result   error         // what it returned
 	settled  chan struct{} // closed when it has; made only for another Release that waits
 }
 

@@ -85,6 +85,7 @@ const (
 type settings struct {
 	gate.Shape
 	reentrant bool
+	pace      lease.Pace
 }
 
 // settle fills in the defaults and checks the options against the rules and the
@@ -114,6 +115,7 @@ func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (
 	if s.Note == "" {
 		s.Note = defaultNote
 	}
+	s.pace = lease.Pace{TTL: s.TTL, Every: s.RenewEvery, Margin: margin}
 	return s, s.check(caps, margin)
 }
 
