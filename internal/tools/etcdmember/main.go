@@ -2,9 +2,9 @@
 // embedded, which ends when its standard input does.
 //
 // It prints "ready" when it serves. A line "jump 1h" on its standard input sets
-// its wall clock forward by an hour, if it was built with a package time that
-// can (see internal/testserver); it answers "wall" and the wall clock in
-// nanoseconds since 1970.
+// its wall clock forward by an hour and not the clock that cannot be set; it
+// answers "wall" and the wall clock in nanoseconds since 1970. For that
+// internal/testserver builds it with a package time of its own.
 package main
 
 import (
@@ -14,18 +14,24 @@ import (
 	"log"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
+
+// wallJump is by how many seconds time.Now differs from the host's wall clock.
+//
+//go:linkname wallJump time.wallJump
+var wallJump int64
 
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("etcdmember: ")
 	cfg := embed.NewConfig()
 	client, peer := flag.String("client", "", "URL for clients"), flag.String("peer", "", "URL for members")
+	advertised := flag.String("advertised", "", "URL that the other members use; empty: that for members")
 	flag.StringVar(&cfg.Name, "name", "", "the member's name")
 	flag.StringVar(&cfg.Dir, "dir", "", "where its data is")
 	flag.StringVar(&cfg.InitialCluster, "cluster", "", "NAME=URL,… of all members")
@@ -34,13 +40,15 @@ func main() {
 	flag.UintVar(&cfg.TickMs, "heartbeat", cfg.TickMs, "milliseconds between heartbeats")
 	flag.UintVar(&cfg.ElectionMs, "election", cfg.ElectionMs, "milliseconds without one before an election")
 	flag.Int64Var(&cfg.QuotaBackendBytes, "quota", 0, "bytes that the data may have; 0: etcd's default")
-	flag.StringVar(&cfg.AutoCompactionRetention, "compaction", "0", "how long history is kept")
+	flag.BoolVar(&cfg.UnsafeNoFsync, "nosync", false, "leave it to the system when data is written to the disk")
 	flag.StringVar(&cfg.LogLevel, "log", "error", "least level of what is logged")
-	flag.BoolVar(&cfg.UnsafeNoFsync, "nofsync", false, "leave writing to the disk to the system")
 	flag.Parse()
 
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(*client), urls(*client)
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(*peer), urls(*peer)
+	if *advertised != "" {
+		cfg.AdvertisePeerUrls = urls(*advertised)
+	}
 	cfg.LogOutputs = []string{"stderr"}
 	member, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -52,24 +60,14 @@ func main() {
 
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		by, err := time.ParseDuration(strings.TrimPrefix(lines.Text(), "jump "))
-		if err == nil {
-			err = jump(by)
-		}
 		if err != nil {
 			log.Fatal(err)
 		}
+		wallJump += int64(by / time.Second)
 		fmt.Println("wall", time.Now().UnixNano())
 	}
 	os.Exit(0) // the test has ended, however
 }
-
-// jump sets the wall clock forward. The variable is read by package time.
-func jump(by time.Duration) error {
-	jumped += by
-	return os.Setenv("HOLDFAST_WALL_CLOCK", strconv.FormatInt(int64(jumped), 10))
-}
-
-var jumped time.Duration
 
 func urls(raw string) []url.URL {
 	u, err := url.Parse(raw)
