@@ -20,7 +20,6 @@ const quick = 500 * time.Millisecond
 // leaks are the goroutines of testserver, which end after the run.
 var leaks = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*EtcdMember).start.func1"),
-	goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.gowrap1"),
 }
 
 func TestConformance(t *testing.T) {
@@ -32,7 +31,7 @@ func TestConformance(t *testing.T) {
 			server.Members[0].Start()
 		},
 		TTL:      time.Second,
-		Parallel: 12,
+		Parallel: 8,
 		Leaks:    leaks,
 	})
 }
@@ -58,7 +57,7 @@ func dial(t testing.TB, addrs string, o *Options) *client {
 	if o == nil {
 		o = &Options{}
 	}
-	o.Poll = 500 * time.Millisecond
+	o.Poll = 750 * time.Millisecond
 	c, err := connect(t.Context(), dialClient(t, addrs), true, o)
 	if err != nil {
 		t.Fatalf("etcdlock.New: %v", err)

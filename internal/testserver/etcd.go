@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -37,6 +38,7 @@ type EtcdMember struct {
 	Addr  string // for clients, on the loopback interface, host:port
 	Peers *Proxy // before its port for members; nil without EtcdOptions.Between
 	t     testing.TB
+	log   string // a file
 	args  []string
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -74,7 +76,8 @@ func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 	e := &Etcd{}
 	var cluster []string
 	for i := range max(1, o.Members) {
-		m := &EtcdMember{t: t, Addr: freeAddr(t)}
+		name, scheme := "m"+strconv.Itoa(i), "http://"
+		m := &EtcdMember{t: t, Addr: freeAddr(t), log: filepath.Join(dir, name+".log")}
 		t.Cleanup(m.Kill)
 		peer := freeAddr(t)
 		advertised := peer
@@ -82,7 +85,6 @@ func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 			m.Peers = StartProxy(t, peer)
 			advertised = m.Peers.Addr
 		}
-		name, scheme := "m"+strconv.Itoa(i), "http://"
 		if o.Cert != "" {
 			scheme = "https://"
 		}
@@ -125,8 +127,12 @@ func (e *Etcd) Addrs() string {
 // start starts the process and waits until it says that it serves.
 func (m *EtcdMember) start() error {
 	cmd := exec.Command(m.args[0], m.args[1:]...)
-	var log strings.Builder
-	cmd.Stderr = &log
+	log, err := os.Create(m.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -155,7 +161,8 @@ func (m *EtcdMember) start() error {
 	case <-ready:
 		return nil
 	case <-exit:
-		return fmt.Errorf("etcd ended:\n%s", log.String())
+		said, err := os.ReadFile(m.log)
+		return errors.Join(fmt.Errorf("etcd ended:\n%s", said), err)
 	case <-time.After(60 * time.Second):
 		m.Kill()
 		return errors.New("etcd did not serve within 60 s")
