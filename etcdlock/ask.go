@@ -27,9 +27,20 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	key, dir := c.layout.key(req.Name, req.Owner), c.layout.dir(req.Name)
-	asked := time.Now().UnixMilli()
-	text := newValue(&req, c.id, asked).String()
+	r := c.reserve(&req, time.Now().UnixMilli())
+	defer c.unreserve(r)
+	key, dir := c.key(r), c.layout.dir(req.Name)
+	text := newValue(&req, c.id, r.asked).String()
+	if c.followed(dir) {
+		// Likely to be held: a look costs less than a transaction that may put.
+		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		if others := parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner) == nil {
+			return driver.Grant{}, refusal(&req, others)
+		}
+	}
 	for seen, round := int64(0), 0; ; round++ {
 		sent := c.clock.Now()
 		s, err := c.session(ctx, seconds(req.TTL+req.LockDelay), sent.Add(-req.TTL/4))
@@ -50,29 +61,20 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 			continue // refused for certain, so it may be asked again
 		}
 		if err != nil {
-			return c.unanswered(&req, s, sent, err)
+			return c.unanswered(r, &req, s, sent, err)
 		}
 		if resp.Succeeded {
-			r := &record{
-				name: req.Name, owner: req.Owner, asked: asked,
-				token: driver.Token(resp.Header.Revision), session: s,
-			}
-			return c.grant(r, &req, c.whole(&req)), nil
+			return c.grant(r, &req, s, driver.Token(resp.Header.Revision), c.whole(&req)), nil
 		}
 		if resp.Responses[0].GetResponseRange().Count > 0 {
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
 		entries := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
-		for _, e := range entries {
-			if e.key == key {
-				return c.adopt(ctx, &req, e, c.whole(&req))
-			}
+		if e := find(entries, req.Owner); e != nil {
+			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
-		switch {
-		case mismatched(entries, useOf(&req)):
-			return driver.Grant{}, driver.ErrMismatch
-		case !admits(entries, useOf(&req)) || round == maxRounds:
-			return driver.Grant{}, heldError(&req, entries)
+		if !admits(entries, useOf(&req)) || round == maxRounds {
+			return driver.Grant{}, refusal(&req, entries)
 		}
 		seen = resp.Header.Revision
 	}
@@ -87,12 +89,10 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
+	r := c.reserve(&req, time.Now().UnixMilli())
+	defer c.unreserve(r)
 	c.mu.Lock()
-	r := c.records[req.Owner]
-	state := doubtful
-	if r != nil {
-		state = r.state
-	}
+	state := r.state
 	c.mu.Unlock()
 	switch state {
 	case held:
@@ -102,8 +102,11 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 		if !errors.Is(err, errGone) {
 			return g, err
 		}
+		again := c.reserve(&req, time.Now().UnixMilli())
+		defer c.unreserve(again)
+		r = again
 	}
-	return c.line(ctx, &req)
+	return c.line(ctx, r, &req)
 }
 
 // errGone says that a place is not there any more.
@@ -116,7 +119,7 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
 	}
-	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, c
+	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, handle{c, r.n}
 	return g, nil
 }
 
@@ -138,17 +141,16 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return c.placed(ctx, r, req, *v, sent, v.entries)
+	return c.placed(ctx, r, req, r.session, r.token, *v, sent, v.entries)
 }
 
 // line takes a place at the end of the queue.
-func (c *client) line(ctx context.Context, req *driver.Request) (driver.Grant, error) {
-	key, dir := c.layout.key(req.Name, req.Owner), c.layout.dir(req.Name)
-	asked := time.Now().UnixMilli()
-	text := newValue(req, c.id, asked).String()
+func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+	key, dir := c.key(r), c.layout.dir(req.Name)
+	text := newValue(req, c.id, r.asked).String()
 	for {
 		sent := c.clock.Now()
-		s, err := c.session(ctx, c.placeSeconds, sent.Add(-c.poll/4))
+		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.poll/4))
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -167,48 +169,56 @@ func (c *client) line(ctx context.Context, req *driver.Request) (driver.Grant, e
 			continue
 		}
 		if err != nil {
-			return c.unanswered(req, s, sent, err)
+			return c.unanswered(r, req, s, sent, err)
 		}
 		if !resp.Succeeded {
-			own := resp.Responses[0].GetResponseRange().Kvs
-			if len(own) == 0 {
-				return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+			own := parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
+			if e := find(own, req.Owner); e != nil {
+				return c.adopt(ctx, r, req, e, c.short(req))
 			}
-			return c.adopt(ctx, req, parseEntry(own[0]), c.short(req))
-		}
-		r := &record{
-			name: req.Name, owner: req.Owner, asked: asked,
-			token: driver.Token(resp.Header.Revision), session: s,
+			if len(own) > 0 {
+				return driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
+			}
+			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
 		first := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
 		v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[2].GetResponseRange())
 		others := append(without(first, key), v.entries...)
 		if mismatched(others, useOf(req)) {
-			return driver.Grant{}, c.leaveAgain(ctx, r, req, sent)
+			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision)
 		}
-		return c.placed(ctx, r, req, v, s.sentBefore(sent), others)
+		return c.placed(ctx, r, req, s, driver.Token(resp.Header.Revision), v, s.sentBefore(sent), others)
 	}
 }
 
 // leaveAgain takes a place back that the name is of the wrong kind for.
-func (c *client) leaveAgain(ctx context.Context, r *record, req *driver.Request, sent driver.Instant) error {
-	if _, err := c.kv.Delete(ctx, c.layout.key(r.name, r.owner)); err != nil {
-		_, err = c.unanswered(req, r.session, sent, err)
-		return driver.Uncertain(err)
+func (c *client) leaveAgain(ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64) (driver.Grant, error) {
+	_, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", created),
+	).Then(clientv3.OpDelete(c.key(r))).Commit()
+	if err == nil {
+		return driver.Grant{}, driver.ErrMismatch
 	}
-	return driver.ErrMismatch
+	g, unsure := c.unanswered(r, req, s, sent, err)
+	if !errors.Is(unsure, driver.ErrUncertain) {
+		unsure = driver.Uncertain(unsure)
+	}
+	return g, unsure
 }
 
 // placed notes a place that was confirmed by a request sent then, and returns the
 // grant if nothing is before it.
-func (c *client) placed(ctx context.Context, r *record, req *driver.Request, v view, sent driver.Instant, others []entry) (driver.Grant, error) {
+func (c *client) placed(
+	ctx context.Context, r *record, req *driver.Request, s *session, token driver.Token, v view, sent driver.Instant, others []entry,
+) (driver.Grant, error) {
 	c.mu.Lock()
-	r.state, r.since, r.lasts, r.keeps = queued, sent, 0, 2*c.poll
+	r.state, r.session, r.token = queued, s, token
+	r.since, r.lasts, r.keeps = sent, 0, 2*c.poll
 	if r.place == nil {
 		r.place = &place{}
 	}
 	r.place.view = v
-	c.keep(r)
+	c.postpone(r)
 	c.mu.Unlock()
 	if v.free(req) {
 		return c.claimed(ctx, r, req)
@@ -216,36 +226,34 @@ func (c *client) placed(ctx context.Context, r *record, req *driver.Request, v v
 	return driver.Grant{}, heldError(req, others)
 }
 
-// adopt takes over a key of the owner that this client does not know: an answer
-// was lost. The key is put on the lease that it should be on.
-func (c *client) adopt(ctx context.Context, req *driver.Request, e entry, t term) (driver.Grant, error) {
-	key := c.layout.key(req.Name, req.Owner)
+// adopt takes over a key of the owner that this client does not know for sure: an
+// answer was lost. The key is put on the lease that it should be on.
+func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *entry, t term) (driver.Grant, error) {
+	if e.key != c.key(r) {
+		return driver.Grant{}, refusal(req, []entry{*e}) // of the same owner, but of another client
+	}
 	sent := c.clock.Now()
 	s, err := c.session(ctx, t.seconds, sent.Add(-t.lasts/4))
 	if err != nil {
 		return driver.Grant{}, err
 	}
 	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(key), "=", e.created),
+		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
 	).Then(
-		clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
+		clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
 		c.layout.getBefore(req, e.created),
 	).Commit()
 	if err != nil {
-		return c.unanswered(req, s, sent, err)
+		return c.unanswered(r, req, s, sent, err)
 	}
 	if !resp.Succeeded {
 		return driver.Grant{}, driver.ErrNotHeld // gone again, in the meantime
 	}
-	r := &record{
-		name: req.Name, owner: req.Owner, asked: e.value.Asked,
-		token: driver.Token(e.created), session: s,
-	}
-	v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
+	v := c.layout.before(req, e.key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
 	if !v.free(req) {
-		return c.placed(ctx, r, req, v, s.sentBefore(sent), v.entries)
+		return c.placed(ctx, r, req, s, driver.Token(e.created), v, s.sentBefore(sent), v.entries)
 	}
-	return c.grant(r, req, t), nil
+	return c.grant(r, req, s, driver.Token(e.created), t), nil
 }
 
 // term is how long a hold is to last: a whole one its TTL, a claim two polls.
@@ -260,33 +268,34 @@ func (c *client) whole(req *driver.Request) term {
 }
 
 func (c *client) short(req *driver.Request) term {
-	lasts := min(2*c.poll, req.TTL)
-	return term{c.placeSeconds, lasts, lasts, true}
+	lasts := min(2*c.poll, time.Duration(c.minSeconds)*time.Second, req.TTL)
+	return term{c.minSeconds, lasts, lasts, true}
 }
 
 // grant notes a hold whose key is on its session's lease, and returns it. It is
 // trusted from the sending of the request that last kept the lease alive.
-func (c *client) grant(r *record, req *driver.Request, t term) driver.Grant {
+func (c *client) grant(r *record, req *driver.Request, s *session, token driver.Token, t term) driver.Grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.state, r.taken, r.claim, r.lasts, r.keeps = held, c.clock.Now(), t.claim, t.lasts, t.keeps
-	r.since, r.place = r.session.since, nil
-	c.keep(r)
-	return driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: c}
+	r.state, r.session, r.token = held, s, token
+	r.taken, r.claim, r.lasts, r.keeps = c.clock.Now(), t.claim, t.lasts, t.keeps
+	r.since, r.place = s.since, nil
+	c.postpone(r)
+	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
 }
 
 // claimed turns a place with nothing before it into a hold. Its time counts from
 // the place's last confirmation, which was answered before it was free (P1).
 func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
-	if c.records[r.owner] != r || r.state != queued || r.session.over {
+	if r.state != queued || r.session.over {
 		c.mu.Unlock()
 		return driver.Grant{}, driver.ErrHeld
 	}
 	t := c.short(req)
 	r.state, r.taken, r.claim, r.lasts, r.keeps, r.place = held, c.clock.Now(), true, t.lasts, t.keeps, nil
 	c.postpone(r)
-	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: c}
+	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
 	c.mu.Unlock()
 	if req.LockDelay == 0 {
 		return g, nil
@@ -297,16 +306,25 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 
 // unanswered returns the error of a request to put a key. Unless the store has
 // refused it, the client keeps in mind that the key may be there.
-func (c *client) unanswered(req *driver.Request, s *session, sent driver.Instant, err error) (driver.Grant, error) {
+func (c *client) unanswered(r *record, req *driver.Request, s *session, sent driver.Instant, err error) (driver.Grant, error) {
 	if refused(err) {
 		return driver.Grant{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.records[req.Owner] == nil && !c.isClosed {
-		c.keep(&record{name: req.Name, owner: req.Owner, session: s, since: sent, keeps: req.TTL + req.LockDelay})
+	if r.state == asking {
+		r.state, r.session, r.since, r.keeps = doubtful, s, sent, req.TTL+req.LockDelay
+		c.postpone(r)
 	}
 	return driver.Grant{Request: *req}, driver.Uncertain(err)
+}
+
+// refusal says why there is no hold beside the entries.
+func refusal(req *driver.Request, others []entry) error {
+	if mismatched(others, useOf(req)) {
+		return driver.ErrMismatch
+	}
+	return heldError(req, others)
 }
 
 // heldError says who is in the way.

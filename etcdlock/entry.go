@@ -15,6 +15,7 @@ import (
 // it to people. Other fields of the request the store need not know.
 type value struct {
 	Version   int    `json:"holdfast"` // 1
+	Owner     string `json:"owner"`
 	Mode      string `json:"mode"`
 	Slots     int    `json:"slots,omitempty"`
 	Permits   int    `json:"permits,omitempty"`
@@ -30,7 +31,7 @@ const valueVersion = 1
 
 func newValue(req *driver.Request, client string, asked int64) value {
 	return value{
-		Version: valueVersion, Mode: req.Mode.String(), Slots: req.Slots, Permits: req.Permits, Note: req.Note,
+		Version: valueVersion, Owner: req.Owner, Mode: req.Mode.String(), Slots: req.Slots, Permits: req.Permits, Note: req.Note,
 		Client: client, LockDelay: req.LockDelay.Milliseconds(), Asked: asked,
 	}
 }
@@ -93,6 +94,24 @@ func (u use) otherKind(v use) bool {
 	return (u.mode == driver.Slot) != (v.mode == driver.Slot) || u.slots != v.slots
 }
 func (e *entry) delay() time.Duration { return time.Duration(e.value.LockDelay) * time.Millisecond }
+
+// owner returns who has the entry; of another program's, the end of its key.
+func (e *entry) owner() string {
+	if e.ours {
+		return e.value.Owner
+	}
+	return e.key[strings.LastIndexByte(e.key, '/')+1:]
+}
+
+// find returns the entry of an owner, or nil.
+func find(entries []entry, owner string) *entry {
+	for i := range entries {
+		if entries[i].ours && entries[i].value.Owner == owner {
+			return &entries[i]
+		}
+	}
+	return nil
+}
 
 // age returns since when the entry is there, by the wall clocks of its client and
 // of this host.

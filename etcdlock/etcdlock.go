@@ -47,9 +47,9 @@ type Options struct {
 	Prefix string
 	// Layout is Escaped or Stock. "": Escaped.
 	Layout string
-	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll, or half of etcd's
-	// shortest lease where that is more. With a shorter one the place of a client
-	// that has died still stays for that lease.
+	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll, or what it takes
+	// for two polls to be a second longer than etcd's shortest lease: the place of
+	// a client that has died stays for that lease, and up to a second more.
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
@@ -70,8 +70,7 @@ type client struct {
 	poll   time.Duration
 	id     string
 
-	minSeconds   int64 // of etcd's shortest lease
-	placeSeconds int64 // of the lease of places
+	minSeconds int64 // of etcd's shortest lease, which is also that of places
 
 	hub        *hub
 	alarm      *alarm.Alarm
@@ -79,14 +78,15 @@ type client struct {
 	die        context.CancelFunc
 	background sync.WaitGroup
 
-	mu       sync.Mutex
-	isClosed bool
-	sessions map[int64]*session // by seconds
-	goodbye  *session           // for what is remembered for a while
-	records  map[string]*record // by owner
-	expiries due.Queue[*record]
-	losses   chan driver.Loss
-	breaks   *watch // on what operators break; nil: none
+	mu        sync.Mutex
+	isClosed  bool
+	sessions  map[int64]*session // by seconds
+	goodbye   *session           // for what is remembered for a while
+	records   map[string]*record // by name
+	expiries  due.Queue[*record]
+	losses    chan driver.Loss
+	breaks    *watch // on what operators break; nil: none
+	followers map[span]*follower
 }
 
 // New returns a driver over a client of etcd, which stays the caller's. It makes
@@ -111,7 +111,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	c := &client{
 		etcd: etcd, own: own, kv: clientv3.NewKV(etcd), leases: clientv3.NewLease(etcd),
 		clock: o.Clock, layout: l, id: rand.Text()[:16], hub: &hub{etcd: etcd},
-		sessions: map[int64]*session{}, records: map[string]*record{}, losses: make(chan driver.Loss, 16),
+		sessions: map[int64]*session{}, records: map[string]*record{}, followers: map[span]*follower{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -146,9 +146,8 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 	}
 	shortest := time.Duration(c.minSeconds) * time.Second
 	if c.poll = o.Poll; c.poll == 0 {
-		c.poll = max(driver.DefaultPoll, shortest/2)
+		c.poll = max(driver.DefaultPoll, (shortest+time.Second)/2)
 	}
-	c.placeSeconds = max(seconds(2*c.poll), c.minSeconds)
 	if lease != nil {
 		c.sessions[lease.TTL] = &session{
 			c: c, seconds: lease.TTL, busy: make(chan struct{}, 1), id: lease.ID, since: sent,
@@ -223,9 +222,16 @@ func (c *client) Close() error {
 	}
 	c.isClosed = true
 	close(c.losses)
+	for _, f := range c.followers {
+		if f.idle != nil {
+			f.idle.Stop()
+		}
+	}
 	used := map[*session]bool{}
 	for _, r := range c.records {
-		used[r.session] = true
+		for ; r != nil; r = r.next {
+			used[r.session] = true
+		}
 	}
 	var idle []clientv3.LeaseID
 	for _, s := range c.sessions {

@@ -13,14 +13,14 @@ const (
 	// Escaped, the default: a slash in a name is escaped, so that "orders" and
 	// "orders/42" have nothing to do with one another.
 	//
-	//	PREFIX/lock/NAME/OWNER      a hold or a place in the queue
+	//	PREFIX/lock/NAME/CLIENT.N   a hold or a place in the queue
 	//	PREFIX/gone/OWNER           a request that was withdrawn
 	//	PREFIX/broken/CLIENT/OWNER  a hold that an operator broke
 	Escaped = "escaped"
 	// Stock is that of etcd's own concurrency.Mutex, of "etcdctl lock" and of the
 	// v3lock service, all of which and this package keep one another out:
 	//
-	//	PREFIX/NAME/OWNER             a hold or a place in the queue; theirs have the lease for the owner
+	//	PREFIX/NAME/CLIENT.N          a hold or a place in the queue; theirs end with the lease
 	//	PREFIX//gone/OWNER            as above; no name has two slashes together
 	//	PREFIX//broken/CLIENT/OWNER
 	//
@@ -82,28 +82,35 @@ func (l *layout) name(name string) string {
 	return l.locks + escaper.Replace(name)
 }
 
-func (l *layout) dir(name string) string        { return l.name(name) + "/" }
-func (l *layout) key(name, owner string) string { return l.dir(name) + escaper.Replace(owner) }
-func (l *layout) gone(owner string) string      { return l.goneAt + escaper.Replace(owner) }
-func (l *layout) broken(client string) string   { return l.broke + client + "/" }
+func (l *layout) dir(name string) string      { return l.name(name) + "/" }
+func (l *layout) gone(owner string) string    { return l.goneAt + escaper.Replace(owner) }
+func (l *layout) broken(client string) string { return l.broke + client + "/" }
 func (l *layout) brokenHold(client, owner string) string {
 	return l.broken(client) + escaper.Replace(owner)
 }
 
-// split returns name and owner of a lock's key. Ours says that the value is of
-// this package; in the layout Stock there may be keys of all kinds, of which only
-// those of a lease can be locks.
-func (l *layout) split(key string, lease int64, ours bool) (name, owner string, ok bool) {
+// key returns the key of a client's n-th hold or place of a name. It is used again
+// and again, because etcd looks at every key that there has been since its history
+// was compacted last when it reads a range: with a key for each owner, a lock that
+// is wanted all the time would become slower and slower.
+func (l *layout) key(name, client string, n int) string {
+	return l.dir(name) + client + "." + strconv.Itoa(n)
+}
+
+// split returns the name of a lock's key, and its end. Ours says that the value is
+// of this package; in the layout Stock there may be keys of all kinds, of which
+// only those of a lease can be locks.
+func (l *layout) split(key string, lease int64, ours bool) (name, end string, ok bool) {
 	rest, ok := strings.CutPrefix(key, l.locks)
 	i := strings.LastIndexByte(rest, '/')
 	if !ok || i < 0 {
 		return "", "", false
 	}
-	name, owner = rest[:i], rest[i+1:]
+	name, end = rest[:i], rest[i+1:]
 	if l.stock {
-		ok = ours || lease != 0 && owner == strconv.FormatInt(lease, 16)
+		ok = ours || lease != 0 && end == strconv.FormatInt(lease, 16)
 	} else {
 		name = unescaper.Replace(name)
 	}
-	return name, unescaper.Replace(owner), ok && driver.CheckName(name) == nil
+	return name, end, ok && driver.CheckName(name) == nil
 }

@@ -43,8 +43,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		lease, err := c.farewells(ctx)
 		switch {
 		case err == nil:
-			_, owner, _ := c.layout.split(e.key, e.lease, true)
-			then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, owner), "", clientv3.WithLease(lease)))
+			then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, e.value.Owner), "", clientv3.WithLease(lease)))
 		case !errors.Is(err, rpctypes.ErrNoSpace): // then its holder is told later, and only that it is gone
 			return err
 		}
@@ -126,11 +125,10 @@ func (c *client) info(ctx context.Context, name string, entries []entry, left ma
 	info := driver.Info{Name: name}
 	hold := holders(entries)
 	for i, e := range entries {
-		_, owner, _ := c.layout.split(e.key, e.lease, true)
 		info.Slots = max(info.Slots, e.value.Slots)
 		if i >= hold {
 			info.Waiters = append(info.Waiters, driver.Waiter{
-				Owner: owner, Mode: e.mode, Permits: e.value.Permits, Note: e.value.Note, Waiting: e.age(),
+				Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Note: e.value.Note, Waiting: e.age(),
 			})
 			continue
 		}
@@ -143,7 +141,7 @@ func (c *client) info(ctx context.Context, name string, entries []entry, left ma
 			continue
 		}
 		info.Holders = append(info.Holders, driver.Holder{
-			Owner: owner, Mode: e.mode, Permits: e.value.Permits, Token: driver.Token(e.created), Note: e.value.Note,
+			Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Token: driver.Token(e.created), Note: e.value.Note,
 			Held: e.age(), Expires: max(rest-e.delay(), 0),
 		})
 	}

@@ -3,8 +3,6 @@ package etcdlock
 import (
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/due"
 )
@@ -13,7 +11,8 @@ import (
 type state uint8
 
 const (
-	doubtful state = iota // a request for it got no answer
+	asking   state = iota // a request to put it is under way
+	doubtful              // nobody knows whether it is there, or it is to go
 	queued                // a place in the queue
 	held                  // a hold
 	closed                // released, and closed until its minimum hold is over
@@ -22,9 +21,13 @@ const (
 // record is what the client knows of one of its keys. The lease of etcd outlives
 // a single hold or place, so the client itself deletes the key when nobody has
 // renewed or confirmed it for long enough; if the client has died, the lease ends.
+// What changes is guarded by the client's mutex.
 type record struct {
 	name, owner string
-	token       driver.Token // the key's create revision
+	next        *record      // of the same name
+	n           int          // of the key: see layout.key
+	asks        int          // requests to put it that are under way
+	token       driver.Token // the key's create revision; 0: not known
 	session     *session
 	state       state
 	claim       bool           // a hold on the lease of places
@@ -39,24 +42,56 @@ type record struct {
 
 // place is what is known of a place in a queue.
 type place struct {
-	view  view     // what was before it when the store was last asked
-	waits *waiting // whoever waits at it, to be woken when it is worth nothing
+	view  view   // what was before it when the store was last asked
+	waits *vigil // whoever waits at it, to be woken when it is worth nothing
 }
 
-// keep makes a record known, in place of an older one of the owner. It is called
-// with the mutex.
-func (c *client) keep(r *record) {
-	if old := c.records[r.owner]; old != nil && old != r {
-		c.forget(old)
+// record returns the record of an owner, or nil. It is called with the mutex.
+func (c *client) record(name, owner string) *record {
+	for r := c.records[name]; r != nil; r = r.next {
+		if r.owner == owner {
+			return r
+		}
 	}
-	c.records[r.owner] = r
-	r.expiry.Value = r
-	c.postpone(r)
+	return nil
 }
+
+// reserve returns the owner's record, made if there is none, with a key that
+// nobody else of this client uses. Unreserve ends the request that it is for.
+func (c *client) reserve(req *driver.Request, asked int64) *record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.record(req.Name, req.Owner)
+	if r == nil {
+		r = &record{name: req.Name, owner: req.Owner, asked: asked}
+		for other := c.records[req.Name]; other != nil; other = other.next {
+			if other.n == r.n {
+				r.n++
+				other = &record{next: c.records[req.Name]} // begin again
+			}
+		}
+		r.next = c.records[req.Name]
+		c.records[req.Name] = r
+	}
+	r.asks++
+	return r
+}
+
+func (c *client) unreserve(r *record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.asks--; r.asks == 0 && r.state == asking {
+		c.forget(r)
+	}
+}
+
+// key returns the record's key.
+func (c *client) key(r *record) string { return c.layout.key(r.name, c.id, r.n) }
 
 // postpone moves a record's end to where since and keeps say. A move back costs
 // nothing: the alarm looks again when it rings.
 func (c *client) postpone(r *record) {
+	r.expiry.Value = r
 	if at := r.since.Add(r.keeps); !r.expiry.Queued() || at < r.expiry.At() {
 		c.expiries.Set(&r.expiry, at)
 		c.alarm.Set(at)
@@ -66,10 +101,29 @@ func (c *client) postpone(r *record) {
 // forget forgets a record, and wakes whoever waits at its place. It is called
 // with the mutex.
 func (c *client) forget(r *record) {
-	if c.records[r.owner] == r {
-		delete(c.records, r.owner)
+	at := c.records[r.name]
+	if at == r {
+		if r.next == nil {
+			delete(c.records, r.name)
+		} else {
+			c.records[r.name] = r.next
+		}
+	}
+	for ; at != nil; at = at.next {
+		if at.next == r {
+			at.next = r.next
+		}
 	}
 	c.expiries.Drop(&r.expiry)
+	r.state = doubtful
+	r.wake()
+}
+
+// known reports whether a record has not been forgotten.
+func (c *client) known(r *record) bool { return c.record(r.name, r.owner) == r }
+
+// wake wakes whoever waits at the place.
+func (r *record) wake() {
 	if r.place != nil && r.place.waits != nil {
 		r.place.waits.wake()
 	}
@@ -78,19 +132,22 @@ func (c *client) forget(r *record) {
 // lapsed reports whether a hold has ended although its key may still be there.
 func (r *record) lapsed(now driver.Instant) bool { return now >= r.since.Add(r.lasts) }
 
-// sweep deletes the keys whose time is over. The alarm calls it.
+// sweep has the keys deleted whose time is over. The alarm calls it.
 func (c *client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
 	var over []*record
 	for e := c.expiries.First(); e != nil && e.At() <= now; e = c.expiries.First() {
-		if at := e.Value.since.Add(e.Value.keeps); at > now {
+		r := e.Value
+		if at := r.since.Add(r.keeps); at > now {
 			c.expiries.Set(e, at)
 			continue
 		}
-		over = append(over, e.Value)
-		c.forget(e.Value)
+		c.expiries.Drop(e)
+		r.state = doubtful
+		r.wake()
+		over = append(over, r)
 	}
 	if e := c.expiries.First(); e != nil {
 		c.alarm.Set(e.At())
@@ -100,47 +157,42 @@ func (c *client) sweep() {
 	}
 }
 
-// maxOps is how many operations etcd takes in one transaction, as it is set up by
-// default.
-const maxOps = 128
-
 // remove deletes keys until the store confirms it, or their leases have ended.
+// Only then they are used again.
 func (c *client) remove(records []*record) {
-	for len(records) > 0 {
-		batch := records[:min(maxOps, len(records))]
-		var ops []clientv3.Op
-		for _, r := range batch {
-			ops = append(ops, clientv3.OpDelete(c.layout.key(r.name, r.owner)))
+	for {
+		grants := make([]driver.Grant, len(records))
+		for i, r := range records {
+			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(r.token, 1)}
 		}
 		ctx, cancel := c.bounded(c.life)
-		_, err := c.kv.Txn(ctx).Then(ops...).Commit()
+		errs := c.expel(ctx, grants)
 		cancel()
-		if err != nil && c.leaseLives(batch) && sleep(c.life, removePause) {
-			continue
+		var left []*record
+		c.mu.Lock()
+		now := c.clock.Now()
+		for i, r := range records {
+			if errs[i] != nil && !driver.Gone(errs[i]) && r.session != nil && !r.session.over && !r.session.ended(now) {
+				left = append(left, r)
+			} else if c.known(r) {
+				c.forget(r)
+			}
 		}
-		records = records[len(batch):]
+		c.mu.Unlock()
+		if records = left; len(records) == 0 || !sleep(c.life, removePause) {
+			return
+		}
 	}
 }
 
 // removePause is the time between two attempts to delete keys.
 const removePause = 200 * time.Millisecond
 
-// leaseLives reports whether the store may still have one of the keys.
-func (c *client) leaseLives(records []*record) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.Now()
-	for _, r := range records {
-		if r.session != nil && !r.session.over && !r.session.ended(now) {
-			return true
-		}
-	}
-	return false
-}
-
 // drop forgets a record whose key is gone.
 func (c *client) drop(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forget(r)
+	if c.known(r) {
+		c.forget(r)
+	}
 }

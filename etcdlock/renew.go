@@ -36,7 +36,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
-		r := renewing{c.records[grants[i].Owner], &out[i], &grants[i]}
+		r := renewing{c.record(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
 		switch {
 		case r.record == nil || r.state != held || grants[i].Token != 0 && r.token != grants[i].Token:
 			missing = append(missing, r)
@@ -77,7 +77,7 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 		err = driver.ErrNotHeld
 	}
 	for len(batch) > 0 {
-		some := batch[:min(maxOps, len(batch))]
+		some := batch[:min(batchSize, len(batch))]
 		batch = batch[len(some):]
 		var there []bool
 		if err == nil {
@@ -100,7 +100,7 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
 	ifs, elses := make([]clientv3.Cmp, len(batch)), make([]clientv3.Op, len(batch))
 	for i, r := range batch {
-		key := c.layout.key(r.name, r.owner)
+		key := c.key(r.record)
 		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token))
 		elses[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
 	}
@@ -124,7 +124,7 @@ func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
 func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.records[r.owner] != r.record || r.state != held {
+	if r.state != held {
 		return false
 	}
 	r.since, r.session, r.claim = since, s, false
@@ -137,7 +137,7 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 // renewClaim puts a claim's key on the lease of its TTL. It reports false if the
 // key is gone.
 func (c *client) renewClaim(ctx context.Context, r renewing) bool {
-	key := c.layout.key(r.name, r.owner)
+	key := c.key(r.record)
 	for {
 		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, c.clock.Now().Add(-r.grant.TTL/8))
 		if err != nil {
@@ -165,7 +165,7 @@ func (c *client) renewClaim(ctx context.Context, r renewing) bool {
 // why finds out what became of holds that are not there: broken, or not held.
 func (c *client) why(ctx context.Context, missing []renewing) {
 	for len(missing) > 0 {
-		some := missing[:min(maxOps, len(missing))]
+		some := missing[:min(batchSize, len(missing))]
 		missing = missing[len(some):]
 		ops := make([]clientv3.Op, len(some))
 		for i, r := range some {
@@ -183,8 +183,8 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 				r.out.Err = driver.ErrNotHeld
 			}
 			c.mu.Lock()
-			if now := c.records[r.grant.Owner]; now != nil && now == r.record && now.state == held {
-				c.forget(now)
+			if r.record != nil && r.state == held {
+				c.forget(r.record)
 			}
 			c.mu.Unlock()
 		}
@@ -199,7 +199,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		return driver.Grant{}, renewal.Err
 	}
 	c.mu.Lock()
-	r := c.records[g.Owner]
+	r := c.record(g.Name, g.Owner)
 	c.mu.Unlock()
 	if r == nil {
 		return driver.Grant{}, driver.ErrNotHeld
@@ -208,7 +208,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	defer cancel()
 	shared := g.Request
 	shared.Mode = driver.Shared
-	key := c.layout.key(g.Name, g.Owner)
+	key := c.key(r)
 	resp, err := c.kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
 	).Then(

@@ -168,12 +168,17 @@ func (c *client) end(s *session) {
 	}
 	s.over = true
 	var lost []string
-	for owner, r := range c.records {
-		if r.session != s {
-			continue
+	var gone []*record
+	for _, r := range c.records {
+		for ; r != nil; r = r.next {
+			if r.session == s && r.state != asking {
+				gone = append(gone, r)
+			}
 		}
+	}
+	for _, r := range gone {
 		if r.state == held {
-			lost = append(lost, owner)
+			lost = append(lost, r.owner)
 		}
 		c.forget(r)
 	}

@@ -24,13 +24,14 @@ type hub struct {
 	alive  sync.WaitGroup
 }
 
-// stream is one stream of watches, with one goroutine that receives.
+// stream is one stream of watches, with a goroutine that sends and one that
+// receives: whoever asks for a watch must not be held up by either.
 type stream struct {
-	cancel  context.CancelFunc
-	sending sync.Mutex                     // one Send at a time
-	grpc    etcdserverpb.Watch_WatchClient // nil: not open yet
-	queue   []*etcdserverpb.WatchRequest   // to be sent when it is
-	watches map[int64]*watch               // guarded by the hub's mutex
+	cancel context.CancelFunc
+	// Guarded by the hub's mutex.
+	watches map[int64]*watch
+	queue   []*etcdserverpb.WatchRequest // to be sent
+	pending chan struct{}                // one value: there is something in the queue
 }
 
 // watch is one watch of a key or a range.
@@ -42,10 +43,9 @@ type watch struct {
 
 // event is what a watch hears.
 type event struct {
-	watch *watch
-	what  happening
-	key   string
-	rev   int64 // of the store when the watch had begun
+	what happening
+	key  string
+	rev  int64 // of the change; of begun: of the store when the watch had begun, or later
 }
 
 type happening uint8
@@ -61,23 +61,21 @@ const (
 // only on demand. The first event is begun, or over.
 func (h *hub) watch(key, end string, puts bool, hear func(event)) *watch {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.closed {
-		h.mu.Unlock()
-		w := &watch{}
-		hear(event{watch: w, what: over})
-		return w
+		go hear(event{what: over}) // as always, not by the caller
+		return &watch{}
 	}
 	st := h.stream
 	if st == nil {
 		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
-		st = &stream{cancel: cancel, watches: map[int64]*watch{}}
+		st = &stream{cancel: cancel, watches: map[int64]*watch{}, pending: make(chan struct{}, 1)}
 		h.stream = st
 		h.alive.Go(func() { h.run(ctx, st) })
 	}
 	h.last++
 	w := &watch{id: h.last, stream: st, hear: hear}
 	st.watches[w.id] = w
-	h.mu.Unlock()
 	create := &etcdserverpb.WatchCreateRequest{Key: []byte(key), WatchId: w.id}
 	if end != "" {
 		create.RangeEnd = []byte(end)
@@ -95,26 +93,22 @@ func (h *hub) end(w *watch) {
 		return
 	}
 	h.mu.Lock()
-	_, ok := w.stream.watches[w.id]
-	delete(w.stream.watches, w.id)
-	h.mu.Unlock()
-	if ok {
+	defer h.mu.Unlock()
+	if _, ok := w.stream.watches[w.id]; ok {
+		delete(w.stream.watches, w.id)
 		w.stream.send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CancelRequest{
 			CancelRequest: &etcdserverpb.WatchCancelRequest{WatchId: w.id},
 		}})
 	}
 }
 
-// send sends, or leaves it to the goroutine that opens the stream. If it fails the
-// goroutine hears of it too.
+// send leaves a request to the goroutine that sends.
 func (st *stream) send(r *etcdserverpb.WatchRequest) {
-	st.sending.Lock()
-	defer st.sending.Unlock()
-	if st.grpc == nil {
-		st.queue = append(st.queue, r)
-		return
+	st.queue = append(st.queue, r)
+	select {
+	case st.pending <- struct{}{}:
+	default:
 	}
-	st.grpc.Send(r)
 }
 
 // run opens the stream and hears what comes, until it breaks.
@@ -124,19 +118,33 @@ func (h *hub) run(ctx context.Context, st *stream) {
 	if err != nil {
 		return
 	}
-	st.sending.Lock()
-	st.grpc = g
-	for _, r := range st.queue {
-		g.Send(r)
-	}
-	st.queue = nil
-	st.sending.Unlock()
+	h.alive.Go(func() { h.say(ctx, st, g) })
 	for {
 		r, err := g.Recv()
 		if err != nil || r.Canceled && r.WatchId == clientv3.InvalidWatchID {
 			return // broken, or a watch is refused and nobody knows which
 		}
 		h.heard(st, r)
+	}
+}
+
+// say sends what is to be sent. If it fails the other goroutine hears of it too.
+func (h *hub) say(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchClient) {
+	for {
+		select {
+		case <-st.pending:
+		case <-ctx.Done():
+			return
+		}
+		h.mu.Lock()
+		requests := st.queue
+		st.queue = nil
+		h.mu.Unlock()
+		for _, r := range requests {
+			if g.Send(r) != nil {
+				return
+			}
+		}
 	}
 }
 
@@ -151,16 +159,16 @@ func (h *hub) heard(st *stream, r *etcdserverpb.WatchResponse) {
 	switch {
 	case w == nil:
 	case r.Canceled:
-		w.hear(event{watch: w, what: over})
+		w.hear(event{what: over})
 	case r.Created:
-		w.hear(event{watch: w, what: begun, rev: r.Header.GetRevision()})
+		w.hear(event{what: begun, rev: r.Header.GetRevision()})
 	default:
 		for _, e := range r.Events {
 			what := put
 			if e.Type == mvccpb.Event_DELETE {
 				what = deleted
 			}
-			w.hear(event{watch: w, what: what, key: string(e.Kv.Key)})
+			w.hear(event{what, string(e.Kv.Key), e.Kv.ModRevision})
 		}
 	}
 }
@@ -176,7 +184,7 @@ func (h *hub) broke(st *stream) {
 	st.watches = nil // reads find nothing, deletes do nothing
 	h.mu.Unlock()
 	for _, w := range watches {
-		w.hear(event{watch: w, what: over})
+		w.hear(event{what: over})
 	}
 }
 

@@ -49,6 +49,7 @@ func main() {
 	if *advertised != "" {
 		cfg.AdvertisePeerUrls = urls(*advertised)
 	}
+	cfg.EnablePprof = true
 	cfg.LogOutputs = []string{"stderr"}
 	member, err := embed.StartEtcd(cfg)
 	if err != nil {
