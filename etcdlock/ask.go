@@ -31,7 +31,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	defer c.unreserve(r)
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	text := newValue(&req, c.id, r.asked).String()
-	if c.followed(dir) {
+	if c.isWanted(dir) {
 		// Likely to be held: a look costs less than a transaction that may put.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -63,9 +62,7 @@ func BenchmarkHandOff(b *testing.B) {
 					defer done()
 					turns[i] = turn
 				}
-				c0 := cpu(b, server)
 				changes := passOn(b, turns)
-				b.ReportMetric(float64(cpu(b, server)-c0)/float64(b.N)/1e3, "cpu-us/turn")
 				b.ReportMetric(float64(changes)/b.Elapsed().Seconds(), "owner-changes/s")
 			})
 		}
@@ -209,10 +206,4 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-func cpu(b *testing.B, e *testserver.Etcd) int64 {
-	var r syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &r)
-	return r.Utime.Nano() + r.Stime.Nano() + e.Members[0].CPU()
 }

@@ -87,6 +87,7 @@ type client struct {
 	losses    chan driver.Loss
 	breaks    *watch // on what operators break; nil: none
 	followers map[span]*follower
+	wanted    map[string]int // followers of a name, by the beginning of its keys
 }
 
 // New returns a driver over a client of etcd, which stays the caller's. It makes
@@ -111,7 +112,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	c := &client{
 		etcd: etcd, own: own, kv: clientv3.NewKV(etcd), leases: clientv3.NewLease(etcd),
 		clock: o.Clock, layout: l, id: rand.Text()[:16], hub: &hub{etcd: etcd},
-		sessions: map[int64]*session{}, records: map[string]*record{}, followers: map[span]*follower{}, losses: make(chan driver.Loss, 16),
+		sessions: map[int64]*session{}, records: map[string]*record{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock

@@ -20,10 +20,11 @@ type span struct {
 // client's mutex.
 type follower struct {
 	c     *client
+	dir   string // of the name
 	span  span
 	watch *watch
 	begun bool
-	over  bool
+	gone  bool    // nothing more is heard
 	from  int64   // of everything after this revision it knows
 	log   []event // the deletions after that, in order
 	put   int64   // the revision of the last put
@@ -39,11 +40,12 @@ func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRa
 
 // follow returns the follower of a span, made if there is none. It is called with
 // the mutex, and so is leave.
-func (c *client) follow(s span, v *vigil) *follower {
+func (c *client) follow(dir string, s span, v *vigil) *follower {
 	f := c.followers[s]
 	if f == nil {
-		f = &follower{c: c, span: s, users: map[*vigil]struct{}{}}
+		f = &follower{c: c, dir: dir, span: s, users: map[*vigil]struct{}{}}
 		c.followers[s] = f
+		c.wanted[dir]++
 		f.watch = c.hub.watch(s.key, s.end, s.puts, f.hear)
 	}
 	if f.idle != nil {
@@ -57,11 +59,7 @@ func (c *client) follow(s span, v *vigil) *follower {
 // leave ends a vigil's use of the follower.
 func (f *follower) leave(v *vigil) {
 	delete(f.users, v)
-	if len(f.users) > 0 || f.over {
-		return
-	}
-	if f.span.end == "" { // nobody waits for that key again
-		f.end()
+	if len(f.users) > 0 || f.gone {
 		return
 	}
 	var idle *time.Timer
@@ -69,18 +67,23 @@ func (f *follower) leave(v *vigil) {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
 		if f.idle == idle {
-			f.end()
+			f.over()
+			f.c.hub.end(f.watch)
 		}
 	})
 	f.idle = idle
 }
 
-func (f *follower) end() {
-	f.over = true
-	if f.c.followers[f.span] == f {
-		delete(f.c.followers, f.span)
+// over takes the follower out of use.
+func (f *follower) over() {
+	if f.gone {
+		return
 	}
-	f.c.hub.end(f.watch)
+	f.gone = true
+	delete(f.c.followers, f.span)
+	if f.c.wanted[f.dir]--; f.c.wanted[f.dir] == 0 {
+		delete(f.c.wanted, f.dir)
+	}
 }
 
 // hear takes in an event and wakes those who wait.
@@ -100,20 +103,17 @@ func (f *follower) hear(e event) {
 		}
 		f.log = append(f.log, e)
 	case over:
-		f.over = true
-		if f.c.followers[f.span] == f {
-			delete(f.c.followers, f.span)
-		}
+		f.over()
 	}
 	for v := range f.users {
 		v.wake()
 	}
 }
 
-// followed reports whether somebody of this client has waited for the name a
+// isWanted reports whether somebody of this client has waited for the name a
 // moment ago: it is likely to be held.
-func (c *client) followed(dir string) bool {
+func (c *client) isWanted(dir string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.followers[dirSpan(dir, false)] != nil
+	return c.wanted[dir] > 0
 }

@@ -23,7 +23,7 @@ func (v *view) free(req *driver.Request) bool { return !v.more && admits(v.entri
 
 // nearby is how many entries an exclusive request looks at. Who has more before it
 // need not know them all: it watches the last one only.
-const nearby = 32
+const nearby = 3
 
 // getBefore reads what a view is made of: the entries created before a revision,
 // or all if that is 0, the own one among them.

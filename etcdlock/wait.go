@@ -99,9 +99,12 @@ func (v *vigil) step() next {
 	if v.r.state != queued {
 		return askAgain // Enqueue takes another place, or tells what became of this
 	}
+	if v.view.free(v.req) {
+		return takeIt
+	}
 	v.choose()
 	switch {
-	case v.f.over:
+	case v.f.gone:
 		return rest
 	case !v.f.begun:
 		return waitOn
@@ -131,7 +134,8 @@ func (v *vigil) step() next {
 // name while few are before us, so that one release need not lead to a look; else
 // the last one before us, so that one release does not wake a thousand waiters.
 func (v *vigil) choose() {
-	want := dirSpan(v.c.layout.dir(v.r.name), v.req.Mode == driver.Shared) // a downgrade is a put
+	dir := v.c.layout.dir(v.r.name)
+	want := dirSpan(dir, v.req.Mode == driver.Shared) // a downgrade is a put
 	if v.view.more {
 		want = span{key: v.view.entries[len(v.view.entries)-1].key}
 	}
@@ -141,7 +145,7 @@ func (v *vigil) choose() {
 	if v.f != nil {
 		v.f.leave(v)
 	}
-	v.f = v.c.follow(want, v)
+	v.f = v.c.follow(dir, want, v)
 }
 
 // beat is a sign of life, to the lease of places, which is short; and a look at

@@ -216,11 +216,3 @@ func (m *EtcdMember) JumpWallClock(by time.Duration) time.Time {
 		return time.Time{}
 	}
 }
-
-func (m *EtcdMember) CPU() int64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.cmd.Process.Pid))
-	f := strings.Fields(string(b))
-	u, _ := strconv.ParseInt(f[13], 10, 64)
-	s, _ := strconv.ParseInt(f[14], 10, 64)
-	return (u + s) * 10e6
-}

@@ -49,7 +49,6 @@ func main() {
 	if *advertised != "" {
 		cfg.AdvertisePeerUrls = urls(*advertised)
 	}
-	cfg.EnablePprof = true
 	cfg.LogOutputs = []string{"stderr"}
 	member, err := embed.StartEtcd(cfg)
 	if err != nil {
