@@ -11,6 +11,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,10 +143,10 @@ func opens(c *holdfast.Client, ttl time.Duration) time.Duration {
 	return ttl + caps.Guarantees.Lateness + caps.PollInterval()
 }
 
-// check fails the test for holds that break P1 or P3.
+// check fails the test for holds that break P1, P2 or P3.
 func (s *scene) check(holds []Hold) {
 	s.Helper()
-	for _, found := range append(Overlaps(holds), Disorder(holds)...) {
+	for _, found := range slices.Concat(Overlaps(holds), Late(holds), Disorder(holds)) {
 		s.Error(found)
 	}
 }

@@ -19,6 +19,7 @@ type Hold struct {
 	Who   string         // the holder, for people
 	From  driver.Instant // when it was trusted first; after it was
 	Until driver.Instant // the end of trust, or an instant before
+	Late  time.Duration  // how long after its deadline Err still returned nil (P2)
 	Lost  string         // why it was over, if it was not released
 }
 
@@ -48,6 +49,7 @@ func Watch(lease *holdfast.Lease, stop <-chan struct{}, looked func()) Hold {
 			h.From = driver.HostClock.Now()
 		}
 		h.Until = driver.HostClock.Now().Add(time.Until(lease.ValidUntil()))
+		h.Late = max(h.Late, before.Sub(h.Until))
 		if over(stop) {
 			h.Until = min(h.Until, driver.HostClock.Now()) // and no longer than until the release
 			return h
@@ -84,6 +86,16 @@ func Overlaps(holds []Hold) (found []string) {
 			if h.Until > last.Until {
 				last = h
 			}
+		}
+	}
+	return found
+}
+
+// Late returns which holds were trusted after their deadline (P2).
+func Late(holds []Hold) (found []string) {
+	for _, h := range holds {
+		if h.Late > 0 {
+			found = append(found, fmt.Sprintf("P2: %v was trusted for %v after its deadline", h, h.Late))
 		}
 	}
 	return found

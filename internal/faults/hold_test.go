@@ -33,6 +33,12 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
+func TestLate(t *testing.T) {
+	if found := Late([]Hold{{Late: 0}, {Late: -1}, {Late: 1}}); len(found) != 1 {
+		t.Errorf("found %q", found)
+	}
+}
+
 // TestWatch: a hold that is released is trusted until then, one that is lost
 // until its deadline, one that is broken not beyond the look before.
 func TestWatch(t *testing.T) {

@@ -82,6 +82,7 @@ func (w *worker) run() {
 			w.lost.Add(1)
 		}
 		w.done.Add(1)
+		time.Sleep(rand.N(5 * time.Millisecond)) // leave the processor to others
 	}
 }
 
@@ -139,9 +140,13 @@ func (l *load) served(within time.Duration) {
 	for i, w := range l.workers {
 		for w.done.Load() < before[i]+2 {
 			if time.Now().After(end) {
+				total := int64(0)
+				for i, w := range l.workers {
+					total += w.done.Load() - before[i]
+				}
 				info, err := l.client(l.addr).Inspect(context.Background(), w.name)
-				l.Fatalf("P7: %s is stuck on %q, %s; it is %s now, and the store shows %+v (%v)",
-					w.who, w.name, w.state.Load(), time.Now().Format("05.000"), info, err)
+				l.Fatalf("P7: within %v %s was not served on %q, and others %d times; it is %s, now is %s, and the store shows %+v (%v)",
+					within, w.who, w.name, total, w.state.Load(), time.Now().Format("05.000"), info, err)
 			}
 			time.Sleep(time.Millisecond)
 		}

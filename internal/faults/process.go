@@ -1,11 +1,13 @@
 package faults
 
 import (
+	"errors"
 	"syscall"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/fence"
 )
 
 // watch is Watch of a lease until stop, released then.
@@ -97,6 +99,17 @@ func holderStopped(s *scene) {
 		s.Errorf("P2: a holder that was stopped for longer than its TTL went on: %+v", theirs)
 	}
 	s.check([]Hold{theirs, ours})
+	if !c.Caps().Fencing {
+		return
+	}
+	// Had it acted without asking its lease, a guard would have stopped it.
+	var guard fence.Gate
+	if err := guard.Admit(ours.Token, holdfast.Exclusive); err != nil {
+		s.Errorf("P3: the guard refused the holder: %v", err)
+	}
+	if err := guard.Admit(theirs.Token, holdfast.Exclusive); !errors.Is(err, fence.ErrStale) {
+		s.Errorf("P3: the guard let a holder in that was stopped for longer than its TTL: %v", err)
+	}
 }
 
 // waiterStopped: a stopped waiter delays a live one by two polls at most, and
@@ -127,16 +140,17 @@ func waiterStopped(s *scene) {
 func allKilled(s *scene) {
 	c := s.client(s.addr)
 	holder := s.child()
-	holder.says("take x %v", brief)
+	const ttl = 4 * brief // or the holder may lose it before the others have come
+	holder.says("take x %v", ttl)
 	holder.hasIt(slack, "P7: a free name")
 	others := []*child{s.child(), s.child(), s.child()}
 	for i, w := range others {
-		w.says("take x %v", brief)
+		w.says("take x %v", ttl)
 		s.waiting(c, "x", i+1)
 	}
 	for _, w := range append(others, holder) {
 		w.kill()
 	}
-	lease := s.acquire(c, "x", brief, opens(c, brief)+2*c.Caps().PollInterval()+slack, "P7: behind waiters that are all dead")
+	lease := s.acquire(c, "x", brief, opens(c, ttl)+2*c.Caps().PollInterval()+slack, "P7: behind waiters that are all dead")
 	s.check([]Hold{watch(lease, soon())})
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// recovery is how long it may take until everybody has been served after a
-// fault: the hold that was left behind must end, and everybody's turn come.
+// recovery is when somebody must be stuck who has not been served since a fault:
+// the hold that was left behind ends, and then it is everybody's turn, on a
+// machine that may do much else.
 func (s *scene) recovery(c *holdfast.Client, ttl time.Duration) time.Duration {
-	return 2*opens(c, ttl) + 5*slack
+	return 2*opens(c, ttl) + 10*slack
 }
 
 // shortPauses: 64 goroutines with a name each and 64 with one for all, while the

@@ -213,7 +213,7 @@ func TestTokensGoBack(t *testing.T) {
 			last = next
 		}
 	}
-	r.Clock.Set(25 * time.Minute)
+	r.Clock.Set(40 * time.Minute)
 	if _, err := a.Inspect(t.Context(), "x"); err != nil { // by which the server notices that the key has expired
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestTokensGoBack(t *testing.T) {
 // not told of in time, and goes by a clock of its own.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	master := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
+	master := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
 	replica := testserver.StartRedis(t, testserver.RedisOptions{Clock: true, AOF: true})
 	replica.Clock.Set(-time.Minute)
 	a := open(t, master.Addr)
