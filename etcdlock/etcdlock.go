@@ -6,7 +6,7 @@
 //	locks, err := holdfast.Open(ctx, "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379")
 //
 // The URL is etcd://USER:PASSWORD@HOST:PORT,HOST:PORT/PREFIX, or etcds:// for TLS;
-// without ports 2379 is meant. Parameters, all optional:
+// a host without a port has 2379, and if any has a port the last one must. Parameters, all optional:
 //
 //	hf.layout  escaped or stock: see the constants
 //	hf.ca      etcds: a file with the certificates to trust, instead of the system's
@@ -131,7 +131,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 func (c *client) contact(ctx context.Context, o *Options) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	get, err := c.kv.Get(ctx, c.layout.locks, clientv3.WithCountOnly())
+	get, err := c.kv.Get(ctx, c.layout.goneAt, clientv3.WithCountOnly())
 	if err != nil {
 		return err
 	}

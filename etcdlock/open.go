@@ -53,6 +53,16 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return c, nil
 }
 
+// Dial returns a client of the etcd that a store URL names, for those who want to
+// look at the store itself. Its errors show nothing of user and password.
+func Dial(u *url.URL) (*clientv3.Client, error) {
+	config, _, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(config)
+}
+
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (clientv3.Config, *Options, error) {
 	known := []string{"hf.layout"}

@@ -17,6 +17,7 @@ import (
 
 	_ "github.com/holdfastlock/holdfast/filelock"              // file://
 	_ "github.com/holdfastlock/holdfast/memlock"               // mem://
+	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
 	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://
 )
 
