@@ -126,7 +126,7 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 // confirm gives a place's sign of life, and looks whether it has come to be a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
-	if since, err := r.session.keep(ctx, sent.Add(-c.poll/4)); errors.Is(err, errOver) {
+	if since, err := r.session.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
 		c.drop(r)
 		return driver.Grant{}, errGone
 	} else if err != nil {
@@ -150,7 +150,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 	text := newValue(req, c.id, r.asked).String()
 	for {
 		sent := c.clock.Now()
-		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.poll/4))
+		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -256,6 +256,9 @@ func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *e
 	return c.grant(r, req, s, driver.Token(e.created), t), nil
 }
 
+// pulse is how old the last sign of life of the lease of places may be.
+func (c *client) pulse() time.Duration { return time.Duration(c.minSeconds) * time.Second / 8 }
+
 // term is how long a hold is to last: a whole one its TTL, a claim two polls.
 type term struct {
 	seconds      int64 // of the lease that its key is on
@@ -284,8 +287,9 @@ func (c *client) grant(r *record, req *driver.Request, s *session, token driver.
 	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
 }
 
-// claimed turns a place with nothing before it into a hold. Its time counts from
-// the place's last confirmation, which was answered before it was free (P1).
+// claimed turns a place with nothing before it into a hold. Its time is that of the
+// lease of places: nothing at the store begins when a place comes to be a hold, so
+// it counts from the sending of whatever kept that lease alive last (P1).
 func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
 	if r.state != queued || r.session.over {
@@ -293,7 +297,8 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 		return driver.Grant{}, driver.ErrHeld
 	}
 	t := c.short(req)
-	r.state, r.taken, r.claim, r.lasts, r.keeps, r.place = held, c.clock.Now(), true, t.lasts, t.keeps, nil
+	r.state, r.taken, r.claim, r.place = held, c.clock.Now(), true, nil
+	r.since, r.lasts, r.keeps = r.session.since, t.lasts, t.keeps
 	c.postpone(r)
 	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
 	c.mu.Unlock()

@@ -36,6 +36,24 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestConformanceOfThree is the same on three members, of which one after the
+// other is killed where the suite restarts the store.
+func TestConformanceOfThree(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
+	next := 0
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
+		Restart: func(testing.TB) {
+			server.Members[next%3].Kill()
+			server.Members[next%3].Start()
+			next++
+		},
+		TTL:      time.Second,
+		Parallel: 8,
+		Leaks:    leaks,
+	})
+}
+
 // dialClient returns a client of etcd.
 func dialClient(t testing.TB, addrs string) *clientv3.Client {
 	t.Helper()

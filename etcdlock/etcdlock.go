@@ -117,11 +117,12 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	if c.clock == nil {
 		c.clock = driver.HostClock
 	}
+	c.life, c.die = context.WithCancel(context.Background())
 	if err := c.contact(ctx, o); err != nil {
+		c.die()
 		c.leases.Close()
 		return nil, err
 	}
-	c.life, c.die = context.WithCancel(context.Background())
 	c.alarm = alarm.New(c.clock, c.sweep)
 	return c, nil
 }
@@ -174,10 +175,13 @@ func (c *client) Caps() driver.Caps { return c.caps }
 // requestWithin bounds a request that has no deadline of its own.
 const requestWithin = 5 * time.Second
 
-// bounded is the context of one or a few requests: bounded in time, and refused by
-// a member that knows of no leader, so that another is asked.
+// bounded is the context of one or a few requests: bounded in time and by the
+// client's life, since the library repeats requests on a connection that is closed;
+// and refused by a member that knows of no leader, so that another is asked.
 func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(clientv3.WithRequireLeader(ctx), requestWithin)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestWithin)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // alive returns why no request should be made.

@@ -47,7 +47,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	r.place.waits = v
 	c.mu.Unlock()
 	defer v.end()
-	beat := time.NewTicker(max(c.poll/3, time.Millisecond))
+	beat := time.NewTicker(2 * c.pulse())
 	defer beat.Stop()
 	for {
 		v.c.mu.Lock()
@@ -157,7 +157,7 @@ func (v *vigil) beat(ctx context.Context) {
 	if silent {
 		v.c.hub.reset(v.f.watch)
 	}
-	v.r.session.keep(ctx, v.c.clock.Now().Add(-v.c.poll/4))
+	v.r.session.keep(ctx, v.c.clock.Now().Add(-v.c.pulse()))
 }
 
 func (v *vigil) end() {
