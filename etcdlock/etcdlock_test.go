@@ -350,7 +350,7 @@ func TestShortTTL(t *testing.T) {
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]string{
 		"etcd://":                                  "http://localhost:2379 user  prefix  layout ",
-		"etcd://a,b:1,c/team/a":                    "http://a:2379,http://b:1,http://c:2379 user  prefix team/a layout ",
+		"etcd://a,b,c:2/team/a":                    "http://a:2379,http://b:2379,http://c:2 user  prefix team/a layout ",
 		"etcd://u:p%2F@a/x?hf.layout=stock":        "http://a:2379 user u prefix x layout stock",
 		"etcds://[::1]:1":                          "https://[::1]:1 user  prefix  layout ",
 		"etcd://a/?hf.layout=escaped":              "http://a:2379 user  prefix  layout escaped",
