@@ -29,6 +29,9 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	defer cancel()
 	r := c.reserve(&req, time.Now().UnixMilli())
 	defer c.unreserve(r)
+	if r.leaving {
+		return driver.Grant{}, driver.ErrNotHeld // it has just ended
+	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	text := newValue(&req, c.id, r.asked).String()
 	if c.isWanted(dir) {
@@ -91,6 +94,9 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	defer cancel()
 	r := c.reserve(&req, time.Now().UnixMilli())
 	defer c.unreserve(r)
+	if r.leaving {
+		return driver.Grant{}, driver.ErrNotHeld // it has just ended: whoever asks begins anew
+	}
 	c.mu.Lock()
 	state := r.state
 	c.mu.Unlock()

@@ -26,7 +26,8 @@ type record struct {
 	name, owner string
 	next        *record      // of the same name
 	n           int          // of the key: see layout.key
-	asks        int          // requests to put it that are under way
+	asks        int          // requests to put or confirm it that are under way
+	leaving     bool         // its time was over, and it is being deleted
 	token       driver.Token // the key's create revision; 0: not known
 	session     *session
 	state       state
@@ -144,8 +145,12 @@ func (c *client) sweep() {
 			c.expiries.Set(e, at)
 			continue
 		}
+		if r.asks > 0 { // what is under way may be its sign of life
+			c.expiries.Set(e, now.Add(removePause))
+			continue
+		}
 		c.expiries.Drop(e)
-		r.state = doubtful
+		r.state, r.leaving = doubtful, true
 		r.wake()
 		over = append(over, r)
 	}
@@ -174,7 +179,7 @@ func (c *client) remove(records []*record) {
 		for i, r := range records {
 			if errs[i] != nil && !driver.Gone(errs[i]) && r.session != nil && !r.session.over && !r.session.ended(now) {
 				left = append(left, r)
-			} else if c.known(r) {
+			} else {
 				c.forget(r)
 			}
 		}

@@ -30,6 +30,8 @@ func TestFaults(t *testing.T) {
 			return e.Members[0], e.Addrs()
 		},
 		URL: url,
+		// Each turn is two writes that a cluster agrees on.
+		Crowd: 3,
 	})
 }
 
