@@ -231,6 +231,19 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return g, nil
 }
 
+// Annotate implements driver.Annotator.
+func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
+	if err := c.alive(ctx); err != nil {
+		return err
+	}
+	record, gone := c.keys(g.Name, g.Owner)
+	reply := c.run(ctx, annotateScript, annotateScript.command(record, gone, escape(g.Owner), g.Note))[0]
+	if reply.Err != nil {
+		return Explain(reply.Err)
+	}
+	return goodbye(reply.Value)
+}
+
 // Break implements driver.Breaker.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {

@@ -34,7 +34,7 @@ func (c *handClock) advance(t testing.TB, d time.Duration) {
 // withHandClock lets the scripts read the time from clockKey.
 func withHandClock(t *testing.T) {
 	t.Helper()
-	for _, s := range []*script{takeScript, askScript, renewScript, releaseScript, breakScript, downgradeScript, inspectScript} {
+	for _, s := range []*script{takeScript, askScript, renewScript, releaseScript, breakScript, downgradeScript, annotateScript, inspectScript} {
 		before := *s
 		text := strings.Replace(s.text, "redis.call('TIME')", "{0, redis.call('GET', '"+clockKey+"')}", 1)
 		if text == s.text || strings.Contains(text, "TIME'") {
@@ -107,7 +107,7 @@ func (w *twin) episode() {
 			reqs = append(reqs, w.request())
 		}
 		i := w.rng.IntN(len(reqs))
-		step, retire := w.step(reqs[i])
+		step, retire := w.step(&reqs[i])
 		w.same(reqs[i].Owner, step)
 		if w.Failed() {
 			return
@@ -135,14 +135,15 @@ func (w *twin) request() driver.Request {
 }
 
 // step does one step on both. Retire says that the owner is not used again.
-func (w *twin) step(r driver.Request) (step string, retire bool) {
+func (w *twin) step(req *driver.Request) (step string, retire bool) {
+	r := *req
 	now, ctx := w.clock.now, w.Context()
 	w.rec.Settle(now, &w.rules)
 	g, ok := w.held[r.Owner]
 	if !ok {
 		g = driver.Grant{Request: r, Token: 1}
 	}
-	switch w.rng.IntN(9) {
+	switch w.rng.IntN(10) {
 	case 0, 1:
 		got, err := w.c.Try(ctx, r)
 		w.asked("Try", r, false, got, err)
@@ -198,6 +199,14 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		return "Downgrade", false
 	}
 	h := w.rec.Held(r.Owner)
+	if w.rng.IntN(2) == 0 {
+		g.Note = fmt.Sprintf("note %d: é\n%%", w.rng.IntN(3))
+		w.gave("Annotate", r, w.c.Annotate(ctx, g), w.rec.Annotate(r.Owner, g.Note))
+		if h != nil { // who asks again asks for what it has
+			req.Note, w.held[r.Owner] = g.Note, g
+		}
+		return "Annotate", false
+	}
 	if h == nil || w.plain {
 		if err := w.c.Break(ctx, w.name, 1); !errors.Is(err, driver.ErrNotHeld) {
 			w.Errorf("Break of no hold returned %v", err)

@@ -34,6 +34,9 @@ var breakLua string
 //go:embed lua/downgrade.lua
 var downgradeLua string
 
+//go:embed lua/annotate.lua
+var annotateLua string
+
 //go:embed lua/inspect.lua
 var inspectLua string
 
@@ -47,6 +50,7 @@ var (
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)
 	downgradeScript = scriptOf(clockLua + recordLua + downgradeLua)
+	annotateScript  = scriptOf(clockLua + recordLua + annotateLua)
 	inspectScript   = scriptOf(clockLua + recordLua + inspectLua)
 )
 
