@@ -38,7 +38,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock",
+			Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock. The store's identity is new: All over several stores may take them in another order in clients opened before than in those opened after, so that they wait for each other until their contexts end: open the old ones anew",
 		},
 		driver.Failover: {
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,

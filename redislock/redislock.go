@@ -164,7 +164,8 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 
 // identity returns the random name of the store, which its first client gives
 // it: the server's address depends on how it is reached, its run id on when it
-// was started.
+// was started. After the server's data were wiped new clients give another; see
+// the guarantees.
 func (c *client) identity(ctx context.Context) (string, error) {
 	key := c.layout.store()
 	replies := c.conn.Do(ctx, []Command{

@@ -88,7 +88,8 @@ local function encode(r)
   if not h and #r[QUEUE] == 0 and r[GONE] <= now then return end
   if h and not r[HOLDS][2] and #r[QUEUE] == 0 and r[GONE] <= now
     and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
-    return 'h:' .. h[OWNER], string.format('%d %d %d %s %s', h[EXPIRES], h[TTL], h[DELAY], h[CLIENT], h[NOTE])
+    -- Not %s, which ends a text at a zero byte.
+    return 'h:' .. h[OWNER], string.format('%d %d %d ', h[EXPIRES], h[TTL], h[DELAY]) .. h[CLIENT] .. ' ' .. h[NOTE]
   end
   return 'r', cmsgpack.pack({r[GONE], r[HOLDS], r[QUEUE]})
 end
@@ -189,8 +190,9 @@ end
 
 -- A server whose memory is full (OOM) refuses the first write of a script if that
 -- needs memory, and none after it. What keeps or frees a hold must go on then, so it
--- begins with a write that needs none and changes nothing.
-local function go_on() redis.call('HDEL', KEYS[1], '') end
+-- begins with a write that needs none and changes nothing: to a key that is nobody's,
+-- because the record's may have been overwritten by another program.
+local function go_on() redis.call('HDEL', KEYS[1] .. ':', '') end
 
 -- Calls f for each of n items; an error of one does not spoil the others.
 local function each(n, f)

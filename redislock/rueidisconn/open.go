@@ -52,9 +52,18 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
-		return nil, nil, fromServer(err)
+		return nil, nil, fromServer(withoutTLS(u, err))
 	}
 	return own(client), o, nil
+}
+
+// withoutTLS explains the silence of a server that takes the first message of TLS
+// for the beginning of a command.
+func withoutTLS(u *url.URL, err error) error {
+	if u.Scheme == "rediss" && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no TLS connection within %v: if the server does not speak TLS there, the scheme is redis: %w", dialTimeout, err)
+	}
+	return err
 }
 
 // fromServer makes the error of a first contact one that says where it comes
@@ -75,7 +84,7 @@ func fromServer(err error) error {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
-	known := []string{"hf.prefix", "hf.wait"}
+	known := []string{"hf.wait"}
 	unix := u.Scheme == "redis+unix"
 	switch u.Scheme {
 	case "redis+unix":
@@ -119,7 +128,7 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 			err = fmt.Errorf("database %.40q is not a number from 0 up", db)
 		}
 	}
-	return option, &redislock.Options{Prefix: params["hf.prefix"], Wait: redislock.Wait(params["hf.wait"])}, err
+	return option, &redislock.Options{Wait: redislock.Wait(params["hf.wait"])}, err
 }
 
 func parseHost(u *url.URL, option *rueidis.ClientOption) {

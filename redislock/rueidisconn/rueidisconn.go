@@ -5,11 +5,14 @@
 //	rediss://user:password@host:6379/0
 //	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
 //
-// The database is 0 if none is given, the port 6379. Our own parameters are
-// those of redislock.Options:
+// The database is 0 if none is given, the port 6379. The parameter of our own is
+// that of redislock.Options:
 //
-//	hf.prefix=holdfast  what keys and channels begin with
-//	hf.wait=push        waiters are told; hf.wait=spin: they ask again and again
+//	hf.wait=push  waiters are told; hf.wait=spin: they ask again and again
+//
+// Keys and channels begin with redislock.DefaultPrefix; a program that wants
+// another prefix there wraps a client, see [Wrap] and redislock.Options. The
+// parameter hf.prefix, which package holdfast takes of every store's URL, is a prefix of names.
 //
 // and for rediss, where the server proves its name by a certificate that the
 // system trusts:
@@ -29,7 +32,11 @@ import (
 )
 
 // Wrap returns a redislock.Conn over a client that the caller keeps and closes,
-// after the driver. The client must be one of a single node.
+// after the driver. The client must be one of a single node, and its
+// ClientOption.ConnLifetime 0: rueidis sends what was under way on a connection
+// that ends by its lifetime a second time, when the server has not answered for a second, whatever
+// DisableRetry says. A request that takes effect twice may leave a hold behind,
+// until its TTL ends (P6).
 func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
 
 // own returns a Conn that closes the client when it is closed.
@@ -41,7 +48,7 @@ type conn struct {
 }
 
 // Do implements redislock.Conn. An arbitrary command is none of those that
-// rueidis sends again.
+// rueidis sends again, as long as connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 	replies := make([]redislock.Reply, len(commands))
 	if len(commands) == 1 {

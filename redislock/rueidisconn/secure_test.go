@@ -200,3 +200,12 @@ func TestWrongServer(t *testing.T) {
 		t.Errorf("from a web server: %v", err)
 	}
 }
+
+// TestNoTLS: the server does not speak TLS, and waits for the end of what it takes
+// for a command.
+func TestNoTLS(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	if err := works(t, "rediss://"+server.Addr); err == nil || !strings.Contains(err.Error(), "the scheme is redis") {
+		t.Errorf("error %v does not say that TLS is missing", err)
+	}
+}
