@@ -9,3 +9,5 @@ require (
 	github.com/holdfastlock/holdfast v0.0.0-00010101000000-000000000000
 	go.uber.org/goleak v1.3.0
 )
+
+require github.com/stretchr/testify v1.11.1 // indirect
