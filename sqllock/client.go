@@ -25,7 +25,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	sent := c.clock.Now()
 	stored := req
 	stored.Note = strings.ReplaceAll(req.Note, "\x00", "\uFFFD") // PostgreSQL has no text with it
-	quick = quick && req.Mode == driver.Exclusive
+	quick = quick && c.quick(req.Mode)
 	var g driver.Grant
 	var answer error
 	failure, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
@@ -63,23 +63,23 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	return driver.Grant{}, err
 }
 
+// quick reports whether there are statements that take and end such a hold where
+// nobody else uses the name. In SQLite they would save nothing, and a refused one
+// would wait for the right to write.
+func (c *client) quick(m driver.Mode) bool {
+	return m == driver.Exclusive && c.statements.dialect != SQLite
+}
+
 // take takes a name that nobody uses, in one statement. It returns no token where
 // somebody does, and what there is, if the statement tells that too.
 func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) (driver.Token, *snapshot, error) {
 	q := &c.statements.take
 	args := q.bind([]any{req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note})
 	var token int64
-	switch c.statements.dialect {
-	case Postgres:
+	if c.statements.dialect == Postgres {
 		var s snapshot
 		err := conn.QueryRowContext(ctx, q.text, args...).Scan(append([]any{&token}, s.into()...)...)
 		return driver.Token(token), &s, err
-	case SQLite:
-		err := conn.QueryRowContext(ctx, q.text, args...).Scan(&token)
-		if errors.Is(err, sql.ErrNoRows) {
-			return 0, nil, nil
-		}
-		return driver.Token(token), nil, err
 	}
 	result, err := conn.ExecContext(ctx, q.text, args...)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	withdraw := g.Token == 0 || g.Stray
 	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if !withdraw && g.Mode == driver.Exclusive {
+		if !withdraw && c.quick(g.Mode) {
 			done, found, err := c.end(ctx, conn, g)
 			if done || err != nil {
 				answer = nil

@@ -79,12 +79,9 @@ const (
 
 func newStatements(d Dialect, prefix string) *statements {
 	s := &statements{dialect: d, tables: tablesOf(prefix), lists: map[string]query{}}
-	take, release := takeText, releaseText
-	switch d {
-	case Postgres:
-		take, release = takePostgres, releasePostgres
-	case MySQL:
-		take = takeMySQL
+	take, release := takePostgres, releasePostgres
+	if d == MySQL {
+		take, release = takeMySQL, releaseText
 	}
 	for q, text := range map[*query]string{
 		&s.read: readText, &s.insert: insertText, &s.update: updateText, &s.tell: tellText,

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -35,19 +36,23 @@ func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn)
 			return Refused, err
 		}
 		conn, err := c.db.Conn(ctx)
-		if err != nil {
-			return Refused, err
+		connected := err == nil
+		if connected {
+			err = f(ctx, conn)
+			conn.Close()
 		}
-		err = f(ctx, conn)
-		conn.Close()
 		if err == nil {
 			return Refused, nil
 		}
 		if err == errChanged {
 			return Refused, errors.Join(err, ctx.Err())
 		}
-		if failure := c.library.judge(err); failure != Conflict {
+		switch failure := c.library.judge(err); {
+		case failure == Conflict:
+		case connected:
 			return failure, err
+		default:
+			return Refused, err // nothing was sent
 		}
 		if !c.pause(ctx, attempt) {
 			return Refused, err
@@ -59,15 +64,19 @@ func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn)
 // time until the context ended.
 var errChanged = errors.New("the row was changed by others again and again")
 
-// pause waits before another attempt, for the longer the more there were, and
-// reports whether the context goes on.
+// pause waits before another attempt and reports whether the context goes on. The
+// pauses get longer, but not in SQLite, which has no queue for its one lock: there
+// whoever asks more often gets it.
 func (c *client) pause(ctx context.Context, attempt int) bool {
 	if attempt == 0 {
 		return ctx.Err() == nil
 	}
 	longest := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
+	if c.statements.dialect == SQLite {
+		longest = 2 * time.Millisecond
+	}
 	select {
-	case <-time.After(time.Duration(rand.Int64N(int64(longest)))):
+	case <-time.After(rand.N(longest)):
 		return true
 	case <-ctx.Done():
 		return false
@@ -103,29 +112,77 @@ type turn struct {
 // unless another has changed it meanwhile: then it begins again. It begins with
 // the snapshot first, if there is one.
 func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first *snapshot, step func(*turn)) error {
+	write := c.write
+	if c.statements.dialect == SQLite {
+		write = postpone
+	}
 	for attempt := 0; ; attempt++ {
-		s := first
-		if s == nil {
-			fresh, err := c.read(ctx, conn, name)
-			if err != nil {
-				return err
-			}
-			s = &fresh
-		}
-		first = nil
-		t, err := c.turn(name, s)
-		if err != nil {
+		done, err := c.changeOnce(ctx, conn, name, first, step, write)
+		switch {
+		case done || err != nil:
 			return err
-		}
-		step(t)
-		done, err := c.write(ctx, conn, name, s, t)
-		if done || err != nil {
-			return err
-		}
-		if !c.pause(ctx, attempt) {
+		case c.statements.dialect == SQLite:
+			return c.changeAlone(ctx, conn, name, step)
+		case !c.pause(ctx, attempt):
 			return errChanged
 		}
+		first = nil
 	}
+}
+
+// writer writes a row over what a snapshot shows, and reports false if it did not.
+type writer func(ctx context.Context, conn *sql.Conn, name string, s *snapshot, next row, news []message) (bool, error)
+
+// changeOnce changes a name, and reports false if that was not written.
+func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, s *snapshot, step func(*turn), write writer) (bool, error) {
+	if s == nil {
+		fresh, err := c.read(ctx, conn, name)
+		if err != nil {
+			return false, err
+		}
+		s = &fresh
+	}
+	t, err := c.turn(name, s)
+	if err != nil {
+		return false, err
+	}
+	step(t)
+	next := t.encode()
+	if next.version = s.version; next == s.row {
+		return true, nil
+	}
+	next.version = max(s.version+1, s.now)
+	return write(ctx, conn, name, s, next, c.news(t))
+}
+
+// postpone is a writer that does not write.
+func postpone(context.Context, *sql.Conn, string, *snapshot, row, []message) (bool, error) {
+	return false, nil
+}
+
+// changeAlone changes a name while nobody else writes. It is for SQLite: there it
+// takes long to be let in, and reading and writing take no time, so whoever had
+// read before would hardly ever be the first to write.
+func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, step func(*turn)) error {
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		if c.library.judge(err) != Conflict {
+			c.discard(conn) // it may have begun
+		}
+		return err
+	}
+	_, err := c.changeOnce(ctx, conn, name, nil, step, c.write)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "COMMIT")
+	}
+	if err != nil {
+		c.discard(conn) // with what it has not committed
+	}
+	return err
+}
+
+// discard closes a connection instead of giving it back to the pool.
+func (c *client) discard(conn *sql.Conn) {
+	conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }
 
 // turn settles the state that a snapshot shows.
@@ -144,15 +201,8 @@ func (c *client) turn(name string, s *snapshot) (*turn, error) {
 	return t, nil
 }
 
-// write writes what a turn made of a snapshot, and reports false if another was
-// quicker.
-func (c *client) write(ctx context.Context, conn *sql.Conn, name string, s *snapshot, t *turn) (bool, error) {
-	next := t.encode()
-	next.version = s.version
-	if next == s.row {
-		return true, nil
-	}
-	next.version = max(s.version+1, s.now)
+// write is the writer that writes the row if it has the version of the snapshot.
+func (c *client) write(ctx context.Context, conn *sql.Conn, name string, s *snapshot, next row, news []message) (bool, error) {
 	args := []any{
 		name, next.version, next.token, next.owner, next.client, next.ttl, next.delay, next.note, next.taken, next.expires, next.record,
 	}
@@ -161,7 +211,7 @@ func (c *client) write(ctx context.Context, conn *sql.Conn, name string, s *snap
 		return n == 1, err
 	}
 	args = append(args, s.version)
-	if news := c.news(t); c.statements.dialect == Postgres && len(news) > 0 {
+	if c.statements.dialect == Postgres && len(news) > 0 {
 		return c.writeAndTell(ctx, conn, args, news)
 	}
 	n, err := c.exec(ctx, conn, &c.statements.update, args...)

@@ -62,9 +62,10 @@ func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
 
 // DSN returns the name of a file for sql.Open("sqlite", …) with the settings that
 // locks are best kept with: a write-ahead log, which lets others read meanwhile,
-// synced at each commit, and some patience with other writers.
+// synced at each commit, and little patience with other writers: the driver asks
+// again by itself, more often than SQLite would.
 func DSN(file string) string {
-	pragmas := url.Values{"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}}
+	pragmas := url.Values{"_pragma": {"busy_timeout(10)", "journal_mode(WAL)", "synchronous(FULL)"}}
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + pragmas.Encode()
 }
 
