@@ -48,8 +48,10 @@ func (c *client) clean(ctx context.Context, last string, unused time.Duration) (
 			continue
 		}
 		if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-			_, err := c.exec(ctx, conn, &c.statements.remove, n.name, n.version)
-			return err
+			return c.alone(ctx, func() error {
+				_, err := c.exec(ctx, conn, &c.statements.remove, n.name, n.version)
+				return err
+			})
 		}); err != nil {
 			return last, err
 		}

@@ -32,7 +32,7 @@ func (c *client) page(ctx context.Context, q *query, args ...any) ([]named, erro
 	var page []named
 	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		page = nil
-		return scan(ctx, conn, q, args, func(rows *sql.Rows) error {
+		return c.scan(ctx, conn, q, args, func(rows *sql.Rows) error {
 			var n named
 			err := rows.Scan(append([]any{&n.name}, n.into()...)...)
 			page = append(page, n)

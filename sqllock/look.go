@@ -17,7 +17,8 @@ type sight struct {
 	waiting int   // calls of Wait
 	version int64 // of the row, when it was looked at last
 	before  int   // how many are before it in the queue
-	changed time.Time
+	last    driver.Token
+	changed time.Time // when something did but signs of life
 }
 
 // The pauses between two looks: a part of the time for which nothing has changed,
@@ -131,7 +132,7 @@ func (c *client) versions(ctx context.Context, conn *sql.Conn, waiters map[strin
 	for len(names) > 0 {
 		n := min(len(names), batchSize)
 		q, args := c.statements.list(versionsText, names[:n], nil)
-		if err := scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
+		if err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
 			var name string
 			var version int64
 			err := rows.Scan(&name, &version)
@@ -146,8 +147,8 @@ func (c *client) versions(ctx context.Context, conn *sql.Conn, waiters map[strin
 }
 
 // scan calls f for each row of a statement's result.
-func scan(ctx context.Context, conn *sql.Conn, q *query, args []any, f func(*sql.Rows) error) error {
-	rows, err := conn.QueryContext(ctx, q.text, q.bind(args)...)
+func (c *client) scan(ctx context.Context, conn *sql.Conn, q *query, args []any, f func(*sql.Rows) error) error {
+	rows, err := conn.QueryContext(c.local(ctx), q.text, q.bind(args)...)
 	if err != nil {
 		return err
 	}
@@ -180,11 +181,12 @@ func (c *client) show(waiters []*waiter, s *snapshot, st *state) {
 		if w.version == s.version {
 			continue
 		}
-		w.version, w.changed = s.version, time.Now()
+		w.version = s.version
 		if h := st.Held(w.request.Owner); h != nil && claimed(h) {
 			w.tell(driver.Grant{Request: w.request, Token: h.Token, Since: h.Since, Valid: min(h.Valid, w.request.TTL)})
 			continue
 		}
+		before := w.before
 		w.before = -1
 		for i := range st.Queue {
 			if st.Queue[i].Owner == w.request.Owner {
@@ -194,6 +196,9 @@ func (c *client) show(waiters []*waiter, s *snapshot, st *state) {
 		if w.before < 0 {
 			w.before = 0
 			w.tell(driver.Grant{}) // asking tells
+		}
+		if w.before != before || w.last != st.last {
+			w.last, w.changed = st.last, time.Now()
 		}
 	}
 }

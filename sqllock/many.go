@@ -64,27 +64,23 @@ func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []
 
 func (c *client) execList(ctx context.Context, conn *sql.Conn, text string, grants []driver.Grant, which []int) (int64, error) {
 	q, args := c.statements.list(text, namesOf(grants, which), ownersOf(grants, which))
-	return c.exec(ctx, conn, &q, args...)
+	var n int64
+	err := c.alone(ctx, func() (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
+	return n, err
 }
 
 // plain returns the names, by owner, of the grants that are exclusive holds for
 // which nobody waits.
 func (c *client) plain(ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int) (map[string]string, error) {
 	q, args := c.statements.list(plainText, namesOf(grants, which), ownersOf(grants, which))
-	rows, err := conn.QueryContext(ctx, q.text, q.bind(args)...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	plain := map[string]string{}
-	for rows.Next() {
+	err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
 		var name, owner string
-		if err := rows.Scan(&name, &owner); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&name, &owner)
 		plain[owner] = name
-	}
-	return plain, rows.Err()
+		return err
+	})
+	return plain, err
 }
 
 func namesOf(grants []driver.Grant, which []int) (names []string) {

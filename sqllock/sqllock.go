@@ -73,6 +73,7 @@ type client struct {
 	// it looks for them.
 	channel string
 	unhear  func()
+	turns   chan struct{} // in SQLite: see alone
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
@@ -135,6 +136,9 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll,
 		Guarantees: guarantees[dialect],
 	}
+	if dialect == SQLite {
+		c.turns = turnsOf(c.caps.Store)
+	}
 	if dialect == Postgres && library.Listen != nil {
 		return c, c.listen(ctx)
 	}
@@ -196,19 +200,12 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
 	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
-		rows, err := conn.QueryContext(ctx, c.statements.readMeta.text)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		return c.scan(ctx, conn, &c.statements.readMeta, nil, func(rows *sql.Rows) error {
 			var name, value string
-			if err := rows.Scan(&name, &value); err != nil {
-				return err
-			}
+			err := rows.Scan(&name, &value)
 			values[name] = value
-		}
-		return rows.Err()
+			return err
+		})
 	})
 	return values, err
 }

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -60,9 +59,8 @@ func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn)
 	}
 }
 
-// errChanged says that a row was changed between its reading and its writing, each
-// time until the context ended.
-var errChanged = errors.New("the row was changed by others again and again")
+// errChanged says that others were quicker until the context ended.
+var errChanged = errors.New("others were quicker to write again and again")
 
 // pause waits before another attempt and reports whether the context goes on. The
 // pauses get longer, but not in SQLite, which has no queue for its one lock: there
@@ -83,9 +81,19 @@ func (c *client) pause(ctx context.Context, attempt int) bool {
 	}
 }
 
+// local returns the context of a statement: in SQLite one that does not end,
+// because nothing there takes long but to be let in, for which we wait ourselves. Others
+// cost several switches of goroutines for each statement.
+func (c *client) local(ctx context.Context) context.Context {
+	if c.statements.dialect == SQLite {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
 // exec runs a statement and returns how many rows it changed.
 func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any) (int64, error) {
-	result, err := conn.ExecContext(ctx, q.text, q.bind(args)...)
+	result, err := conn.ExecContext(c.local(ctx), q.text, q.bind(args)...)
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +103,7 @@ func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any
 func (c *client) read(ctx context.Context, conn *sql.Conn, name string) (snapshot, error) {
 	var s snapshot
 	q := &c.statements.read
-	err := conn.QueryRowContext(ctx, q.text, q.bind([]any{name})...).Scan(s.into()...)
+	err := conn.QueryRowContext(c.local(ctx), q.text, q.bind([]any{name})...).Scan(s.into()...)
 	return s, err
 }
 
@@ -158,31 +166,6 @@ func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, s 
 // postpone is a writer that does not write.
 func postpone(context.Context, *sql.Conn, string, *snapshot, row, []message) (bool, error) {
 	return false, nil
-}
-
-// changeAlone changes a name while nobody else writes. It is for SQLite: there it
-// takes long to be let in, and reading and writing take no time, so whoever had
-// read before would hardly ever be the first to write.
-func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, step func(*turn)) error {
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		if c.library.judge(err) != Conflict {
-			c.discard(conn) // it may have begun
-		}
-		return err
-	}
-	_, err := c.changeOnce(ctx, conn, name, nil, step, c.write)
-	if err == nil {
-		_, err = conn.ExecContext(ctx, "COMMIT")
-	}
-	if err != nil {
-		c.discard(conn) // with what it has not committed
-	}
-	return err
-}
-
-// discard closes a connection instead of giving it back to the pool.
-func (c *client) discard(conn *sql.Conn) {
-	conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }
 
 // turn settles the state that a snapshot shows.
