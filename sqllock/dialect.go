@@ -61,6 +61,15 @@ var grammars = map[Dialect]grammar{
 	SQLite: {now: hostTime, max: "max", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING"},
 }
 
+// Now returns the expression by which the server's time is read, in microseconds since
+// 1970, anew at each evaluation. For SQLite it is "": there the host's is taken.
+func (d Dialect) Now() string {
+	if d == SQLite {
+		return ""
+	}
+	return grammars[d].now
+}
+
 // query is one statement in a dialect's own words.
 type query struct {
 	text string

@@ -125,6 +125,9 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	if c.log == nil {
 		c.log = slog.Default()
 	}
+	if err := c.commits(ctx); err != nil {
+		return nil, err
+	}
 	meta, err := c.open(ctx, prefix, o.Poll)
 	if err != nil {
 		return nil, err
@@ -143,6 +146,21 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 		return c, c.listen(ctx)
 	}
 	return c, nil
+}
+
+// commits returns an error if MySQL does not commit each statement by itself.
+func (c *client) commits(ctx context.Context) error {
+	if c.statements.dialect != MySQL {
+		return nil
+	}
+	var on bool
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&on)
+	})
+	if err == nil && !on {
+		err = errors.New("autocommit is off in this pool's sessions: locks need it on")
+	}
+	return err
 }
 
 // meta is what the tables say of the whole store.

@@ -86,7 +86,8 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 		config.User = u.User.Username()
 		config.Passwd, _ = u.User.Password()
 	}
-	config.InterpolateParams = true // one round trip for each statement
+	config.Logger = &mysql.NopLogger{} // errors are returned
+	config.InterpolateParams = true    // one round trip for each statement
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
