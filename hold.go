@@ -29,6 +29,7 @@ type hold struct {
 	asked   bool         // a downgrade has been sent: others may share the name by now (P1)
 	over    bool         // lost or released, and out of the queues
 	trouble error        // the last failed renewal
+	note    *string      // set by SetNote; nil: the lock's
 
 	deadline due.Entry[*hold]
 	renewal  batch.Entry[*hold]
@@ -68,6 +69,9 @@ func (h *hold) seen() Mode {
 func (h *hold) request() driver.Request {
 	how := h.how.Shape
 	how.Mode = h.mode
+	if h.note != nil {
+		how.Note = *h.note
+	}
 	return h.Lock.request(h.owner, how)
 }
 

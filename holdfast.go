@@ -160,6 +160,8 @@ func (c *Client) check() error {
 		driver.OpInspect:   has[driver.Inspector](c.driver),
 		driver.OpBreak:     has[driver.Breaker](c.driver),
 		driver.OpDowngrade: has[driver.Downgrader](c.driver),
+		driver.OpAnnotate:  has[driver.Annotator](c.driver),
+		driver.OpWatch:     has[driver.Watcher](c.driver),
 	} {
 		if c.caps.Ops.Has(op) && !ok {
 			return fmt.Errorf("the driver announces %v but has no method for it", op)

@@ -1,13 +1,9 @@
 package holdfast
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
-	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/gate"
@@ -111,9 +107,7 @@ func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (
 		// Two more attempts fit before the deadline, unless the margin is large.
 		s.RenewEvery = min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2)
 	}
-	if s.Note == "" {
-		s.Note = defaultNote
-	}
+	s.Note = noteOrDefault(s.Note)
 	return s, s.check(caps, margin)
 }
 
@@ -157,23 +151,9 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:
 		return fmt.Errorf("option MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
-	case len(s.Note) > MaxNote:
-		return fmt.Errorf("option Note has %d bytes: at most %d are allowed", len(s.Note), MaxNote)
-	case !utf8.ValidString(s.Note):
-		return errors.New("option Note is not valid UTF-8")
+	}
+	if err := checkNote(s.Note); err != nil {
+		return fmt.Errorf("option Note has %w", err)
 	}
 	return nil
 }
-
-// defaultNote tells an operator where to look for the holder.
-var defaultNote = func() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	note := fmt.Sprintf("%s on %s, pid %d", filepath.Base(os.Args[0]), host, os.Getpid())
-	if len(note) > MaxNote || !utf8.ValidString(note) {
-		note = fmt.Sprintf("pid %d", os.Getpid())
-	}
-	return note
-}()

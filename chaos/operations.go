@@ -121,6 +121,24 @@ func (d *Driver) Break(ctx context.Context, name string, token driver.Token) err
 	return <-reply
 }
 
+// Annotate implements driver.Annotator.
+func (d *Driver) Annotate(ctx context.Context, g driver.Grant) error {
+	reply := make(chan error, 3)
+	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Forward.Annotate(ctx, g); return true }); err != nil {
+		return err
+	}
+	return <-reply
+}
+
+// Watch implements driver.Watcher. A partition stops its beginning; what is told
+// later are hints, and passed on.
+func (d *Driver) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	if err := d.cut(ctx); err != nil {
+		return nil, err
+	}
+	return d.Forward.Watch(ctx, name)
+}
+
 // Inspect implements driver.Inspector. A partition stops it; the other faults
 // leave it alone, so that tests can look while they happen.
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Info, error) {

@@ -18,6 +18,8 @@ const (
 	OpInspect                   // Inspector
 	OpBreak                     // Breaker
 	OpDowngrade                 // Downgrader
+	OpAnnotate                  // Annotator
+	OpWatch                     // Watcher
 )
 
 // Has reports whether all of ops are in o.
@@ -25,7 +27,7 @@ func (o Ops) Has(ops Ops) bool { return o&ops == ops }
 
 // String lists the operations, for example "queue+inspect", or "none".
 func (o Ops) String() string {
-	names := [...]string{"queue", "notify", "shard", "inspect", "break", "downgrade"}
+	names := [...]string{"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch"}
 	var have []string
 	for i, name := range names {
 		if o.Has(1 << i) {

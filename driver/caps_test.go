@@ -10,17 +10,19 @@ import (
 
 func TestOpsString(t *testing.T) {
 	for ops, want := range map[Ops]string{
-		0:                        "none",
-		OpQueue:                  "queue",
-		OpNotify:                 "notify",
-		OpShard:                  "shard",
-		OpInspect:                "inspect",
-		OpBreak:                  "break",
-		OpDowngrade:              "downgrade",
-		OpQueue | OpInspect:      "queue+inspect",
-		OpDowngrade | OpNotify:   "notify+downgrade",
-		OpDowngrade << 1:         "unknown",
-		OpQueue | OpDowngrade<<5: "queue+unknown",
+		0:                      "none",
+		OpQueue:                "queue",
+		OpNotify:               "notify",
+		OpShard:                "shard",
+		OpInspect:              "inspect",
+		OpBreak:                "break",
+		OpDowngrade:            "downgrade",
+		OpAnnotate:             "annotate",
+		OpWatch:                "watch",
+		OpQueue | OpInspect:    "queue+inspect",
+		OpDowngrade | OpNotify: "notify+downgrade",
+		OpWatch << 1:           "unknown",
+		OpQueue | OpWatch<<5:   "queue+unknown",
 	} {
 		if got := ops.String(); got != want {
 			t.Errorf("%b is called %q, want %q", uint(ops), got, want)

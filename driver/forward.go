@@ -86,3 +86,19 @@ func (f Forward) Downgrade(ctx context.Context, g Grant) (Grant, error) {
 	}
 	return Grant{}, ErrUnsupported
 }
+
+// Annotate implements Annotator.
+func (f Forward) Annotate(ctx context.Context, g Grant) error {
+	if a, ok := As[Annotator](f.Driver, OpAnnotate); ok {
+		return a.Annotate(ctx, g)
+	}
+	return ErrUnsupported
+}
+
+// Watch implements Watcher.
+func (f Forward) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	if w, ok := As[Watcher](f.Driver, OpWatch); ok {
+		return w.Watch(ctx, name)
+	}
+	return nil, ErrUnsupported
+}

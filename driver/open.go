@@ -89,7 +89,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// Redact returns the URL as it may be shown: without password and without the
+// Redact returns the URL as it may be shown: without password, without a user that
+// has none, which may be a password in the wrong place, and without the
 // values of parameters other than hf.*, which may be secrets too. A fragment, and
 // what follows a scheme without "//", have no meaning in a store URL; they may be
 // part of a password, so they are not shown either.
@@ -100,6 +101,9 @@ func Redact(u *url.URL) string {
 	}
 	if r.Fragment != "" {
 		r.Fragment, r.RawFragment = "xxxxx", ""
+	}
+	if _, ok := r.User.Password(); r.User != nil && !ok {
+		r.User = url.User("xxxxx")
 	}
 	q := r.Query()
 	for key, values := range q {

@@ -48,6 +48,7 @@ func TestRedact(t *testing.T) {
 		"mem://orders":                 "mem://orders",
 		"redis://u:secret@h:1/0":       "redis://u:xxxxx@h:1/0",
 		"redis://:secret@h":            "redis://:xxxxx@h",
+		"redis://secret@h":             "redis://xxxxx@h",
 		"x://h?hf.prefix=a&key=secret": "x://h?hf.prefix=a&key=xxxxx",
 		"x://h?key=secret&key=secret":  "x://h?key=xxxxx&key=xxxxx",
 		"redis:u:secret@h":             "redis:xxxxx",

@@ -50,6 +50,12 @@ var brokenDrivers = []broken{
 	{"leak of goroutines", breaks(func(b *bad) { b.try = leavesGoroutine }), "", "P9"},
 	{"leak of names", breaks(func(b *bad) { b.try = leavesKey }), "", "P9"},
 	{"goes on after close", breaks(func(b *bad) { b.afterClose = true }), "leaks/closed driver", "P9"},
+	{"annotate takes whoever holds", breaks(func(b *bad) { b.annotate = annotatesAny }), "annotate/of a hold that is gone", "P4"},
+	{"annotate renews", breaks(func(b *bad) { b.annotate = annotateRenews }), "annotate/does not renew", "P5"},
+	{"annotate forgets", breaks(func(b *bad) { b.annotate = annotatesNothing }), "annotate/changes the note and nothing else", "P4"},
+	{"a watch is not told", breaks(func(b *bad) { b.watch = neverTold }), "watch/tells of every change", "P7"},
+	{"a watch does not end", breaks(func(b *bad) { b.watch = watchesOn }), "watch/ends with its context", "P9"},
+	{"a watch wakes itself", breaks(func(b *bad) { b.watch = toldAlways }), "watch/does not wake itself", "P9"},
 	{"names are folded", breaks(func(b *bad) { b.try = foldsNames }), "names/awkward names are kept apart", "P10"},
 	{"mismatch is not told", breaks(func(b *bad) { b.try = noMismatch }), "mismatch/more slots", "P10"},
 	{"caps differ", breaks(func(b *bad) { b.caps = storeByClient }), "guarantees/caps are the same for every client", "P10"},
@@ -68,6 +74,8 @@ type bad struct {
 	renew      func(*bad, context.Context, driver.Grant) driver.Renewal
 	release    func(*bad, context.Context, driver.Grant) error
 	break_     func(*bad, context.Context, string, driver.Token) error
+	annotate   func(*bad, context.Context, driver.Grant) error
+	watch      func(*bad, context.Context, string) (<-chan struct{}, error)
 	caps       func(*bad) driver.Caps
 	afterClose bool // goes on after Close
 
@@ -131,6 +139,20 @@ func (b *bad) Break(ctx context.Context, name string, token driver.Token) error 
 		return b.break_(b, ctx, name, token)
 	}
 	return b.Forward.Break(ctx, name, token)
+}
+
+func (b *bad) Annotate(ctx context.Context, g driver.Grant) error {
+	if b.annotate != nil {
+		return b.annotate(b, ctx, g)
+	}
+	return b.Forward.Annotate(ctx, g)
+}
+
+func (b *bad) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	if b.watch != nil {
+		return b.watch(b, ctx, name)
+	}
+	return b.Forward.Watch(ctx, name)
 }
 
 func (b *bad) Caps() driver.Caps {

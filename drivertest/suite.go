@@ -100,6 +100,8 @@ func (s *suite) themes() []theme {
 		{"inspect", inspectCases},
 		{"breaks", breaksCases},
 		{"downgrade", downgradeCases},
+		{"annotate", annotateCases},
+		{"watch", watchCases},
 		{"faults", faultsCases},
 		{"concurrency", concurrencyCases},
 		{"history", historyCases},

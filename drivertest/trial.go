@@ -242,6 +242,13 @@ func (t *trial) refusesOps(ops driver.Ops) {
 		_, err := f.Downgrade(ctx, g)
 		check(driver.OpDowngrade, "Downgrade", err)
 	}
+	if ops.Has(driver.OpAnnotate) {
+		check(driver.OpAnnotate, "Annotate", f.Annotate(ctx, g))
+	}
+	if ops.Has(driver.OpWatch) {
+		_, err := f.Watch(ctx, t.name)
+		check(driver.OpWatch, "Watch", err)
+	}
 	if ops.Has(driver.OpNotify) && f.Losses() != nil {
 		t.Errorf("P10: Losses has a channel although Caps.Ops does not list it")
 	}

@@ -12,6 +12,7 @@
 //   - [Gate], and [Gates] by name, for what lives in this process;
 //   - [Dialect], for rows of a PostgreSQL, MySQL, MariaDB or SQLite database,
 //     inside the transaction that does the work;
+//   - [Redis], for data in Redis, inside the script that does the work;
 //   - [Handler], at the door of an HTTP service.
 //
 // # The rules
@@ -22,8 +23,9 @@
 // (Found by exhaustive search; the model is among this package's tests.)
 //
 // Admission and the work that it admits are one step. Between a check and a
-// write that follows it there is room for a newer holder. [Gate.Do] and a
-// database transaction make one step of them; a door alone does not.
+// write that follows it there is room for a newer holder. [Gate.Do], a
+// database transaction and a script in Redis make one step of them; a door alone
+// does not.
 //
 // A shared hold only reads. Shared holds exist side by side, so the guard
 // admits one after another in any order and cannot keep two of them from
@@ -47,7 +49,7 @@
 // the store's memory where its tokens do not survive that, may leave every new
 // token below the marks. They then refuse everyone until an operator, with
 // nobody at work, starts the process of a [Gate] again or deletes the row of
-// the table of marks.
+// the table of marks, or the fields of the hash in Redis.
 //
 // The idea of a sequencer that the resource checks is that of the Chubby paper
 // (Burrows, OSDI 2006, section 2.4).

@@ -194,6 +194,16 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return granted, err
 }
 
+// Annotate implements driver.Annotator.
+func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
+	return c.do(ctx, g.Name, func(t *turn) error {
+		if !t.Annotate(g.Owner, g.Note) {
+			return t.lost(g.Owner)
+		}
+		return nil
+	})
+}
+
 // Close implements driver.Driver. What is still held counts as vanished.
 func (c *client) Close() error {
 	c.busy.Lock()

@@ -80,7 +80,7 @@ func newStore(dir string, clock driver.Clock) (*store, error) {
 		perm: info.Mode().Perm() & 0o666,
 		caps: driver.Caps{
 			Store:   "file://" + dir,
-			Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
+			Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: 10 * time.Millisecond, Poll: poll,
 			Guarantees: guarantees,

@@ -32,6 +32,13 @@ func (c *client) begin(name string) (sent, now driver.Instant, r *entry) {
 
 // end finishes it.
 func (c *client) end(name string) {
+	c.store.hint(name)
+	c.endLook(name)
+}
+
+// endLook finishes one that has changed nothing: those who watch look too, and
+// must not wake one another.
+func (c *client) endLook(name string) {
 	c.store.tidy(name)
 	c.store.mu.Unlock()
 }
@@ -182,6 +189,18 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return driver.Grant{}, c.lost(g.Owner, now)
 }
 
+func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
+	if err := c.alive(ctx); err != nil {
+		return err
+	}
+	_, now, r := c.begin(g.Name)
+	defer c.end(g.Name)
+	if r != nil && r.Annotate(g.Owner, g.Note) {
+		return nil
+	}
+	return c.lost(g.Owner, now)
+}
+
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err
@@ -217,7 +236,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 		return driver.Info{}, err
 	}
 	_, now, r := c.begin(name)
-	defer c.end(name)
+	defer c.endLook(name)
 	if r == nil {
 		return driver.Info{Name: name}, nil
 	}

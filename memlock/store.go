@@ -48,6 +48,7 @@ type Store struct {
 	gone    record.Farewells
 	rules   record.Rules
 	clients map[*client]struct{}
+	watches map[string]map[chan struct{}]struct{} // by name
 }
 
 // entry is the record of one name.
@@ -71,9 +72,11 @@ func NewStore(o *Options) *Store {
 		clock:   o.Clock,
 		records: map[string]*entry{},
 		clients: map[*client]struct{}{},
+		watches: map[string]map[chan struct{}]struct{}{},
 		caps: driver.Caps{
-			Store:   fmt.Sprintf("mem:%s#%d", process, stores.Add(1)),
-			Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
+			Store: fmt.Sprintf("mem:%s#%d", process, stores.Add(1)),
+			Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
+				driver.OpAnnotate | driver.OpWatch,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: time.Millisecond, Poll: o.Poll,
 			Guarantees: guarantees,
@@ -109,6 +112,7 @@ func (s *Store) Advance(d time.Duration) {
 	for name := range s.records {
 		s.settled(name, now)
 		s.tidy(name)
+		s.hint(name)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestUsage(t *testing.T) {
 		{"arguments are given", []string{"version", "x"}},
 		{"empty path element", []string{"show", "/a"}},
 		{"token", []string{"break", "x", "--token", "-5"}},
-		{`no store has the URL scheme "redis"`, []string{"--store", "redis://user:s3cr3t@host", "ls"}},
+		{`no store has the URL scheme "nosuch"`, []string{"--store", "nosuch://user:s3cr3t@host", "ls"}},
 		{"no scheme", []string{"--store", "/var/lib/locks", "ls"}},
 		{"cannot be parsed", []string{"--store", "redis://user:s3cr3t%@host", "ls"}},
 		{"unknown URL parameter", []string{"--store", "file:///x?hf.frob=1", "ls"}},

@@ -2,11 +2,16 @@ module github.com/holdfastlock/holdfast/cmd/holdfast
 
 go 1.26.0
 
-replace github.com/holdfastlock/holdfast => ../..
+replace (
+	github.com/holdfastlock/holdfast => ../..
+	github.com/holdfastlock/holdfast/drivertest => ../../drivertest
+	github.com/holdfastlock/holdfast/redislock/rueidisconn => ../../redislock/rueidisconn
+)
 
 require (
 	github.com/creack/pty v1.1.24
 	github.com/holdfastlock/holdfast v0.0.0
+	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/sys v0.48.0
@@ -21,8 +26,10 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect

@@ -36,8 +36,8 @@ var meanings = map[driver.Fault]string{
 
 const head = `# Guarantees
 
-<!-- Generated from the drivers' Caps by the test TestGuaranteesDoc of module drivertest. Do not edit:
-     go test ./drivertest -run TestGuaranteesDoc -update -->
+<!-- Generated from the drivers' Caps by the test TestGuaranteesDoc of module cmd/holdfast. Do not edit:
+     go test ./cmd/holdfast -run TestGuaranteesDoc -update -->
 
 What each store can do, and what remains of two promises of [the design](design.md) when things go wrong: *exclusion* (P1), that
 at most one exclusive hold is trusted at any instant, and *tokens* (P3), that fencing tokens grow from one hold to the next. Every driver
@@ -51,7 +51,7 @@ const verdicts = `
 - **fencing**: leases carry fencing tokens. **fair**: waiters of all clients are served in the order of the store's queue (P8).
 - **queue**: the store itself queues who waits, and a release wakes the next; else waiters ask again after growing pauses.
 - **push**: the store tells a holder that its hold is gone, before the next renewal would.
-- **inspect**, **break**, **downgrade**: the operations of these names.
+- **inspect**, **break**, **downgrade**, **annotate** (another note for a hold), **watch** (changes are told, not polled for): the operations of these names.
 - **TTL**: the TTLs that the store takes. **poll**: the longest that a waiter goes without asking again.
 
 ## How to read the verdicts
@@ -81,13 +81,14 @@ func Render(stores []Store) []byte {
 }
 
 func capabilities(b *bytes.Buffer, stores []Store) {
-	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect", "break", "downgrade", "TTL", "poll")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect", "break", "downgrade", "annotate", "watch", "TTL", "poll")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range stores {
 		c := s.Caps
 		row(b, link(s), yes(c.Fencing), yes(c.Fair), yes(c.Shared), yes(c.Slots),
 			yes(c.Ops.Has(driver.OpQueue)), yes(c.Ops.Has(driver.OpNotify)), yes(c.Ops.Has(driver.OpInspect)),
-			yes(c.Ops.Has(driver.OpBreak)), yes(c.Ops.Has(driver.OpDowngrade)), ttls(c), c.PollInterval().String())
+			yes(c.Ops.Has(driver.OpBreak)), yes(c.Ops.Has(driver.OpDowngrade)),
+			yes(c.Ops.Has(driver.OpAnnotate)), yes(c.Ops.Has(driver.OpWatch)), ttls(c), c.PollInterval().String())
 	}
 }
 

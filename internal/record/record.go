@@ -234,6 +234,15 @@ func (r *Record) Downgrade(owner string, sent, now driver.Instant) *Hold {
 	return h
 }
 
+// Annotate changes the note of the owner's hold and reports whether there is one.
+func (r *Record) Annotate(owner, note string) bool {
+	h := r.Held(owner)
+	if h != nil {
+		h.Note = note
+	}
+	return h != nil
+}
+
 // Break ends the live hold with this token and returns it as it was. It reports
 // false when there is none (P4).
 func (r *Record) Break(token driver.Token) (Hold, bool) {

@@ -28,19 +28,44 @@ const dialTimeout = 5 * time.Second
 
 // open opens the driver for a URL.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	option, o, err := parse(u)
+	conn, o, err := connect(u)
 	if err != nil {
 		return nil, err
 	}
+	return redislock.New(ctx, conn, o)
+}
+
+// Dial connects to the server that a store URL names, for programs that look at
+// the server itself. The caller closes the Conn. A refusal by the server is a
+// *redislock.ServerError; no error shows the password.
+func Dial(u *url.URL) (redislock.Conn, error) {
+	conn, _, err := connect(u)
+	return conn, err
+}
+
+func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
+	option, o, err := parse(u)
+	if err != nil {
+		return nil, nil, err
+	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, nil, fromServer(err)
 	}
-	d, err := redislock.New(ctx, own(client), o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	return own(client), o, nil
+}
+
+// fromServer makes the error of a first contact one that says where it comes
+// from: a refusal, or, like those of dialling, the network: also where it is
+// that something else than Redis has answered, or that TLS failed.
+func fromServer(err error) error {
+	if refused, ok := rueidis.IsRedisErr(err); ok {
+		return &redislock.ServerError{Text: refused.Error()}
 	}
-	return d, nil
+	if network := net.Error(nil); errors.As(err, &network) {
+		return err
+	}
+	return &net.OpError{Op: "greet", Net: "redis", Err: err}
 }
 
 // parse reads a URL. Its errors show nothing of user and password.
@@ -62,7 +87,10 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	}
 	if u.User != nil {
 		option.Username = u.User.Username()
-		option.Password, _ = u.User.Password()
+		var ok bool
+		if option.Password, ok = u.User.Password(); !ok {
+			return rueidis.ClientOption{}, nil, errors.New("store URL has a user without a password: it looks like redis://user:password@host, or redis://:password@host without a user")
+		}
 	}
 	db := params["hf.db"]
 	switch {

@@ -53,6 +53,7 @@ func TestParseRefuses(t *testing.T) {
 		"redis://h/-1":                   "not a number",
 		"redis://h/0/1":                  "not a number",
 		"redis:h":                        "malformed",
+		"redis://s3cret@h":               "without a password",
 		"redis+unix://host/run/r.sock":   "three slashes",
 		"redis+unix://":                  "three slashes",
 	} {

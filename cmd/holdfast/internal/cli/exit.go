@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"strings"
 	"syscall"
+
+	"github.com/holdfastlock/holdfast/redislock"
 )
 
 // The exit codes. They are an interface: see the help texts. Those above 63 and
@@ -57,13 +60,15 @@ func usagef(format string, args ...any) error {
 // storeError makes an error of the store's.
 func storeError(err error) error { return &exitError{exitUnavailable, err} }
 
-// fromOutside reports whether an error comes from the network, the files or the
-// clock, rather than from what the user has written.
+// fromOutside reports whether an error comes from the network, the files, a
+// server or the clock, rather than from what the user has written.
 func fromOutside(err error) bool {
 	var path *fs.PathError
+	var refused *redislock.ServerError
 	var network net.Error
 	var errno syscall.Errno
 	return errors.As(err, &path) || errors.As(err, &network) || errors.As(err, &errno) ||
+		errors.As(err, &refused) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -50,7 +50,9 @@ func newRoot() *cobra.Command {
 		Short: "Locks that many processes and hosts share",
 		Long: `Holdfast takes locks that many processes share, in a store that they share.
 
-The store is named by --store, or else by HOLDFAST_STORE, as a URL. The default is
+The store is named by --store, or else by HOLDFAST_STORE, as a URL: file:///dir, or
+redis://user:password@host:6379. One with a password belongs into HOLDFAST_STORE, as
+arguments are shown to everybody by ps. The default is
 a directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
 ~/.local/state/holdfast/locks: enough to keep the jobs of one host apart.
 

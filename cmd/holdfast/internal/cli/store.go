@@ -15,8 +15,9 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 
-	_ "github.com/holdfastlock/holdfast/filelock" // file://
-	_ "github.com/holdfastlock/holdfast/memlock"  // mem://
+	_ "github.com/holdfastlock/holdfast/filelock"              // file://
+	_ "github.com/holdfastlock/holdfast/memlock"               // mem://
+	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://
 )
 
 // storeEnv names the store where --store does not.

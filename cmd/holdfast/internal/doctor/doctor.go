@@ -44,7 +44,10 @@ type Check func(context.Context, Patient) []Finding
 
 // checks are the checks for each URL scheme, beside those for all.
 var checks = map[string][]Check{
-	"file": fileChecks,
+	"file":       fileChecks,
+	"redis":      redisChecks,
+	"rediss":     redisChecks,
+	"redis+unix": redisChecks,
 }
 
 // Examine runs all checks.

@@ -1,4 +1,6 @@
-package drivertest_test
+//go:build linux
+
+package main
 
 import (
 	"bytes"
@@ -9,19 +11,19 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/guarantees"
-
-	_ "github.com/holdfastlock/holdfast/filelock"
-	_ "github.com/holdfastlock/holdfast/memlock"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the table of stores in README.md")
 
 // documented are the stores of the documentation, in its order: the URL that it
-// shows, and one that opens the store here.
+// shows, and one that opens the store here. The command links the drivers of all
+// of them.
 func documented(t *testing.T) []guarantees.Store {
 	return []guarantees.Store{
 		store(t, "memlock", "mem://orders", "mem://guarantees"),
 		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
+		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr),
 	}
 }
 
@@ -43,8 +45,8 @@ func store(t *testing.T, pkg, example, url string) guarantees.Store {
 // themselves.
 func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
-	same(t, "../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(stores), nil })
-	same(t, "../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
+	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(stores), nil })
+	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 }
 
 // same compares a file with what it should be made into, or, with -update, makes
@@ -64,7 +66,7 @@ func same(t *testing.T, name string, wanted func([]byte) ([]byte, error)) {
 		return
 	}
 	if !*update {
-		t.Errorf("%s is not what the drivers say; if their Caps are right, run\n\tgo test ./drivertest -run TestGuaranteesDoc -update", name)
+		t.Errorf("%s is not what the drivers say; if their Caps are right, run\n\tgo test ./cmd/holdfast -run TestGuaranteesDoc -update", name)
 		return
 	}
 	if err := os.WriteFile(name, want, 0o666); err != nil {

@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// task is one measurement, the work of one process, or of one of several that
+// work at the same time.
+type task struct {
+	Store, Peer, Addr string
+	Workload          string
+	Workers           int
+	Window            time.Duration
+	// Arena is the file of the memory that the processes of a hot name share,
+	// Process the number of this one and Processes how many there are.
+	Arena              string
+	Process, Processes int
+}
+
+// result is what was measured. What does not belong to the workload is zero.
+type result struct {
+	PerSecond float64 // pairs, or owner changes
+	P50, P99  time.Duration
+	// CPU, Allocs and Bytes are the client's, for each pair, waiter or hold.
+	CPU    time.Duration
+	Allocs float64
+	Bytes  float64
+	// Turns are those of each goroutine; Overlaps the holds that were not alone.
+	Turns    []int64
+	Overlaps int64
+	Fairness float64
+	// Commands and Scripts are the server's, per second.
+	Commands, Scripts float64
+	Drain             time.Duration
+	Lost              int
+	// Foreign is how much of the machine others used meanwhile: 0 to 1.
+	Foreign float64
+}
+
+// taskVariable carries a task to the process that does it.
+const taskVariable = "HOLDFAST_BENCH_TASK"
+
+// Child does the task of this process, if it was started for one, and ends it.
+// The program's first step is to call it.
+func Child() {
+	text := os.Getenv(taskVariable)
+	if text == "" {
+		return
+	}
+	var t task
+	err := json.Unmarshal([]byte(text), &t)
+	var r result
+	if err == nil {
+		r, err = t.do(context.Background())
+	}
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(r)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s, %s: %v\n", t.Workload, t.Peer, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (t task) do(ctx context.Context) (result, error) {
+	s := stores[t.Store]
+	if s == nil {
+		return result{}, fmt.Errorf("no store %q", t.Store)
+	}
+	p, err := s.peer(t.Peer)
+	if err != nil {
+		return result{}, err
+	}
+	l, err := p.open(ctx, t.Addr)
+	if err != nil {
+		return result{}, err
+	}
+	defer l.Close()
+	work := func() (commands, scripts int64, err error) { return s.work(ctx, t.Addr) }
+	switch t.Workload {
+	case "pair", "pair64":
+		return pairs(ctx, l, t.Workers, t.Window)
+	case "hot", "hot4":
+		return hot(ctx, l, t)
+	case "wait":
+		return wait(ctx, l, t.Workers, t.Window, work)
+	case "hold":
+		return hold(ctx, l, t.Workers, t.Window, work)
+	}
+	return result{}, fmt.Errorf("no workload %q", t.Workload)
+}

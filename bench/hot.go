@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// hot is one process's part of many workers in all processes who want one name,
+// again and again. The starter of the processes moves the arena's stage.
+func hot(ctx context.Context, l Locker, t task) (result, error) {
+	a, err := openArena(t.Arena)
+	if err != nil {
+		return result{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	turns := make([]int64, t.Workers)
+	waits := make([][]time.Duration, t.Workers)
+	errs := make([]error, t.Workers)
+	a.ready.Add(1)
+	for a.stage.Load() == preparing {
+		time.Sleep(time.Millisecond)
+	}
+	var wg sync.WaitGroup
+	for i := range t.Workers {
+		id := int32(1 + t.Process*t.Workers + i)
+		wg.Go(func() {
+			for a.stage.Load() != over {
+				start := time.Now()
+				unlock, err := l.Lock(ctx, "bench/hot")
+				// A wait that the end cuts short counts too: who never has a
+				// turn has waited longest.
+				if a.stage.Load() == measured || a.stage.Load() == over {
+					waits[i] = append(waits[i], time.Since(start))
+				}
+				if err != nil {
+					if ctx.Err() == nil {
+						errs[i] = err
+					}
+					return
+				}
+				if a.stage.Load() == measured {
+					turns[i]++
+				}
+				a.turn(id)
+				if err := unlock(); err != nil {
+					errs[i] = err
+					return
+				}
+			}
+		})
+	}
+	for a.stage.Load() != over {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return result{}, err
+		}
+	}
+	all := slices.Concat(waits...)
+	return result{P50: quantile(all, 0.5), P99: quantile(all, 0.99), Turns: turns}, nil
+}
+
+// jain is Jain's index of fairness: 1 if all have the same share, 1/n if one has
+// all.
+func jain(shares []int64) float64 {
+	var sum, squares float64
+	for _, s := range shares {
+		sum += float64(s)
+		squares += float64(s) * float64(s)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(shares)) * squares)
+}

@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// cpuOfSelf is what this process has used.
+func cpuOfSelf() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// load is what the machine and the processes of this measurement have used so
+// far, in ticks of the kernel, as Linux tells in /proc; zero elsewhere.
+type load struct{ busy, all, own int64 }
+
+func loadNow() load {
+	var l load
+	stat, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(stat), "\n")
+	for i, field := range strings.Fields(line) {
+		n, _ := strconv.ParseInt(field, 10, 64)
+		switch i {
+		case 4, 5: // idle, waiting for a disk
+			l.all += n
+		case 1, 2, 3, 6, 7, 8: // user, nice, system, interrupts, stolen
+			l.all += n
+			l.busy += n
+		}
+	}
+	l.own = ticksOfFamily()
+	return l
+}
+
+// foreign is the share of the machine that others used between two instants.
+func foreign(before, after load) float64 {
+	all := after.all - before.all
+	if all == 0 {
+		return 0
+	}
+	return max(0, float64((after.busy-before.busy)-(after.own-before.own))/float64(all))
+}
+
+// ticksOfFamily adds up this process, the descendants that live, and what those
+// that have ended left to their parents.
+func ticksOfFamily() int64 {
+	type process struct {
+		parent int
+		ticks  int64
+	}
+	processes := map[int]process{}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		// The program's name is in parentheses and may contain anything.
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(fields) < 15 {
+			continue
+		}
+		var p process
+		p.parent, _ = strconv.Atoi(fields[1])
+		for _, field := range fields[11:15] { // user, system, and those of its ended children
+			n, _ := strconv.ParseInt(field, 10, 64)
+			p.ticks += n
+		}
+		processes[pid] = p
+	}
+	var sum int64
+	for pid, p := range processes {
+		for up, steps := pid, 0; up > 1 && steps < len(processes); steps++ {
+			if up == os.Getpid() {
+				sum += p.ticks
+				break
+			}
+			up = processes[up].parent
+		}
+	}
+	return sum
+}

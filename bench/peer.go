@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+)
+
+// Locker is one client of one peer. Its methods are safe for concurrent use.
+type Locker interface {
+	// Lock waits until it holds name and returns what gives it back.
+	Lock(ctx context.Context, name string) (unlock func() error, err error)
+	Close() error
+}
+
+// holder is a Locker that keeps its holds alive by itself.
+type holder interface {
+	// Hold takes name and returns a question: is it lost?
+	Hold(ctx context.Context, name string) (lost func() bool, err error)
+}
+
+// peer is one way to lock on one store.
+type peer struct {
+	name string
+	open func(ctx context.Context, addr string) (Locker, error)
+	// skips are the workloads for which the peer has no answer.
+	skips []string
+}
+
+// store is one kind of server and what is measured on it.
+type store struct {
+	name  string
+	floor string // the peer whose pairs are the floor
+	ours  string // the peer that is Holdfast
+	peers []peer
+	// work counts what the server at addr has done so far: commands of any
+	// kind, and calls of scripts.
+	work func(ctx context.Context, addr string) (commands, scripts int64, err error)
+}
+
+// stores are all of them, by name.
+var stores = map[string]*store{}
+
+func (s *store) peer(name string) (peer, error) {
+	for _, p := range s.peers {
+		if p.name == name {
+			return p, nil
+		}
+	}
+	return peer{}, fmt.Errorf("store %s has no peer %q", s.name, name)
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// workload is what is done with a lock.
+type workload struct {
+	name      string
+	about     string
+	workers   int // of each process
+	processes int
+	window    time.Duration // 0: HOLDFAST_BENCH_WINDOW
+	reps      int           // 0: HOLDFAST_BENCH_REPS
+	columns   []column
+}
+
+// workloads are all of them, in the order of the documentation.
+var workloads = []workload{
+	{name: "pair", about: "one goroutine takes and releases a name of its own", workers: 1, processes: 1, columns: pairColumns},
+	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64, processes: 1, columns: pairColumns},
+	{name: "hot", about: "64 goroutines want one name", workers: 64, processes: 1, columns: hotColumns},
+	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4, columns: hotColumns},
+	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, columns: waitColumns},
+	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1, window: 31 * time.Second, reps: 1, columns: holdColumns},
+}
+
+// settings of a run, from the environment.
+type settings struct {
+	reps   int
+	window time.Duration
+}
+
+func settingsOf(getenv func(string) string) (settings, error) {
+	s := settings{reps: 5, window: 2 * time.Second}
+	var err error
+	if v := getenv("HOLDFAST_BENCH_REPS"); v != "" {
+		if s.reps, err = strconv.Atoi(v); err != nil || s.reps < 1 {
+			return s, fmt.Errorf("HOLDFAST_BENCH_REPS=%s: a number from 1 on is needed", v)
+		}
+	}
+	if v := getenv("HOLDFAST_BENCH_WINDOW"); v != "" {
+		if s.window, err = time.ParseDuration(v); err != nil || s.window <= 0 {
+			return s, fmt.Errorf("HOLDFAST_BENCH_WINDOW=%s: a duration such as 2s is needed", v)
+		}
+	}
+	return s, nil
+}
+
+// series are the results of each peer, one for each repetition.
+type series map[string][]result
+
+// measure lets the peers take turns. start starts a server for one measurement
+// and returns its address and what ends it.
+func measure(s *store, w workload, set settings, dir string, start func() (addr string, stop func())) (series, error) {
+	reps, window := set.reps, set.window
+	if w.reps != 0 {
+		reps = min(reps, w.reps)
+	}
+	if w.window != 0 {
+		window = w.window
+	}
+	got := series{}
+	for range reps {
+		for _, p := range s.peers {
+			if slices.Contains(p.skips, w.name) {
+				continue
+			}
+			addr, stop := start()
+			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Processes: w.processes}
+			before := loadNow()
+			r, err := runProcesses(t, dir)
+			r.Foreign = foreign(before, loadNow())
+			stop()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			got[p.name] = append(got[p.name], r)
+		}
+	}
+	return got, nil
+}
+
+// runProcesses does a task in as many processes as it wants, and puts their
+// results together.
+func runProcesses(t task, dir string) (result, error) {
+	t.Arena = filepath.Join(dir, "arena")
+	if err := newArena(t.Arena); err != nil {
+		return result{}, err
+	}
+	a, err := openArena(t.Arena)
+	if err != nil {
+		return result{}, err
+	}
+	type answer struct {
+		result
+		err error
+	}
+	answers := make(chan answer, t.Processes)
+	for i := range t.Processes {
+		t.Process = i
+		go func(t task) {
+			r, err := runProcess(t)
+			answers <- answer{r, err}
+		}(t)
+	}
+	var elapsed time.Duration
+	if t.Workload == "hot" || t.Workload == "hot4" {
+		for int(a.ready.Load()) < t.Processes && len(answers) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		a.stage.Store(warming)
+		time.Sleep(warmup)
+		start := time.Now()
+		a.stage.Store(measured)
+		time.Sleep(t.Window)
+		a.stage.Store(over)
+		elapsed = time.Since(start)
+	}
+	var r result
+	for range t.Processes {
+		got := <-answers
+		if got.err != nil {
+			a.stage.Store(over)
+			err = got.err
+		}
+		turns := append(r.Turns, got.Turns...)
+		p50, p99 := max(r.P50, got.P50), max(r.P99, got.P99) // of the worst process
+		r = got.result
+		r.Turns, r.P50, r.P99 = turns, p50, p99
+	}
+	if elapsed > 0 {
+		r.PerSecond = float64(a.changes.Load()) / elapsed.Seconds()
+		r.Overlaps, r.Fairness = a.overlaps.Load(), jain(r.Turns)
+	}
+	return r, err
+}
+
+func runProcess(t task) (result, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return result{}, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return result{}, err
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return result{}, fmt.Errorf("%w: %s", err, complaints.Bytes())
+	}
+	var r result
+	return r, json.Unmarshal(out, &r)
+}

@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
+)
+
+// redisChecks are the checks of a Redis server. They share a connection.
+var redisChecks = []Check{redisTransport, redisServerChecks}
+
+// redisServer is a server under examination.
+type redisServer struct {
+	conn    redislock.Conn
+	user    string
+	info    map[string]string // of the command INFO; empty, if it is forbidden
+	conf    map[string]string // of CONFIG GET; likewise
+	scratch string            // a key of our own, as if it were the record of a lock
+	channel string            // a channel of our own
+}
+
+// redisServerChecks looks at the server itself.
+func redisServerChecks(ctx context.Context, p Patient) []Finding {
+	u := *p.URL
+	query := u.Query()
+	prefix := query.Get("hf.prefix")
+	query.Del("hf.prefix")
+	u.RawQuery = query.Encode()
+	conn, err := rueidisconn.Dial(&u)
+	if err != nil {
+		return nil // the lock's finding says why
+	}
+	defer conn.Close()
+	r := newRedisServer(ctx, conn, &u, prefix)
+	var findings []Finding
+	for _, check := range []func(context.Context, *redisServer) []Finding{
+		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess,
+		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer,
+	} {
+		findings = append(findings, check(ctx, r)...)
+	}
+	return findings
+}
+
+// braces escapes a name in a key, as package redislock does.
+var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
+
+func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix string) *redisServer {
+	id := rand.Text()
+	r := &redisServer{
+		conn: conn, user: "default", info: map[string]string{}, conf: map[string]string{},
+		scratch: redislock.DefaultPrefix + ":{" + braces.Replace(prefix+"holdfast-doctor/"+id) + "}",
+		channel: redislock.DefaultPrefix + ":wake:" + id,
+	}
+	if name := u.User.Username(); name != "" {
+		r.user = name
+	}
+	r.read(ctx)
+	return r
+}
+
+// What is read of the server's state, in one go.
+var (
+	sections   = []string{"server", "clients", "memory", "persistence", "replication", "stats", "cluster"}
+	parameters = []string{
+		"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
+		"min-replicas-to-write", "maxclients", "timeout", "client-output-buffer-limit",
+	}
+)
+
+func (r *redisServer) read(ctx context.Context) {
+	var commands []redislock.Command
+	for _, section := range sections {
+		commands = append(commands, redislock.Command{Args: []string{"INFO", section}})
+	}
+	for _, name := range parameters {
+		commands = append(commands, redislock.Command{Args: []string{"CONFIG", "GET", name}})
+	}
+	for _, reply := range r.conn.Do(ctx, commands) {
+		switch v := reply.Value.(type) {
+		case string: // of INFO
+			for line := range strings.Lines(v) {
+				if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+					r.info[name] = value
+				}
+			}
+		case map[string]any: // of CONFIG GET
+			for name, value := range v {
+				r.conf[name] = fmt.Sprint(value)
+			}
+		case []any: // the same, by the older protocol
+			if len(v) == 2 {
+				r.conf[fmt.Sprint(v[0])] = fmt.Sprint(v[1])
+			}
+		}
+	}
+}
+
+// ask runs a command.
+func (r *redisServer) ask(ctx context.Context, args ...string) redislock.Reply {
+	return r.conn.Do(ctx, []redislock.Command{{Args: args}})[0]
+}
+
+// setting returns what INFO has under a field, or else the configuration under a
+// name, and false if neither can be seen.
+func (r *redisServer) setting(field, name string) (string, bool) {
+	if value, ok := r.info[field]; ok {
+		return value, true
+	}
+	value, ok := r.conf[name]
+	return value, ok
+}
+
+// number returns a field of INFO as a number, and 0 if there is none.
+func (r *redisServer) number(field string) int64 {
+	n, _ := strconv.ParseInt(r.info[field], 10, 64)
+	return n
+}
+
+// master reports whether the server is one that takes writes, as far as is known.
+func (r *redisServer) master() bool {
+	return r.info["role"] != "slave" && r.info["redis_mode"] != "sentinel"
+}
+
+// unseen is the finding where the server does not let us look.
+func unseen(check, what, risk string) []Finding {
+	return []Finding{{
+		Check: check, Severity: Note, Found: "could not look: the server tells this user nothing of " + what,
+		Risk: risk, Remedy: "ask who runs the server, or let this user run INFO and CONFIG GET and look again",
+	}}
+}
+
+// good is a finding that nothing is wrong.
+func good(check, format string, args ...any) []Finding {
+	return []Finding{{Check: check, Severity: OK, Found: fmt.Sprintf(format, args...)}}
+}

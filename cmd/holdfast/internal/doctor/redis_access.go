@@ -1,0 +1,127 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// attempt is a command that the driver needs, tried on a key or a channel of our
+// own. What it leaves behind ends by itself in a second, since the driver needs no
+// permission to delete.
+type attempt struct {
+	command  string // as in an ACL rule
+	inScript bool   // the driver runs it from its scripts
+	args     func(key, channel string) []string
+}
+
+// scriptOf runs the command that is its arguments, as the driver's scripts do.
+const scriptOf = "return redis.call(unpack(ARGV))"
+
+// needed is what package redislock runs. A test compares it with what a server has
+// seen of the driver.
+var needed = []attempt{
+	{"eval", false, func(key, _ string) []string { return []string{"EVAL", "return 1", "1", key} }},
+	{"evalsha", false, func(key, _ string) []string { return []string{"EVALSHA", strings.Repeat("0", 40), "1", key} }},
+	{"set", false, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
+	{"get", false, func(key, _ string) []string { return []string{"GET", key} }},
+	{"scan", false, func(key, _ string) []string { return []string{"SCAN", "0", "MATCH", key, "COUNT", "1"} }},
+	{"time", true, func(string, string) []string { return []string{"TIME"} }},
+	{"set", true, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
+	{"get", true, func(key, _ string) []string { return []string{"GET", key} }},
+	{"publish", true, func(_, channel string) []string { return []string{"PUBLISH", channel, ""} }},
+}
+
+// redisAccess tries every command that locks need.
+func redisAccess(ctx context.Context, r *redisServer) []Finding {
+	const check = "access"
+	if !r.master() {
+		return nil // its role is the finding
+	}
+	commands := make([]redislock.Command, len(needed))
+	for i, a := range needed {
+		args := a.args(r.scratch, r.channel)
+		if a.inScript {
+			args = append([]string{"EVAL", scriptOf, "1", r.scratch}, args...)
+		}
+		commands[i].Args = args
+	}
+	var denied, why []string
+	for i, reply := range r.conn.Do(ctx, commands) {
+		a, err := needed[i], reply.Err
+		if refused, ok := errors.AsType[*redislock.ServerError](err); ok && !strings.HasPrefix(refused.Text, "NOSCRIPT") {
+			denied = append(denied, strings.ToUpper(a.command))
+			why = append(why, refused.Text)
+		} else if err != nil && !ok {
+			return connectionTrouble(check, err)
+		}
+	}
+	if err := hears(ctx, r); err != nil {
+		denied = append(denied, "SUBSCRIBE")
+		why = append(why, err.Error())
+	}
+	if denied == nil {
+		return good(check, "user %q may do all that locks need", r.user)
+	}
+	slices.Sort(denied)
+	return []Finding{{
+		Check: check, Severity: Error,
+		Found: fmt.Sprintf("user %q was refused: %s (%s)", r.user, strings.Join(slices.Compact(denied), ", "), strings.Join(slices.Compact(why), "; ")),
+		Risk:  "locks cannot be taken, or are not handed over, or not listed",
+		Remedy: "unless the text says that the server itself is in trouble, run ACL SETUSER " + r.user +
+			" ~" + redislock.DefaultPrefix + ":* &" + redislock.DefaultPrefix + ":* " + rules(),
+	}}
+}
+
+// rules are the ACL rules that allow what is needed.
+func rules() string {
+	allowed := []string{"+subscribe"}
+	for _, a := range needed {
+		allowed = append(allowed, "+"+a.command)
+	}
+	slices.Sort(allowed)
+	return strings.Join(slices.Compact(allowed), " ")
+}
+
+// hearWithin is how long a message may take.
+const hearWithin = 3 * time.Second
+
+// hears subscribes to a channel, publishes on it, and waits for the message. It
+// blames nobody for the PUBLISH, which has been tried by itself.
+func hears(ctx context.Context, r *redisServer) error {
+	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+	defer cancel()
+	heard := make(chan struct{}, 1)
+	stop, err := r.conn.Subscribe(ctx, r.channel, func(string) {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if r.ask(ctx, "EVAL", scriptOf, "1", r.scratch, "PUBLISH", r.channel, "x").Err != nil {
+		return nil
+	}
+	select {
+	case <-heard:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a message that was published did not come within %v", hearWithin)
+	}
+}
+
+// connectionTrouble is the finding where the server has not answered.
+func connectionTrouble(check string, err error) []Finding {
+	return []Finding{{
+		Check: check, Severity: Error, Found: fmt.Sprintf("the server has not answered: %v", err),
+		Risk: "locks are lost when they cannot be renewed", Remedy: "look at the server, and at the network on the way to it",
+	}}
+}

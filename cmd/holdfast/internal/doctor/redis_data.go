@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// redisEviction checks that the server does not delete locks to make room.
+func redisEviction(_ context.Context, r *redisServer) []Finding {
+	const check = "eviction"
+	policy, ok := r.setting("maxmemory_policy", "maxmemory-policy")
+	limit, limited := r.setting("maxmemory", "maxmemory")
+	if !ok || !limited {
+		return unseen(check, "maxmemory-policy", "with any policy but noeviction, held locks are deleted when memory is short")
+	}
+	f := Finding{Check: check, Severity: Warning, Found: "maxmemory-policy is " + policy}
+	switch {
+	case policy != "noeviction" && limit == "0":
+		f.Severity, f.Found = Note, f.Found+", but maxmemory is not set, so nothing is evicted"
+		f.Risk = "once maxmemory is set, held locks may be deleted"
+	case policy != "noeviction":
+		if n := r.number("evicted_keys"); n > 0 {
+			f.Severity, f.Found = Error, fmt.Sprintf("%s, and keys evicted so far: %d", f.Found, n)
+		}
+		f.Risk = "when memory is short the server deletes locks that are held, and others take them"
+	case limit != "0" && r.number("used_memory") > r.number("maxmemory")/10*9:
+		f.Found = fmt.Sprintf("of maxmemory, %s bytes, %s are used", limit, r.info["used_memory"])
+		f.Risk = "when it is full locks cannot be taken any more, and waiters fail"
+		f.Remedy = "give it more memory, or put the other data elsewhere"
+		return []Finding{f}
+	default:
+		return good(check, "nothing is evicted: maxmemory-policy is noeviction")
+	}
+	f.Remedy = "set maxmemory-policy noeviction; use a server of its own for locks if the other data are a cache"
+	return []Finding{f}
+}
+
+// redisPersistence checks what a restart forgets, and whether writes work.
+func redisPersistence(_ context.Context, r *redisServer) []Finding {
+	const check = "persistence"
+	aof, ok := r.setting("aof_enabled", "appendonly")
+	if !ok {
+		return unseen(check, "its persistence", "after a restart, locks that are held may be forgotten and taken a second time")
+	}
+	save, saves := r.conf["save"]
+	fsync, syncs := r.conf["appendfsync"]
+	return append(brokenDisk(r), judgePersistence(aof == "1" || aof == "yes", known(fsync, syncs), known(save, saves)))
+}
+
+func known(value string, ok bool) string {
+	if !ok {
+		return "unknown"
+	}
+	return value
+}
+
+func judgePersistence(aof bool, fsync, save string) Finding {
+	f := Finding{
+		Check: "persistence", Severity: Warning,
+		Remedy: "set appendonly yes and appendfsync always, at the price of a slower server; or guard what must not break by fencing tokens",
+	}
+	const again = "and whoever comes next takes them a second time"
+	switch {
+	case aof && fsync == "always":
+		return Finding{Check: f.Check, Severity: OK, Found: "each write is on disk before it is answered (appendonly yes, appendfsync always)"}
+	case aof && fsync == "unknown":
+		f.Severity, f.Found = Note, "writes are appended to a file; could not look how often it is synced, as CONFIG GET is not allowed"
+		f.Risk = "unless appendfsync is always, a crash of the host forgets locks of the last moments, " + again
+	case aof:
+		f.Found = "writes are appended to a file that is synced later (appendfsync " + fsync + ")"
+		f.Risk = "a crash of the host forgets locks of the last moments, " + again
+		if fsync == "everysec" {
+			f.Risk = "a crash of the host forgets locks of the last second or two, " + again
+		}
+	case save == "unknown":
+		f.Severity, f.Found = Note, "writes are not appended to a file; could not look for snapshots, as CONFIG GET is not allowed"
+		f.Risk = "a restart forgets locks, all or those since the last snapshot, " + again
+	case save == "":
+		f.Found = "nothing is written to disk"
+		f.Risk = "a restart forgets all locks that are held, " + again
+	default:
+		f.Found = "there are only snapshots (save " + save + ")"
+		f.Risk = "a crash forgets locks taken since the last one, which may be hours old, " + again
+	}
+	return f
+}
+
+// brokenDisk finds writes to disk that failed: the server then refuses all others.
+func brokenDisk(r *redisServer) []Finding {
+	for field, what := range map[string]string{
+		"rdb_last_bgsave_status": "the last snapshot", "aof_last_write_status": "the last write to the append-only file",
+	} {
+		if status := r.info[field]; status == "" || status == "ok" || field == "rdb_last_bgsave_status" && r.conf["stop-writes-on-bgsave-error"] == "no" {
+			continue
+		}
+		return []Finding{{
+			Check: "disk", Severity: Error, Found: what + " failed",
+			Risk:   "the server refuses writes until one succeeds: no lock can be taken, renewed or given back",
+			Remedy: "see the server's log; look at free space, and at the permissions of its directory",
+		}}
+	}
+	return nil
+}
+
+// pubsubLimits reads the limits for subscribers, in bytes, of the parameter
+// client-output-buffer-limit.
+func pubsubLimits(text string) (hard, soft int64, ok bool) {
+	_, rest, found := strings.Cut(text, "pubsub ")
+	n, _ := fmt.Sscan(rest, &hard, &soft)
+	return hard, soft, found && n == 2
+}

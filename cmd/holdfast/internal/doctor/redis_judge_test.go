@@ -1,0 +1,158 @@
+package doctor
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// between stands between a client and a server on the way back: what it makes of
+// the server's answers is what the client gets. It returns its address.
+func between(t *testing.T, server string, change func([]byte) []byte) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go pass(upstream, client, func(b []byte) []byte { return b })
+			go pass(client, upstream, change)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func pass(to, from net.Conn, change func([]byte) []byte) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(change(buf[:n])); err != nil {
+			return
+		}
+	}
+}
+
+// timeReply is what the server answers to TIME.
+var timeReply = regexp.MustCompile(`\*2\r\n\$10\r\n(\d{10})\r\n\$\d\r\n(\d{1,6})\r\n`)
+
+// otherClock lets the server's clock show what a function makes of its time.
+func otherClock(t *testing.T, server string, show func(time.Time) time.Time) string {
+	return between(t, server, func(b []byte) []byte {
+		return timeReply.ReplaceAllFunc(b, func(reply []byte) []byte {
+			parts := timeReply.FindSubmatch(reply)
+			seconds, _ := strconv.ParseInt(string(parts[1]), 10, 64)
+			micros, _ := strconv.ParseInt(string(parts[2]), 10, 64)
+			shown := show(time.Unix(seconds, micros*1000))
+			digits := strconv.Itoa(shown.Nanosecond() / 1000)
+			return []byte("*2\r\n$10\r\n" + strconv.FormatInt(shown.Unix(), 10) + "\r\n$" + strconv.Itoa(len(digits)) + "\r\n" + digits + "\r\n")
+		})
+	})
+}
+
+func TestRedisClock(t *testing.T) {
+	t.Parallel()
+	server := redisOf(t, testserver.RedisOptions{})
+	begun := time.Now()
+	for name, c := range map[string]struct {
+		show func(time.Time) time.Time
+		want want
+	}{
+		"as it is":    {func(at time.Time) time.Time { return at }, want{"server clock", OK, "same rate"}},
+		"fast":        {func(at time.Time) time.Time { return at.Add(90 * time.Second) }, want{"server clock", Warning, "is 1m30"}},
+		"behind":      {func(at time.Time) time.Time { return at.Add(-time.Hour) }, want{"server clock", Warning, "is -"}},
+		"runs faster": {func(at time.Time) time.Time { return at.Add(at.Sub(begun)) }, want{"server clock", Error, "server's clock ran "}},
+		"stands":      {func(time.Time) time.Time { return begun }, want{"server clock", Error, "server's clock ran 0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, examine(t, redisURL(otherClock(t, server.Addr, c.show), "")), c.want)
+		})
+	}
+}
+
+func TestRedisLatency(t *testing.T) {
+	t.Parallel()
+	server := redisOf(t, testserver.RedisOptions{})
+	slowly := between(t, server.Addr, func(b []byte) []byte { time.Sleep(310 * time.Millisecond); return b })
+	expect(t, examine(t, redisURL(slowly, "")), want{"latency", Warning, "round trips"}, want{"server clock", OK, ""})
+}
+
+func TestJudgeServerClock(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	start := time.Unix(1_800_000_000, 0)
+	at := func(server, before, after time.Duration) sighting {
+		return sighting{start.Add(server), start.Add(before), start.Add(after), driver.Instant(before), driver.Instant(after)}
+	}
+	for _, c := range []struct {
+		name string
+		a, b sighting
+		want Severity
+	}{
+		{"exact", at(0, 0, 0), at(500*ms, 500*ms, 500*ms), OK},
+		{"inside the round trips", at(100*ms, 0, 100*ms), at(500*ms, 500*ms, 600*ms), OK},
+		{"slewed", at(0, 0, 0), at(501*ms, 500*ms, 500*ms), Warning},
+		{"slow", at(0, 0, 0), at(480*ms, 500*ms, 500*ms), Error},
+		{"fast, but the round trips may account for it", at(0, 0, 20*ms), at(510*ms, 500*ms, 520*ms), OK},
+		{"set back", at(0, 0, 0), at(-time.Hour, 500*ms, 500*ms), Error},
+		{"off", at(2*time.Second, 0, 0), at(2500*ms, 500*ms, 500*ms), Warning},
+		{"off, but the round trips may account for it", at(1100*ms, 0, 200*ms), at(1600*ms, 500*ms, 700*ms), OK},
+	} {
+		if f := judgeServerClock(c.a, c.b); f.Severity != c.want {
+			t.Errorf("%s: %+v", c.name, f)
+		}
+	}
+}
+
+func TestJudgeVersion(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Severity{
+		"Redis 4.0.14": Error, "Redis 5.0.14": Warning, "Redis 6.2.19": Warning, "Redis 6.2.20": OK, "Redis 7.0.15": Warning,
+		"Redis 7.2.11": OK, "Redis 8.0.3": Warning, "Redis 8.2.2": OK, "Redis 8.4.0": OK, "Redis 255.255.255": OK,
+		"Redis unstable": Note, "Redis 8.0": Note, "Valkey 7.2.10": Warning, "Valkey 8.0.6": OK, "Valkey 8.1.4": OK, "Valkey 9.0.0": OK,
+		"Redis 8.0.4-rc1": OK,
+	} {
+		program, version, _ := strings.Cut(text, " ")
+		if f := judgeVersion(program, version); f.Severity != want || (want != OK) != (f.Risk != "" && f.Remedy != "") {
+			t.Errorf("%s: %+v, want %s", text, f, want)
+		}
+	}
+}
+
+func TestRedisTransport(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]Severity{
+		"redis://": OK, "redis://localhost": OK, "redis://127.0.0.9:1": OK, "redis://[::1]": OK, "redis+unix:///run/r.sock": OK,
+		"rediss://db.example.org": OK, "redis://db.example.org": Warning, "redis://:p@10.0.0.1": Warning,
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := redisTransport(t.Context(), Patient{URL: u}); len(f) != 1 || f[0].Severity != want {
+			t.Errorf("%s: %+v, want %s", raw, f, want)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+)
+
+// redisTransport checks that passwords and tokens do not cross a network in the
+// clear.
+func redisTransport(_ context.Context, p Patient) []Finding {
+	const check = "transport"
+	host := p.URL.Hostname()
+	ip := net.ParseIP(host)
+	switch {
+	case p.URL.Scheme == "rediss":
+		return good(check, "the connection is encrypted and the server's certificate is checked")
+	case p.URL.Scheme == "redis+unix", host == "", host == "localhost", ip != nil && ip.IsLoopback():
+		return good(check, "the server is on this host, so nothing crosses a network")
+	}
+	return []Finding{{
+		Check: check, Severity: Warning, Found: fmt.Sprintf("%s is another host, and the connection to it is not encrypted", host),
+		Risk:   "whoever is on the way can read the password, and take or break locks",
+		Remedy: "let the server listen with TLS and use rediss://, unless the network itself is encrypted",
+	}}
+}
+
+// release is a version of the server.
+type release [3]int
+
+// mended are the first releases of each line without CVE-2025-49844: by a use
+// after free in the Lua interpreter who may run scripts can run any code.
+var mended = map[string][]release{
+	"Redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
+	"Valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
+}
+
+// oldest is the first version in which a script may write after it has read the
+// clock, without asking for it.
+var oldest = release{5, 0, 0}
+
+func redisVersion(_ context.Context, r *redisServer) []Finding {
+	program, text := "Redis", r.info["redis_version"]
+	if valkey := r.info["valkey_version"]; valkey != "" {
+		program, text = "Valkey", valkey
+	}
+	if text == "" {
+		return unseen("version", "its version", "old versions cannot run the scripts, or have known holes")
+	}
+	return []Finding{judgeVersion(program, text)}
+}
+
+func judgeVersion(program, text string) Finding {
+	f := Finding{Check: "version", Severity: OK, Found: program + " " + text}
+	v, ok := parseRelease(text)
+	switch {
+	case !ok:
+		f.Severity, f.Found = Note, f.Found+": not a version that is known here"
+		f.Risk, f.Remedy = "nothing is known of its holes", "see what its makers say of it"
+	case v.before(oldest):
+		f.Severity = Error
+		f.Risk, f.Remedy = "its scripts may not write after they have read the clock: no lock can be taken", "use version 5 or later"
+	case v.vulnerable(mended[program]):
+		f.Severity = Warning
+		f.Found += ": in its makers' release of that number a script can break out of the interpreter (CVE-2025-49844)"
+		f.Risk = "whoever may run scripts can run any code as the server"
+		f.Remedy = "use the newest release of the line, or see whether your distribution has mended it under the old number; let nobody in without a password"
+	}
+	return f
+}
+
+func parseRelease(text string) (v release, ok bool) {
+	n, _ := fmt.Sscanf(text, "%d.%d.%d", &v[0], &v[1], &v[2])
+	return v, n == len(v)
+}
+
+func (v release) before(w release) bool {
+	for i := range v {
+		if v[i] != w[i] {
+			return v[i] < w[i]
+		}
+	}
+	return false
+}
+
+// vulnerable reports whether a release is older than the mended one of its line.
+// A line that was never mended is, unless it is newer than all of them.
+func (v release) vulnerable(fixes []release) bool {
+	for _, fix := range fixes {
+		if v[0] == fix[0] && v[1] == fix[1] {
+			return v.before(fix)
+		}
+	}
+	return len(fixes) > 0 && v.before(fixes[len(fixes)-1])
+}
+
+// redisPlace checks that the server is the one that locks are to be in.
+func redisPlace(_ context.Context, r *redisServer) []Finding {
+	const check = "role"
+	f := Finding{Check: check, Severity: Error}
+	switch {
+	case r.info["redis_mode"] == "sentinel":
+		f.Found = "this is a Sentinel, not a server with data"
+		f.Risk = "no lock can be taken here"
+		f.Remedy = "name the master's own address; finding it by Sentinel is not supported yet"
+	case r.info["role"] == "slave":
+		f.Found = fmt.Sprintf("this is a replica of %s:%s", r.info["master_host"], r.info["master_port"])
+		f.Risk = "it takes no writes, and if it did its master would overwrite them"
+		f.Remedy = "name the master's address"
+	case r.info["cluster_enabled"] == "1":
+		f.Found = "this is a node of a Redis Cluster"
+		f.Risk = "locks whose names belong to another node cannot be taken"
+		f.Remedy = "use a single server; Redis Cluster is not supported yet"
+	case r.info["role"] == "":
+		return unseen(check, "its role", "a replica takes no locks")
+	default:
+		return good(check, "this is a master, and no node of a cluster")
+	}
+	return []Finding{f}
+}
+
+// redisReplicas checks what a fail-over would forget.
+func redisReplicas(_ context.Context, r *redisServer) []Finding {
+	const check = "replicas"
+	switch {
+	case !r.master():
+		return nil // its role is the finding
+	case r.info["role"] == "":
+		return unseen(check, "its replicas", "a replica that takes over may not know the locks that are held")
+	case r.number("connected_slaves") == 0:
+		return good(check, "no replica follows, so none can take over with old data")
+	}
+	found := fmt.Sprintf("replicas: %d, and locks do not wait until they have them", r.number("connected_slaves"))
+	if n, ok := r.conf["min-replicas-to-write"]; ok {
+		found += "; min-replicas-to-write is " + n
+	}
+	return []Finding{{
+		Check: check, Severity: Warning, Found: found,
+		Risk: "if a replica takes over, locks of the last moments before are forgotten and can be taken a second time; if its clock is behind, tokens are lower than before",
+		Remedy: "guard what must not break by fencing tokens; min-replicas-to-write 1 and a short min-replicas-max-lag bound the loss; " +
+			"or let no replica take over by itself",
+	}}
+}

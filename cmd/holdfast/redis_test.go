@@ -1,0 +1,217 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// redisPassword is that of every server here; nothing that holdfast writes may
+// show it.
+const redisPassword = "s3cr3t/p%w"
+
+// escapedPassword is the same in a URL.
+const escapedPassword = "s3cr3t%2Fp%25w"
+
+// redisWorld is a world whose store is a Redis server of its own. Its URL is in
+// the environment, as it should be: arguments are shown to everybody by ps.
+func redisWorld(t *testing.T, o testserver.RedisOptions) (*world, *testserver.Redis) {
+	t.Helper()
+	w := newWorld(t)
+	o.Args = append(o.Args, "--requirepass", redisPassword)
+	server := testserver.StartRedis(t, o)
+	w.env = append(w.env, "HOLDFAST_STORE=redis://:"+escapedPassword+"@"+server.Addr)
+	return w, server
+}
+
+// hidesPassword fails if a process has written the password, in either form.
+func (p *process) hidesPassword() {
+	p.t.Helper()
+	for _, secret := range []string{redisPassword, escapedPassword} {
+		if text := p.out.String() + p.err.String(); strings.Contains(text, secret) {
+			p.t.Errorf("%v shows the password:\n%s", p.cmd.Args, text)
+		}
+	}
+}
+
+// TestRedis does with a Redis server what an operator does in a day.
+func TestRedis(t *testing.T) {
+	w, _ := redisWorld(t, testserver.RedisOptions{})
+	w.run(0, "ls").hidesPassword()
+	end := w.hold("jobs/a", "--note", "the first")
+	p := w.run(75, "run", "-n", "jobs/a", "--", "touch", w.path("never"))
+	p.expectErr(`lock "jobs/a" is held by another ("the first"`)
+	if _, err := os.Stat(w.path("never")); err == nil {
+		t.Error("the command ran beside another")
+	}
+	waiter := w.start("run", "jobs/a", "--", "sh", "-c", "echo $HOLDFAST_TOKEN $HOLDFAST_SEQUENCER")
+	w.awaitQueue("jobs/a", 1)
+	for _, args := range [][]string{{"ls"}, {"ls", "-o", "json"}, {"show", "jobs/a"}, {"show", "jobs/a", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"}} {
+		p := w.run(0, args...)
+		p.hidesPassword()
+		if args[0] != "doctor" {
+			p.expectOut("the first")
+		}
+	}
+	end()
+	waiter.ends(0)
+	waiter.hidesPassword()
+	waiter.expectOut("hf1:x:")
+
+	defer w.hold("shared", "--shared")()
+	w.run(0, "run", "-n", "--shared", "shared", "--", "true")
+	w.run(75, "run", "-n", "shared", "--", "true")
+	defer w.hold("slots", "--slots", "2")()
+	w.run(0, "run", "-n", "--slots", "2", "slots", "--", "true")
+	w.run(64, "run", "-n", "--slots", "3", "slots", "--", "true").hidesPassword()
+	w.run(0, "run", "a", "--", "holdfast", "run", "-n", "a", "--", "true") // nested: joins
+
+	victim := w.start("run", "x", "--", "sh", "-c", "echo $HOLDFAST_TOKEN; sleep 1000")
+	victim.awaitOutput("\n")
+	w.run(0, "break", "x", "--token", strings.TrimSpace(victim.out.String())).hidesPassword()
+	victim.ends(76)
+	victim.expectErr("broken by an operator")
+	victim.hidesPassword()
+}
+
+// TestRedisCounts: many processes, a read and a write each, and none is lost.
+func TestRedisCounts(t *testing.T) {
+	w, _ := redisWorld(t, testserver.RedisOptions{})
+	if err := os.WriteFile(w.path("count"), []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const n = 12
+	var all []*process
+	for range n {
+		all = append(all, w.start("run", "count", "--", "sh", "-c", `n=$(cat count); sleep 0.01; echo $((n+1)) >count`))
+	}
+	for _, p := range all {
+		p.ends(0)
+	}
+	if text, err := os.ReadFile(w.path("count")); err != nil || atoi(t, strings.TrimSpace(string(text))) != n {
+		t.Errorf("the count is %q, want %d; %v", text, n, err)
+	}
+}
+
+func TestRedisWrongStore(t *testing.T) {
+	w, server := redisWorld(t, testserver.RedisOptions{})
+	host := "127.0.0.1" + server.Addr[strings.LastIndex(server.Addr, ":"):]
+	for _, c := range []struct {
+		code      int
+		url, says string
+	}{
+		{64, "redis://:" + escapedPassword + "@" + host + "?hf.nosuch=1", `unknown URL parameter "hf.nosuch"`},
+		{64, "redis://:" + escapedPassword + "@" + host + "?hf.prefix=a%2F&hf.prefix=b", "twice"},
+		{64, "redis://:" + escapedPassword + "@" + host + "/db", "not a number"},
+		{64, "redis://" + escapedPassword + "@" + host, "without a password"},
+		{64, "redis://:" + redisPassword + "@" + host, "not shown"},
+		{64, "redis+unix://" + host, "three slashes"},
+		{69, "redis://:" + escapedPassword + "@127.0.0.1:1", "connection refused"},
+		{69, "redis+unix://:" + escapedPassword + "@" + w.path("none.sock"), "no such file"},
+		{69, "redis://:x" + escapedPassword + "@" + host, "WRONGPASS"},
+		{69, "redis://" + host, "NOAUTH"},
+		{69, "redis://:" + escapedPassword + "@" + host + "/9999", "out of range"},
+		{69, "redis://:" + escapedPassword + "@nosuchhost.invalid", "nosuchhost.invalid"},
+	} {
+		for _, args := range [][]string{{"ls"}, {"run", "x", "--", "touch", w.path("ran")}} {
+			p := w.run(c.code, append([]string{"--store", c.url}, args...)...)
+			p.expectErr(c.says)
+			p.hidesPassword()
+			if lines := strings.Count(p.err.String(), "\n"); lines > 2 {
+				t.Errorf("%s: %d lines of errors:\n%s", c.url, lines, p.err.String())
+			}
+		}
+	}
+	if _, err := os.Stat(w.path("ran")); err == nil {
+		t.Error("a command ran without a store")
+	}
+	w.run(1, "--store", "redis://:"+escapedPassword+"@127.0.0.1:1", "doctor").hidesPassword()
+}
+
+// A server without TLS takes a greeting with TLS for the beginning of a command,
+// and waits for its end.
+func TestRedisWithoutTLS(t *testing.T) {
+	w, server := redisWorld(t, testserver.RedisOptions{})
+	p := w.run(69, "--store", "rediss://:"+escapedPassword+"@"+server.Addr, "ls")
+	p.expectErr("deadline exceeded")
+	p.hidesPassword()
+}
+
+func TestRedisCtrlCWhileWaiting(t *testing.T) {
+	w, _ := redisWorld(t, testserver.RedisOptions{})
+	defer w.hold("x", "--note", "somebody")()
+	c := w.onTerminal(200, "holdfast", "run", "x", "--", "true")
+	c.awaitTimes(1, `holdfast: waiting: lock "x" is held by another ("somebody"`)
+	w.awaitQueue("x", 1)
+	c.types(ctrlC)
+	c.ends(128 + 2)
+	c.hidesPassword()
+	w.awaitQueue("x", 0)
+}
+
+// TestRedisGone ends or stops the server under a command: the command is gone
+// before its hold has ended, by the clock and by what comes next.
+func TestRedisGone(t *testing.T) {
+	for name, gone := range map[string]struct{ away, back func(*testserver.Redis) }{
+		"killed": {(*testserver.Redis).Kill, (*testserver.Redis).Start},
+		"paused": {(*testserver.Redis).Pause, (*testserver.Redis).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, server := redisWorld(t, testserver.RedisOptions{AOF: true})
+			file, next := w.path("stamps"), w.path("next")
+			p := w.start("run", "--ttl", lossTTL, "--grace", "1s", "x", "--", "tree", file)
+			awaitStamps(t, treeFiles(file)...)
+			gone.away(server)
+			latest := driver.HostClock.Now() // no renewal was sent later and answered
+			p.ends(76)
+			p.expectErr(`lock "x" could not be renewed: the command is told to end, and killed in `)
+			p.hidesPassword()
+			ttl, err := time.ParseDuration(lossTTL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range treeFiles(file) {
+				if over := stamped(f).Sub(latest) - ttl; over >= 0 {
+					t.Errorf("%s went on for %v after its hold had ended", f, over)
+				}
+			}
+			gone.back(server)
+			w.run(0, "run", "-w", "1m", "x", "--", "once", next)
+			goneBefore(t, next, treeFiles(file)...)
+		})
+	}
+}
+
+// A killed run: its hold ends with its TTL and no sooner, and its command is gone.
+func TestRedisKilledRun(t *testing.T) {
+	w, _ := redisWorld(t, testserver.RedisOptions{})
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("run", "--ttl", "2s", "x", "--", "stamp", file)
+	awaitStamps(t, file)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	waiter.ends(0)
+	goneBefore(t, next, file)
+}
+
+// TestRedisHeldHidesPassword: what a command gets to know of its holds are names
+// and tokens.
+func TestRedisHeldHidesPassword(t *testing.T) {
+	w, _ := redisWorld(t, testserver.RedisOptions{})
+	var held []struct{ Store, Name string }
+	p := w.run(0, "run", "x", "--", "sh", "-c", `echo "$HOLDFAST_HELD"`)
+	p.hidesPassword()
+	if err := json.Unmarshal([]byte(p.out.String()), &held); err != nil || len(held) != 1 || held[0].Name != "x" || !strings.HasPrefix(held[0].Store, "redis:") {
+		t.Errorf("%+v, %v", held, err)
+	}
+}

@@ -1,0 +1,200 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+var annotates = driver.Caps{Ops: driver.OpAnnotate | driver.OpInspect}
+
+var annotateCases = []testCase{
+	{name: "changes the note and nothing else", need: annotates, run: annotateShows},
+	{name: "does not renew", need: annotates, run: annotateDoesNotRenew, time: true},
+	{name: "of one of several readers", need: driver.Caps{Ops: annotates.Ops, Shared: true}, run: annotateReader},
+	{name: "of a hold that is gone", need: annotates, run: annotateGone},
+	{name: "is kept over a renewal", need: annotates, run: annotateKept},
+}
+
+func (t *trial) annotate(d driver.Driver, g driver.Grant, note string) driver.Grant {
+	t.Helper()
+	g.Note = note
+	if err := (driver.Forward{Driver: d}).Annotate(t.ctx, g); err != nil {
+		t.Fatalf("P4: Annotate of a live hold: %v", err)
+	}
+	return g
+}
+
+// noted asserts that the holds have these notes, by owner.
+func (t *trial) noted(d driver.Driver, want map[string]string) {
+	t.Helper()
+	info := t.inspect(d)
+	if len(info.Holders) != len(want) {
+		t.Errorf("P4: Annotate changed how many hold: %+v", info.Holders)
+	}
+	for _, h := range info.Holders {
+		if h.Note != want[h.Owner] {
+			t.Errorf("P4: a hold has the note %q, not %q", h.Note, want[h.Owner])
+		}
+	}
+}
+
+func annotateShows(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	before := t.inspect(b)
+	for _, note := range []string{"second: é 🔒 % {}", "", "a note with \"quotes\" 'and' such\\"} {
+		g = t.annotate(a, g, note)
+		t.noted(b, map[string]string{g.Owner: note})
+	}
+	after := t.inspect(b)
+	if h := after.Holders[0]; h.Token != g.Token || h.Mode != before.Holders[0].Mode {
+		t.Errorf("P3: Annotate changed the hold from %+v to %+v", before.Holders[0], h)
+	}
+	t.refused(b, t.request(), "P1: Annotate freed the name")
+	t.release(a, g)
+	t.freeNow(b, t.request(), "P4: a hold with a new note was not freed by its release")
+}
+
+func annotateDoesNotRenew(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.brief())
+	t.pass(t.ttl * 3 / 4)
+	g.Note = "again"
+	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); err != nil && !driver.Gone(err) {
+		t.Fatalf("P4: Annotate of a live hold: %v", err)
+	}
+	t.outlive(t.ttl / 2)
+	t.freeNow(b, t.request(), "P5: Annotate made a hold last longer")
+}
+
+func annotateReader(t *trial) {
+	a, b := t.open(), t.open()
+	g, other := t.take(a, t.shared()), t.take(b, t.shared())
+	g = t.annotate(a, g, "mine")
+	t.noted(b, map[string]string{g.Owner: "mine", other.Owner: other.Note})
+	t.release(a, g)
+	t.release(b, other)
+}
+
+func annotateGone(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.take(a, t.request())
+	t.release(a, g)
+	next := t.take(b, t.request())
+	g.Note = "not mine"
+	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("P4: Annotate of a released hold returned %v, not ErrNotHeld", err)
+	}
+	t.noted(b, map[string]string{next.Owner: next.Note})
+	t.release(b, next)
+	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("P4: Annotate of a released hold returned %v, not ErrNotHeld", err)
+	}
+	t.freeNow(b, t.request(), "P4: Annotate of a released hold took the name")
+}
+
+func annotateKept(t *trial) {
+	a, b := t.open(), t.open()
+	g := t.annotate(a, t.take(a, t.request()), "new")
+	g = t.renew(a, g)
+	t.noted(b, map[string]string{g.Owner: "new"})
+	t.release(a, g)
+}
+
+var watches = driver.Caps{Ops: driver.OpWatch | driver.OpInspect}
+
+var watchCases = []testCase{
+	{name: "tells of every change", need: watches, run: watchTells},
+	{name: "ends with its context", need: watches, run: watchEnds},
+	{name: "does not wake itself", need: watches, run: watchQuiet},
+}
+
+func (t *trial) watch(ctx context.Context, d driver.Driver) <-chan struct{} {
+	t.Helper()
+	hints, err := driver.Forward{Driver: d}.Watch(ctx, t.name)
+	if err != nil {
+		t.Fatalf("P7: Watch: %v", err)
+	}
+	return hints
+}
+
+// hinted waits to be told, until a look shows what is wanted.
+func (t *trial) hinted(d driver.Driver, hints <-chan struct{}, why string, want func(driver.Info) bool) {
+	t.Helper()
+	timer := time.NewTimer(t.slack)
+	defer timer.Stop()
+	for {
+		select {
+		case _, more := <-hints:
+			if !more {
+				t.Fatalf("P7: the channel of a watch was closed")
+			}
+			if want(t.inspect(d)) {
+				return
+			}
+		case <-timer.C:
+			t.Fatalf("%s", why)
+		}
+	}
+}
+
+func watchTells(t *trial) {
+	a, b := t.open(), t.open()
+	hints := t.watch(t.ctx, b)
+	g := t.take(a, t.request())
+	t.hinted(b, hints, "P7: a watch was not told of a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
+	if t.caps.Ops.Has(driver.OpAnnotate) {
+		g = t.annotate(a, g, "new")
+		t.hinted(b, hints, "P7: a watch was not told of a new note", func(i driver.Info) bool { return i.Holders[0].Note == "new" })
+	}
+	t.release(a, g)
+	t.hinted(b, hints, "P7: a watch was not told of a release", driver.Info.Idle)
+	next := t.take(b, t.request()) // a client's own too
+	t.hinted(b, hints, "P7: a watch was not told of its own client's hold", func(i driver.Info) bool { return len(i.Holders) == 1 })
+	t.release(b, next)
+}
+
+func watchEnds(t *trial) {
+	d := t.open()
+	ctx, cancel := context.WithCancel(t.ctx)
+	hints := t.watch(ctx, d)
+	cancel()
+	timer := time.NewTimer(t.slack)
+	defer timer.Stop()
+	for {
+		select {
+		case _, more := <-hints:
+			if !more {
+				return
+			}
+		case <-timer.C:
+			t.Fatalf("P9: the channel of a watch was not closed after its context had ended")
+		}
+	}
+}
+
+// watchQuiet: a look is no change. Whoever looks at every hint must not be
+// kept busy by its own looks.
+func watchQuiet(t *trial) {
+	a, b := t.open(), t.open()
+	hints := t.watch(t.ctx, b)
+	g := t.take(a, t.request())
+	t.hinted(b, hints, "P7: a watch was not told of a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
+	const looks = 20
+	told := 0
+	for range looks {
+		t.inspect(b)
+		select {
+		case <-hints:
+			told++
+		case <-time.After(t.tick()):
+		}
+	}
+	if told > looks/2 {
+		t.Errorf("P9: of %d looks at a name that did not change, %d were told as changes", looks, told)
+	}
+	t.release(a, g)
+}

@@ -1,0 +1,167 @@
+package fence
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Redis guards resources whose data are in Redis, or in a server that speaks its
+// protocol and runs its Lua scripts. It imports no client library: Eval is the
+// program's own, a few lines for any of them.
+//
+// The guard and the work that it admits are one script, which the server runs
+// without anything in between; that is what makes one step of them. So
+//
+//   - everything that touches the data goes through the guard, reads included:
+//     [Redis.Get] and [Redis.Set] for plain strings, [Redis.Do] with a script
+//     for all else. [Redis.Admit], and a command after it, are two steps;
+//   - a script is not rolled back. The guard comes first and refuses before
+//     anything is touched; what fails after that has been done up to there;
+//   - work whose answer was lost may have been done, and some client libraries
+//     send what was lost again. The same token is admitted again, so the work must
+//     bear being done twice, as a SET does and an INCR does not.
+//
+// The marks of a resource are two fields, exclusive_mark and shared_mark, of a
+// hash. Its key is the caller's choice: a key of its own, or the hash with the
+// resource's own data. In Redis Cluster it must have the hash slot of the data,
+// by a common hash tag: {stock:42}:marks for stock:42.
+//
+// # What it rests on
+//
+// Marks and data are in one server and are written in one step, so a restart or a
+// fail-over that loses the last writes takes both back together. What takes back
+// the marks alone opens the door to an old token: their eviction (any
+// maxmemory-policy but noeviction), an expiry that comes too soon (Retain), a key
+// that is deleted, or renamed. The guard may fence tokens of locks in any store;
+// those must keep growing (promise P3), as they do not after a fail-over of a
+// Redis whose replica's clock is behind. Then they are refused, until the clock has
+// passed the marks.
+//
+// A Redis is a value that may be copied; it is safe for concurrent use if Eval is.
+type Redis struct {
+	// Eval runs a Lua script with keys and arguments, and returns its reply as
+	// the client library makes it. An error that the script raises must come
+	// back as one whose text has the server's in it. Scripts are few and never
+	// vary with keys and arguments, so a library's way to send them by their
+	// hash (EVALSHA) is right. With go-redis:
+	//
+	//	func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+	//		return redis.NewScript(script).Run(ctx, client, keys, args...).Result()
+	//	}
+	//
+	// Package fence/fencetest has the same for rueidis, as an example.
+	Eval func(ctx context.Context, script string, keys []string, args ...any) (any, error)
+	// Retain is how long the marks are kept after their last use, at least 1 ms.
+	// It must be longer than any pause, retry, queue and running piece of work
+	// of a client can be: days rather than minutes. It is the life of the whole
+	// key, so with marks in the hash of the data it must be 0. 0 keeps them for
+	// ever.
+	Retain time.Duration
+}
+
+// redisGuard is what every script begins with.
+//
+//go:embed redis_guard.lua
+var redisGuard string
+
+// The work of the ready-made scripts. A list that may be empty stands for a
+// string that may be missing, which client libraries treat differently.
+const (
+	redisGet = "local v = redis.call('GET', KEYS[1]) return v and {v} or {}"
+	redisSet = "redis.call('SET', KEYS[1], ARGV[1]) return 1"
+)
+
+// Admit adopts the token in the marks at a key, or refuses it with a *StaleError
+// ([ErrStale]), [ErrNoToken] or [ErrInvalid]; any other error is Eval's, wrapped,
+// and leaves it open whether the token was adopted. Nothing keeps a newer token
+// from being admitted after it: it is for the start of work that later goes through
+// Do, and for resources that the script cannot reach.
+func (r Redis) Admit(ctx context.Context, marks string, token driver.Token, mode driver.Mode) error {
+	_, err := r.Do(ctx, marks, token, mode, "return 1", nil)
+	return err
+}
+
+// Do admits the token and runs a script of the caller's as one step, and returns
+// the script's reply. It returns Admit's errors without running the script, and
+// those of the script itself, wrapped.
+//
+// The script sees its keys and args as KEYS and ARGV, as if it stood alone. Its text
+// must not begin with #!, and values belong into args, not into the text. It should
+// return something, because libraries make an error of nil.
+func (r Redis) Do(ctx context.Context, marks string, token driver.Token, mode driver.Mode, script string, keys []string, args ...any) (any, error) {
+	if err := r.check(marks, token, mode, script); err != nil {
+		return nil, err
+	}
+	// What the guard needs comes last: there it takes it off again.
+	allKeys := append(append(make([]string, 0, len(keys)+1), keys...), marks)
+	allArgs := append(append(make([]any, 0, len(args)+3), args...),
+		strconv.FormatInt(r.Retain.Milliseconds(), 10), mode.String(), strconv.FormatInt(int64(token), 10))
+	reply, err := r.Eval(ctx, redisGuard+script, allKeys, allArgs...)
+	if err != nil {
+		return nil, redisError(err, marks, token, mode)
+	}
+	return reply, nil
+}
+
+func (r Redis) check(marks string, token driver.Token, mode driver.Mode, script string) error {
+	switch {
+	case r.Eval == nil:
+		return errors.New("fence: Redis.Eval is nil: it must run a script in Redis")
+	case r.Retain != 0 && r.Retain < time.Millisecond:
+		return fmt.Errorf("fence: Redis.Retain is %v: 0, or at least 1ms, is right", r.Retain)
+	case marks == "":
+		return fmt.Errorf("fence: a resource without a key for its marks %w", ErrInvalid)
+	case strings.HasPrefix(script, "#!"):
+		return errors.New("fence: the script begins with #!: it must be plain Lua, as the guard stands before it")
+	}
+	return checkToken(token, mode)
+}
+
+// stalePrefix begins the error of a refusal; the mark follows.
+const stalePrefix = "HOLDFASTSTALE "
+
+// redisError finds a refusal in the text of an error.
+func redisError(err error, marks string, token driver.Token, mode driver.Mode) error {
+	if _, text, ok := strings.Cut(err.Error(), stalePrefix); ok {
+		digits, _, _ := strings.Cut(text, " ")
+		mark, _ := strconv.ParseInt(digits, 10, 64) // 0, if it cannot be read: not known
+		return &StaleError{Resource: marks, Token: token, Mode: mode, Mark: driver.Token(mark)}
+	}
+	return fmt.Errorf("fence: %v token %d for %q: %w", mode, token, marks, err)
+}
+
+// Get admits the token and reads the string at a key as one step. It reports false
+// if there is none.
+func (r Redis) Get(ctx context.Context, marks string, token driver.Token, mode driver.Mode, key string) (string, bool, error) {
+	reply, err := r.Do(ctx, marks, token, mode, redisGet, []string{key})
+	if err != nil {
+		return "", false, err
+	}
+	list, ok := reply.([]any)
+	switch {
+	case ok && len(list) == 0:
+		return "", false, nil
+	case ok && len(list) == 1:
+		switch v := list[0].(type) {
+		case string:
+			return v, true, nil
+		case []byte:
+			return string(v), true, nil
+		}
+	}
+	return "", false, fmt.Errorf("fence: Redis.Eval returned %.100q for a list of at most one string", fmt.Sprint(reply))
+}
+
+// Set admits the exclusive token and writes the string at a key as one step. As
+// with Redis's SET, the key has no expiry afterwards.
+func (r Redis) Set(ctx context.Context, marks string, token driver.Token, key, value string) error {
+	_, err := r.Do(ctx, marks, token, driver.Exclusive, redisSet, []string{key}, value)
+	return err
+}
