@@ -24,7 +24,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool) (driver.Grant, error) {
 	sent := c.clock.Now()
 	stored := req
-	stored.Note = strings.ReplaceAll(req.Note, "\x00", "\uFFFD") // PostgreSQL has no text with it
+	stored.Note = storable(req.Note)
 	quick = quick && c.quick(req.Mode)
 	var g driver.Grant
 	var answer error
@@ -236,3 +236,20 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	})
 	return errors.Join(err, answer)
 }
+
+// Annotate implements driver.Annotator.
+func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
+	var answer error
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return c.change(ctx, conn, g.Name, nil, func(t *turn) {
+			if answer = nil; !t.Annotate(g.Owner, storable(g.Note)) {
+				answer = t.goodbye(g.Owner)
+			}
+		})
+	})
+	return errors.Join(err, answer)
+}
+
+// storable returns a note as all databases can keep it: PostgreSQL has no text with
+// a zero byte.
+func storable(note string) string { return strings.ReplaceAll(note, "\x00", "\uFFFD") }

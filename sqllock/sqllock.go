@@ -134,7 +134,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,
-		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
+		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll,
 		Guarantees: guarantees[dialect],
