@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -12,7 +13,7 @@ import (
 // waiter is what the client keeps of an owner that may be queued.
 type waiter struct {
 	request driver.Request
-	placed  bool // the store has said that it is queued
+	placed  atomic.Bool // the store has said that it is queued
 	// news has the grant of a hand-off, or one without token when it is worth
 	// asking again.
 	news chan driver.Grant
@@ -22,9 +23,9 @@ type waiter struct {
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	w := c.expect(req) // before the place is: a grant may come at once (P7)
-	g, err := c.ask(ctx, req, true, !w.placed)
+	g, err := c.ask(ctx, req, true, !w.placed.Load())
 	if _, queued := err.(*driver.HeldError); queued {
-		w.placed = true
+		w.placed.Store(true)
 	} else {
 		c.forget(req.Owner)
 	}

@@ -83,7 +83,7 @@ func (d Dialect) Schema(prefix string) string {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
-	if err := checkPrefix(prefix); err != nil {
+	if err := CheckPrefix(prefix); err != nil {
 		panic("sqllock: " + err.Error())
 	}
 	text, ok := schemas[d]
@@ -116,10 +116,10 @@ const creationLock = 0x686f6c6466617374 // "holdfast"
 // MaxPrefix is the length of the longest prefix, in bytes.
 const MaxPrefix = 40
 
-// checkPrefix returns an error if the prefix is not 1 to MaxPrefix lower-case
+// CheckPrefix returns an error if the prefix is not 1 to MaxPrefix lower-case
 // letters, digits and underscores that begin with a letter, or two such words
 // with a point between.
-func checkPrefix(prefix string) error {
+func CheckPrefix(prefix string) error {
 	word := func(s string) bool {
 		return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 	}

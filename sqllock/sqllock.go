@@ -83,6 +83,16 @@ type client struct {
 	working sync.WaitGroup // goroutines
 }
 
+// OpenError says that the database could not be reached, or is not as locks need
+// it.
+type OpenError struct{ Err error }
+
+// Error returns the text of the error.
+func (e *OpenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *OpenError) Unwrap() error { return e.Err }
+
 // New returns a driver over a pool. It makes first contact: it creates the tables
 // unless they are there, reads which store this is and, in PostgreSQL, listens.
 // Nil options are fine.
@@ -106,7 +116,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
-	if err := checkPrefix(prefix); err != nil {
+	if err := CheckPrefix(prefix); err != nil {
 		return nil, err
 	}
 	switch {
@@ -126,11 +136,11 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 		c.log = slog.Default()
 	}
 	if err := c.commits(ctx); err != nil {
-		return nil, err
+		return nil, &OpenError{err}
 	}
 	meta, err := c.open(ctx, prefix, o.Poll)
 	if err != nil {
-		return nil, err
+		return nil, &OpenError{err}
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,

@@ -20,9 +20,22 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/text v0.41.0 // indirect
+)
+
+require (
 	github.com/clipperhouse/uax29/v2 v2.2.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/holdfastlock/holdfast/sqllock/mysqlconn v0.0.0
+	github.com/holdfastlock/holdfast/sqllock/pgconn v0.0.0
+	github.com/holdfastlock/holdfast/sqllock/sqliteconn v0.0.0
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
@@ -34,3 +47,9 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+replace github.com/holdfastlock/holdfast/sqllock/pgconn => ../../sqllock/pgconn
+
+replace github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../../sqllock/mysqlconn
+
+replace github.com/holdfastlock/holdfast/sqllock/sqliteconn => ../../sqllock/sqliteconn

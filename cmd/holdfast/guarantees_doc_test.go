@@ -24,6 +24,9 @@ func documented(t *testing.T) []guarantees.Store {
 		store(t, "memlock", "mem://orders", "mem://guarantees"),
 		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
 		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr),
+		store(t, "sqllock/pgconn", "postgres://localhost/app", testserver.StartPostgres(t).URL("postgres")),
+		store(t, "sqllock/mysqlconn", "mysql://localhost/app", testserver.StartMariaDB(t).URL()),
+		store(t, "sqllock/sqliteconn", "sqlite:///var/lib/app/locks.db", "sqlite://"+t.TempDir()+"/locks.db"),
 	}
 }
 

@@ -4,7 +4,7 @@
 //
 //	mysql://user:password@host:3306/database?tls=true
 //
-// The parameter hf.prefix is what the tables' names begin with: see
+// The parameter hf.tables is what the tables' names begin with: see
 // sqllock.Options. All others are those of the client library's DSN.
 package mysqlconn
 
@@ -56,7 +56,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
-	params, err := driver.Params(u, true, "hf.prefix")
+	params, err := driver.Params(u, true, "hf.tables")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,7 +91,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
-	return config, &sqllock.Options{Prefix: params["hf.prefix"]}, nil
+	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
 // New returns a driver over a pool of go-sql-driver/mysql, which the caller keeps

@@ -33,7 +33,7 @@ func TestServer(t *testing.T) {
 	})
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) {
-			return openURL(t.Context(), server.URL("postgres")+"&hf.prefix=together")
+			return openURL(t.Context(), server.URL("postgres")+"&hf.tables=together")
 		})
 	})
 	t.Run("one connection", func(t *testing.T) {
@@ -216,7 +216,7 @@ func rowsGo(t *testing.T, server *testserver.Postgres, admin *sql.DB) {
 // them it needs no other rights.
 func mayNotCreate(t *testing.T, server *testserver.Postgres, admin *sql.DB) {
 	exec(t, admin, "CREATE ROLE clerk LOGIN")
-	url := strings.Replace(server.URL("postgres"), "postgres@", "clerk@", 1) + "&hf.prefix=given"
+	url := strings.Replace(server.URL("postgres"), "postgres@", "clerk@", 1) + "&hf.tables=given"
 	if d, err := openURL(t.Context(), url); err == nil {
 		d.Close()
 		t.Fatal("a role created tables without the right")
@@ -298,13 +298,13 @@ func TestFailover(t *testing.T) {
 	for received() != 1 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	replica.Pause()
+	replica.Stop()
 	lost, err := ask(a, "lost", "first")
 	if err != nil {
 		t.Fatal(err)
 	}
 	primary.Kill()
-	replica.Resume()
+	replica.Start()
 	exec(t, standby, "SELECT pg_promote()")
 	if n := received(); n != 1 {
 		t.Fatalf("the replica has received %d rows; the test wants the last commit to be lost", n)

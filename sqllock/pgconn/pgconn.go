@@ -3,7 +3,7 @@
 //
 //	postgres://user:password@host:5432/database?sslmode=require
 //
-// The parameter hf.prefix is what the tables' names begin with: see
+// The parameter hf.tables is what the tables' names begin with: see
 // sqllock.Options. All others are pgx's. Through a pooler that gives each
 // transaction another connection add default_query_exec_mode=exec; notifications
 // do not arrive there, so waiters poll.
@@ -61,7 +61,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
-	params, err := driver.Params(u, true, "hf.prefix")
+	params, err := driver.Params(u, true, "hf.tables")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +87,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "holdfast"
 	}
-	return config, &sqllock.Options{Prefix: params["hf.prefix"]}, nil
+	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
 // New returns a driver over a pool of pgx's stdlib, which the caller keeps and

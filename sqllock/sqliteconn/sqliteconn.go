@@ -5,7 +5,7 @@
 //	sqlite:///var/lib/app/locks.db
 //
 // The file is made if it is missing, in a directory that is there. The parameter
-// hf.prefix is what the tables' names begin with: see sqllock.Options. The file must
+// hf.tables is what the tables' names begin with: see sqllock.Options. The file must
 // not lie on a network file system, where SQLite's own locks do not hold.
 package sqliteconn
 
@@ -50,14 +50,14 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 
 // parse reads a URL.
 func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
-	params, err := driver.Params(u, false, "hf.prefix")
+	params, err := driver.Params(u, false, "hf.tables")
 	if err != nil {
 		return "", nil, err
 	}
 	if u.Opaque != "" || u.Fragment != "" || u.User != nil || u.Host != "" || !filepath.IsAbs(u.Path) || u.Path == "/" {
 		return "", nil, errors.New("store URL has no file: it looks like sqlite:///var/lib/app/locks.db, with three slashes")
 	}
-	return DSN(u.Path), &sqllock.Options{Prefix: params["hf.prefix"]}, nil
+	return DSN(u.Path), &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
 // DSN returns the name of a file for sql.Open("sqlite", …) with the settings that
