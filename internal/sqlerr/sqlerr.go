@@ -4,13 +4,26 @@
 //   - PostgreSQL, by pgx and lib/pq: a method SQLState() string;
 //   - MySQL and MariaDB, by go-sql-driver: a field Number, an unsigned integer;
 //   - SQLite, by modernc.org/sqlite, ncruces/go-sqlite3 and mattn/go-sqlite3: a method
-//     or field Code, an integer, whose low byte is SQLite's primary result code.
+//     or field ExtendedCode or Code, an integer, SQLite's result code.
 package sqlerr
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 )
+
+// ErrConflict: the transaction cannot go on, for another's sake.
+var ErrConflict = errors.New("transaction is in conflict with another")
+
+// Judged returns the error, as ErrConflict too if that is what it means.
+func Judged(err error) error {
+	if Conflict(err) && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return err
+}
 
 // What the databases call it when they give up a transaction for another's sake.
 var (
@@ -25,14 +38,16 @@ var (
 		1213, // ER_LOCK_DEADLOCK
 		3572, // ER_LOCK_NOWAIT
 	}
-	sqliteConflicts = []int64{
-		5, // SQLITE_BUSY
-		6, // SQLITE_LOCKED
-	}
+	sqliteConflicts = []int64{sqliteBusy, sqliteLocked}
 )
 
-// sqliteCodeMask leaves the primary result code of an extended one.
-const sqliteCodeMask = 0xff
+// Result codes of SQLite.
+const (
+	primary            = 0xff // what an extended one shares with its primary one
+	sqliteBusy         = 5
+	sqliteLocked       = 6
+	sqliteBusySnapshot = sqliteBusy | 2<<8
+)
 
 // Conflict reports whether the database gave up the statement or the transaction for
 // another transaction's sake: a deadlock, a serialization failure, a lock timeout, a
@@ -43,38 +58,51 @@ func Conflict(err error) bool {
 		if e, ok := err.(interface{ SQLState() string }); ok {
 			return slices.Contains(postgresConflicts, e.SQLState())
 		}
-		value := reflect.ValueOf(err)
-		if value.Kind() == reflect.Pointer && !value.IsNil() {
-			value = value.Elem()
-		}
-		if number := field(value, "Number"); number.CanUint() {
+		if number := field(reflect.ValueOf(err), "Number"); number.CanUint() {
 			return slices.Contains(mysqlConflicts, number.Uint())
 		}
-		code, ok := sqliteCode(err, value)
-		return ok && slices.Contains(sqliteConflicts, code&sqliteCodeMask)
+		return slices.Contains(sqliteConflicts, sqliteCode(err)&primary)
 	})
 }
 
-// sqliteCode returns the result code of an error that has one.
-func sqliteCode(err error, value reflect.Value) (int64, bool) {
-	code := field(value, "Code")
-	if method := reflect.ValueOf(err).MethodByName("Code"); method.IsValid() {
-		if t := method.Type(); t.NumIn() != 0 || t.NumOut() != 1 {
-			return 0, false
-		}
-		code = method.Call(nil)[0]
-	}
-	switch {
-	case code.CanInt():
-		return code.Int(), true
-	case code.CanUint():
-		return int64(code.Uint() & sqliteCodeMask), true
-	}
-	return 0, false
+// Busy reports whether another connection is writing in the SQLite database. It does
+// not if this transaction's snapshot is too old for it to write ever.
+func Busy(err error) bool {
+	return anyOf(err, func(err error) bool {
+		code := sqliteCode(err)
+		return code&primary == sqliteBusy && code != sqliteBusySnapshot
+	})
 }
 
-// field returns a field of a struct's own, or the zero Value.
+// sqliteCode returns the result code of an error of SQLite, extended if it can be
+// had, or 0.
+func sqliteCode(err error) int64 {
+	for _, name := range []string{"ExtendedCode", "Code"} {
+		value := reflect.ValueOf(err)
+		if method := value.MethodByName(name); method.IsValid() {
+			if t := method.Type(); t.NumIn() != 0 || t.NumOut() != 1 {
+				continue
+			}
+			value = method.Call(nil)[0]
+		} else {
+			value = field(value, name)
+		}
+		switch {
+		case value.CanInt():
+			return value.Int()
+		case value.CanUint():
+			return int64(value.Uint() & 0xffff)
+		}
+	}
+	return 0
+}
+
+// field returns a field of a struct's own, or of one that is pointed at, or the zero
+// Value.
 func field(value reflect.Value, name string) reflect.Value {
+	if value.Kind() == reflect.Pointer {
+		value = value.Elem()
+	}
 	if value.Kind() != reflect.Struct {
 		return reflect.Value{}
 	}

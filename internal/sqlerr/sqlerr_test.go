@@ -12,10 +12,11 @@ type (
 	stateful struct{ state string }
 	numbered struct{ Number uint16 }
 	coded    struct{ code int }
-	byField  struct{ Code errNo }
+	byField  struct{ Code, ExtendedCode errNo }
 	byMethod struct{ code errCode }
 	asking   struct{}
 	nothing  string
+	empty    struct{ Number uint16 }
 	errNo    int
 	errCode  uint8
 )
@@ -23,6 +24,7 @@ type (
 func (e *stateful) Error() string     { return e.state }
 func (e *stateful) SQLState() string  { return e.state }
 func (e *numbered) Error() string     { return "number" }
+func (e *empty) Error() string        { return "empty" }
 func (e *coded) Error() string        { return "code" }
 func (e *coded) Code() int            { return e.code }
 func (e byField) Error() string       { return "field" }
@@ -50,13 +52,13 @@ func TestConflict(t *testing.T) {
 		{&numbered{3572}, true},
 		{&numbered{1020}, true},
 		{&numbered{1062}, false},
-		{(*numbered)(nil), false},
+		{(*empty)(nil), false},
 		{&coded{5}, true},
 		{&coded{6}, true},
 		{&coded{5 | 2<<8}, true}, // SQLITE_BUSY_SNAPSHOT
 		{&coded{19}, false},
-		{byField{5}, true},
-		{byField{1}, false},
+		{byField{5, 5}, true},
+		{byField{1, 1}, false},
 		{&byMethod{5}, true},
 		{&byMethod{8}, false},
 		{&asking{}, false},
@@ -66,6 +68,27 @@ func TestConflict(t *testing.T) {
 	} {
 		if got := Conflict(c.err); got != c.want {
 			t.Errorf("Conflict(%#v) = %v, want %v", c.err, got, c.want)
+		}
+	}
+}
+
+// TestBusy: who can wait for the other is busy, who can never write any more is not.
+func TestBusy(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{&coded{5}, true},
+		{fmt.Errorf("update: %w", &coded{5 | 1<<8}), true}, // SQLITE_BUSY_RECOVERY
+		{&coded{5 | 2<<8}, false},                          // SQLITE_BUSY_SNAPSHOT
+		{byField{5, 5}, true},
+		{byField{5, 5 | 2<<8}, false},
+		{&coded{6}, false},
+		{&numbered{5}, false},
+		{nil, false},
+	} {
+		if got := Busy(c.err); got != c.want {
+			t.Errorf("Busy(%#v) = %v, want %v", c.err, got, c.want)
 		}
 	}
 }
