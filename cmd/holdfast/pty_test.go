@@ -159,7 +159,7 @@ func TestTerminalGoes(t *testing.T) {
 
 func TestTerminalIsSetAsBefore(t *testing.T) {
 	w := newWorld(t)
-	c := w.onTerminal(80, "holdfast", "--store", w.cutURL(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `stty raw -echo; touch "$0"; trap "" TERM; sleep 1000`, w.locks+".cut")
+	c := w.onTerminal(80, "holdfast", "--store", w.cutURL(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `stty raw -echo; trap "" TERM; sleep 1000`)
 	// Kept open, as the terminal is set up anew when its last user leaves.
 	fd, err := unix.Open(ptsName(t, c), unix.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -167,6 +167,7 @@ func TestTerminalIsSetAsBefore(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	await(t, "raw mode", func() bool { return !echoes(t, fd) })
+	w.cut()
 	await(t, "the old mode", func() bool { return echoes(t, fd) })
 	unix.Close(fd)
 	c.ends(76)

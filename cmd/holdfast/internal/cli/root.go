@@ -84,7 +84,7 @@ Without a command this text is printed, with exit code 0.`,
 	root.PersistentFlags().StringVar(&a.store, "store", "", "URL of the store (default: $"+storeEnv+", else this user's own)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output format: table, for people, or json, one object per line")
 	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.breakCommand(), a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.electCommand(), a.leaderCommand(), a.lsCommand(), a.showCommand(), a.breakCommand(), a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 

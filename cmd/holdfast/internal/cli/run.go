@@ -40,17 +40,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short:   "Run a command while holding a lock",
 		Long:    runHelp,
 		Example: runExamples,
-		Args: func(cmd *cobra.Command, args []string) error {
-			switch dash := cmd.ArgsLenAtDash(); {
-			case dash < 0 && len(args) > 1:
-				return usagef("there is no -- before the command: it looks like holdfast run NAME -- CMD ARG...")
-			case dash < 0 || dash == len(args):
-				return usagef("the command to run is missing: it looks like holdfast run NAME -- CMD ARG...")
-			case dash != 1:
-				return usagef("%d names are given: one is needed before --", dash)
-			}
-			return checkName(args[0])
-		},
+		Args:    nameAndCommand("run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.waitSet = cmd.Flags().Changed("wait")
 			f.graceSet = cmd.Flags().Changed("grace")
@@ -74,6 +64,21 @@ func (a *app) runCommand() *cobra.Command {
 	flags.Var((*duration)(&f.grace), "grace", "how long before the lock runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
 	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
 	return cmd
+}
+
+// nameAndCommand asks for the name of a lock, two dashes and a command.
+func nameAndCommand(verb string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch dash := cmd.ArgsLenAtDash(); {
+		case dash < 0 && len(args) > 1:
+			return usagef("there is no -- before the command: it looks like holdfast %s NAME -- CMD ARG...", verb)
+		case dash < 0 || dash == len(args):
+			return usagef("the command to run is missing: it looks like holdfast %s NAME -- CMD ARG...", verb)
+		case dash != 1:
+			return usagef("%d names are given: one is needed before --", dash)
+		}
+		return checkName(args[0])
+	}
 }
 
 // check refuses flags that do not go together (P10). Those that the store must

@@ -70,22 +70,9 @@ func (a *app) run(f *runFlags, name string, command []string) (result error) {
 
 	// Until here a signal may just end us: there is nothing to give back.
 	signal.Notify(signals, child.Signals()...)
-	lease, err := f.acquire(lock, signals)
-	if err != nil {
-		return err
-	}
-	if err := f.refresh(lease, s.Caps()); err != nil {
-		return err
-	}
-	want.Token, want.Sequencer = lease.Token(), lease.Sequencer()
-	env := environment(name, want, append(outer, want))
-	c, err := child.Start(child.Options{Path: path, Args: command, Env: env, Until: trustedUntil(lease)})
-	if err != nil {
-		lease.Release()
-		return startError(command[0], err)
-	}
-	sup := &supervisor{child: c, lease: lease, signals: signals, name: name, grace: grace}
-	return sup.run()
+	r := &runner{store: s, lock: lock, flags: f, signals: signals, name: name, path: path, command: command, grace: grace}
+	_, err = r.term()
+	return err
 }
 
 func startError(program string, err error) error {

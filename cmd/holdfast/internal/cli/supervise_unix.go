@@ -27,6 +27,7 @@ type supervisor struct {
 	name    string
 	grace   time.Duration
 
+	asked  bool             // a signal has asked for the end
 	stops  bool             // SIGTSTP is heeded
 	doomed bool             // the command was told to end, as the lock is not renewed
 	kill   driver.Instant   // doomed: when it is killed
@@ -61,6 +62,7 @@ func (s *supervisor) run() error {
 				}
 				continue
 			}
+			s.asked = s.asked || ends(sig)
 			s.child.Signal(sig.(syscall.Signal))
 		case <-s.wake:
 			if !s.resume() {

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// electFlags are the flags of elect: some of run's, and its own.
+type electFlags struct {
+	runFlags
+	value string
+	once  bool
+}
+
+const electHelp = `Elect stands for the office NAME and runs CMD when it is elected. One process at a time is: all
+others wait, in the order in which they came where the store keeps one.
+
+When CMD has ended, whatever its exit code, the office is given up and elect stands
+again, behind those who wait; a CMD that ends soon is given a growing pause, up to 30 s.
+With --once elect ends with CMD's exit code instead. If the office is lost, because it could not be renewed or an
+operator has ended it by 'holdfast break', CMD is killed in time, as by run, and elect
+stands again.
+
+A signal that ends elect while it waits ends it at once. While CMD runs, signals go to
+CMD, and if one of them was INT, TERM, HUP or QUIT, elect ends when CMD has ended, with
+CMD's exit code.
+
+Others see --value: by 'holdfast leader', 'holdfast show', and in programs by package
+election. CMD's environment is that of run; HOLDFAST_TOKEN grows with each term.
+
+Exit codes:
+        CMD's own, or 128+n if signal n killed it: with --once, or after a signal
+   64   wrong usage: a flag, a name, a URL, or something that the store cannot do
+   69   the store cannot be reached or does not work, at the start
+   70   CMD or its guard could not be started
+   76   the office was lost or broken while CMD ran, with --once
+  126   CMD cannot be executed
+  127   CMD was not found
+  128+n signal n ended the wait for the office`
+
+func (a *app) electCommand() *cobra.Command {
+	f := &electFlags{}
+	cmd := &cobra.Command{
+		Use:   "elect [flags] NAME -- CMD [ARG...]",
+		Short: "Run a command on the elected leader only",
+		Long:  electHelp,
+		Example: `  # on each host: one of them runs the scheduler
+  holdfast elect scheduler --value "$(hostname):8080" -- ./scheduler
+
+  # who is it?
+  holdfast leader scheduler`,
+		Args: nameAndCommand("elect"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.graceSet = cmd.Flags().Changed("grace")
+			f.note = f.value
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			return a.elect(f, args[0], args[1:])
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.value, "value", "", "`text` that others see, an address for example (default: command, host and process id)")
+	flags.BoolVar(&f.once, "once", false, "end when CMD has ended, with its exit code")
+	flags.Var((*duration)(&f.ttl), "ttl", "how long the office stays taken if this host or elect dies (default 30s)")
+	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer it then stays closed")
+	flags.Var((*duration)(&f.grace), "grace", "how long before the office runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
+	return cmd
+}
+
+// A term that lasted at least as long as this was no accident.
+const goodTerm = 10 * time.Second
+
+// pauses are those between terms that ended soon.
+type pauses struct{ next time.Duration }
+
+// after returns the pause after a term.
+func (p *pauses) after(term time.Duration) time.Duration {
+	const first, longest = time.Second, 30 * time.Second
+	if term >= goodTerm {
+		p.next = 0
+		return 0
+	}
+	p.next = min(max(2*p.next, first), longest)
+	return p.next
+}
