@@ -18,7 +18,7 @@ import (
 // BenchmarkPair takes and releases locks that nobody else wants, by one goroutine
 // and by 16: raw is an upsert and an update on the same pool, the floor.
 func BenchmarkPair(b *testing.B) {
-	server := testserver.StartPostgres(b)
+	server := testserver.StartPostgres(b, "fsync=on")
 	db, err := sql.Open("pgx", server.URL("postgres"))
 	if err != nil {
 		b.Fatal(err)
