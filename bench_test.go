@@ -106,35 +106,62 @@ func memory() (heap, stack float64) {
 	return float64(m.HeapAlloc), float64(m.StackInuse)
 }
 
-// BenchmarkWaiters is what a waiter costs: on the heap, and as the stack of the
-// goroutine that it is, which is the caller's own.
+// BenchmarkWaiters is what a waiter costs beyond a goroutine that waits for two
+// channels in the same place: on the heap, and as its stack, which is the
+// caller's own and as deep as a handler's of a server.
 func BenchmarkWaiters(b *testing.B) {
 	const n = 1000
 	for b.Loop() {
+		never, over := make(chan struct{}), make(chan struct{})
+		parked := func() {
+			select {
+			case <-never:
+			case <-over:
+			}
+		}
+		var waiters sync.WaitGroup
+		floorHeap, floorStack := park(&waiters, n, parked)
+		close(over)
+		waiters.Wait()
+
 		c := realClient(b, memlock.NewStore(nil))
 		l := c.Mutex("x", nil)
 		lease, err := l.Acquire(context.Background())
 		if err != nil {
 			b.Fatal(err)
 		}
-		var waiters sync.WaitGroup
-		heap, stack := memory()
-		for range n {
-			waiters.Go(func() {
-				if err := l.Do(context.Background(), func(context.Context, *holdfast.Lease) error { return nil }); err != nil {
-					b.Error(err)
-				}
-			})
-		}
-		time.Sleep(50 * time.Millisecond)
-		heapAfter, stackAfter := memory()
-		b.ReportMetric((heapAfter-heap)/n, "heap-B/waiter")
-		b.ReportMetric((stackAfter-stack)/n, "stack-B/waiter")
+		heap, stack := park(&waiters, n, func() {
+			if err := l.Do(context.Background(), func(context.Context, *holdfast.Lease) error { return nil }); err != nil {
+				b.Error(err)
+			}
+		})
+		b.ReportMetric(heap-floorHeap, "heap-B/waiter")
+		b.ReportMetric(stack-floorStack, "stack-B/waiter")
 		start := time.Now()
 		_ = lease.Release()
 		waiters.Wait()
 		b.ReportMetric(float64(time.Since(start).Microseconds())/n, "us/drained-waiter")
 	}
+}
+
+// park starts n goroutines that wait, and returns what each costs.
+func park(waiters *sync.WaitGroup, n int, wait func()) (heap, stack float64) {
+	before, stackBefore := memory()
+	for range n {
+		waiters.Go(func() { below(wait) })
+	}
+	time.Sleep(50 * time.Millisecond)
+	heap, stack = memory()
+	return (heap - before) / float64(n), (stack - stackBefore) / float64(n)
+}
+
+// below calls f with a kilobyte of stack in use.
+//
+//go:noinline
+func below(f func()) {
+	var frame [1024]byte
+	f()
+	runtime.KeepAlive(&frame)
 }
 
 // BenchmarkLeases is what a held lease costs the client. The store's part, which

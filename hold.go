@@ -23,18 +23,18 @@ type hold struct {
 	valid   time.Duration
 	taken   driver.Instant
 	machine lease.Machine
-	stray   bool
 	until   atomic.Int64 // the machine's trust deadline, to be read without the mutex
+	trouble error        // the last failed renewal
+	users   int32        // leases that nobody has called Release of
 	mode    Mode         // the lock's, until a downgrade
 	asked   bool         // a downgrade has been sent: others may share the name by now (P1)
 	over    bool         // lost or released, and out of the queues
-	trouble error        // the last failed renewal
+	stray   bool         // Grant.Stray
 	note    *string      // set by SetNote; nil: the lock's
 
 	deadline due.Entry[*hold]
 	renewal  batch.Entry[*hold]
 	leases   *Lease // those not over, linked
-	users    int    // leases that nobody has called Release of
 	first    Lease
 }
 
@@ -42,7 +42,7 @@ func newHold(l *Lock, g driver.Grant, now driver.Instant) *hold {
 	h := &hold{
 		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode, stray: g.Stray,
 		since: g.Since, valid: g.Valid, taken: now,
-		machine: lease.Start(now, g.Since, g.Valid, l.how.TTL, l.how.RenewEvery, l.client.opts.Margin),
+		machine: lease.Start(now, g.Since, g.Valid, &l.how.pace),
 	}
 	h.deadline.Value, h.renewal.Value = h, h
 	h.first.hold, h.leases, h.users = h, &h.first, 1

@@ -24,11 +24,16 @@ type Lease struct {
 	// Guarded by the client's mutex.
 	done     chan struct{}
 	contexts *leaseContext
-	next     *Lease        // of the same hold
-	returned bool          // Release has been called
-	result   error         // what it returned
-	settling bool          // it has not returned yet
-	settled  chan struct{} // closed when it has; made only for another Release that waits
+	next     *Lease   // of the same hold
+	returned bool     // Release has been called
+	settling bool     // it has not returned yet
+	outcome  *outcome // what it returned; nil: nothing is wrong, and nobody waits for it
+}
+
+// outcome is what the first Release returned, or will.
+type outcome struct {
+	err     error
+	settled chan struct{} // closed when it has; made only for another Release that waits
 }
 
 // ending is why a lease is over.

@@ -81,6 +81,7 @@ const (
 type settings struct {
 	gate.Shape
 	reentrant bool
+	pace      lease.Pace
 }
 
 // settle fills in the defaults and checks the options against the rules and the
@@ -108,6 +109,7 @@ func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (
 		s.RenewEvery = min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2)
 	}
 	s.Note = noteOrDefault(s.Note)
+	s.pace = lease.Pace{TTL: s.TTL, Every: s.RenewEvery, Margin: margin}
 	return s, s.check(caps, margin)
 }
 

@@ -31,15 +31,18 @@ func (le *Lease) Release() error {
 	if le.returned {
 		defer c.mu.Unlock()
 		if le.settling {
-			if le.settled == nil {
-				le.settled = make(chan struct{})
+			if le.outcome == nil {
+				le.outcome = &outcome{settled: make(chan struct{})}
 			}
-			settled := le.settled
+			settled := le.outcome.settled
 			c.mu.Unlock()
 			<-settled
 			c.mu.Lock()
 		}
-		return le.result
+		if le.outcome == nil {
+			return nil
+		}
+		return le.outcome.err
 	}
 	le.returned = true
 	h.users--
@@ -75,9 +78,12 @@ func (le *Lease) Release() error {
 		c.withdraw(grant)
 		event.Err = failed("release", h.name, ErrUncertain, event.Err)
 	}
-	le.result, le.settling = event.Err, false
-	if le.settled != nil {
-		close(le.settled)
+	le.settling = false
+	if le.outcome != nil {
+		le.outcome.err = event.Err
+		close(le.outcome.settled)
+	} else if event.Err != nil {
+		le.outcome = &outcome{err: event.Err}
 	}
 	c.finish(1)
 	c.mu.Unlock()
@@ -110,7 +116,7 @@ func (le *Lease) late(end error) error {
 	if h.users == 0 && !driver.Gone(lost.Reason) {
 		h.client.withdraw(h.grant())
 	}
-	le.result = lost
+	le.outcome = &outcome{err: lost}
 	return lost
 }
 

@@ -268,4 +268,8 @@ func (t *trial) storms() func() driver.Driver {
 }
 
 func faultyScans(t *trial)  { t.scanned(t.storms(), t.operations()/2) }
-func faultyLinear(t *trial) { t.linearized(t.storms(), min(500, t.operations()/4)) }
+func faultyLinear(t *trial) { t.linearized(t.storms(), t.operations()/2, faultyPiece) }
+
+// faultyPiece is shorter than maxPiece: what has no reply may have happened at any
+// time after, so all such operations are concurrent to the end of the piece.
+const faultyPiece = 250

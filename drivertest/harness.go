@@ -53,6 +53,10 @@ type Harness struct {
 	// only that a request of another kind is not granted beside a hold.
 	BlindToKinds bool
 
+	// Unsteady says that the store fails requests now and then during the random
+	// histories: what it answers with an error is withdrawn, and is no failure.
+	Unsteady bool
+
 	// Leaks are further options for goleak, for goroutines of a client library
 	// that outlive its connections by design.
 	Leaks []goleak.Option
@@ -67,6 +71,15 @@ type Harness struct {
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	runOn(realStage{t}, h)
+}
+
+// RunHistories runs nothing but the random histories in which package chaos
+// spoils what clients and store say to one another; half of Harness.Operations are
+// scanned, and half are checked for linearizability. Meanwhile the caller may spoil
+// the store itself, as far as its Guarantees go, and sets Unsteady then.
+func RunHistories(t *testing.T, h Harness) {
+	t.Helper()
+	runOn(realStage{t}, h, "faults/a history with faults, scanned", "faults/a history with faults, linearizable")
 }
 
 // runOn runs the themes and cases that are named, or all, and then looks for what they

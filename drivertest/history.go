@@ -15,7 +15,7 @@ import (
 
 var historyCases = []testCase{
 	{name: "scans", run: func(t *trial) { t.scanned(t.open, t.operations()) }},
-	{name: "linearizable", run: func(t *trial) { t.linearized(t.open, t.operations()) }},
+	{name: "linearizable", run: func(t *trial) { t.linearized(t.open, t.operations(), maxPiece/2) }},
 }
 
 func (t *trial) operations() int {
@@ -28,6 +28,7 @@ func (t *trial) operations() int {
 // history is what the workers of one random workload write down.
 type history struct {
 	*trial
+	round    uint64       // of several histories of one seed
 	budget   atomic.Int64 // operations left
 	deadline time.Time    // enough, on a slow store
 	turn     atomic.Int64 // numbers calls and returns in their order
@@ -40,7 +41,7 @@ type history struct {
 }
 
 func (t *trial) newHistory(operations int) *history {
-	h := &history{trial: t, deadline: time.Now().Add(20 * time.Second)}
+	h := &history{trial: t, deadline: time.Now().Add(20*time.Second + time.Duration(operations)*5*time.Millisecond)}
 	h.budget.Store(int64(operations))
 	h.abandon.Store(3)
 	return h
@@ -51,17 +52,22 @@ func (h *history) spend() bool {
 	return h.budget.Add(-1) >= 0 && time.Now().Before(h.deadline) && !h.Failed()
 }
 
-// work starts the workers, two on each client, each with its own random numbers.
-func (h *history) work(open func() driver.Driver, clients int, do func(*worker)) {
-	var wg sync.WaitGroup
-	ds := make([]driver.Driver, clients)
+// crew opens the clients of a workload.
+func (t *trial) crew(open func() driver.Driver) []driver.Driver {
+	ds := make([]driver.Driver, 4)
 	for i := range ds {
 		ds[i] = open()
 	}
-	for i := range 2 * clients {
+	return ds
+}
+
+// work starts the workers, two on each client, each with its own random numbers.
+func (h *history) work(ds []driver.Driver, do func(*worker)) {
+	var wg sync.WaitGroup
+	for i := range 2 * len(ds) {
 		w := &worker{
-			history: h, d: ds[i%clients], other: ds[(i+1)%clients], id: i,
-			Rand: rand.New(rand.NewPCG(h.seed, uint64(i))),
+			history: h, d: ds[i%len(ds)], other: ds[(i+1)%len(ds)], id: i,
+			Rand: rand.New(rand.NewPCG(h.seed+h.round, uint64(i))),
 		}
 		wg.Go(func() { do(w) })
 	}
@@ -80,7 +86,7 @@ type worker struct {
 // expiry, breaks, semaphores, readers — and scans its history.
 func (t *trial) scanned(open func() driver.Driver, operations int) {
 	h := t.newHistory(operations)
-	h.work(open, 4, func(w *worker) {
+	h.work(t.crew(open), func(w *worker) {
 		for w.spend() {
 			w.cycle()
 		}
@@ -176,6 +182,8 @@ func (w *worker) settle(r driver.Request, err error) {
 	case errors.Is(err, driver.ErrUncertain), errors.Is(err, context.DeadlineExceeded):
 		w.withdrawn(r)
 	case errors.Is(err, driver.ErrHeld):
+	case w.h.Unsteady:
+		w.withdrawn(r)
 	default:
 		w.Errorf("P7: a request of a random history failed: %v (seed %d)", err, w.seed)
 	}
@@ -259,12 +267,14 @@ func (w *worker) giveUp(hold *held, g driver.Grant) {
 // linearized runs a workload of exclusive holds that do not expire, with
 // renewals and releases by whoever has no right to them, and has its history
 // checked piece by piece.
-func (t *trial) linearized(open func() driver.Driver, operations int) {
-	for piece := 0; operations > 0 && !t.Failed(); piece++ {
-		h := t.newHistory(min(operations, maxPiece/2))
-		operations -= maxPiece / 2
+func (t *trial) linearized(open func() driver.Driver, operations, piece int) {
+	clients := t.crew(open)
+	for round := uint64(0); operations > 0 && !t.Failed(); round++ {
+		h := t.newHistory(min(operations, piece))
+		h.round = round
+		operations -= piece
 		name := t.freshName()
-		h.work(open, 4, func(w *worker) {
+		h.work(clients, func(w *worker) {
 			for w.spend() {
 				w.contend(name)
 			}

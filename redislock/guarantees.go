@@ -46,11 +46,11 @@ var guarantees = driver.Guarantees{
 		},
 		driver.ClockForward: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and guard the resource with the token",
+			Note: "holds end early by as much as the server's clock is set forward, and holders notice at their next renewal: let it be slewed, and guard the resource with the token",
 		},
 		driver.ClockBack: {
 			Exclusion: driver.Delays, Tokens: driver.Breaks,
-			Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for ten minutes and the clock is then set back by more than that",
+			Note: "holds of the dead and places of waiters that are gone end late by as much. Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use, and the clock is then set back to before that use",
 		},
 		driver.DiskFull: {
 			Exclusion: driver.Delays, Tokens: driver.Keeps,

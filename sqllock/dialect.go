@@ -47,7 +47,7 @@ const hostTime = "$0"
 
 var grammars = map[Dialect]grammar{
 	Postgres: {
-		now: "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		max: "greatest", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING",
 	},
 	// UTC_TIMESTAMP stands still during a statement, SYSDATE is live but local

@@ -45,14 +45,13 @@ func (c *client) page(ctx context.Context, q *query, args ...any) ([]named, erro
 // List implements driver.Inspector. It shows names in the order of their bytes.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
+		// No name that begins with the prefix is higher, in the order of bytes.
+		end := prefix + strings.Repeat("\U0010FFFF", driver.MaxName/4)
 		for last := ""; ; {
-			page, err := c.page(ctx, &c.statements.used, last, prefix, pageSize)
+			page, err := c.page(ctx, &c.statements.used, last, prefix, end, pageSize)
 			for i := range page {
 				n := &page[i]
 				var t *turn
-				if !strings.HasPrefix(n.name, prefix) {
-					return
-				}
 				if t, err = c.turn(n.name, &n.snapshot); err != nil {
 					break
 				}

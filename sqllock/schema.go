@@ -15,8 +15,6 @@ const schemaVersion = "1"
 // one of the holds, for people. Times are microseconds since 1970 by the clock of
 // the server, durations microseconds.
 const (
-	columns = "name, version, token, owner, client, ttl, delay, note, taken, expires, record"
-
 	schemaPostgres = `CREATE TABLE IF NOT EXISTS {locks} (
   name text COLLATE "C" PRIMARY KEY,
   version bigint NOT NULL,

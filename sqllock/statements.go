@@ -63,7 +63,7 @@ const (
 	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1) SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
 	insteadText     = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
 
-	usedText   = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $3"
+	usedText   = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
 	oldText    = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
 	removeText = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
 

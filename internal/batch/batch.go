@@ -16,8 +16,7 @@ import (
 type Entry[T any] struct {
 	Value  T
 	queued due.Entry[*Entry[T]]
-	parked bool   // due, but its shard is busy
-	shard  string // where it is parked
+	parked bool // due, but its shard is busy
 }
 
 // Plan is a set of entries. Not safe for concurrent use.
@@ -58,7 +57,11 @@ func (p *Plan[T]) unpark(e *Entry[T]) {
 		return
 	}
 	e.parked = false
-	p.busy[e.shard] = slices.DeleteFunc(p.busy[e.shard], func(in *Entry[T]) bool { return in == e })
+	for shard, parked := range p.busy { // few; what it is parked for may be in another shard by now
+		if i := slices.Index(parked, e); i >= 0 {
+			p.busy[shard] = slices.Delete(parked, i, i+1)
+		}
+	}
 }
 
 // Next returns the instant at which Take has something to do, if there is one.
@@ -98,7 +101,7 @@ func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 		p.queue.Drop(e)
 		if busy {
 			p.busy[shard] = append(parked, entry)
-			entry.parked, entry.shard = true, shard
+			entry.parked = true
 			continue
 		}
 		i, ok := index[shard]

@@ -71,7 +71,7 @@ func (s *setup) clone(w world, tick driver.Instant) world {
 			e := c.entries[p.Value]
 			c.plan.Set(e, max(p.queued.At()-tick, 0)) // for its At
 			c.plan.queue.Drop(&e.queued)
-			e.parked, e.shard = true, shard
+			e.parked = true
 			c.plan.busy[shard] = append(c.plan.busy[shard], e)
 		}
 	}

@@ -30,8 +30,14 @@ type Machine struct {
 	since    driver.Instant // the latest request that until is counted from
 	until    driver.Instant // the trust deadline
 	renewAt  driver.Instant // when to renew next; meaningless while sent
-	every    time.Duration  // between renewals; negative: never
-	margin   time.Duration  // 0: see Margin
+	pace     *Pace
+}
+
+// Pace is what leases that are taken alike have in common. It does not change.
+type Pace struct {
+	TTL    time.Duration // what is asked for
+	Every  time.Duration // between renewals; negative: never
+	Margin time.Duration // 0: see the function
 }
 
 // Margin is what is taken off the end of a validity, for clocks whose rates
@@ -45,12 +51,10 @@ func Margin(set, valid time.Duration) time.Duration {
 }
 
 // Start begins the life of a hold that the store granted for valid, counted
-// from since, out of the ttl that was asked for. It is renewed each time that
-// every has passed, or, if every is negative, only to turn a claim into the
-// full TTL. Margin says what margin is.
-func Start(now, since driver.Instant, valid, ttl, every, margin time.Duration) Machine {
-	m := Machine{every: every, margin: margin}
-	m.complete = valid >= ttl
+// from since. It is renewed each time that pace.Every has passed, or, if that is
+// negative, only to turn a claim into the full TTL.
+func Start(now, since driver.Instant, valid time.Duration, pace *Pace) Machine {
+	m := Machine{pace: pace, complete: valid >= pace.TTL}
 	m.extend(now, since, valid)
 	return m
 }
@@ -58,7 +62,7 @@ func Start(now, since driver.Instant, valid, ttl, every, margin time.Duration) M
 // extend counts the trust deadline from since, which is the sending of a
 // request, never from the arrival of its answer (P1).
 func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
-	trusted := valid - Margin(m.margin, valid)
+	trusted := valid - Margin(m.pace.Margin, valid)
 	if since < m.since {
 		// An answer that a later one has overtaken. The store may have done the
 		// two in either order, this one after the sending of both.
@@ -67,7 +71,7 @@ func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
 		m.since = since
 	}
 	m.until = m.since.Add(trusted)
-	m.renewAt = since.Add(m.every)
+	m.renewAt = since.Add(m.pace.Every)
 	if left := m.until.Sub(now); !m.complete {
 		// A claim is renewed in the background, and not at once: most sections
 		// are over sooner than a third of it, and cost no renewal at all.
@@ -93,7 +97,7 @@ func (m *Machine) Trusted(now driver.Instant) bool {
 // RenewAt returns when the next renewal is due, if there is to be one and none
 // is under way.
 func (m *Machine) RenewAt() (driver.Instant, bool) {
-	if m.state > Doubt || m.sent || m.every < 0 && m.complete {
+	if m.state > Doubt || m.sent || m.pace.Every < 0 && m.complete {
 		return 0, false
 	}
 	return m.renewAt, true

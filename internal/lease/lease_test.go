@@ -47,7 +47,7 @@ func TestStart(t *testing.T) {
 		{"a claim", 1 * second, 0, 8 * time.Second, every, 7 * second, 3 * second},
 		{"a claim, then never", 1 * second, 0, 8 * time.Second, -1, 7 * second, 3 * second},
 	} {
-		m := lease.Start(c.now, c.since, c.valid, ttl, c.every, time.Second)
+		m := lease.Start(c.now, c.since, c.valid, &lease.Pace{TTL: ttl, Every: c.every, Margin: time.Second})
 		at, ok := m.RenewAt()
 		if m.Until() != c.until || at != c.renewAt || ok != (c.renewAt != 0) || m.State() != lease.Held {
 			t.Errorf("%s: trusted until %v, renewed at %v %v, state %v", c.name, m.Until(), at, ok, m.State())
@@ -57,7 +57,7 @@ func TestStart(t *testing.T) {
 
 // TestTrusted: the deadline itself is too late, and a look at it is for good.
 func TestTrusted(t *testing.T) {
-	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	if !m.Trusted(29*second-1) || m.State() != lease.Held {
 		t.Error("not trusted just before the deadline")
 	}
@@ -74,7 +74,7 @@ func TestTrusted(t *testing.T) {
 
 // TestRenewal follows a lease through a renewal, two failures and a recovery.
 func TestRenewal(t *testing.T) {
-	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	renewAt := func(want driver.Instant) {
 		t.Helper()
 		if at, ok := m.RenewAt(); !ok || at != want {
@@ -114,7 +114,7 @@ func TestRenewal(t *testing.T) {
 
 // TestLastAttempts: attempts just before the deadline are kept apart.
 func TestLastAttempts(t *testing.T) {
-	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	now := 29*second - 1
 	m.Send(now)
 	m.Failed(now)
@@ -130,7 +130,7 @@ func TestOver(t *testing.T) {
 		"gone":     func(m *lease.Machine) bool { return m.Gone() },
 		"expired":  func(m *lease.Machine) bool { return !m.Trusted(29 * second) },
 	} {
-		m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+		m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 		m.Send(0)
 		if !end(&m) {
 			t.Errorf("%s: it did not end", name)
@@ -143,7 +143,7 @@ func TestOver(t *testing.T) {
 			t.Errorf("%s: state %v until %v, was %v", name, m.State(), m.Until(), state)
 		}
 	}
-	m := lease.Start(0, 0, ttl, ttl, every, time.Second)
+	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	if m.Release(29*second) || m.State() != lease.Lost {
 		t.Error("released after the deadline: it was lost")
 	}

@@ -77,7 +77,7 @@ func renewed(w *world, c call, err error) {
 }
 
 func (s *store) model() explore.Model[world, world] {
-	w := world{m: Start(0, 0, s.valid, modelTTL, s.every, s.margin), left: s.valid}
+	w := world{m: Start(0, 0, s.valid, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}), left: s.valid}
 	return explore.Model[world, world]{
 		Start: w,
 		Key:   func(w world) world { return w },

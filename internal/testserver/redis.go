@@ -17,8 +17,9 @@ import (
 
 // RedisOptions configure a Redis server. The zero value keeps nothing on disk.
 type RedisOptions struct {
-	AOF  bool     // append every write to a file, and sync it, before it is answered
-	Args []string // more arguments, such as "--maxmemory", "3mb"
+	AOF   bool     // append every write to a file, and sync it, before it is answered
+	Clock bool     // with a wall clock of its own; needs gcc too
+	Args  []string // more arguments, such as "--maxmemory", "3mb"
 }
 
 // Redis is a private Redis server of one test, with a directory of its own. Its
@@ -27,6 +28,7 @@ type RedisOptions struct {
 type Redis struct {
 	Addr   string // on the loopback interface, host:port; the same after Start
 	Socket string // the path of its unix socket
+	Clock  *Clock // its wall clock, if it has one of its own
 	t      testing.TB
 	args   []string
 	cmd    *exec.Cmd
@@ -45,6 +47,9 @@ func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := &Redis{t: t, Socket: filepath.Join(dir, "redis.sock")}
 	t.Cleanup(r.Kill)
+	if o.Clock {
+		r.Clock = newClock(t, dir)
+	}
 	const attempts = 5 // another program may take the port before the server does
 	for i := range attempts {
 		r.Addr = freeAddr(t)
@@ -84,6 +89,9 @@ func freeAddr(t testing.TB) string {
 // start starts the process and waits until it says that it serves.
 func (r *Redis) start() error {
 	cmd := exec.Command(r.args[0], r.args[1:]...)
+	if r.Clock != nil {
+		cmd.Env = r.Clock.environ()
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

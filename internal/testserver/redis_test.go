@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,5 +74,21 @@ func TestRedisPauses(t *testing.T) {
 	if c, err := net.Dial("tcp", r.Addr); err == nil {
 		c.Close()
 		t.Error("a stopped server serves")
+	}
+}
+
+func TestRedisClock(t *testing.T) {
+	r := StartRedis(t, RedisOptions{Clock: true})
+	do := dialRedis(t, "unix", r.Socket)
+	for _, ahead := range []time.Duration{0, time.Minute, -time.Minute, 1500 * time.Millisecond, -1500 * time.Millisecond} {
+		r.Clock.Set(ahead)
+		before := time.Now()
+		text, err := do(`EVAL "local t = redis.call('TIME') return t[1] * 1000000 + t[2]" 0`)
+		after := time.Now()
+		us, _ := strconv.ParseInt(strings.TrimPrefix(text, ":"), 10, 64)
+		is := time.UnixMicro(us).Add(-ahead)
+		if is.Before(before.Add(-time.Millisecond)) || is.After(after.Add(time.Millisecond)) {
+			t.Errorf("set %v ahead, the server's clock says %q (%v): %v ahead", ahead, text, err, time.UnixMicro(us).Sub(before))
+		}
 	}
 }

@@ -8,8 +8,10 @@ return each(#ARGV / 3, function(i)
   local r = load(key)
   local h = find(r[HOLDS], owner)
   local gone = h and OK or farewell(r, parting) or NOT_HELD
-  if h and now < h[TAKEN] + min then
-    h[OWNER], h[CHANNEL], h[EXPIRES] = '', '', h[TAKEN] + min
+  -- A clock that was set back since must not close the name for longer than that.
+  local rest = h and min - math.max(0, now - h[TAKEN]) or 0
+  if rest > 0 then
+    h[OWNER], h[CHANNEL], h[EXPIRES] = '', '', now + rest
   elseif h then
     remove(r[HOLDS], owner)
   end

@@ -103,7 +103,7 @@ func TestDiskFull(t *testing.T) {
 
 // TestProcesses: several processes add to a number that only the lock protects.
 func TestProcesses(t *testing.T) {
-	const processes, rounds = 4, 50
+	const processes, rounds = 4, 25
 	dir := t.TempDir()
 	var children []*sqltest.Child
 	for range processes {

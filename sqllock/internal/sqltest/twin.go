@@ -51,7 +51,7 @@ func Twin(t *testing.T, d driver.Driver) {
 	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for episode := range 40 {
+	for episode := range 25 {
 		w := &twin{T: t, Rand: rng, d: d.(fullDriver), name: fmt.Sprintf("orders/%d/%x", episode, seed), now: 1}
 		w.rules = record.Rules{
 			Poll:    TwinPoll,

@@ -1,0 +1,173 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+)
+
+// childEnv has the URL of the store of a child.
+const childEnv = "HOLDFAST_TEST_FAULTS"
+
+// Main runs the tests, or what they have started the test's program again for:
+// a process that can be killed and stopped. Call it from TestMain of the
+// package that calls Run.
+func Main(m *testing.M) {
+	if url := os.Getenv(childEnv); url != "" {
+		if err := obey(url); err != nil {
+			fmt.Println("failed:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// obey is a child. Of its input it understands
+//
+//	take NAME TTL   wait for a lock, and watch it from then on: "has it"
+//	give            release it, if it is still trusted; the hold as JSON
+//	end             end without releasing anything
+func obey(url string) error {
+	c, err := holdfast.Open(context.Background(), url)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	var stop chan struct{}
+	var watched sync.WaitGroup
+	var lease *holdfast.Lease
+	var hold Hold
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		switch words := strings.Fields(lines.Text()); words[0] {
+		case "take":
+			ttl, err := time.ParseDuration(words[2])
+			if err != nil {
+				return err
+			}
+			if lease, err = c.Mutex(words[1], &holdfast.Options{TTL: ttl}).Acquire(context.Background()); err != nil {
+				return err
+			}
+			stop = make(chan struct{})
+			told := sync.Once{}
+			watched.Go(func() {
+				hold = Watch(lease, stop, func() { told.Do(func() { fmt.Println("has it") }) })
+			})
+		case "give":
+			close(stop)
+			watched.Wait()
+			hold.Who = fmt.Sprintf("process %d", os.Getpid())
+			if err := lease.Release(); err != nil && !errors.Is(err, holdfast.ErrLost) {
+				return err
+			}
+			if err := json.NewEncoder(os.Stdout).Encode(hold); err != nil {
+				return err
+			}
+		case "end":
+			os.Exit(0)
+		}
+	}
+	return nil
+}
+
+// child is a process with a client of its own.
+type child struct {
+	*scene
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// child starts a process, which is gone when the test is.
+func (s *scene) child() *child {
+	s.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.Fatal(err)
+	}
+	c := &child{scene: s, cmd: exec.Command(self)}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+s.URL(s.addr))
+	c.cmd.Stderr = os.Stderr
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	c.in, c.out = in, bufio.NewReader(out)
+	if err := c.cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(c.kill)
+	c.hears("ready")
+	return c
+}
+
+// kill kills the process and waits until it is gone.
+func (c *child) kill() {
+	c.cmd.Process.Kill()
+	c.cmd.Process.Wait() // the second time it fails
+}
+
+func (c *child) signal(s syscall.Signal) {
+	c.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// says sends a command.
+func (c *child) says(format string, args ...any) {
+	c.Helper()
+	if _, err := fmt.Fprintf(c.in, format+"\n", args...); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// hears expects a line that begins so, and returns it.
+func (c *child) hears(want string) string {
+	c.Helper()
+	line, err := c.out.ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, want) {
+		c.Fatalf("a child said %q (%v), not %q", line, err, want)
+	}
+	return line
+}
+
+// hasIt waits until the child has what it was told to take, and returns when.
+func (c *child) hasIt(within time.Duration, why string) {
+	c.Helper()
+	late := time.AfterFunc(within, c.kill)
+	line, err := c.out.ReadString('\n')
+	if !late.Stop() {
+		c.Fatalf("%s: not within %v", why, within)
+	}
+	if err != nil || line != "has it\n" {
+		c.Fatalf("%s: a child said %q (%v)", why, line, err)
+	}
+}
+
+// gives lets the child release, and returns its hold.
+func (c *child) gives() Hold {
+	c.Helper()
+	c.says("give")
+	var h Hold
+	if err := json.Unmarshal([]byte(c.hears("{")), &h); err != nil {
+		c.Fatal(err)
+	}
+	return h
+}

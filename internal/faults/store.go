@@ -1,0 +1,224 @@
+package faults
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// recovery is when somebody must be stuck who has not been served since a fault:
+// the hold that was left behind ends, and then it is everybody's turn, on a
+// machine that may do much else.
+func (s *scene) recovery(c *holdfast.Client, ttl time.Duration) time.Duration {
+	return 2*opens(c, ttl) + 10*slack
+}
+
+// shortPauses: 64 goroutines with a name each and 64 with one for all, while the
+// store stands still again and again for 60 ms. That delays, and does no harm.
+func shortPauses(s *scene) {
+	clients := []*holdfast.Client{s.client(s.addr), s.client(s.addr), s.client(s.addr), s.client(s.addr)}
+	each, one := s.start(long, 16, own, clients...), s.start(long, 16, hot, clients...)
+	most := stood(func() {
+		for range 8 {
+			each.served(s.recovery(clients[0], brief))
+			s.server.Pause()
+			time.Sleep(60 * time.Millisecond)
+			s.server.Resume()
+		}
+		each.served(s.recovery(clients[0], brief))
+		one.served(s.recovery(clients[0], brief))
+	})
+	for _, l := range []*load{each, one} {
+		l.finish()
+		if n := l.losses(); n > 0 && most < clients[0].Caps().PollInterval()/2 {
+			s.Errorf("P2: %d leases were lost by pauses much shorter than their TTL", n)
+		}
+	}
+}
+
+// longPause: the store stands still for twice the TTL.
+func longPause(s *scene) {
+	clients := []*holdfast.Client{s.client(s.addr), s.client(s.addr), s.client(s.addr)}
+	l := s.start(brief, 6, mixed, clients...)
+	l.served(s.recovery(clients[0], brief))
+	steady := s.acquire(clients[0], "steady", brief, slack, "P7: a free name")
+	s.server.Pause()
+	time.Sleep(2 * brief)
+	if !errors.Is(steady.Err(), holdfast.ErrLost) {
+		s.Errorf("P2: a lease that cannot have been renewed says %v", steady.Err())
+	}
+	s.server.Resume()
+	l.served(s.recovery(clients[0], brief))
+	l.finish()
+}
+
+// restart: the store is killed and comes back with its data, so holds outlive it.
+func restart(s *scene) {
+	clients := []*holdfast.Client{s.client(s.addr), s.client(s.addr), s.client(s.addr)}
+	l := s.start(long, 6, mixed, clients...)
+	steady := s.acquire(clients[0], "steady", long, slack, "P7: a free name")
+	for range 2 {
+		l.served(s.recovery(clients[0], brief))
+		s.server.Kill()
+		s.server.Start()
+	}
+	l.served(s.recovery(clients[0], brief))
+	l.finish()
+	s.taken(clients[1], "steady", "P1: a hold did not outlive the restart of a store that keeps its data")
+	ctx, cancel := context.WithTimeout(context.Background(), slack)
+	defer cancel()
+	if err := steady.Renew(ctx); err != nil {
+		s.Errorf("P2: a lease did not outlive the restart of a store that keeps its data: %v", err)
+	}
+}
+
+// taken asserts that a name is held.
+func (s *scene) taken(c *holdfast.Client, name, why string) {
+	s.Helper()
+	lease, err := c.Mutex(name, &holdfast.Options{TTL: brief}).TryAcquire(context.Background())
+	if err == nil {
+		lease.Release()
+	}
+	if !errors.Is(err, holdfast.ErrHeld) {
+		s.Errorf("%s: %v", why, err)
+	}
+}
+
+// oneOf starts a load of which one client of three is behind a proxy, with a
+// lease of its own. Spoil is what happens to it for a while.
+func (s *scene) oneOf(ttl time.Duration, spoil func(*testserver.Proxy, *holdfast.Lease)) {
+	proxy := testserver.StartProxy(s, s.addr)
+	far, near := s.client(proxy.Addr), s.client(s.addr)
+	s.Cleanup(proxy.Heal) // before the client is closed, which would wait for the store
+	l := s.start(ttl, 6, mixed, far, near, s.client(s.addr))
+	steady := s.acquire(far, "steady", ttl, slack, "P7: a free name")
+	l.served(s.recovery(near, ttl))
+	spoil(proxy, steady)
+	proxy.Heal()
+	l.served(s.recovery(near, ttl))
+	l.finish()
+}
+
+// oneCut: connections break and cannot be made, for some time.
+func (s *scene) oneCut(during, ttl time.Duration) {
+	s.oneOf(ttl, func(p *testserver.Proxy, steady *holdfast.Lease) {
+		p.Cut()
+		most := stood(func() { time.Sleep(during) })
+		switch err := steady.Err(); {
+		case during > ttl && !errors.Is(err, holdfast.ErrLost):
+			s.Errorf("P2: a lease that cannot have been renewed says %v", err)
+		case during < ttl/2 && err != nil && most < ttl/4:
+			s.Errorf("P2: a lease of %v was lost by a cut of %v: %v", ttl, during, err)
+		}
+	})
+}
+
+// repliesHeld: requests pass, and their replies come later than the TTL.
+func repliesHeld(s *scene) {
+	s.oneOf(brief, func(p *testserver.Proxy, steady *holdfast.Lease) {
+		p.Hold(testserver.ToClient, "")
+		time.Sleep(2 * brief)
+		if !errors.Is(steady.Err(), holdfast.ErrLost) {
+			s.Errorf("P2: a lease whose renewals were not answered says %v", steady.Err())
+		}
+	})
+}
+
+// requestsHeld: requests come later than the TTL, after they have been given up.
+func requestsHeld(s *scene) {
+	s.oneOf(brief, func(p *testserver.Proxy, steady *holdfast.Lease) {
+		p.Hold(testserver.ToServer, "")
+		time.Sleep(2 * brief)
+		if !errors.Is(steady.Err(), holdfast.ErrLost) {
+			s.Errorf("P2: a lease whose renewals did not arrive says %v", steady.Err())
+		}
+	})
+}
+
+// pushesHeld: requests are answered, and pushes come later than the TTL. Polls
+// serve all meanwhile.
+func pushesHeld(s *scene) {
+	if s.Pushes == "" {
+		return
+	}
+	proxy := testserver.StartProxy(s, s.addr)
+	clients := []*holdfast.Client{s.client(proxy.Addr), s.client(proxy.Addr), s.client(proxy.Addr)}
+	l := s.start(brief, 3, mixed, clients...)
+	l.served(s.recovery(clients[0], brief))
+	proxy.Hold(testserver.ToClient, s.Pushes)
+	time.Sleep(2 * brief)
+	l.served(2 * s.recovery(clients[0], brief))
+	proxy.Heal()
+	l.served(s.recovery(clients[0], brief))
+	l.finish()
+}
+
+// slowNetwork: each way takes 20 ms.
+func slowNetwork(s *scene) {
+	s.oneOf(brief, func(p *testserver.Proxy, _ *holdfast.Lease) {
+		p.Delay(testserver.ToServer, 20*time.Millisecond)
+		p.Delay(testserver.ToClient, 20*time.Millisecond)
+		time.Sleep(2 * brief)
+	})
+}
+
+// latePush: the news of a hand-off is held back until the hold is over and
+// another has the name. Nobody asks the store meanwhile, so nothing but the
+// instant from which the news counts can tell that it is stale.
+func latePush(s *scene) {
+	if s.Pushes == "" {
+		return
+	}
+	proxy := testserver.StartProxy(s, s.addr)
+	open := func(addr string) driver.Driver {
+		u, err := url.Parse(s.URL(addr))
+		if err != nil {
+			s.Fatal(err)
+		}
+		d, err := driver.Open(context.Background(), u)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { d.Close() })
+		return d
+	}
+	far, near := open(proxy.Addr), open(s.addr)
+	ctx := context.Background()
+	request := driver.Request{Name: "late", Owner: rand.Text(), TTL: brief, Note: "faults"}
+	g, err := near.Try(ctx, request)
+	if err != nil {
+		s.Fatal(err)
+	}
+	waits := request
+	waits.Owner = rand.Text()
+	q, ok := driver.As[driver.Queuer](far, driver.OpQueue)
+	if !ok {
+		s.Fatal("P10: a store that pushes has no queue")
+	}
+	if _, err := q.Enqueue(ctx, waits); !errors.Is(err, driver.ErrHeld) {
+		s.Fatalf("P1: Enqueue of a held name: %v", err)
+	}
+	proxy.Hold(testserver.ToClient, s.Pushes)
+	if err := near.Release(ctx, []driver.Grant{g})[0]; err != nil {
+		s.Fatal(err)
+	}
+	next := request
+	next.Owner = rand.Text()
+	s.until("P5: the name that nobody collects opens", opens(s.client(s.addr), brief)+slack, func() bool {
+		_, err := near.Try(ctx, next)
+		return err == nil
+	})
+	proxy.Heal()
+	wait, cancel := context.WithTimeout(ctx, slack)
+	defer cancel()
+	late, err := q.Wait(wait, waits)
+	if now := driver.HostClock.Now(); err == nil && now < late.Since.Add(late.Valid) {
+		s.Errorf("P1: the news of a hand-off that was over came late, and is trusted for %v more", late.Since.Add(late.Valid).Sub(now))
+	}
+}

@@ -1,0 +1,63 @@
+package testserver
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// clockSource is a small library that is put before the C library of one
+// program. (libfaketime makes redis-server hang.)
+//
+//go:embed preload/clock.c
+var clockSource []byte
+
+// Clock is the wall clock of one program that a test has started. Programs that
+// make the system call themselves, as those in Go do, do not see it.
+type Clock struct {
+	t       testing.TB
+	library string
+	file    string
+}
+
+// newClock makes a clock that goes right. It needs a C compiler.
+func newClock(t testing.TB, dir string) *Clock {
+	t.Helper()
+	compiler := Need(t, "gcc", "gcc")
+	source := filepath.Join(dir, "clock.c")
+	c := &Clock{t: t, library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "clock")}
+	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", c.library, source).CombinedOutput(); err != nil {
+		t.Fatalf("the clock library does not compile: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(c.file, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// environ returns the environment of a program that is to have this clock.
+func (c *Clock) environ() []string {
+	return append(os.Environ(), "LD_PRELOAD="+c.library, "HOLDFAST_TEST_CLOCK="+c.file)
+}
+
+// Set sets the clock so much ahead of the host's, or behind it.
+func (c *Clock) Set(ahead time.Duration) {
+	c.t.Helper()
+	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer f.Close()
+	var offset [8]byte
+	binary.NativeEndian.PutUint64(offset[:], uint64(ahead))
+	if _, err := f.WriteAt(offset[:], 0); err != nil {
+		c.t.Fatal(err)
+	}
+}

@@ -1,0 +1,135 @@
+package testserver
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// echo starts a server that answers each line with the same, and returns its
+// address.
+func echo(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for lines := bufio.NewScanner(c); lines.Scan(); {
+					fmt.Fprintln(c, lines.Text())
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// line is a client of echo.
+type line struct {
+	t *testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func dialLine(t *testing.T, addr string) *line {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &line{t, c, bufio.NewReader(c)}
+}
+
+// says sends a line.
+func (l *line) says(text string) {
+	l.t.Helper()
+	if _, err := fmt.Fprintln(l, text); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// hears expects a line, or with "" that none comes for a while.
+func (l *line) hears(want string) {
+	l.t.Helper()
+	wait := 10 * time.Second
+	if want == "" {
+		wait = 30 * time.Millisecond
+	}
+	l.SetReadDeadline(time.Now().Add(wait))
+	got, _ := l.in.ReadString('\n')
+	if strings.TrimSpace(got) != want {
+		l.t.Errorf("heard %q, want %q", got, want)
+	}
+}
+
+func TestProxyHolds(t *testing.T) {
+	for _, d := range []Direction{ToServer, ToClient} {
+		p := StartProxy(t, echo(t))
+		a, b := dialLine(t, p.Addr), dialLine(t, p.Addr)
+		a.says("subscribe")
+		a.hears("subscribe")
+		b.says("get")
+		b.hears("get")
+		p.Hold(d, "subscribe")
+		a.says("one")
+		a.says("two")
+		b.says("three")
+		b.hears("three")
+		a.hears("")
+		p.Hold(d, "")
+		b.says("four")
+		b.hears("")
+		p.Heal()
+		a.hears("one")
+		a.hears("two")
+		b.hears("four")
+	}
+}
+
+func TestProxyDelays(t *testing.T) {
+	p := StartProxy(t, echo(t))
+	c := dialLine(t, p.Addr)
+	const by = 50 * time.Millisecond
+	p.Delay(ToClient, by)
+	start := time.Now()
+	c.says("late")
+	c.hears("late")
+	if took := time.Since(start); took < by {
+		t.Errorf("a reply that is delayed by %v came after %v", by, took)
+	}
+}
+
+func TestProxyCuts(t *testing.T) {
+	p := StartProxy(t, echo(t))
+	c := dialLine(t, p.Addr)
+	c.says("held")
+	c.hears("held")
+	p.Hold(ToClient, "")
+	c.says("lost")
+	c.hears("")
+	p.Cut()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if got, err := c.in.ReadString('\n'); err == nil {
+		t.Errorf("heard %q through a connection that was cut", got)
+	}
+	again := dialLine(t, p.Addr) // the system accepts it, the proxy closes it
+	again.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := again.in.ReadByte(); err == nil {
+		t.Error("a new connection is served while all are cut")
+	}
+	p.Heal()
+	healed := dialLine(t, p.Addr)
+	healed.says("back")
+	healed.hears("back")
+}

@@ -1,0 +1,259 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/fence"
+	"github.com/holdfastlock/holdfast/internal/faults"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// soon is for what takes no time, on a machine that is busy.
+const soon = 5 * time.Second
+
+func open(t testing.TB, addr string) *holdfast.Client {
+	t.Helper()
+	c, err := holdfast.Open(t.Context(), url(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() }) // what is left of a store that was wiped is no error here
+	return c
+}
+
+// admin returns a plain client of the server.
+func admin(t testing.TB, addr string) func(args ...string) rueidis.RedisResult {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return func(args ...string) rueidis.RedisResult {
+		return client.Do(context.Background(), client.B().Arbitrary(args...).Build())
+	}
+}
+
+// until waits until a thing is so.
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func acquire(t testing.TB, c *holdfast.Client, name string, o *holdfast.Options) *holdfast.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	lease, err := c.Mutex(name, o).Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// TestTwoHolders shows what the driver says that Redis cannot prevent: after
+// these faults two holders trust their leases at the same time. A guarded
+// resource refuses the old one, because tokens grow all the same, and the old
+// one learns of its loss at its next renewal.
+func TestTwoHolders(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault driver.Fault
+		spoil func(t *testing.T, r *testserver.Redis)
+	}{
+		"the clock is set forward": {driver.ClockForward, func(t *testing.T, r *testserver.Redis) { r.Clock.Set(time.Minute) }},
+		"FLUSHALL": {driver.StoreWiped, func(t *testing.T, r *testserver.Redis) {
+			if err := admin(t, r.Addr)("FLUSHALL").Error(); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"killed without persistence":  {driver.StoreRestart, func(t *testing.T, r *testserver.Redis) { r.Kill(); r.Start() }},
+		"stopped without persistence": {driver.StoreWiped, func(t *testing.T, r *testserver.Redis) { r.Stop(); r.Start() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
+			a, b := open(t, r.Addr), open(t, r.Addr)
+			verdict := a.Caps().Guarantees.Faults[c.fault]
+			if verdict.Exclusion != driver.Breaks || verdict.Tokens != driver.Keeps {
+				t.Errorf("the driver says of %q: exclusion %v, tokens %v", c.fault, verdict.Exclusion, verdict.Tokens)
+			}
+			before := acquire(t, a, "x", nil)
+			c.spoil(t, r)
+			second(t, before, acquire(t, b, "x", nil))
+
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			defer cancel()
+			err := before.Renew(ctx)
+			for err != nil && !errors.Is(err, holdfast.ErrLost) && ctx.Err() == nil { // its connection must be made anew
+				err = before.Renew(ctx)
+			}
+			if !errors.Is(err, holdfast.ErrNotHeld) || !errors.Is(before.Err(), holdfast.ErrLost) {
+				t.Errorf("P2: a renewal of a forgotten hold: %v; its lease says %v", err, before.Err())
+			}
+		})
+	}
+}
+
+// second asserts that two leases on one name are trusted at the same time, and
+// that a guard tells them apart.
+func second(t *testing.T, before, after *holdfast.Lease) {
+	t.Helper()
+	var guard fence.Gate
+	if err := guard.Admit(before.Token(), holdfast.Exclusive); err != nil {
+		t.Fatal(err)
+	}
+	stop, first := make(chan struct{}), make(chan faults.Hold)
+	go func() { first <- faults.Watch(before, stop, nil) }()
+	time.AfterFunc(20*time.Millisecond, func() { close(stop) })
+	holds := []faults.Hold{faults.Watch(after, stop, nil), <-first}
+	if len(faults.Overlaps(holds)) == 0 {
+		t.Errorf("the driver says that this breaks exclusion, and it did not: %v", holds)
+	}
+	if found := faults.Disorder([]faults.Hold{
+		{Name: "x", Token: before.Token(), From: 1, Until: 2},
+		{Name: "x", Token: after.Token(), From: 2, Until: 3},
+	}); len(found) > 0 {
+		t.Error(found)
+	}
+	if err := guard.Admit(after.Token(), holdfast.Exclusive); err != nil {
+		t.Errorf("P3: the guard refused the new holder: %v", err)
+	}
+	if err := guard.Admit(before.Token(), holdfast.Exclusive); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("P3: the guard let the old holder in: %v", err)
+	}
+}
+
+// TestClockSetRight: after a clock that was ahead is set right, holds that were
+// taken meanwhile stand, and tokens grow.
+func TestClockSetRight(t *testing.T) {
+	t.Parallel()
+	r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
+	a, b := open(t, r.Addr), open(t, r.Addr)
+	r.Clock.Set(time.Minute)
+	ahead := acquire(t, a, "x", nil)
+	r.Clock.Set(0)
+	if _, err := b.Mutex("x", nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("P1: TryAcquire of a held name after the clock was set right: %v", err)
+	}
+	if err := ahead.Renew(t.Context()); err != nil {
+		t.Errorf("P2: renewing after the clock was set right: %v", err)
+	}
+	if err := ahead.Release(); err != nil {
+		t.Error(err)
+	}
+	if after := acquire(t, b, "x", nil); after.Token() <= ahead.Token() {
+		t.Errorf("P3: token %d comes after %d", after.Token(), ahead.Token())
+	}
+}
+
+// TestClockBack: what a clock that is set back by a minute does. Holds of the
+// dead end late, tokens grow.
+func TestClockBack(t *testing.T) {
+	t.Parallel()
+	r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
+	a, b := open(t, r.Addr), open(t, r.Addr)
+	verdict := a.Caps().Guarantees.Faults[driver.ClockBack]
+	if verdict.Exclusion != driver.Delays || verdict.Tokens != driver.Breaks {
+		t.Errorf("the driver says of %q: exclusion %v, tokens %v", driver.ClockBack, verdict.Exclusion, verdict.Tokens)
+	}
+	const ttl = 500 * time.Millisecond
+	used := acquire(t, a, "used", nil)
+	dead := acquire(t, a, "x", &holdfast.Options{TTL: ttl, RenewEvery: -1})
+	if err := used.Release(); err != nil {
+		t.Fatal(err)
+	}
+	r.Clock.Set(-time.Minute)
+	if again := acquire(t, b, "used", nil); again.Token() <= used.Token() {
+		t.Errorf("P3: the clock was set back by a minute, and token %d comes after %d", again.Token(), used.Token())
+	}
+	<-dead.Done()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*a.Caps().PollInterval())
+	defer cancel()
+	if _, err := b.Mutex("x", nil).Acquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("a dead holder's name opened although the clock was set back: %v", err)
+	}
+	r.Clock.Set(0)
+	if next := acquire(t, b, "x", nil); next.Token() <= dead.Token() {
+		t.Errorf("P3: the clock was set right, and token %d comes after %d", next.Token(), dead.Token())
+	}
+}
+
+// TestTokensGoBack shows the one way in which tokens do not grow: a name is
+// forgotten when it was idle, and then the clock is set back to before its last
+// use.
+func TestTokensGoBack(t *testing.T) {
+	t.Parallel()
+	r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
+	a := open(t, r.Addr)
+	use := func() holdfast.Token {
+		lease := acquire(t, a, "x", nil)
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		return lease.Token()
+	}
+	last := use()
+	for _, idle := range []time.Duration{9 * time.Minute, 0} { // still remembered, so its clock may do what it wants
+		r.Clock.Set(idle)
+		if next := use(); next <= last {
+			t.Errorf("P3: a name was idle for %v, and token %d comes after %d", idle, next, last)
+		} else {
+			last = next
+		}
+	}
+	r.Clock.Set(40 * time.Minute)
+	if _, err := a.Inspect(t.Context(), "x"); err != nil { // by which the server notices that the key has expired
+		t.Fatal(err)
+	}
+	r.Clock.Set(-5 * time.Minute)
+	if next := use(); next >= last {
+		t.Errorf("the driver says that tokens go back with the clock once a name is forgotten, and %d came after %d", next, last)
+	}
+}
+
+// TestFailover: a replica that takes over knows nothing of a hold that it was
+// not told of in time, and goes by a clock of its own.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	master := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
+	replica := testserver.StartRedis(t, testserver.RedisOptions{Clock: true, AOF: true})
+	replica.Clock.Set(-time.Minute)
+	a := open(t, master.Addr)
+	if verdict := a.Caps().Guarantees.Faults[driver.Failover]; verdict.Exclusion != driver.Breaks || verdict.Tokens != driver.Breaks {
+		t.Errorf("the driver says of %q: exclusion %v, tokens %v", driver.Failover, verdict.Exclusion, verdict.Tokens)
+	}
+	link, do := testserver.StartProxy(t, master.Addr), admin(t, replica.Addr)
+	if err := do("REPLICAOF", "127.0.0.1", port(link.Addr)).Error(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the replica follows", func() bool {
+		info, err := do("INFO", "replication").ToString()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+	link.Cut()
+	before := acquire(t, a, "x", nil)
+	master.Kill()
+	defer master.Start() // for whoever is closed after the test
+	if err := do("REPLICAOF", "NO", "ONE").Error(); err != nil {
+		t.Fatal(err)
+	}
+	after := acquire(t, open(t, replica.Addr), "x", nil)
+	if before.Err() != nil || after.Err() != nil {
+		t.Errorf("the driver says that a fail-over breaks exclusion, and it did not: %v, %v", before.Err(), after.Err())
+	}
+	if after.Token() >= before.Token() {
+		t.Errorf("the driver says that a fail-over breaks the order of tokens, and %d came after %d", after.Token(), before.Token())
+	}
+}
