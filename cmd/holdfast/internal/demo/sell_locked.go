@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/fence"
 )
 
 // shortTTL is that of the strategies with a pause, which lasts longer.
@@ -27,7 +26,7 @@ func (s *service) fenced(ctx context.Context, lease *holdfast.Lease) sale {
 		return sale{}
 	}
 	return sale{admit: func(tx *sql.Tx) error {
-		return fence.SQLite.Admit(ctx, tx, s.config.Name, lease.Token(), lease.Mode())
+		return s.shop.fence.Admit(ctx, tx, s.config.Name, lease.Token(), lease.Mode())
 	}}
 }
 
