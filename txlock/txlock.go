@@ -40,8 +40,7 @@
 //   - MySQL and MariaDB with InnoDB, READ COMMITTED and SERIALIZABLE: the newest data.
 //     REPEATABLE READ, their default: the lock must be the first that the
 //     transaction does, because a plain SELECT before it fixes what all later ones
-//     see. The lock finds that out, and fails. Data that was read before the
-//     lock is old at every level, whatever the lock says.
+//     see. The lock finds out whether that is too old, and then fails.
 //   - SQLite has no locks of rows: each function takes the write lock of the whole
 //     database file, so names exclude each other too, and shared holders as well.
 //     Waiting ends after the connection's busy timeout, with ErrConflict, and a
@@ -50,8 +49,8 @@
 //     A transaction that has read before, and since then another has
 //     written, fails at once.
 //
-// READ UNCOMMITTED, and MySQL's START TRANSACTION WITH CONSISTENT SNAPSHOT, are not
-// supported.
+// What was read before the lock may be old at every level: read it again. READ
+// UNCOMMITTED is not supported.
 //
 // # Deadlocks
 //

@@ -26,6 +26,7 @@ var lockCases = []testCase{
 	{"shared", lockShared},
 	{"deadlock", deadlock},
 	{"sorted", sorted},
+	{"timeout", timeout},
 	{"cancelled", cancelled},
 	{"rows", rows},
 	{"names apart", namesApart},
@@ -361,6 +362,47 @@ func sorted(t *testing.T, d *database) {
 	// In PostgreSQL above READ COMMITTED a conflict is no deadlock.
 	if n := conflicts.Load(); n > 0 && (d.locks != txlock.Postgres || !d.snapshots()) {
 		t.Errorf("%d conflicts among transactions that lock in order", n)
+	}
+}
+
+// timeout has the server's own bound end a wait.
+func timeout(t *testing.T, d *database) {
+	if d.immediate {
+		return // BeginTx would wait
+	}
+	_, name := d.account(t)
+	ctx := within(t)
+	conn, err := d.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	short, usual := "SET lock_timeout = 20", "SET lock_timeout = 0"
+	switch d.locks {
+	case txlock.MySQL:
+		short, usual = "SET innodb_lock_wait_timeout = 1", "SET innodb_lock_wait_timeout = 50"
+	case txlock.SQLite:
+		short, usual = "PRAGMA busy_timeout = 20", "PRAGMA busy_timeout = 20000"
+	}
+	holder := d.begin(t)
+	if err := d.locks.Lock(ctx, holder, name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(ctx, short); err != nil {
+		t.Fatal(err)
+	}
+	waiter, err := conn.BeginTx(ctx, d.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.locks.Lock(ctx, waiter, name); !errors.Is(err, txlock.ErrConflict) {
+		t.Errorf("a lock that timed out: %v, want ErrConflict", err)
+	}
+	if err := waiter.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(ctx, usual); err != nil {
+		t.Fatal(err)
 	}
 }
 
