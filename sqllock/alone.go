@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"strings"
 	"sync"
 )
 
@@ -51,26 +52,57 @@ func (c *client) alone(ctx context.Context, f func() error) error {
 	}
 }
 
-// changeAlone changes a name while nobody else writes. It is for SQLite: there it
-// takes long to be let in, and reading and writing take no time, so whoever had
-// read before would hardly ever be the first to write.
+// begin are the statements that begin a transaction in which nobody else writes the
+// row of a name. Others wait for its end, so the server ends it if this client stops
+// in the middle (P7). MySQL cannot; for MariaDB it is set for the session, which
+// must not be used for anything else then.
+var begin = map[Dialect][]string{
+	Postgres: {
+		"BEGIN ISOLATION LEVEL READ COMMITTED",
+		"SELECT set_config('idle_in_transaction_session_timeout', '2000', true) FROM (SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE) l",
+	},
+	MySQL: {
+		"SET @holdfast = 1 /*M!100300 , SESSION idle_transaction_timeout = 2 */",
+		"BEGIN",
+		"SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE",
+	},
+	SQLite: {"BEGIN IMMEDIATE"},
+}
+
+// changeAlone changes a name while nobody else writes it. In SQLite that is the
+// only way: there it takes long to be let in, and reading and writing take no time,
+// so whoever had read before would hardly ever be the first to write.
 func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, step func(*turn)) error {
 	return c.alone(ctx, func() error {
-		if _, err := conn.ExecContext(c.local(ctx), "BEGIN IMMEDIATE"); err != nil {
-			if c.library.judge(err) != Conflict {
-				c.discard(conn) // it may have begun
+		for i := range c.statements.begin {
+			if err := c.beginStep(ctx, conn, &c.statements.begin[i], name); err != nil {
+				if i > 0 || c.library.judge(err) != Conflict {
+					c.discard(conn) // it may have begun
+				}
+				return err
 			}
-			return err
 		}
-		_, err := c.changeOnce(ctx, conn, name, nil, step, c.write)
+		done, err := c.changeOnce(ctx, conn, name, nil, step, c.write)
 		if err == nil {
 			_, err = conn.ExecContext(c.local(ctx), "COMMIT")
 		}
-		if err != nil {
+		if err == nil && !done {
+			err = errChanged
+		}
+		if err != nil || c.statements.dialect == MySQL {
 			c.discard(conn) // with what it has not committed
 		}
 		return err
 	})
+}
+
+func (c *client) beginStep(ctx context.Context, conn *sql.Conn, q *query, name string) error {
+	args := []any{name}
+	if !strings.Contains(q.text, "name = ") {
+		args = nil
+	}
+	_, err := conn.ExecContext(c.local(ctx), q.text, args...)
+	return err
 }
 
 // discard closes a connection instead of giving it back to the pool.

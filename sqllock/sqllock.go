@@ -10,9 +10,11 @@
 //
 // To use a pool that you have, see their functions New.
 //
-// Each name is one row. Every statement is a transaction of its own that changes
+// Each name is one row. A statement is a transaction of its own that changes
 // one row, if that still has the version that was read: so nothing can deadlock, a
 // client that stops leaves no row locked, and all levels of isolation are alike.
+// Only who finds it changed several times locks it for a moment, as SQLite always
+// does.
 // Taking, renewing and releasing an exclusive hold for which nobody waits is one
 // statement, judged by the server's clock. Otherwise the row is read, changed as
 // package internal/record says, and written; a release hands the name over to the

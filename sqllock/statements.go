@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// statements are those of one dialect and prefix. Each is a transaction of its own
-// that changes one row, or several of which each fares for itself. So there is no
-// order in which to lock, no transaction that a client could leave open when it
-// stops, and no level of isolation that anything depends on.
+// statements are those of one dialect and prefix. As a rule each is a transaction of
+// its own that changes one row, or several of which each fares for itself. So there
+// is no order in which to lock, no transaction that a client could leave open when
+// it stops, and no level of isolation that anything depends on.
 type statements struct {
 	dialect Dialect
 	tables  tables
@@ -18,6 +18,7 @@ type statements struct {
 	take, release, remove      query
 	used, old                  query
 	readMeta, writeMeta        query
+	begin                      []query
 
 	mu    sync.Mutex
 	lists map[string]query // those over lists of names, by their text
@@ -89,6 +90,9 @@ func newStatements(d Dialect, prefix string) *statements {
 		&s.readMeta: readMetaText, &s.writeMeta: writeMetaText,
 	} {
 		*q = d.query(text, s.tables)
+	}
+	for _, text := range begin[d] {
+		s.begin = append(s.begin, d.query(text, s.tables))
 	}
 	return s
 }

@@ -43,11 +43,10 @@ func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn)
 		if err == nil {
 			return Refused, nil
 		}
-		if err == errChanged {
-			return Refused, errors.Join(err, ctx.Err())
-		}
 		switch failure := c.library.judge(err); {
-		case failure == Conflict:
+		case err == errChanged && ctx.Err() != nil:
+			return Refused, errors.Join(err, ctx.Err())
+		case err == errChanged, failure == Conflict:
 		case connected:
 			return failure, err
 		default:
@@ -116,6 +115,10 @@ type turn struct {
 	broken  *record.Hold
 }
 
+// patience is how often another may be quicker to write before a change locks the
+// row: on a host that is slow beside the others it would be so again and again.
+const patience = 2
+
 // change lets step change the state of a name, which is settled, and writes it
 // unless another has changed it meanwhile: then it begins again. It begins with
 // the snapshot first, if there is one.
@@ -129,7 +132,7 @@ func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first 
 		switch {
 		case done || err != nil:
 			return err
-		case c.statements.dialect == SQLite:
+		case c.statements.dialect == SQLite || attempt == patience:
 			return c.changeAlone(ctx, conn, name, step)
 		case !c.pause(ctx, attempt):
 			return errChanged
