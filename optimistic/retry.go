@@ -35,13 +35,14 @@ const (
 
 // Retry runs fn in a transaction and commits it. If it ends in a conflict, found by
 // [Table.Write], by package txlock or by the database (a deadlock, a serialization
-// failure, a lock timeout, a busy SQLite), also in the commit, then all is rolled back and
-// fn is run again, in a new transaction: one that has seen an old snapshot would see it for ever. After the last
-// try the error is that conflict, and matches [ErrConflict]. Any other error of fn
-// rolls back, and is returned.
+// failure, a lock timeout, a busy SQLite), also in the commit, then all is rolled back
+// and fn is run again, in a new transaction: one that has seen an old snapshot would
+// see it for ever. After the last try the error is that conflict, and matches
+// [ErrConflict]. Any other error of fn rolls back, and is returned.
 //
-// fn must not keep the transaction, or commit or roll it back, must return the errors of its
-// statements, and must do nothing besides that a second run would do twice.
+// fn must return the first error of its statements and do nothing after it: MySQL may
+// have left the transaction, and what comes then would stay. It must not keep,
+// commit or roll back the transaction, nor do anything else that must not be done twice.
 func Retry(ctx context.Context, db *sql.DB, o *Options, fn func(*sql.Tx) error) error {
 	var options *sql.TxOptions
 	if o != nil {

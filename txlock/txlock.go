@@ -40,7 +40,9 @@
 //   - MySQL and MariaDB with InnoDB, READ COMMITTED and SERIALIZABLE: the newest data.
 //     REPEATABLE READ, their default: the lock must be the first that the
 //     transaction does, because a plain SELECT before it fixes what all later ones
-//     see. The lock finds out whether that is too old, and then fails.
+//     see. The lock finds out whether that is too old, and then fails. MariaDB with
+//     innodb_snapshot_isolation, the default from 11.6 on, is at SERIALIZABLE as
+//     PostgreSQL.
 //   - SQLite has no locks of rows: each function takes the write lock of the whole
 //     database file, so names exclude each other too, and shared holders as well.
 //     Waiting ends after the connection's busy timeout, with ErrConflict, and a
@@ -59,7 +61,9 @@
 // locks in several calls must keep an order of his own. A deadlock is found by the
 // database, which ends one transaction with ErrConflict: PostgreSQL after a second.
 //
-// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back.
+// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back. In MySQL the
+// database has often done so already, and then what is still done by the *sql.Tx is
+// outside of any transaction, and stays.
 package txlock
 
 import (

@@ -28,16 +28,24 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
+// TestMariaDB runs the cases with snapshots that only fix what is seen, and with those
+// that also refuse writes, the default from MariaDB 11.6 on.
 func TestMariaDB(t *testing.T) {
-	config := mysql.NewConfig()
 	server := testserver.StartMariaDB(t)
-	config.Net, config.Addr, config.User, config.DBName = "tcp", server.Addr, "root", "test"
-	config.Logger = &mysql.NopLogger{}
-	run(t, &database{
-		DB: open(t, "mysql", config.FormatDSN()), locks: txlock.MySQL, dialect: optimistic.MySQL,
-		levels:  []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
-		waiting: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'",
-	})
+	for _, refusing := range []string{"OFF", "ON"} {
+		t.Run("innodb_snapshot_isolation="+refusing, func(t *testing.T) {
+			config := mysql.NewConfig()
+			config.Net, config.Addr, config.User, config.DBName = "tcp", server.Addr, "root", "test"
+			config.Logger = &mysql.NopLogger{}
+			config.Params = map[string]string{"innodb_snapshot_isolation": refusing}
+			run(t, &database{
+				DB: open(t, "mysql", config.FormatDSN()), locks: txlock.MySQL, dialect: optimistic.MySQL,
+				levels:   []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
+				waiting:  "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'",
+				refusing: refusing == "ON",
+			})
+		})
+	}
 }
 
 func TestSQLite(t *testing.T) {
@@ -62,6 +70,7 @@ type database struct {
 	levels    []sql.IsolationLevel
 	level     sql.IsolationLevel
 	waiting   string // counts the transactions that wait for a lock; "": cannot be asked
+	refusing  bool   // MariaDB refuses to write what is newer than the snapshot
 	immediate bool   // SQLite's transactions take the write lock as they begin
 	accounts  int64
 }
@@ -85,6 +94,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 // run runs all cases at each level.
 func run(t *testing.T, d *database) {
 	for _, statement := range []string{
+		"DROP TABLE IF EXISTS holdfast_txlock", "DROP TABLE IF EXISTS account", "DROP TABLE IF EXISTS run",
 		d.locks.Schema(),
 		d.locks.Schema(), // again: it must not mind
 		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
@@ -119,7 +129,13 @@ func (d *database) snapshots() bool {
 // refuses reports whether the database itself refuses to write what is newer than the
 // transaction's snapshot.
 func (d *database) refuses() bool {
-	return d.locks == txlock.Postgres && d.snapshots() || d.sqlite()
+	return (d.locks == txlock.Postgres || d.refusing) && d.snapshots() || d.sqlite()
+}
+
+// refusesWaiters reports whether a lock that was waited for fails because the one who had
+// it has committed meanwhile.
+func (d *database) refusesWaiters() bool {
+	return d.locks == txlock.Postgres && d.snapshots() || d.refusing && d.level == sql.LevelSerializable
 }
 
 func (d *database) options() *sql.TxOptions { return &sql.TxOptions{Isolation: d.level} }
