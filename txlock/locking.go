@@ -21,10 +21,10 @@ const (
 
 // words are the statements of a dialect, each with the name as its only argument.
 //
-// A turn counts the exclusive holds of a name, so that a transaction at REPEATABLE READ can be
-// kept from working with a snapshot that is older than the last of them. If the lock
-// were a lock only, nothing would: the row's newest version would be the one in the
-// snapshot. SKIP LOCKED stands for NOWAIT because it is no error to the database:
+// A turn counts the exclusive holds of a name, so that a transaction at REPEATABLE
+// READ can be kept from working with a snapshot that is older than the last of them.
+// If the lock were a lock only, nothing would: the row's newest version would be the
+// one in the snapshot. SKIP LOCKED stands for NOWAIT because it is no error to the database:
 // PostgreSQL would end the transaction, and log it.
 type words struct {
 	// take locks the row, by mode, and returns its turn, or no row.

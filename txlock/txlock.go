@@ -22,8 +22,8 @@
 //	…
 //	err = txlock.Postgres.Lock(ctx, tx, "stock/apple") // first, before any read
 //
-// Remove it, with [Dialect.Remove], under its lock. There are as many rows as the program makes,
-// and nothing else creates or deletes any.
+// Remove it, with [Dialect.Remove], under its lock. There are as many rows as the
+// program makes, and nothing else creates or deletes any.
 //
 // # What is promised
 //
@@ -61,9 +61,9 @@
 // locks in several calls must keep an order of his own. A deadlock is found by the
 // database, which ends one transaction with ErrConflict: PostgreSQL after a second.
 //
-// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back. In MySQL the
-// database has often done so already, and then what is still done by the *sql.Tx is
-// outside of any transaction, and stays.
+// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back.
+// MySQL has often done so by itself; what is still done by the *sql.Tx is then outside of
+// any transaction, and stays.
 package txlock
 
 import (

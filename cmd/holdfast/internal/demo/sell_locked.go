@@ -68,8 +68,9 @@ func (s *service) lockedShortly(ctx context.Context, r request, how func(*holdfa
 		return "", err
 	}
 	result, err := s.sell(ctx, r, how(lease))
-	// That the lock was lost is learnt here, when the order is written.
-	if lost := lease.Release(); !errors.Is(lost, holdfast.ErrLost) {
+	// That the lock was lost is learnt here, when the order is written. Where the store
+	// is too busy to answer within the short TTL, the lock ends by that.
+	if lost := lease.Release(); !errors.Is(lost, holdfast.ErrLost) && !errors.Is(lost, holdfast.ErrUncertain) {
 		err = errors.Join(err, lost)
 	}
 	return result, err
