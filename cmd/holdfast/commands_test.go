@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -44,6 +45,8 @@ func TestUsage(t *testing.T) {
 		{"at most one", []string{"ls", "a", "b"}},
 		{"one is needed", []string{"show"}},
 		{"arguments are given", []string{"version", "x"}},
+		{"known are postgres, mysql, sqlite", []string{"schema", "--dialect", "oracle"}},
+		{"--tables", []string{"schema", "--dialect", "mysql", "--tables", "a;b"}},
 		{"empty path element", []string{"show", "/a"}},
 		{"token", []string{"break", "x", "--token", "-5"}},
 		{`no store has the URL scheme "nosuch"`, []string{"--store", "nosuch://user:s3cr3t@host", "ls"}},
@@ -189,6 +192,28 @@ func TestLsAndShow(t *testing.T) {
 	w.run(0, "--store", prefixed, "show", "1").expectOut("1: exclusive")
 	w.run(75, "--store", prefixed, "run", "-n", "1", "--", "true")
 	w.run(0, "--store", prefixed, "run", "new", "--", "sh", "-c", "holdfast show a/new | grep exclusive")
+}
+
+// TestSchema: the statements make the tables that the store then uses.
+func TestSchema(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "locks.db")
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(w.run(0, "schema", "--dialect", "sqlite", "--tables", "app").out.String()); err != nil {
+		t.Fatal(err)
+	}
+	w.run(0, "--store", "sqlite://"+file+"?hf.tables=app", "run", "a", "--", "true")
+	var names string
+	if err := db.QueryRow("SELECT group_concat(name) FROM app_locks").Scan(&names); err != nil || names != "a" {
+		t.Errorf("the names in the table are %q, %v", names, err)
+	}
+	for _, dialect := range []string{"postgres", "mysql"} {
+		w.run(0, "schema", "--dialect", dialect).expectOut("CREATE TABLE IF NOT EXISTS holdfast_locks")
+	}
 }
 
 func TestVersion(t *testing.T) {

@@ -124,7 +124,7 @@ func Table(stores []Store) []byte {
 		if risks == nil {
 			risks = []string{"nothing listed"}
 		}
-		row(&b, fmt.Sprintf("[`%s`](docs/guarantees.md#%s)", s.Package, s.Package), "`"+s.URL+"`", s.Caps.Guarantees.Summary,
+		row(&b, fmt.Sprintf("[`%s`](docs/guarantees.md#%s)", s.Package, anchor(s)), "`"+s.URL+"`", s.Caps.Guarantees.Summary,
 			yes(s.Caps.Fencing), yes(s.Caps.Fair), strings.Join(risks, ", "))
 	}
 	return b.Bytes()
@@ -142,7 +142,10 @@ func text(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }
 
-func link(s Store) string { return fmt.Sprintf("[%s](#%s)", s.Package, s.Package) }
+func link(s Store) string { return fmt.Sprintf("[%s](#%s)", s.Package, anchor(s)) }
+
+// anchor is what the heading of a store is called in links.
+func anchor(s Store) string { return strings.ReplaceAll(s.Package, "/", "") }
 
 func yes(b bool) string {
 	if b {

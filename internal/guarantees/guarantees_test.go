@@ -30,8 +30,8 @@ func two() []Store {
 func TestRender(t *testing.T) {
 	got := string(Render(two()))
 	for _, line := range []string{
-		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | 1s to 1h0m0s | 2s |",
-		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | any | 1s |",
+		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | no | no | 1s to 1h0m0s | 2s |",
+		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | no | no | any | 1s |",
 		"## onelock", "A summary.", "- **Tokens**: A counter.",
 		"- **Lateness** (P5): a dead holder's name opens at most 3s after TTL and lock-delay are over.",
 		"- **Lateness** (P5): a dead holder's name opens when TTL and lock-delay are over, without delay by the store.",

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/sqllock"
 )
 
 // The exit codes. They are an interface: see the help texts. Those above 63 and
@@ -65,10 +66,11 @@ func storeError(err error) error { return &exitError{exitUnavailable, err} }
 func fromOutside(err error) bool {
 	var path *fs.PathError
 	var refused *redislock.ServerError
+	var database *sqllock.OpenError
 	var network net.Error
 	var errno syscall.Errno
 	return errors.As(err, &path) || errors.As(err, &network) || errors.As(err, &errno) ||
-		errors.As(err, &refused) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &refused) || errors.As(err, &database) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -50,8 +50,9 @@ func newRoot() *cobra.Command {
 		Short: "Locks that many processes and hosts share",
 		Long: `Holdfast takes locks that many processes share, in a store that they share.
 
-The store is named by --store, or else by HOLDFAST_STORE, as a URL: file:///dir, or
-redis://user:password@host:6379. One with a password belongs into HOLDFAST_STORE, as
+The store is named by --store, or else by HOLDFAST_STORE, as a URL: file:///dir,
+redis://user:password@host:6379, postgres://user:password@host/database (or mysql),
+sqlite:///file. One with a password belongs into HOLDFAST_STORE, as
 arguments are shown to everybody by ps. The default is
 a directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
 ~/.local/state/holdfast/locks: enough to keep the jobs of one host apart.
@@ -83,7 +84,7 @@ Without a command this text is printed, with exit code 0.`,
 	root.PersistentFlags().StringVar(&a.store, "store", "", "URL of the store (default: $"+storeEnv+", else this user's own)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output format: table, for people, or json, one object per line")
 	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.runCommand(), a.electCommand(), a.leaderCommand(), a.lsCommand(), a.showCommand(), a.breakCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.electCommand(), a.leaderCommand(), a.lsCommand(), a.showCommand(), a.breakCommand(), a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 

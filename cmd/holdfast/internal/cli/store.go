@@ -19,6 +19,9 @@ import (
 	_ "github.com/holdfastlock/holdfast/filelock"              // file://
 	_ "github.com/holdfastlock/holdfast/memlock"               // mem://
 	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://
+	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://
+	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://, postgresql://
+	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite://
 )
 
 // storeEnv names the store where --store does not.

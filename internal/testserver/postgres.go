@@ -1,0 +1,74 @@
+package testserver
+
+import (
+	"net"
+	"net/url"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Postgres is a private PostgreSQL server of one test, with a directory of its
+// own, on which everybody may log in as the superuser postgres without a password. What it
+// has committed outlives Kill, but not the host. Its methods end the test on failure;
+// call them on the test's own goroutine, one at a time.
+type Postgres struct {
+	*process
+	Addr string // on the loopback interface, host:port; the same after Start
+	Dir  string // of its data
+}
+
+// StartPostgres starts a server, which ends with the test, with settings such as
+// "max_connections=20". It needs the package postgresql: see [Need].
+func StartPostgres(t testing.TB, settings ...string) *Postgres {
+	t.Helper()
+	initdb := Need(t, "initdb", "postgresql")
+	dir, attr := ordinary(t, "postgres")
+	data := filepath.Join(dir, "data")
+	prepare(t, attr, initdb, "--pgdata", data, "--auth", "trust", "--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync")
+	return servePostgres(t, data, attr, settings)
+}
+
+// Replica returns a server that follows this one, asynchronously.
+func (p *Postgres) Replica() *Postgres {
+	p.t.Helper()
+	program := Need(p.t, "pg_basebackup", "postgresql")
+	dir, attr := ordinary(p.t, "postgres")
+	data := filepath.Join(dir, "data")
+	prepare(p.t, attr, program, "--pgdata", data, "--dbname", p.URL("postgres"), "--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
+	return servePostgres(p.t, data, attr, nil)
+}
+
+func servePostgres(t testing.TB, data string, attr *syscall.SysProcAttr, settings []string) *Postgres {
+	t.Helper()
+	program := Need(t, "postgres", "postgresql")
+	p := &Postgres{process: &process{t: t, ready: "database system is ready to accept", attr: attr}, Dir: data}
+	t.Cleanup(p.Kill)
+	var err error
+	const attempts = 5 // another program may take the port before the server does
+	for range attempts {
+		p.Addr = freeAddr(t)
+		_, port, _ := net.SplitHostPort(p.Addr)
+		p.args = []string{
+			program, "-D", data, "-p", port, "-h", "127.0.0.1", "-k", filepath.Dir(data),
+			"-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=32MB", "-c", "max_wal_senders=4",
+		}
+		for _, s := range settings {
+			p.args = append(p.args, "-c", s)
+		}
+		if err = p.start(); err == nil {
+			return p
+		}
+	}
+	t.Fatalf("postgres did not start: %v", err)
+	return nil
+}
+
+// URL returns the URL of a database.
+func (p *Postgres) URL(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.Addr, Path: "/" + database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// Stop ends the server as an operator would who does not wait for its clients.
+func (p *Postgres) Stop() { p.end(syscall.SIGINT) }

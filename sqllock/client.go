@@ -1,0 +1,255 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// withdrawnFor is how long a withdrawn request is refused that comes after its
+// withdrawal, if that is more than the request's TTL (P6).
+const withdrawnFor = time.Minute
+
+// Try implements driver.Driver.
+func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	return c.ask(ctx, req, false, true)
+}
+
+// ask takes the hold or, with queue, a place. With quick it begins with the one
+// statement that takes a name that nobody uses.
+func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool) (driver.Grant, error) {
+	sent := c.clock.Now()
+	stored := req
+	stored.Note = storable(req.Note)
+	quick = quick && c.quick(req.Mode)
+	var g driver.Grant
+	var answer error
+	failure, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		var first *snapshot
+		if quick {
+			token, found, err := c.take(ctx, conn, &stored)
+			if err != nil {
+				return err
+			}
+			if token != 0 {
+				g, answer = driver.Grant{Request: req, Token: token, Since: sent, Valid: req.TTL}, nil
+				return nil
+			}
+			first = found
+		}
+		return c.change(ctx, conn, req.Name, first, func(t *turn) {
+			g = driver.Grant{Request: req}
+			if answer = t.farewellTo(req.Owner); answer != nil {
+				return // withdrawn, and this is the request arriving late (P6)
+			}
+			h, err := t.Ask(stored, c.channel, queue, sent, t.now, &t.rules)
+			if answer = err; err == nil {
+				g.Token, g.Since, g.Valid = h.Token, h.Since, req.TTL
+			}
+		})
+	})
+	switch {
+	case err == nil && answer != nil && !driver.Gone(answer):
+		return driver.Grant{}, answer
+	case err == nil:
+		return g, answer
+	case failure == Unknown:
+		return driver.Grant{Request: req}, driver.Uncertain(err)
+	}
+	return driver.Grant{}, err
+}
+
+// quick reports whether there are statements that take and end such a hold where
+// nobody else uses the name. In SQLite they would save nothing, and a refused one
+// would wait for the right to write.
+func (c *client) quick(m driver.Mode) bool {
+	return m == driver.Exclusive && c.statements.dialect != SQLite
+}
+
+// take takes a name that nobody uses, in one statement. It returns no token where
+// somebody does, and what there is, if the statement tells that too.
+func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) (driver.Token, *snapshot, error) {
+	q := &c.statements.take
+	args := q.bind([]any{req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note})
+	var token int64
+	if c.statements.dialect == Postgres {
+		var s snapshot
+		err := conn.QueryRowContext(ctx, q.text, args...).Scan(append([]any{&token}, s.into()...)...)
+		return driver.Token(token), &s, err
+	}
+	result, err := conn.ExecContext(ctx, q.text, args...)
+	if err != nil {
+		return 0, nil, err
+	}
+	n, err := result.RowsAffected()
+	if err != nil || n != 1 {
+		return 0, nil, err
+	}
+	token, err = result.LastInsertId()
+	return driver.Token(token), nil, err
+}
+
+// goodbye says why an owner has no hold.
+func (t *turn) goodbye(owner string) error {
+	if err := t.farewellTo(owner); err != nil {
+		return err
+	}
+	return driver.ErrNotHeld
+}
+
+// Release implements driver.Driver.
+func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	for i := range grants {
+		c.forget(grants[i].Owner)
+		errs[i] = c.release(ctx, &grants[i])
+	}
+	return errs
+}
+
+func (c *client) release(ctx context.Context, g *driver.Grant) error {
+	var answer error
+	withdraw := g.Token == 0 || g.Stray
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		var first *snapshot
+		if !withdraw && c.quick(g.Mode) {
+			done, found, err := c.end(ctx, conn, g)
+			if done || err != nil {
+				answer = nil
+				return err
+			}
+			first = found
+		}
+		return c.change(ctx, conn, g.Name, first, func(t *turn) {
+			answer = nil
+			if !t.Release(g.Owner, g.MinHold, t.now) && g.Token != 0 {
+				answer = t.goodbye(g.Owner)
+			}
+			if withdraw {
+				t.say(farewell{Owner: g.Owner, Until: t.now.Add(max(g.TTL, withdrawnFor))})
+			}
+			t.settle(t.now, &t.rules) // whoever is next gets it in this very step
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return answer
+}
+
+// end ends an exclusive hold for which nobody waits, in one statement. It reports
+// whether there was one, and what there is, if the statement tells that too.
+func (c *client) end(ctx context.Context, conn *sql.Conn, g *driver.Grant) (bool, *snapshot, error) {
+	q := &c.statements.release
+	args := []any{g.Name, g.Owner, micros(g.MinHold)}
+	if c.statements.dialect == Postgres {
+		var n int64
+		var s snapshot
+		err := conn.QueryRowContext(ctx, q.text, q.bind(args)...).Scan(append([]any{&n}, s.into()...)...)
+		return n == 1, &s, err
+	}
+	n, err := c.exec(ctx, conn, q, args...)
+	return n == 1, nil, err
+}
+
+// Renew implements driver.Driver.
+func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	sent := c.clock.Now()
+	errs := make([]error, len(grants))
+	var quick, rest []int
+	for i := range grants {
+		if grants[i].Mode == driver.Exclusive {
+			quick = append(quick, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	rest = append(rest, c.renewMany(ctx, grants, quick, errs)...)
+	for _, i := range rest {
+		errs[i] = c.renew(ctx, &grants[i], sent)
+	}
+	renewals := make([]driver.Renewal, len(grants))
+	for i, err := range errs {
+		if err != nil {
+			renewals[i].Err = err
+		} else {
+			renewals[i] = driver.Renewal{Since: sent, Valid: grants[i].TTL}
+		}
+	}
+	return renewals
+}
+
+func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant) error {
+	var answer error
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return c.change(ctx, conn, g.Name, nil, func(t *turn) {
+			answer = nil
+			if t.Renew(g.Owner, sent, t.now) == nil {
+				answer = t.goodbye(g.Owner)
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return answer
+}
+
+// Downgrade implements driver.Downgrader.
+func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	sent := c.clock.Now()
+	var answer error
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return c.change(ctx, conn, g.Name, nil, func(t *turn) {
+			h := t.Downgrade(g.Owner, sent, t.now)
+			if answer = nil; h == nil {
+				answer = t.goodbye(g.Owner)
+				return
+			}
+			g.Token = h.Token
+			t.settle(t.now, &t.rules) // other readers may come in now
+		})
+	})
+	if err = errors.Join(err, answer); err != nil {
+		return driver.Grant{}, err
+	}
+	g.Mode, g.Since, g.Valid = driver.Shared, sent, g.TTL
+	return g, nil
+}
+
+// Break implements driver.Breaker.
+func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
+	var answer error
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return c.change(ctx, conn, name, nil, func(t *turn) {
+			answer = driver.ErrNotHeld
+			if h, ok := t.Record.Break(token); ok {
+				answer, t.broken = nil, &h
+				t.say(farewell{Owner: h.Owner, Broken: true, Until: h.Expires})
+				t.settle(t.now, &t.rules)
+			}
+		})
+	})
+	return errors.Join(err, answer)
+}
+
+// Annotate implements driver.Annotator.
+func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
+	var answer error
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return c.change(ctx, conn, g.Name, nil, func(t *turn) {
+			if answer = nil; !t.Annotate(g.Owner, storable(g.Note)) {
+				answer = t.goodbye(g.Owner)
+			}
+		})
+	})
+	return errors.Join(err, answer)
+}
+
+// storable returns a note as all databases can keep it: PostgreSQL has no text with
+// a zero byte.
+func storable(note string) string { return strings.ReplaceAll(note, "\x00", "\uFFFD") }

@@ -1,0 +1,137 @@
+package sqllock
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Dialect is a database's SQL.
+type Dialect uint8
+
+// The dialects.
+const (
+	Postgres Dialect = iota + 1 // PostgreSQL 12 and later
+	MySQL                       // MariaDB 10.6 and later, MySQL 8.0 and later; InnoDB tables
+	SQLite                      // SQLite 3.35 and later
+)
+
+// String returns "postgres", "mysql" or "sqlite".
+func (d Dialect) String() string {
+	switch d {
+	case Postgres:
+		return "postgres"
+	case MySQL:
+		return "mysql"
+	case SQLite:
+		return "sqlite"
+	}
+	return "unknown dialect"
+}
+
+// grammar is what the dialects write differently. Queries are written as for
+// PostgreSQL, with {words} that stand for these.
+type grammar struct {
+	// now is the time in microseconds since 1970 by the server's clock, read
+	// anew at each evaluation: a statement that waited for a row must not judge
+	// by when it began.
+	now string
+	max string // the greatest of several values
+	// ignore and orIgnore make an INSERT do nothing where the name has a row.
+	ignore, orIgnore string
+}
+
+// hostTime stands for an argument: SQLite runs in the caller's host, whose clock
+// has more digits than SQLite's own.
+const hostTime = "$0"
+
+var grammars = map[Dialect]grammar{
+	Postgres: {
+		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
+		max: "greatest", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING",
+	},
+	// UTC_TIMESTAMP stands still during a statement, SYSDATE is live but local
+	// time, so live time is the one and what the other has gone on since. What a
+	// local clock jumps meanwhile is cut off.
+	MySQL: {
+		now: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" +
+			" + LEAST(GREATEST(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)), 0), 60000000))",
+		max: "GREATEST", ignore: "IGNORE", orIgnore: "",
+	},
+	SQLite: {now: hostTime, max: "max", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING"},
+}
+
+// Now returns the expression by which the server's time is read, in microseconds since
+// 1970, anew at each evaluation. For SQLite it is "": there the host's is taken.
+func (d Dialect) Now() string {
+	if d == SQLite {
+		return ""
+	}
+	return grammars[d].now
+}
+
+// query is one statement in a dialect's own words.
+type query struct {
+	text string
+	// args says for each placeholder which of the arguments it takes, from 1 up;
+	// 0 is the host's time. nil: the database takes them by number.
+	args []int
+}
+
+// words puts a dialect's words in place.
+func (d Dialect) words(text string, tables tables) string {
+	g := grammars[d]
+	return strings.NewReplacer(
+		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
+		"{locks}", tables.locks, "{meta}", tables.meta,
+	).Replace(text)
+}
+
+// query translates a statement with placeholders $1 to $99.
+func (d Dialect) query(text string, tables tables) query {
+	text = d.words(text, tables)
+	if d == Postgres {
+		return query{text: text}
+	}
+	q := query{args: []int{}}
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "$")
+		out.WriteString(before)
+		if !found {
+			break
+		}
+		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
+		n, _ := strconv.Atoi(after[:digits])
+		q.args = append(q.args, n)
+		out.WriteByte('?')
+		text = after[digits:]
+	}
+	q.text = out.String()
+	return q
+}
+
+// bind puts arguments in the order of the placeholders.
+func (q *query) bind(args []any) []any {
+	if q.args == nil {
+		return args
+	}
+	bound := make([]any, len(q.args))
+	now := any(nil)
+	for i, n := range q.args {
+		if n > 0 {
+			bound[i] = args[n-1]
+			continue
+		}
+		if now == nil {
+			now = time.Now().UnixMicro()
+		}
+		bound[i] = now
+	}
+	return bound
+}
+
+// tables are the names of the tables.
+type tables struct{ locks, meta string }
+
+func tablesOf(prefix string) tables { return tables{prefix + "_locks", prefix + "_meta"} }

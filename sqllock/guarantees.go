@@ -1,0 +1,100 @@
+package sqllock
+
+import (
+	"maps"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// always are the verdicts that are the same for all dialects.
+var always = map[driver.Fault]driver.Verdict{
+	driver.ClientCrash: {
+		Exclusion: driver.Keeps, Tokens: driver.Keeps,
+		Note: "the holds of a client that died end with their TTL and lock-delay",
+	},
+	driver.ClientPause: {
+		Exclusion: driver.Breaks, Tokens: driver.Keeps,
+		Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
+	},
+	driver.ClientSuspend: {
+		Exclusion: driver.Keeps, Tokens: driver.Keeps,
+		Note: "leases count suspended time: on waking the holder knows that it has lost",
+	},
+	driver.Partition: {
+		Exclusion: driver.Keeps, Tokens: driver.Keeps,
+		Note: "the holder stops trusting before the server lets the next one in",
+	},
+	driver.LateReplies: {
+		Exclusion: driver.Keeps, Tokens: driver.Keeps,
+		Note: "leases count from the sending of the request",
+	},
+	driver.StorePause: {
+		Exclusion: driver.Keeps, Tokens: driver.Keeps,
+		Note: "the TTL runs on while the server stands still; holders that could not renew have lost",
+	},
+	driver.StoreRestart: {
+		Exclusion: driver.Keeps, Tokens: driver.Keeps,
+		Note: "what was acknowledged is on disk, unless the server is set up not to sync its log at each commit",
+	},
+	driver.StoreWiped: {
+		Exclusion: driver.Breaks, Tokens: driver.Keeps,
+		Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock",
+	},
+	driver.Failover: {
+		Exclusion: driver.Breaks, Tokens: driver.Breaks,
+		Note: "a replica that follows asynchronously may not know the last holds, and its wall clock may be behind: replicate synchronously, or guard the resource with the token, in this database, which then goes back with it",
+	},
+	driver.ClockForward: {
+		Exclusion: driver.Breaks, Tokens: driver.Keeps,
+		Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and guard the resource with the token",
+	},
+	driver.ClockBack: {
+		Exclusion: driver.Delays, Tokens: driver.Breaks,
+		Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for an hour and the clock is then set back by more than that",
+	},
+	driver.DiskFull: {
+		Exclusion: driver.Delays, Tokens: driver.Keeps,
+		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends with its TTL",
+	},
+}
+
+// guarantees are those of a server of which nothing is known but its dialect.
+var guarantees = map[Dialect]driver.Guarantees{
+	Postgres: {
+		Summary: "The tables and the wall clock of one PostgreSQL server, as durable as its commits.",
+		Tokens:  "The last token of each name, in its row until an hour after its last use, and the server's wall clock in microseconds.",
+		Faults:  always,
+	},
+	MySQL: {
+		Summary: "InnoDB tables and the wall clock of one MariaDB server, as durable as its commits. MySQL is untested.",
+		Tokens:  "The last token of each name, in its row until an hour after its last use, and the server's wall clock in microseconds.",
+		Faults:  always,
+	},
+	SQLite: {
+		Summary: "One file on a local disk, SQLite's locks on it, and the host's wall clock.",
+		Tokens:  "The last token of each name, in its row until an hour after its last use, and the host's wall clock in microseconds.",
+		Faults: with(map[driver.Fault]driver.Verdict{
+			driver.Partition: {Exclusion: driver.Impossible, Tokens: driver.Impossible, Note: "the file is on the holder's host"},
+			driver.StorePause: {
+				Exclusion: driver.Keeps, Tokens: driver.Keeps,
+				Note: "there is no server; a process that is stopped while it writes keeps all others out for as long",
+			},
+			driver.StoreRestart: {
+				Exclusion: driver.Keeps, Tokens: driver.Keeps,
+				Note: "what was acknowledged is on disk if synchronous is FULL, as it is where the driver opens the file",
+			},
+			driver.Failover: {Exclusion: driver.Impossible, Tokens: driver.Impossible, Note: "there is no replica"},
+			driver.DiskFull: {
+				Exclusion: driver.Delays, Tokens: driver.Keeps,
+				Note: "what cannot be written fails with an error, and a hold that cannot be renewed ends with its TTL",
+			},
+		}),
+	},
+}
+
+// with returns what is always so, but for some.
+func with(own map[driver.Fault]driver.Verdict) map[driver.Fault]driver.Verdict {
+	all := maps.Clone(always)
+	maps.Copy(all, own)
+	return all
+}

@@ -1,0 +1,72 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"iter"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Inspect implements driver.Inspector.
+func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
+	var info driver.Info
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return c.change(ctx, conn, name, nil, func(t *turn) { info = t.Info(name, t.now) })
+	})
+	return info, err
+}
+
+// pageSize is how many rows are read at a time.
+const pageSize = 500
+
+// named is a row of a page.
+type named struct {
+	name string
+	snapshot
+}
+
+// page reads rows in the order of their names.
+func (c *client) page(ctx context.Context, q *query, args ...any) ([]named, error) {
+	var page []named
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		page = nil
+		return c.scan(ctx, conn, q, args, func(rows *sql.Rows) error {
+			var n named
+			err := rows.Scan(append([]any{&n.name}, n.into()...)...)
+			page = append(page, n)
+			return err
+		})
+	})
+	return page, err
+}
+
+// List implements driver.Inspector. It shows names in the order of their bytes.
+func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		// No name that begins with the prefix is higher, in the order of bytes.
+		end := prefix + strings.Repeat("\U0010FFFF", driver.MaxName/4)
+		for last := ""; ; {
+			page, err := c.page(ctx, &c.statements.used, last, prefix, end, pageSize)
+			for i := range page {
+				n := &page[i]
+				var t *turn
+				if t, err = c.turn(n.name, &n.snapshot); err != nil {
+					break
+				}
+				if info := t.Info(n.name, t.now); !info.Idle() && !yield(info, nil) {
+					return
+				}
+				last = n.name
+			}
+			if err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
+			if len(page) < pageSize {
+				return
+			}
+		}
+	}
+}

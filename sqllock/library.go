@@ -1,0 +1,45 @@
+package sqllock
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+)
+
+// Library is what this package needs to know of the SQL driver behind a
+// *sql.DB. The packages beside this one have it ready.
+type Library struct {
+	// Failure judges an error of a statement. Required.
+	Failure func(error) Failure
+
+	// Listen calls hear with each notification on the channel, one at a time,
+	// until stop is called; it returns when the server has confirmed. It uses a
+	// connection of its own, not one of the pool. When that is lost it listens
+	// again, for as long as it takes, and then calls hear with "", because
+	// notifications may have been lost meanwhile. hear does not block. After stop has
+	// returned it is not called any more. For PostgreSQL; nil: waiters poll.
+	Listen func(ctx context.Context, channel string, hear func(payload string)) (stop func(), err error)
+
+	// Close is called when the driver is closed, or could not be made. nil: the
+	// pool stays open, it is the caller's.
+	Close func() error
+}
+
+// Failure is what an error says of a statement, each of which is a transaction of
+// its own.
+type Failure uint8
+
+// The failures.
+const (
+	Unknown  Failure = iota // it may have been carried out
+	Refused                 // it has not been carried out, nor would it be if it were repeated
+	Conflict                // it has not been carried out, because of another at the same time: repeat it
+)
+
+// judge returns what an error says.
+func (l *Library) judge(err error) Failure {
+	if errors.Is(err, sqldriver.ErrBadConn) { // a connection of the pool that had ended before
+		return Conflict
+	}
+	return l.Failure(err)
+}

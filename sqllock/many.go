@@ -1,0 +1,98 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// batchSize is how many holds one statement renews.
+const batchSize = 256
+
+// renewMany renews those of the grants that are exclusive holds for which nobody
+// waits, batchSize at a time, and sets the errors of batches that failed. It
+// returns which of the grants it cannot speak for.
+func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
+	for len(which) > 0 {
+		n := min(len(which), batchSize)
+		left, err := c.renewBatch(ctx, grants, which[:n])
+		if err != nil {
+			for _, i := range which[:n] {
+				errs[i] = err
+			}
+			left = nil
+		}
+		rest = append(rest, left...)
+		which = which[n:]
+	}
+	return rest
+}
+
+// renewBatch renews some grants. The number of rows tells whether it did them
+// all. If not, it is repeated for those that look right.
+func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []int) (rest []int, err error) {
+	_, err = c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		rest = nil
+		now := which
+		for range 3 {
+			n, err := c.execList(ctx, conn, renewText, grants, now)
+			if err != nil || n == int64(len(now)) {
+				return err
+			}
+			plain, err := c.plain(ctx, conn, grants, now)
+			if err != nil {
+				return err
+			}
+			var next []int
+			for _, i := range now {
+				if plain[grants[i].Owner] == grants[i].Name {
+					next = append(next, i)
+				} else {
+					rest = append(rest, i)
+				}
+			}
+			if now = next; len(now) == 0 {
+				return nil
+			}
+		}
+		rest = append(rest, now...)
+		return nil
+	})
+	return rest, err
+}
+
+func (c *client) execList(ctx context.Context, conn *sql.Conn, text string, grants []driver.Grant, which []int) (int64, error) {
+	q, args := c.statements.list(text, namesOf(grants, which), ownersOf(grants, which))
+	var n int64
+	err := c.alone(ctx, func() (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
+	return n, err
+}
+
+// plain returns the names, by owner, of the grants that are exclusive holds for
+// which nobody waits.
+func (c *client) plain(ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int) (map[string]string, error) {
+	q, args := c.statements.list(plainText, namesOf(grants, which), ownersOf(grants, which))
+	plain := map[string]string{}
+	err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
+		var name, owner string
+		err := rows.Scan(&name, &owner)
+		plain[owner] = name
+		return err
+	})
+	return plain, err
+}
+
+func namesOf(grants []driver.Grant, which []int) (names []string) {
+	for _, i := range which {
+		names = append(names, grants[i].Name)
+	}
+	return names
+}
+
+func ownersOf(grants []driver.Grant, which []int) (owners []string) {
+	for _, i := range which {
+		owners = append(owners, grants[i].Owner)
+	}
+	return owners
+}

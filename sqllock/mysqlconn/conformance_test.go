@@ -1,0 +1,49 @@
+package mysqlconn
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
+)
+
+// shortPoll is short, so that dead waiters are waited for quickly.
+const shortPoll = 400 * time.Millisecond
+
+// operations is the length of each random history.
+const operations = 10_000
+
+func TestConformance(t *testing.T) {
+	server := testserver.StartMariaDB(t)
+	drivertest.Run(t, drivertest.Harness{
+		Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },
+		Restart:    func(testing.TB) { server.Kill(); server.Start() },
+		Operations: operations,
+		Parallel:   8, // a case gives an acquire 30 ms to hear that a name is held
+		// The server that was started last ends after the run.
+		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
+	})
+}
+
+// dial returns a driver with a pool of its own, which change may change.
+func dial(t testing.TB, server *testserver.MariaDB, change func(*sql.DB)) driver.Driver {
+	t.Helper()
+	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(db)
+	}
+	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, &sqllock.Options{Poll: shortPoll})
+	if err != nil {
+		t.Fatalf("sqllock.New: %v", err)
+	}
+	return d
+}

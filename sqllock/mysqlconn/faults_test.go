@@ -1,0 +1,136 @@
+package mysqlconn
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+// TestServer has the tests that need a server and change nothing for others.
+func TestServer(t *testing.T) {
+	server := testserver.StartMariaDB(t)
+	admin := openDB(t, server, "")
+	for name, params := range map[string]string{
+		"twin": "?interpolateParams=true", "twin with prepared statements": "",
+		"twin with matched rows":          "?interpolateParams=true&clientFoundRows=true",
+		"twin at the strictest isolation": "?interpolateParams=true&tx_isolation=%27SERIALIZABLE%27",
+		"twin in another time zone":       "?interpolateParams=true&time_zone=%27-08:00%27",
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin", Poll: sqltest.TwinPoll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			sqltest.Twin(t, d)
+		})
+	}
+	t.Run("start together", func(t *testing.T) {
+		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
+	})
+	t.Run("one connection", func(t *testing.T) {
+		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
+	})
+	t.Run("connections are ended", func(t *testing.T) {
+		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() {
+			ended := 0
+			for range 3 {
+				ended += killAll(t, admin)
+				time.Sleep(50 * time.Millisecond) // let them connect again
+			}
+			if ended == 0 {
+				t.Error("there was no connection to end")
+			}
+		})
+	})
+	t.Run("the clock is live", func(t *testing.T) { clockIsLive(t, admin) })
+	t.Run("a session without autocommit", func(t *testing.T) {
+		d, err := New(t.Context(), openDB(t, server, "?autocommit=0"), nil)
+		if err == nil {
+			d.Close()
+			t.Error("a pool whose statements are not committed was accepted")
+		} else if !strings.Contains(err.Error(), "autocommit") {
+			t.Errorf("the error does not say why: %v", err)
+		}
+	})
+	if log := server.Log(); strings.Contains(log, "[ERROR]") || strings.Contains(log, "eadlock") {
+		t.Errorf("the server's log has errors:\n%s", log)
+	}
+}
+
+func TestOutages(t *testing.T) {
+	server := testserver.StartMariaDB(t)
+	t.Run("stop", func(t *testing.T) {
+		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() { server.Stop(); server.Start() })
+	})
+	t.Run("kill", func(t *testing.T) {
+		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() { server.Kill(); server.Start() })
+	})
+	t.Run("standstill", func(t *testing.T) {
+		sqltest.Standstill(t, dial(t, server, nil), dial(t, server, nil), server.Pause, server.Resume)
+	})
+}
+
+// clockIsLive: a statement that waits judges by the time at which it goes on.
+func clockIsLive(t *testing.T, db *sql.DB) {
+	now := sqllock.MySQL.Now()
+	var before, after int64
+	if err := db.QueryRowContext(t.Context(), "SELECT "+now+", SLEEP(0.2) * 0 + "+now).Scan(&before, &after); err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Duration(after-before) * time.Microsecond; got < 200*time.Millisecond {
+		t.Errorf("in a statement that took 200 ms the clock went on by %v", got)
+	}
+	if off := time.Since(time.UnixMicro(after)); off.Abs() > 10*time.Second {
+		t.Errorf("the server's time is %v off", off)
+	}
+}
+
+// killAll ends all connections but the administrator's, and returns how many there
+// were.
+func killAll(t *testing.T, admin *sql.DB) int {
+	t.Helper()
+	rows, err := admin.QueryContext(t.Context(), "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	rows.Close()
+	for _, id := range ids {
+		admin.ExecContext(t.Context(), "KILL ?", id) // fails if it has ended
+	}
+	return len(ids)
+}
+
+func openURL(ctx context.Context, raw string) (driver.Driver, error) {
+	u, err := driver.ParseURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Open(ctx, u)
+}
+
+// openDB returns a pool of its own.
+func openDB(t *testing.T, server *testserver.MariaDB, params string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test"+params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}

@@ -1,0 +1,121 @@
+// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL, on
+// which it is not tested, through the client library go-sql-driver/mysql, and
+// registers the URL scheme mysql:
+//
+//	mysql://user:password@host:3306/database?tls=true
+//
+// The parameter hf.tables is what the tables' names begin with: see
+// sqllock.Options. All others are those of the client library's DSN.
+package mysqlconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock"
+)
+
+func init() { driver.Register("mysql", open) }
+
+// The pool of a URL: connections are opened as they are needed.
+const (
+	poolSize    = 16
+	idleFor     = time.Minute // servers end idle connections, some soon
+	dialTimeout = 5 * time.Second
+)
+
+// open opens the driver for a URL, with a pool of its own.
+func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(poolSize)
+	db.SetMaxIdleConns(poolSize)
+	db.SetConnMaxIdleTime(idleFor)
+	d, err := sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	return d, nil
+}
+
+// parse reads a URL. Its errors show nothing of user and password.
+func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
+	params, err := driver.Params(u, true, "hf.tables")
+	if err != nil {
+		return nil, nil, err
+	}
+	database := strings.Trim(u.Path, "/")
+	if u.Opaque != "" || u.Fragment != "" || database == "" || strings.Contains(database, "/") {
+		return nil, nil, errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database")
+	}
+	query := u.Query()
+	for key := range query {
+		if strings.HasPrefix(key, "hf.") {
+			query.Del(key)
+		}
+	}
+	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: the client library does not understand the parameters", driver.Redact(u))
+	}
+	host, port := u.Hostname(), u.Port()
+	if host == "" {
+		host = "localhost"
+	}
+	if port == "" {
+		port = "3306"
+	}
+	config.Addr, config.DBName = net.JoinHostPort(host, port), database
+	if u.User != nil {
+		config.User = u.User.Username()
+		config.Passwd, _ = u.User.Password()
+	}
+	config.Logger = &mysql.NopLogger{} // errors are returned
+	config.InterpolateParams = true    // one round trip for each statement
+	if config.Timeout == 0 {
+		config.Timeout = dialTimeout
+	}
+	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
+}
+
+// New returns a driver over a pool of go-sql-driver/mysql, which the caller keeps
+// and closes, after the driver. One connection is enough for it; set
+// interpolateParams, or each statement takes two round trips. Nil options are fine.
+func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
+	return sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure}, o)
+}
+
+// failure judges an error of a statement.
+func failure(err error) sqllock.Failure {
+	dialling := (*net.OpError)(nil)
+	if errors.As(err, &dialling) && dialling.Op == "dial" {
+		return sqllock.Refused
+	}
+	said := (*mysql.MySQLError)(nil)
+	if !errors.As(err, &said) {
+		return sqllock.Unknown
+	}
+	switch said.Number {
+	case 1205, 1213, 1020, 3572: // lock wait timeout, deadlock, record changed, nowait
+		return sqllock.Conflict
+	case 1053, 1079, 1080, 1105, 1180, 1317, 1927, 3024, 4031: // shutdown, kill, interruption, an error in the commit
+		return sqllock.Unknown
+	}
+	return sqllock.Refused
+}

@@ -1,0 +1,26 @@
+module github.com/holdfastlock/holdfast/sqllock/pgconn
+
+go 1.26.0
+
+replace (
+	github.com/holdfastlock/holdfast => ../..
+	github.com/holdfastlock/holdfast/drivertest => ../../drivertest
+)
+
+require (
+	github.com/holdfastlock/holdfast v0.0.0
+	github.com/holdfastlock/holdfast/drivertest v0.0.0
+	github.com/jackc/pgx/v5 v5.12.0
+	go.uber.org/goleak v1.3.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
+
+require (
+	github.com/anishathalye/porcupine v1.3.1 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)

@@ -1,0 +1,149 @@
+// Package pgconn lets package sqllock keep locks in PostgreSQL through the client
+// library pgx, and registers the URL schemes postgres and postgresql:
+//
+//	postgres://user:password@host:5432/database?sslmode=require
+//
+// The parameter hf.tables is what the tables' names begin with: see
+// sqllock.Options. All others are pgx's. Through a pooler that gives each
+// transaction another connection add default_query_exec_mode=exec; notifications
+// do not arrive there, so waiters poll.
+//
+// Each driver has one connection besides its pool, on which it listens.
+package pgconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock"
+)
+
+func init() {
+	driver.Register("postgres", open)
+	driver.Register("postgresql", open)
+}
+
+// The pool of a URL: connections are opened as they are needed.
+const (
+	poolSize    = 16
+	idleFor     = 5 * time.Minute
+	dialTimeout = 5 * time.Second
+)
+
+// open opens the driver for a URL, with a pool of its own.
+func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(poolSize)
+	db.SetMaxIdleConns(poolSize)
+	db.SetConnMaxIdleTime(idleFor)
+	library := libraryFor(config)
+	library.Close = db.Close
+	d, err := sqllock.New(ctx, db, sqllock.Postgres, library, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	return d, nil
+}
+
+// parse reads a URL. Its errors show nothing of user and password.
+func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
+	params, err := driver.Params(u, true, "hf.tables")
+	if err != nil {
+		return nil, nil, err
+	}
+	if u.Opaque != "" || u.Fragment != "" {
+		return nil, nil, errors.New("store URL is malformed: it looks like postgres://user:password@host:5432/database")
+	}
+	theirs := *u
+	query := theirs.Query()
+	for key := range query {
+		if strings.HasPrefix(key, "hf.") {
+			query.Del(key)
+		}
+	}
+	theirs.RawQuery = query.Encode()
+	config, err := pgx.ParseConfig(theirs.String())
+	if err != nil {
+		// pgx's own words may show what it has taken for a password.
+		return nil, nil, fmt.Errorf("%s: pgx does not understand this URL", driver.Redact(u))
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = dialTimeout
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "holdfast"
+	}
+	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
+}
+
+// New returns a driver over a pool of pgx's stdlib, which the caller keeps and
+// closes, after the driver. One connection is enough for it. Nil options are fine.
+func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
+	config, err := configOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	return sqllock.New(ctx, db, sqllock.Postgres, libraryFor(config), o)
+}
+
+// configOf returns how the pool connects.
+func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	err = conn.Raw(func(c any) error {
+		own, ok := c.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("the pool's driver is not pgx's stdlib: %T", c)
+		}
+		config = own.Conn().Config()
+		return nil
+	})
+	return config, err
+}
+
+func libraryFor(config *pgx.ConnConfig) sqllock.Library {
+	l := listener{config}
+	return sqllock.Library{Failure: failure, Listen: l.listen}
+}
+
+// failure judges an error of a statement.
+func failure(err error) sqllock.Failure {
+	if connecting := (*pgconn.ConnectError)(nil); errors.As(err, &connecting) {
+		return sqllock.Refused
+	}
+	if pgconn.SafeToRetry(err) {
+		return sqllock.Conflict
+	}
+	said := (*pgconn.PgError)(nil)
+	if !errors.As(err, &said) {
+		return sqllock.Unknown
+	}
+	switch said.Code {
+	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
+		return sqllock.Conflict
+	case "40003", "57P01", "57P02", "57P05": // completion unknown, the end of the connection
+		return sqllock.Unknown
+	}
+	switch said.Code[:min(2, len(said.Code))] {
+	case "", "08", "58", "XX": // connection, system, internal
+		return sqllock.Unknown
+	}
+	return sqllock.Refused
+}

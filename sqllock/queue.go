@@ -1,0 +1,155 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// waiter is what the client keeps of an owner that may be queued.
+type waiter struct {
+	request driver.Request
+	placed  atomic.Bool // the store has said that it is queued
+	// news has the grant of a hand-off, or one without token when it is worth
+	// asking again.
+	news chan driver.Grant
+	sight
+}
+
+// Enqueue implements driver.Queuer.
+func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	w := c.expect(req) // before the place is: a grant may come at once (P7)
+	g, err := c.ask(ctx, req, true, !w.placed.Load())
+	if _, queued := err.(*driver.HeldError); queued {
+		w.placed.Store(true)
+	} else {
+		c.forget(req.Owner)
+	}
+	return g, err
+}
+
+// Wait implements driver.Queuer.
+func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.alive(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	c.mu.Lock()
+	w := c.waiters[req.Owner]
+	c.mu.Unlock()
+	if w == nil {
+		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
+	}
+	if c.channel == "" {
+		c.lookFor(w)
+		defer c.lookAway(w)
+	}
+	select {
+	case g := <-w.news:
+		// News that was under way for longer than the claim is none.
+		if g.Token == 0 || c.clock.Now() >= g.Since.Add(g.Valid) {
+			return driver.Grant{}, driver.ErrHeld
+		}
+		c.forget(req.Owner)
+		return g, nil
+	case <-ctx.Done():
+		return driver.Grant{}, ctx.Err()
+	case <-c.closed:
+		return driver.Grant{}, driver.ErrClosed
+	}
+}
+
+func (c *client) expect(req driver.Request) *waiter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiters[req.Owner]
+	if w == nil {
+		w = &waiter{request: req, news: make(chan driver.Grant, 1)}
+		c.waiters[req.Owner] = w
+	}
+	return w
+}
+
+func (c *client) forget(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiters, owner)
+}
+
+// news are the messages about what a turn did: a hand-off, "g TOKEN CLAIM ASKED
+// OWNER", goes to the client of the winner, a break, "b OWNER", to that of the
+// broken hold.
+func (c *client) news(t *turn) (news []message) {
+	for _, owner := range t.winners {
+		if h := t.Held(owner); h != nil && h.Client != "" {
+			news = append(news, message{h.Client, fmt.Sprintf("g %d %d %d %s", h.Token, micros(h.Valid), h.Since, owner)})
+		}
+	}
+	if h := t.broken; h != nil && h.Client != "" {
+		news = append(news, message{h.Client, "b " + h.Owner})
+	}
+	return news
+}
+
+// hear takes what is published on the client's channel. "" says that messages may
+// have been lost.
+func (c *client) hear(message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind, rest, _ := strings.Cut(message, " ")
+	switch kind {
+	case "":
+		for _, w := range c.waiters {
+			w.tell(driver.Grant{})
+		}
+	case "g":
+		c.handedOver(rest)
+	case "b":
+		select {
+		case <-c.closed: // and losses too
+			return
+		default:
+		}
+		select {
+		case c.losses <- driver.Loss{Owners: []string{rest}, Err: driver.ErrBroken}:
+		default: // the next renewal tells it
+		}
+	}
+}
+
+// handedOver passes a hand-off on to its waiter. Since is the sending of the
+// owner's last request that the server had answered before, never the arrival
+// of the news (P1).
+func (c *client) handedOver(fields string) {
+	f := strings.SplitN(fields, " ", 4)
+	if len(f) != 4 {
+		return
+	}
+	token, err1 := strconv.ParseInt(f[0], 10, 64)
+	claim, err2 := strconv.ParseInt(f[1], 10, 64)
+	asked, err3 := strconv.ParseInt(f[2], 10, 64)
+	w := c.waiters[f[3]]
+	if err1 != nil || err2 != nil || err3 != nil || w == nil {
+		return
+	}
+	w.tell(driver.Grant{
+		Request: w.request, Token: driver.Token(token), Since: driver.Instant(asked),
+		Valid: min(duration(claim), w.request.TTL),
+	})
+}
+
+// tell gives a waiter news, instead of what it has not taken yet. Of several at a
+// time the client's mutex is held.
+func (w *waiter) tell(g driver.Grant) {
+	select {
+	case <-w.news:
+	default:
+	}
+	w.news <- g
+}
+
+// Losses implements driver.Notifier.
+func (c *client) Losses() <-chan driver.Loss { return c.losses }

@@ -1,0 +1,233 @@
+package sqllock
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
+)
+
+// row is a row of {locks} but for its name. Version 0 is a name without one.
+type row struct {
+	version, token int64
+	owner, client  string
+	ttl, delay     int64
+	note           string
+	taken, expires int64
+	record         string
+}
+
+// fields are the row's columns in their order.
+func (r *row) fields() []any {
+	return []any{&r.version, &r.token, &r.owner, &r.client, &r.ttl, &r.delay, &r.note, &r.taken, &r.expires, &r.record}
+}
+
+// state is a row understood: the record of package record, and what goes with it.
+type state struct {
+	record.Record
+	last driver.Token // the last token
+	gone []farewell
+}
+
+// farewell is what to tell an owner that comes back: that its hold was broken,
+// or that its request was withdrawn and must not take effect (P6).
+type farewell struct {
+	Owner  string         `json:"o"`
+	Broken bool           `json:"b,omitempty"`
+	Until  driver.Instant `json:"u"`
+}
+
+// The JSON of the column record. Instants of the server are microseconds there as
+// in the other columns; Asked is the owner's own, in nanoseconds, which only it
+// understands.
+type (
+	savedRecord struct {
+		Holds []savedHold  `json:"holds,omitempty"`
+		Queue []savedPlace `json:"queue,omitempty"`
+		Gone  []farewell   `json:"gone,omitempty"`
+	}
+	savedRequest struct {
+		Owner   string         `json:"o,omitempty"`
+		Client  string         `json:"c,omitempty"`
+		Mode    driver.Mode    `json:"m,omitempty"`
+		Slots   int            `json:"s,omitempty"`
+		Permits int            `json:"p,omitempty"`
+		TTL     int64          `json:"l"`
+		Delay   int64          `json:"d,omitempty"`
+		Note    string         `json:"n,omitempty"`
+		Asked   driver.Instant `json:"a,omitempty"`
+	}
+	savedHold struct {
+		savedRequest
+		Closed  bool         `json:"x,omitempty"`
+		Token   driver.Token `json:"t"`
+		Taken   int64        `json:"k"`
+		Expires int64        `json:"e"`
+		Claim   int64        `json:"v,omitempty"` // how long it was valid from Asked
+	}
+	savedPlace struct {
+		savedRequest
+		Joined int64 `json:"j"`
+		Seen   int64 `json:"z"`
+	}
+)
+
+// micros returns a duration in microseconds, rounded up: the server never keeps a
+// hold for less than its holder trusts it.
+func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// instant makes an instant of the server's time. It is one of no clock of ours.
+func instant(us int64) driver.Instant { return driver.Instant(us * 1000) }
+
+func serverTime(i driver.Instant) int64 { return micros(time.Duration(i)) }
+
+// decode understands a row.
+func (r *row) decode(name string) (*state, error) {
+	s := &state{last: driver.Token(r.token)}
+	switch {
+	case r.record != "":
+		return s, s.parse(name, r.record)
+	case r.owner != "":
+		s.Holds = []record.Hold{{
+			Request: driver.Request{Name: name, Owner: r.owner, TTL: duration(r.ttl), LockDelay: duration(r.delay), Note: r.note},
+			Client:  r.client, Token: s.last, Taken: instant(r.taken), Expires: instant(r.expires),
+		}}
+	}
+	return s, nil
+}
+
+func (s *state) parse(name, text string) error {
+	var saved savedRecord
+	if err := json.Unmarshal([]byte(text), &saved); err != nil {
+		return fmt.Errorf("the record of %.40q cannot be read: %w", name, err)
+	}
+	for i := range saved.Holds {
+		h := &saved.Holds[i]
+		s.Holds = append(s.Holds, record.Hold{
+			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token,
+			Taken: instant(h.Taken), Expires: instant(h.Expires), Since: h.Asked, Valid: duration(h.Claim),
+		})
+	}
+	for i := range saved.Queue {
+		p := &saved.Queue[i]
+		s.Queue = append(s.Queue, record.Place{
+			Request: p.request(name), Client: p.Client, Joined: instant(p.Joined), Seen: instant(p.Seen), Asked: p.Asked,
+		})
+	}
+	s.gone = saved.Gone
+	for i := range s.gone {
+		s.gone[i].Until = instant(int64(s.gone[i].Until))
+	}
+	return nil
+}
+
+func (r *savedRequest) request(name string) driver.Request {
+	return driver.Request{
+		Name: name, Owner: r.Owner, Mode: r.Mode, Slots: r.Slots, Permits: r.Permits,
+		TTL: duration(r.TTL), LockDelay: duration(r.Delay), Note: r.Note,
+	}
+}
+
+// encode returns the row of a state, without a version.
+func (s *state) encode() row {
+	r := row{token: int64(s.last)}
+	for i := range s.Holds {
+		h := &s.Holds[i]
+		if r.owner == "" && !h.Closed {
+			r.owner, r.client, r.ttl, r.delay = h.Owner, h.Client, micros(h.TTL), micros(h.LockDelay)
+			r.note, r.taken, r.expires = h.Note, serverTime(h.Taken), serverTime(h.Expires)
+		}
+	}
+	if !s.plain() {
+		r.record = s.text()
+	}
+	return r
+}
+
+// plain reports whether the columns say it all: at most one hold, an exclusive one
+// that nobody waits for or has to read when it was handed over from the record.
+func (s *state) plain() bool {
+	if len(s.Queue) > 0 || len(s.gone) > 0 || len(s.Holds) > 1 {
+		return false
+	}
+	if len(s.Holds) == 0 {
+		return true
+	}
+	h := &s.Holds[0]
+	return h.Mode == driver.Exclusive && !h.Closed && h.Token == s.last && (!claimed(h) || h.Client != "")
+}
+
+// claimed reports whether the hold was handed over and not yet renewed.
+func claimed(h *record.Hold) bool { return h.Valid > 0 && h.Valid < h.TTL }
+
+func (s *state) text() string {
+	saved := savedRecord{Gone: slices.Clone(s.gone)}
+	for i := range s.Holds {
+		h := &s.Holds[i]
+		to := savedHold{
+			savedRequest: save(&h.Request, h.Client),
+			Closed:       h.Closed, Token: h.Token, Taken: serverTime(h.Taken), Expires: serverTime(h.Expires),
+		}
+		if claimed(h) {
+			to.Asked, to.Claim = h.Since, micros(h.Valid)
+		}
+		saved.Holds = append(saved.Holds, to)
+	}
+	for i := range s.Queue {
+		p := &s.Queue[i]
+		to := savedPlace{savedRequest: save(&p.Request, p.Client), Joined: serverTime(p.Joined), Seen: serverTime(p.Seen)}
+		to.Asked = p.Asked
+		saved.Queue = append(saved.Queue, to)
+	}
+	for i := range saved.Gone {
+		saved.Gone[i].Until = driver.Instant(serverTime(saved.Gone[i].Until))
+	}
+	text, err := json.Marshal(saved)
+	if err != nil {
+		panic(err) // there is nothing in it that could fail
+	}
+	return string(text)
+}
+
+func save(r *driver.Request, client string) savedRequest {
+	return savedRequest{
+		Owner: r.Owner, Client: client, Mode: r.Mode, Slots: r.Slots, Permits: r.Permits,
+		TTL: micros(r.TTL), Delay: micros(r.LockDelay), Note: r.Note,
+	}
+}
+
+// settle brings the state up to now.
+func (s *state) settle(now driver.Instant, rules *record.Rules) {
+	s.gone = slices.DeleteFunc(s.gone, func(f farewell) bool { return now >= f.Until })
+	s.Settle(now, rules)
+}
+
+// say remembers what to tell an owner that comes back.
+func (s *state) say(f farewell) {
+	for i := range s.gone {
+		if s.gone[i].Owner == f.Owner {
+			s.gone[i] = f
+			return
+		}
+	}
+	s.gone = append(s.gone, f)
+}
+
+// farewellTo returns what is remembered of an owner, or nil.
+func (s *state) farewellTo(owner string) error {
+	for i := range s.gone {
+		switch {
+		case s.gone[i].Owner != owner:
+		case s.gone[i].Broken:
+			return driver.ErrBroken
+		default:
+			return driver.ErrNotHeld
+		}
+	}
+	return nil
+}

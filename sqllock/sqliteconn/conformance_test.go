@@ -1,0 +1,44 @@
+package sqliteconn
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/sqllock"
+)
+
+// shortPoll is short, so that dead waiters are waited for quickly.
+const shortPoll = 400 * time.Millisecond
+
+// operations is the length of each random history.
+const operations = 10_000
+
+func TestConformance(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	drivertest.Run(t, drivertest.Harness{
+		Open:       func(t testing.TB) driver.Driver { return dial(t, file, nil) },
+		Operations: operations,
+		Parallel:   1, // there is one writer at a time
+	})
+}
+
+// dial returns a driver with a pool of its own, which change may change.
+func dial(t testing.TB, file string, change func(*sql.DB)) driver.Driver {
+	t.Helper()
+	db, err := sql.Open("sqlite", DSN(file)+"&_pragma=synchronous(OFF)") // outlives the process, not the host
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(db)
+	}
+	d, err := sqllock.New(t.Context(), db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, &sqllock.Options{Poll: shortPoll})
+	if err != nil {
+		t.Fatalf("sqllock.New: %v", err)
+	}
+	return d
+}

@@ -1,0 +1,224 @@
+package sqliteconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+func TestTwin(t *testing.T) {
+	d, err := New(t.Context(), openDB(t, filepath.Join(t.TempDir(), "locks.db")), &sqllock.Options{Poll: sqltest.TwinPoll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	sqltest.Twin(t, d)
+}
+
+func TestStartTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), "sqlite://"+file) })
+}
+
+func TestOneConnection(t *testing.T) {
+	sqltest.OneConnection(t, dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) { db.SetMaxOpenConns(1) }))
+}
+
+// TestReadOnly: what cannot be written is an error that says so, at once.
+func TestReadOnly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	if err := dial(t, file, nil).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", DSN(file)+"&_pragma=query_only(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	d, err := New(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r := driver.Request{Name: "n", Owner: "o", TTL: time.Minute}
+	if _, err := d.Try(t.Context(), r); err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "readonly") {
+		t.Errorf("Try in a read-only database returned %v", err)
+	}
+	if info, err := d.(driver.Inspector).Inspect(t.Context(), "n"); err != nil || !info.Idle() {
+		t.Errorf("Inspect in a read-only database: %+v, %v", info, err)
+	}
+}
+
+// TestDiskFull: a request that does not fit fails, and what was held before is still
+// held, and can be renewed and released.
+func TestDiskFull(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	db, err := sql.Open("sqlite", DSN(file)+"&_pragma=max_page_count(12)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	d, err := New(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var grants []driver.Grant
+	for i := range 1000 {
+		r := driver.Request{Name: fmt.Sprintf("%0100d", i), Owner: fmt.Sprint(i), TTL: time.Minute, Note: strings.Repeat("x", 200)}
+		g, err := d.Try(t.Context(), r)
+		if err != nil {
+			if errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "full") {
+				t.Errorf("Try on a full disk returned %v", err)
+			}
+			break
+		}
+		grants = append(grants, g)
+	}
+	if len(grants) == 0 || len(grants) == 1000 {
+		t.Fatalf("%d holds fit", len(grants))
+	}
+	for _, r := range d.Renew(t.Context(), grants) {
+		if r.Err != nil {
+			t.Fatalf("Renew on a full disk: %v", r.Err)
+		}
+	}
+	for _, err := range d.Release(t.Context(), grants) {
+		if err != nil {
+			t.Fatalf("Release on a full disk: %v", err)
+		}
+	}
+}
+
+// TestProcesses: several processes add to a number that only the lock protects.
+func TestProcesses(t *testing.T) {
+	const processes, rounds = 4, 25
+	dir := t.TempDir()
+	var children []*sqltest.Child
+	for range processes {
+		children = append(children, sqltest.StartChild(t, "count", filepath.Join(dir, "locks.db"), filepath.Join(dir, "number"), fmt.Sprint(rounds)))
+	}
+	for _, c := range children {
+		c.Wait()
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "number")); string(text) != fmt.Sprint(processes*rounds) {
+		t.Errorf("P1: %d updates under a lock made %q, %v", processes*rounds, text, err)
+	}
+}
+
+// TestDeadAndStopped: the name of a process that was killed, or stands still, opens
+// with its TTL, and a process that goes on then knows that it has lost.
+func TestDeadAndStopped(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	d, err := openURL(t.Context(), "sqlite://"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := holdfast.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, end := range []string{"kill", "stop"} {
+		child := sqltest.StartChild(t, "hold", file)
+		child.Expect("held")
+		if end == "kill" {
+			child.Kill()
+		} else {
+			child.Stop()
+		}
+		lease, err := locks.Mutex("n", nil).Acquire(ctx)
+		if err != nil {
+			t.Fatalf("P5: Acquire behind a process after %s: %v", end, err)
+		}
+		if end == "stop" {
+			child.Continue()
+			child.Expect("lost")
+			child.Wait()
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMain plays the other processes too.
+func TestMain(m *testing.M) {
+	sqltest.Play(map[string]func([]string) error{"count": count, "hold": hold})
+	os.Exit(m.Run())
+}
+
+// count adds to the number in a file, under the lock.
+func count(args []string) error {
+	locks, err := holdfast.Open(context.Background(), "sqlite://"+args[0])
+	if err != nil {
+		return err
+	}
+	var rounds int
+	fmt.Sscan(args[2], &rounds)
+	for range rounds {
+		err := locks.Mutex("n", nil).Do(context.Background(), func(context.Context, *holdfast.Lease) error {
+			n := 0
+			text, err := os.ReadFile(args[1])
+			if err == nil {
+				fmt.Sscan(string(text), &n)
+			}
+			return os.WriteFile(args[1], fmt.Append(nil, n+1), 0o666)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return locks.Close()
+}
+
+// hold holds the lock until it is lost.
+func hold(args []string) error {
+	locks, err := holdfast.Open(context.Background(), "sqlite://"+args[0])
+	if err != nil {
+		return err
+	}
+	lease, err := locks.Mutex("n", &holdfast.Options{TTL: time.Second}).Acquire(context.Background())
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	<-lease.Done()
+	if !errors.Is(lease.Err(), holdfast.ErrLost) {
+		return lease.Err()
+	}
+	fmt.Println("lost")
+	return nil
+}
+
+func openURL(ctx context.Context, raw string) (driver.Driver, error) {
+	u, err := driver.ParseURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Open(ctx, u)
+}
+
+// openDB returns a pool of its own.
+func openDB(t *testing.T, file string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", DSN(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}

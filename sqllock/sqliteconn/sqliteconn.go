@@ -1,0 +1,97 @@
+// Package sqliteconn lets package sqllock keep locks in a SQLite file, for the
+// processes of one host, through modernc.org/sqlite, and registers the URL scheme
+// sqlite:
+//
+//	sqlite:///var/lib/app/locks.db
+//
+// The file is made if it is missing, in a directory that is there. The parameter
+// hf.tables is what the tables' names begin with: see sqllock.Options. The file must
+// not lie on a network file system, where SQLite's own locks do not hold.
+package sqliteconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+
+	"modernc.org/sqlite"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock"
+)
+
+func init() { driver.Register("sqlite", open) }
+
+// poolSize is how many connections the pool of a URL has at most. There is one
+// writer at a time in any case.
+const poolSize = 4
+
+// open opens the driver for a URL, with a pool of its own.
+func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
+	dsn, o, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	db.SetMaxOpenConns(poolSize)
+	db.SetMaxIdleConns(poolSize)
+	d, err := sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	return d, nil
+}
+
+// parse reads a URL.
+func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
+	params, err := driver.Params(u, false, "hf.tables")
+	if err != nil {
+		return "", nil, err
+	}
+	if u.Opaque != "" || u.Fragment != "" || u.User != nil || u.Host != "" || !filepath.IsAbs(u.Path) || u.Path == "/" {
+		return "", nil, errors.New("store URL has no file: it looks like sqlite:///var/lib/app/locks.db, with three slashes")
+	}
+	return DSN(u.Path), &sqllock.Options{Prefix: params["hf.tables"]}, nil
+}
+
+// DSN returns the name of a file for sql.Open("sqlite", …) with the settings that
+// locks are best kept with: a write-ahead log, which lets others read meanwhile,
+// synced at each commit, and little patience with other writers: the driver asks
+// again by itself, more often than SQLite would.
+func DSN(file string) string {
+	pragmas := url.Values{"_pragma": {"busy_timeout(10)", "journal_mode(WAL)", "synchronous(FULL)"}}
+	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + pragmas.Encode()
+}
+
+// New returns a driver over a pool of modernc.org/sqlite, which the caller keeps and
+// closes, after the driver. One connection is enough for it. See [DSN] for
+// settings. Nil options are fine.
+func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
+	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
+}
+
+// SQLite's primary result codes.
+const (
+	codeBusy, codeLocked, codeInterrupt, codeIO = 5, 6, 9, 10
+)
+
+// failure judges an error of a statement.
+func failure(err error) sqllock.Failure {
+	said := (*sqlite.Error)(nil)
+	if !errors.As(err, &said) {
+		return sqllock.Unknown
+	}
+	switch said.Code() & 0xff {
+	case codeBusy, codeLocked:
+		return sqllock.Conflict
+	case codeInterrupt, codeIO:
+		return sqllock.Unknown
+	}
+	return sqllock.Refused
+}

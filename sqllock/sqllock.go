@@ -1,0 +1,328 @@
+// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL (not
+// tested) or SQLite.
+//
+// It works over a *sql.DB and imports no SQL driver. To open a lock by its URL,
+// import one of the packages beside it:
+//
+//	import _ "github.com/holdfastlock/holdfast/sqllock/pgconn"
+//
+//	locks, err := holdfast.Open(ctx, "postgres://localhost/app")
+//
+// To use a pool that you have, see their functions New.
+//
+// Each name is one row. A statement is a transaction of its own that changes
+// one row, if that still has the version that was read: so nothing can deadlock, a
+// client that stops leaves no row locked, and all levels of isolation are alike.
+// Only who finds it changed several times locks it for a moment, as SQLite always
+// does.
+// Taking, renewing and releasing an exclusive hold for which nobody waits is one
+// statement, judged by the server's clock. Otherwise the row is read, changed as
+// package internal/record says, and written; a release hands the name over to the
+// first waiter in that write.
+//
+// PostgreSQL tells that waiter by NOTIFY in the same statement. Elsewhere, and
+// where a pooler swallows notifications, each client looks for its waiters in one
+// statement, the more seldom the longer nothing has changed.
+package sqllock
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// DefaultPrefix is what the tables' names begin with.
+const DefaultPrefix = "holdfast"
+
+// maxTTL keeps the sum of the server's clock, a TTL and a lock-delay below 2^53.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// Options configure a driver. The zero value is right for almost everybody.
+type Options struct {
+	// Prefix begins the names of the two tables, PREFIX_locks and PREFIX_meta: up
+	// to MaxPrefix lower-case letters, digits and underscores that begin with a
+	// letter; before them may stand a schema and a point. Drivers with different
+	// prefixes are different stores. "": DefaultPrefix.
+	Prefix string
+	// Poll is Caps.Poll, at least 1 ms. It is fixed when the tables are made, and
+	// another one is refused from then on. 0: that of the tables, at first
+	// driver.DefaultPoll.
+	Poll time.Duration
+	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
+	Clock driver.Clock
+	// Log is told when notifications are not heard. nil: slog.Default().
+	Log *slog.Logger
+}
+
+// client is the driver over one pool.
+type client struct {
+	db         *sql.DB
+	library    Library
+	statements *statements
+	clock      driver.Clock
+	log        *slog.Logger
+	caps       driver.Caps
+	// channel is where PostgreSQL tells this client of hand-offs and losses. "":
+	// it looks for them.
+	channel string
+	unhear  func()
+	turns   chan struct{} // in SQLite: see alone
+
+	mu      sync.Mutex
+	waiters map[string]*waiter // by owner
+	looking bool               // the looker is at work
+	losses  chan driver.Loss
+	closed  chan struct{}
+	working sync.WaitGroup // goroutines
+}
+
+// OpenError says that the database could not be reached, or is not as locks need
+// it.
+type OpenError struct{ Err error }
+
+// Error returns the text of the error.
+func (e *OpenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// New returns a driver over a pool. It makes first contact: it creates the tables
+// unless they are there, reads which store this is and, in PostgreSQL, listens.
+// Nil options are fine.
+func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (driver.Driver, error) {
+	c, err := connect(ctx, db, dialect, library, o)
+	if err != nil {
+		if library.Close != nil {
+			err = errors.Join(err, library.Close())
+		}
+		return nil, err
+	}
+	c.working.Go(c.keepClean)
+	return c, nil
+}
+
+func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (*client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	prefix := o.Prefix
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	if err := CheckPrefix(prefix); err != nil {
+		return nil, err
+	}
+	switch {
+	case grammars[dialect].now == "":
+		return nil, errors.New("dialect is none of Postgres, MySQL, SQLite")
+	case o.Poll != 0 && o.Poll < time.Millisecond:
+		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
+	}
+	c := &client{
+		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
+		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+	}
+	if c.clock == nil {
+		c.clock = driver.HostClock
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	if err := c.commits(ctx); err != nil {
+		return nil, &OpenError{err}
+	}
+	meta, err := c.open(ctx, prefix, o.Poll)
+	if err != nil {
+		return nil, &OpenError{err}
+	}
+	c.caps = driver.Caps{
+		Store:   dialect.String() + ":" + meta.store,
+		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
+		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll,
+		Guarantees: guarantees[dialect],
+	}
+	if dialect == SQLite {
+		c.turns = turnsOf(c.caps.Store)
+	}
+	if dialect == Postgres && library.Listen != nil {
+		return c, c.listen(ctx)
+	}
+	return c, nil
+}
+
+// commits returns an error if MySQL does not commit each statement by itself.
+func (c *client) commits(ctx context.Context) error {
+	if c.statements.dialect != MySQL {
+		return nil
+	}
+	var on bool
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&on)
+	})
+	if err == nil && !on {
+		err = errors.New("autocommit is off in this pool's sessions: locks need it on")
+	}
+	return err
+}
+
+// meta is what the tables say of the whole store.
+type meta struct {
+	store string
+	poll  time.Duration
+}
+
+// open reads what the store is. The first client of all creates its tables, and
+// gives it a random name: its address depends on how it is reached.
+func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
+	values, missing := c.readMeta(ctx)
+	if missing != nil {
+		for _, text := range c.statements.dialect.creation(prefix) {
+			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+				_, err := conn.ExecContext(ctx, text)
+				return err
+			}); err != nil {
+				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created (`holdfast schema` prints the statements for those who may): %w", missing, err)
+			}
+		}
+	}
+	if len(values) < 3 {
+		at := poll
+		if at == 0 {
+			at = driver.DefaultPoll
+		}
+		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
+			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+				_, err := c.exec(ctx, conn, &c.statements.writeMeta, pair[:]...)
+				return err
+			}); err != nil {
+				return meta{}, err
+			}
+		}
+		var err error
+		if values, err = c.readMeta(ctx); err != nil {
+			return meta{}, err
+		}
+	}
+	us, err := strconv.ParseInt(values["poll"], 10, 64)
+	m := meta{values["store"], duration(us)}
+	switch {
+	case values["version"] != schemaVersion:
+		return m, fmt.Errorf("the tables are of version %q; this program knows %s", values["version"], schemaVersion)
+	case err != nil || us < 1000 || m.store == "":
+		return m, fmt.Errorf("table %s is damaged: it says that the poll is %q", c.statements.tables.meta, values["poll"])
+	case poll != 0 && poll != m.poll:
+		return m, fmt.Errorf("poll %v: this store's is %v, fixed when its tables were made", poll, m.poll)
+	}
+	return m, nil
+}
+
+func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
+	var values map[string]string
+	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		values = map[string]string{}
+		return c.scan(ctx, conn, &c.statements.readMeta, nil, func(rows *sql.Rows) error {
+			var name, value string
+			err := rows.Scan(&name, &value)
+			values[name] = value
+			return err
+		})
+	})
+	return values, err
+}
+
+// listen subscribes to the client's channel, and makes sure that what the pool's
+// connections notify is heard there: through a pooler it may not be.
+func (c *client) listen(ctx context.Context) error {
+	channel := "holdfast_" + strings.ToLower(rand.Text()[:16])
+	heard := make(chan struct{}, 1)
+	stop, err := c.library.Listen(ctx, channel, func(payload string) {
+		if payload == "hello" {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+			return
+		}
+		c.hear(payload)
+	})
+	if err == nil {
+		err = c.greet(ctx, channel, heard)
+		if err != nil {
+			stop()
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		c.log.Warn("holdfast: PostgreSQL's notifications are not heard, so waiters poll", "store", c.caps.Store, "error", err)
+		c.caps.Guarantees.Summary += " Notifications are not heard on this connection: waiters poll."
+		return nil
+	}
+	c.channel, c.unhear = channel, stop
+	c.caps.Ops |= driver.OpNotify
+	return nil
+}
+
+// greetTimeout is how long a notification may take that tells whether we hear any.
+const greetTimeout = time.Second
+
+func (c *client) greet(ctx context.Context, channel string, heard <-chan struct{}) error {
+	if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, 'hello')", channel)
+		return err
+	}); err != nil {
+		return err
+	}
+	select {
+	case <-heard:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(greetTimeout):
+		return errors.New("a notification did not arrive: a pooler that gives each transaction another connection swallows them")
+	}
+}
+
+// Caps implements driver.Driver.
+func (c *client) Caps() driver.Caps { return c.caps }
+
+// alive returns an error if nothing can be asked of the store any more.
+func (c *client) alive(ctx context.Context) error {
+	select {
+	case <-c.closed:
+		return driver.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// Close implements driver.Driver.
+func (c *client) Close() error {
+	c.mu.Lock()
+	if c.alive(context.Background()) != nil {
+		c.mu.Unlock()
+		return driver.ErrClosed
+	}
+	close(c.closed)
+	close(c.losses)
+	c.mu.Unlock()
+	if c.unhear != nil {
+		c.unhear()
+	}
+	c.working.Wait()
+	if c.library.Close != nil {
+		return c.library.Close()
+	}
+	return nil
+}

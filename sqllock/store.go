@@ -1,0 +1,222 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
+)
+
+// requestTimeout bounds each request, besides its context.
+const requestTimeout = 10 * time.Second
+
+// snapshot is what the server said of one name at one time.
+type snapshot struct {
+	row
+	now int64
+}
+
+// into are the destinations of the columns now and those of the row.
+func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
+
+// request runs f on a connection of the pool, again where it came to nothing
+// because of another at the same time. It returns Refused with an error of f that
+// says that nothing was done, and with those of the pool.
+func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn) error) (Failure, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for attempt := 0; ; attempt++ {
+		if err := c.alive(ctx); err != nil {
+			return Refused, err
+		}
+		conn, err := c.db.Conn(ctx)
+		connected := err == nil
+		if connected {
+			err = f(ctx, conn)
+			conn.Close()
+		}
+		if err == nil {
+			return Refused, nil
+		}
+		switch failure := c.library.judge(err); {
+		case err == errChanged && ctx.Err() != nil:
+			return Refused, errors.Join(err, ctx.Err())
+		case err == errChanged, failure == Conflict:
+		case connected:
+			return failure, err
+		default:
+			return Refused, err // nothing was sent
+		}
+		if !c.pause(ctx, attempt) {
+			return Refused, err
+		}
+	}
+}
+
+// errChanged says that others were quicker until the context ended.
+var errChanged = errors.New("others were quicker to write again and again")
+
+// pause waits before another attempt and reports whether the context goes on. The
+// pauses get longer, but not in SQLite, which has no queue for its one lock: there
+// whoever asks more often gets it.
+func (c *client) pause(ctx context.Context, attempt int) bool {
+	if attempt == 0 {
+		return ctx.Err() == nil
+	}
+	longest := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
+	if c.statements.dialect == SQLite {
+		longest = 2 * time.Millisecond
+	}
+	select {
+	case <-time.After(rand.N(longest)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// local returns the context of a statement: in SQLite one that does not end,
+// because nothing there takes long but to be let in, for which we wait ourselves. Others
+// cost several switches of goroutines for each statement.
+func (c *client) local(ctx context.Context) context.Context {
+	if c.statements.dialect == SQLite {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any) (int64, error) {
+	result, err := conn.ExecContext(c.local(ctx), q.text, q.bind(args)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (c *client) read(ctx context.Context, conn *sql.Conn, name string) (snapshot, error) {
+	var s snapshot
+	q := &c.statements.read
+	err := conn.QueryRowContext(c.local(ctx), q.text, q.bind([]any{name})...).Scan(s.into()...)
+	return s, err
+}
+
+// turn is one attempt at changing a name.
+type turn struct {
+	*state
+	now     driver.Instant
+	rules   record.Rules
+	winners []string // owners that were granted out of the queue
+	broken  *record.Hold
+}
+
+// patience is how often another may be quicker to write before a change locks the
+// row: on a host that is slow beside the others it would be so again and again.
+const patience = 2
+
+// change lets step change the state of a name, which is settled, and writes it
+// unless another has changed it meanwhile: then it begins again. It begins with
+// the snapshot first, if there is one.
+func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first *snapshot, step func(*turn)) error {
+	write := c.write
+	if c.statements.dialect == SQLite {
+		write = postpone
+	}
+	for attempt := 0; ; attempt++ {
+		done, err := c.changeOnce(ctx, conn, name, first, step, write)
+		switch {
+		case done || err != nil:
+			return err
+		case c.statements.dialect == SQLite || attempt == patience:
+			return c.changeAlone(ctx, conn, name, step)
+		case !c.pause(ctx, attempt):
+			return errChanged
+		}
+		first = nil
+	}
+}
+
+// writer writes a row over what a snapshot shows, and reports false if it did not.
+type writer func(ctx context.Context, conn *sql.Conn, name string, s *snapshot, next row, news []message) (bool, error)
+
+// changeOnce changes a name, and reports false if that was not written.
+func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, s *snapshot, step func(*turn), write writer) (bool, error) {
+	if s == nil {
+		fresh, err := c.read(ctx, conn, name)
+		if err != nil {
+			return false, err
+		}
+		s = &fresh
+	}
+	t, err := c.turn(name, s)
+	if err != nil {
+		return false, err
+	}
+	step(t)
+	next := t.encode()
+	if next.version = s.version; next == s.row {
+		return true, nil
+	}
+	next.version = max(s.version+1, s.now)
+	return write(ctx, conn, name, s, next, c.news(t))
+}
+
+// postpone is a writer that does not write.
+func postpone(context.Context, *sql.Conn, string, *snapshot, row, []message) (bool, error) {
+	return false, nil
+}
+
+// turn settles the state that a snapshot shows.
+func (c *client) turn(name string, s *snapshot) (*turn, error) {
+	st, err := s.decode(name)
+	if err != nil {
+		return nil, err
+	}
+	t := &turn{state: st, now: instant(s.now)}
+	t.rules = record.Rules{
+		Poll:    c.caps.PollInterval(),
+		Token:   func() driver.Token { t.last = max(t.last+1, driver.Token(s.now)); return t.last },
+		Granted: func(p *record.Place) { t.winners = append(t.winners, p.Owner) },
+	}
+	t.settle(t.now, &t.rules)
+	return t, nil
+}
+
+// write is the writer that writes the row if it has the version of the snapshot.
+func (c *client) write(ctx context.Context, conn *sql.Conn, name string, s *snapshot, next row, news []message) (bool, error) {
+	args := []any{
+		name, next.version, next.token, next.owner, next.client, next.ttl, next.delay, next.note, next.taken, next.expires, next.record,
+	}
+	if s.version == 0 {
+		n, err := c.exec(ctx, conn, &c.statements.insert, args...)
+		return n == 1, err
+	}
+	args = append(args, s.version)
+	if c.statements.dialect == Postgres && len(news) > 0 {
+		return c.writeAndTell(ctx, conn, args, news)
+	}
+	n, err := c.exec(ctx, conn, &c.statements.update, args...)
+	return n == 1, err
+}
+
+// message is one for a client that listens.
+type message struct {
+	Channel string `json:"channel"`
+	Payload string `json:"payload"`
+}
+
+func (c *client) writeAndTell(ctx context.Context, conn *sql.Conn, args []any, news []message) (bool, error) {
+	text, err := json.Marshal(news)
+	if err != nil {
+		return false, err
+	}
+	q := &c.statements.tell
+	var told int
+	err = conn.QueryRowContext(ctx, q.text, q.bind(append(args, string(text)))...).Scan(&told)
+	return told > 0, err
+}
