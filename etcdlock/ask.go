@@ -33,14 +33,14 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := newValue(&req, c.id, r.asked).String()
+	text := c.layout.text(newValue(&req, c.id, r.asked))
 	if c.isWanted(dir) {
 		// Likely to be held: a look costs less than a transaction that may put.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if others := parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner) == nil {
+		if others := parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner, key) == nil {
 			return driver.Grant{}, refusal(&req, others)
 		}
 	}
@@ -73,7 +73,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
 		entries := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
-		if e := find(entries, req.Owner); e != nil {
+		if e := find(entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
 		if !admits(entries, useOf(&req)) || round == maxRounds {
@@ -153,7 +153,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := newValue(req, c.id, r.asked).String()
+	text := c.layout.text(newValue(req, c.id, r.asked))
 	for {
 		sent := c.clock.Now()
 		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
@@ -179,7 +179,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		}
 		if !resp.Succeeded {
 			own := parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
-			if e := find(own, req.Owner); e != nil {
+			if e := find(own, req.Owner, key); e != nil {
 				return c.adopt(ctx, r, req, e, c.short(req))
 			}
 			if len(own) > 0 {

@@ -64,7 +64,7 @@ func (c *client) reserve(req *driver.Request, asked int64) *record {
 	defer c.mu.Unlock()
 	r := c.record(req.Name, req.Owner)
 	if r == nil {
-		r = &record{name: req.Name, owner: req.Owner, asked: asked}
+		r = &record{name: req.Name, owner: req.Owner, asked: asked, n: c.firstN}
 		for other := c.records[req.Name]; other != nil; other = other.next {
 			if other.n == r.n {
 				r.n++
@@ -177,11 +177,15 @@ func (c *client) remove(records []*record) {
 		c.mu.Lock()
 		now := c.clock.Now()
 		for i, r := range records {
-			if errs[i] != nil && !driver.Gone(errs[i]) && r.session != nil && !r.session.over && !r.session.ended(now) {
+			gone := errs[i] == nil || driver.Gone(errs[i])
+			if !gone && r.session != nil && !r.session.over && !r.session.ended(now) {
 				left = append(left, r)
-			} else {
-				c.forget(r)
+				continue
 			}
+			if !gone { // its lease has ended here, at the store perhaps a little later
+				c.firstN = max(c.firstN, r.n+1)
+			}
+			c.forget(r)
 		}
 		c.mu.Unlock()
 		if records = left; len(records) == 0 || !sleep(c.life, removePause) {

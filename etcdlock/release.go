@@ -101,16 +101,19 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 	keys := make([]*record, len(grants))
 	c.mu.Lock()
 	for i := range grants {
-		if r := c.record(grants[i].Name, grants[i].Owner); r != nil && r.token != 0 {
+		if r := c.record(grants[i].Name, grants[i].Owner); r != nil {
 			keys[i] = &record{name: r.name, n: r.n, token: r.token}
 		}
 	}
 	c.mu.Unlock()
 	for i, r := range keys {
-		if r != nil {
+		switch {
+		case r == nil:
+			errs[i] = c.expelUnknown(ctx, &grants[i], "")
+		case r.token == 0:
+			errs[i] = c.expelUnknown(ctx, &grants[i], c.key(r))
+		default:
 			known = append(known, i)
-		} else {
-			errs[i] = c.expelUnknown(ctx, &grants[i])
 		}
 	}
 	for len(known) > 0 {
@@ -168,9 +171,10 @@ func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 	c.kv.Txn(ctx).Then(ops...).Commit()
 }
 
-// expelUnknown looks for the owner's key and deletes it. When it looks, the owner
+// expelUnknown looks for the owner's key, which is that one if the client knows of
+// any, and deletes it. When it looks, the owner
 // is remembered already, so nothing can come after the look.
-func (c *client) expelUnknown(ctx context.Context, g *driver.Grant) error {
+func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) error {
 	dir := c.layout.dir(g.Name)
 	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
 	if strays(g) {
@@ -185,7 +189,7 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant) error {
 		c.misses(err)
 		return err
 	}
-	e := find(parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner)
+	e := find(parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
 	if e == nil {
 		return driver.ErrNotHeld
 	}
