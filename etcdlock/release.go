@@ -126,7 +126,7 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 
 // expelKnown deletes keys of which the create revision is known.
 func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	ops := make([]clientv3.Op, len(some))
+	txn, ops := c.kv.Txn(ctx), make([]clientv3.Op, len(some))
 	err := error(nil)
 	for n, i := range some {
 		key := c.key(keys[i])
@@ -139,11 +139,18 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 			then, otherwise = append(then, remember), append(otherwise, remember)
 		}
 		created := clientv3.Compare(clientv3.CreateRevision(key), "=", int64(keys[i].token))
-		ops[n] = clientv3.OpTxn([]clientv3.Cmp{created}, then, otherwise)
+		if len(some) == 1 { // as a rule: no transaction in a transaction
+			txn = txn.If(created).Then(then...).Else(otherwise...)
+		} else {
+			ops[n] = clientv3.OpTxn([]clientv3.Cmp{created}, then, otherwise)
+		}
 	}
 	var resp *clientv3.TxnResponse
+	if err == nil && len(some) > 1 {
+		txn = txn.Then(ops...)
+	}
 	if err == nil {
-		resp, err = c.kv.Txn(ctx).Then(ops...).Commit()
+		resp, err = txn.Commit()
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		c.deleteOnly(ctx, keys, some)
@@ -153,7 +160,7 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 		switch {
 		case err != nil:
 			errs[i] = err
-		case !resp.Responses[n].GetResponseTxn().Succeeded:
+		case len(some) == 1 && !resp.Succeeded, len(some) > 1 && !resp.Responses[n].GetResponseTxn().Succeeded:
 			errs[i] = driver.ErrNotHeld
 		}
 	}
