@@ -29,7 +29,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	defer cancel()
 	r := c.reserve(&req, time.Now().UnixMilli())
 	defer c.unreserve(r)
-	if r.leaving {
+	if c.isLeaving(r) {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
@@ -94,7 +94,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	defer cancel()
 	r := c.reserve(&req, time.Now().UnixMilli())
 	defer c.unreserve(r)
-	if r.leaving {
+	if c.isLeaving(r) {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended: whoever asks begins anew
 	}
 	c.mu.Lock()
@@ -125,7 +125,7 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
 	}
-	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, handle{c, r.n}
+	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, r
 	return g, nil
 }
 
@@ -290,7 +290,7 @@ func (c *client) grant(r *record, req *driver.Request, s *session, token driver.
 	r.taken, r.claim, r.lasts, r.keeps = c.clock.Now(), t.claim, t.lasts, t.keeps
 	r.since, r.place = s.since, nil
 	c.postpone(r)
-	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
+	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: r}
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
@@ -306,7 +306,7 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 	r.state, r.taken, r.claim, r.place = held, c.clock.Now(), true, nil
 	r.since, r.lasts, r.keeps = r.session.since, t.lasts, t.keeps
 	c.postpone(r)
-	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
+	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: r}
 	c.mu.Unlock()
 	if req.LockDelay == 0 {
 		return g, nil

@@ -83,7 +83,7 @@ type client struct {
 	sessions  map[int64]*session // by seconds
 	goodbye   *session           // for what is remembered for a while
 	records   map[string]*record // by name
-	firstN    int                // the least number for new keys: those before may be there yet
+	firstN    int32              // the least number for new keys: those before may be there yet
 	expiries  due.Queue[*record]
 	losses    chan driver.Loss
 	breaks    *watch // on what operators break; nil: none

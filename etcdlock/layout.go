@@ -95,8 +95,8 @@ func (l *layout) brokenHold(client string, token driver.Token) string {
 // and again, because etcd looks at every key that there has been since its history
 // was compacted last when it reads a range: with a key for each owner, a lock that
 // is wanted all the time would become slower and slower.
-func (l *layout) key(name, client string, n int) string {
-	return l.dir(name) + client + "." + strconv.Itoa(n)
+func (l *layout) key(name, client string, n int32) string {
+	return l.dir(name) + client + "." + strconv.FormatInt(int64(n), 10)
 }
 
 // clientOf returns the client whose key it is, and whether it can be one of this

@@ -13,6 +13,7 @@ type state uint8
 const (
 	asking   state = iota // a request to put it is under way
 	doubtful              // nobody knows whether it is there, or it is to go
+	leaving               // its time was over, and it is being deleted
 	queued                // a place in the queue
 	held                  // a hold
 	closed                // released, and closed until its minimum hold is over
@@ -23,15 +24,11 @@ const (
 // renewed or confirmed it for long enough; if the client has died, the lease ends.
 // What changes is guarded by the client's mutex.
 type record struct {
+	c           *client
 	name, owner string
 	next        *record      // of the same name
-	n           int          // of the key: see layout.key
-	asks        int          // requests to put or confirm it that are under way
-	leaving     bool         // its time was over, and it is being deleted
 	token       driver.Token // the key's create revision; 0: not known
 	session     *session
-	state       state
-	claim       bool           // a hold on the lease of places
 	since       driver.Instant // of the last renewal or confirmation
 	lasts       time.Duration  // how long a hold is valid, counted from since
 	keeps       time.Duration  // how long the key stays, counted from since
@@ -39,6 +36,10 @@ type record struct {
 	asked       int64          // value.Asked
 	place       *place         // while it is queued
 	expiry      due.Entry[*record]
+	n           int32 // of the key: see layout.key
+	asks        int16 // requests to put or confirm it that are under way
+	state       state
+	claim       bool // a hold on the lease of places
 }
 
 // place is what is known of a place in a queue.
@@ -64,7 +65,7 @@ func (c *client) reserve(req *driver.Request, asked int64) *record {
 	defer c.mu.Unlock()
 	r := c.record(req.Name, req.Owner)
 	if r == nil {
-		r = &record{name: req.Name, owner: req.Owner, asked: asked, n: c.firstN}
+		r = &record{c: c, name: req.Name, owner: req.Owner, asked: asked, n: c.firstN}
 		for other := c.records[req.Name]; other != nil; other = other.next {
 			if other.n == r.n {
 				r.n++
@@ -123,6 +124,13 @@ func (c *client) forget(r *record) {
 // known reports whether a record has not been forgotten.
 func (c *client) known(r *record) bool { return c.record(r.name, r.owner) == r }
 
+// isLeaving reports whether a record's key is being deleted because its time was over.
+func (c *client) isLeaving(r *record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.state == leaving
+}
+
 // wake wakes whoever waits at the place.
 func (r *record) wake() {
 	if r.place != nil && r.place.waits != nil {
@@ -150,7 +158,7 @@ func (c *client) sweep() {
 			continue
 		}
 		c.expiries.Drop(e)
-		r.state, r.leaving = doubtful, true
+		r.state = leaving
 		r.wake()
 		over = append(over, r)
 	}

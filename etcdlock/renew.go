@@ -222,7 +222,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		c.why(ctx, []renewing{{r, &out, &g}})
 		return driver.Grant{}, out.Err
 	}
-	return driver.Grant{Request: shared, Token: r.token, Since: renewal.Since, Valid: renewal.Valid, Stray: g.Stray, Handle: c}, nil
+	return driver.Grant{Request: shared, Token: r.token, Since: renewal.Since, Valid: renewal.Valid, Stray: g.Stray, Handle: r}, nil
 }
 
 // sleep waits for d. It returns false if the context ends first.
