@@ -140,7 +140,10 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	} else {
 		sent = min(sent, since)
 	}
-	v, err := c.look(ctx, r, req)
+	v, err := c.still(ctx, r, req)
+	if err == nil && v == nil {
+		v, err = c.look(ctx, r, req)
+	}
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
 	}

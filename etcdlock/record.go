@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -65,18 +66,32 @@ func (c *client) reserve(req *driver.Request, asked int64) *record {
 	defer c.mu.Unlock()
 	r := c.record(req.Name, req.Owner)
 	if r == nil {
-		r = &record{c: c, name: req.Name, owner: req.Owner, asked: asked, n: c.firstN}
-		for other := c.records[req.Name]; other != nil; other = other.next {
-			if other.n == r.n {
-				r.n++
-				other = &record{next: c.records[req.Name]} // begin again
-			}
-		}
+		r = &record{c: c, name: req.Name, owner: req.Owner, asked: asked, n: c.freeN(c.records[req.Name])}
 		r.next = c.records[req.Name]
 		c.records[req.Name] = r
 	}
 	r.asks++
 	return r
+}
+
+// freeN returns the least number that a key may have beside those of a list.
+func (c *client) freeN(list *record) int32 {
+	if list == nil {
+		return c.firstN
+	}
+	used := make([]bool, 0, 8)
+	for r := list; r != nil; r = r.next {
+		used = append(used, false)
+	}
+	for r := list; r != nil; r = r.next {
+		if n := r.n - c.firstN; n >= 0 && int(n) < len(used) {
+			used[n] = true
+		}
+	}
+	if n := slices.Index(used, false); n >= 0 {
+		return c.firstN + int32(n)
+	}
+	return c.firstN + int32(len(used))
 }
 
 func (c *client) unreserve(r *record) {
