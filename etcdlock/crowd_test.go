@@ -63,12 +63,15 @@ func newCrowd(t testing.TB, addrs string, waiters int) *crowd {
 	if w.hold, err = c.Try(ctx, request("crowd")); err != nil {
 		t.Fatal(err)
 	}
-	lined := make(chan struct{}, waiters)
+	lined, asks := make(chan struct{}, waiters), make(chan struct{}, 32) // no more at a time
 	for range waiters {
 		w.waiting.Go(func() {
 			req := request("crowd")
+			asks <- struct{}{}
 			g, err := c.Enqueue(ctx, req)
-			for lined <- struct{}{}; errors.Is(err, driver.ErrHeld) && ctx.Err() == nil; {
+			<-asks
+			lined <- struct{}{}
+			for errors.Is(err, driver.ErrHeld) && ctx.Err() == nil {
 				if g, err = c.Wait(ctx, req); errors.Is(err, driver.ErrHeld) {
 					g, err = c.Enqueue(ctx, req)
 				}
@@ -83,7 +86,7 @@ func newCrowd(t testing.TB, addrs string, waiters int) *crowd {
 	for range waiters {
 		<-lined
 	}
-	for ready := false; !ready; { // all of them listen
+	for ready := false; !ready && !t.Failed(); { // all of them listen
 		c.mu.Lock()
 		n := 0
 		for r := c.records["crowd"]; r != nil; r = r.next {
@@ -143,7 +146,7 @@ func TestCrowd(t *testing.T) {
 // memory beyond a goroutine that waits for a channel, and what a hand-off costs.
 func BenchmarkCrowd(b *testing.B) {
 	const waiters = 1000
-	server := testserver.StartEtcd(b, testserver.EtcdOptions{Sync: true})
+	server := testserver.StartEtcd(b, testserver.EtcdOptions{Election: 5 * time.Second})
 	parked := heapAndStacks()
 	release := make(chan struct{})
 	for range waiters {
