@@ -133,7 +133,7 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
 	if since, err := r.session.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
-		c.drop(r)
+		c.abandon(r)
 		return driver.Grant{}, errGone
 	} else if err != nil {
 		return driver.Grant{}, err

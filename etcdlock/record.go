@@ -220,6 +220,17 @@ func (c *client) remove(records []*record) {
 // removePause is the time between two attempts to delete keys.
 const removePause = 200 * time.Millisecond
 
+// abandon forgets a record whose lease has ended here, at the store perhaps a
+// little later: its number is not used again.
+func (c *client) abandon(r *record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known(r) {
+		c.firstN = max(c.firstN, r.n+1)
+		c.forget(r)
+	}
+}
+
 // drop forgets a record whose key is gone.
 func (c *client) drop(r *record) {
 	c.mu.Lock()
