@@ -46,7 +46,8 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 	for seen, round := int64(0), 0; ; round++ {
 		sent := c.clock.Now()
-		s, err := c.session(ctx, seconds(req.TTL+req.LockDelay), sent.Add(-req.TTL/4))
+		// A hold that nobody renews lasts almost its whole TTL from here.
+		s, err := c.session(ctx, seconds(req.TTL+req.LockDelay), sent.Add(-req.TTL/16))
 		if err != nil {
 			return driver.Grant{}, err
 		}
