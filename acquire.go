@@ -171,9 +171,15 @@ func (a *acquisition) begin() {
 	switch {
 	case a.Try && sent:
 		c.withdrawPlace(a.lock, a.gate.Renounce())
-	case c.queuer != nil && !a.Try && (sent || a.gate.Hot() || a.gate.Told()):
+	case c.queuer != nil && !a.Try && (sent || a.gate.Hot() || a.gate.Told() || c.contended(a.lock.name)):
 		a.step = enqueue
 	}
+}
+
+// contended reports whether the driver knows that others want the name.
+func (c *Client) contended(name string) bool {
+	f, ok := c.queuer.(driver.Foreseer)
+	return ok && f.Contended(c.opts.Prefix+name)
 }
 
 // ask does one step and returns what the store says.

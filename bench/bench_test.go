@@ -25,6 +25,18 @@ func BenchmarkRedis(b *testing.B) {
 	}
 }
 
+// BenchmarkEtcd is the same on one member that writes to the disk before it answers.
+func BenchmarkEtcd(b *testing.B) {
+	for _, w := range workloads {
+		b.Run(w.name, func(b *testing.B) {
+			run(b, "etcd", w, func() (string, func()) {
+				server := testserver.StartEtcd(b, testserver.EtcdOptions{Sync: true})
+				return server.Addrs(), server.Members[0].Kill
+			})
+		})
+	}
+}
+
 func run(b *testing.B, name string, w workload, start func() (string, func())) {
 	set, err := settingsOf(os.Getenv)
 	if err != nil {

@@ -3,6 +3,7 @@
 //
 //	make bench BENCH=Redis             # everything, about ten minutes
 //	make bench BENCH=Redis/pair        # one workload
+//	make bench BENCH=Etcd              # the same on etcd
 //
 // Each measurement is a process of its own. The peers take turns within a
 // repetition, so that what else the machine does hits all of them alike; a

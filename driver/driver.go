@@ -155,6 +155,13 @@ type Queuer interface {
 	Wait(context.Context, Request) (Grant, error)
 }
 
+// Foreseer is a Queuer that may know, without asking the store, that others want
+// a name: whoever is ready to wait for it then queues at once, without a Try that
+// is likely to be refused. A wrong guess costs a little time only.
+type Foreseer interface {
+	Contended(name string) bool
+}
+
 // Notifier is a driver that learns of losses by itself (OpNotify).
 type Notifier interface {
 	// Losses returns the driver's one channel, closed by Close. Losses that

@@ -39,6 +39,12 @@ func (f Forward) Wait(ctx context.Context, r Request) (Grant, error) {
 	return Grant{}, ErrUnsupported
 }
 
+// Contended implements Foreseer. What does not know says no.
+func (f Forward) Contended(name string) bool {
+	s, ok := As[Foreseer](f.Driver, OpQueue)
+	return ok && s.Contended(name)
+}
+
 // Losses implements Notifier. Without OpNotify the channel is nil.
 func (f Forward) Losses() <-chan Loss {
 	if n, ok := As[Notifier](f.Driver, OpNotify); ok {

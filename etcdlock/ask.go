@@ -29,24 +29,25 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	defer cancel()
 	r := c.reserve(&req, time.Now().UnixMilli())
 	defer c.unreserve(r)
-	if r.leaving {
+	if c.isLeaving(r) {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := newValue(&req, c.id, r.asked).String()
+	text := c.layout.text(newValue(&req, c.id, r.asked))
 	if c.isWanted(dir) {
 		// Likely to be held: a look costs less than a transaction that may put.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if others := parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner) == nil {
+		if others := parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner, key) == nil {
 			return driver.Grant{}, refusal(&req, others)
 		}
 	}
 	for seen, round := int64(0), 0; ; round++ {
 		sent := c.clock.Now()
-		s, err := c.session(ctx, seconds(req.TTL+req.LockDelay), sent.Add(-req.TTL/4))
+		// A hold that nobody renews lasts almost its whole TTL from here.
+		s, err := c.session(ctx, seconds(req.TTL+req.LockDelay), sent.Add(-req.TTL/16))
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -73,7 +74,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
 		entries := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
-		if e := find(entries, req.Owner); e != nil {
+		if e := find(entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
 		if !admits(entries, useOf(&req)) || round == maxRounds {
@@ -94,7 +95,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	defer cancel()
 	r := c.reserve(&req, time.Now().UnixMilli())
 	defer c.unreserve(r)
-	if r.leaving {
+	if c.isLeaving(r) {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended: whoever asks begins anew
 	}
 	c.mu.Lock()
@@ -125,7 +126,7 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
 	}
-	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, handle{c, r.n}
+	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, r
 	return g, nil
 }
 
@@ -133,14 +134,17 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
 	if since, err := r.session.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
-		c.drop(r)
+		c.abandon(r)
 		return driver.Grant{}, errGone
 	} else if err != nil {
 		return driver.Grant{}, err
 	} else {
 		sent = min(sent, since)
 	}
-	v, err := c.look(ctx, r, req)
+	v, err := c.still(ctx, r, req)
+	if err == nil && v == nil {
+		v, err = c.look(ctx, r, req)
+	}
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
 	}
@@ -153,7 +157,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := newValue(req, c.id, r.asked).String()
+	text := c.layout.text(newValue(req, c.id, r.asked))
 	for {
 		sent := c.clock.Now()
 		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
@@ -179,7 +183,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		}
 		if !resp.Succeeded {
 			own := parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
-			if e := find(own, req.Owner); e != nil {
+			if e := find(own, req.Owner, key); e != nil {
 				return c.adopt(ctx, r, req, e, c.short(req))
 			}
 			if len(own) > 0 {
@@ -290,7 +294,7 @@ func (c *client) grant(r *record, req *driver.Request, s *session, token driver.
 	r.taken, r.claim, r.lasts, r.keeps = c.clock.Now(), t.claim, t.lasts, t.keeps
 	r.since, r.place = s.since, nil
 	c.postpone(r)
-	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
+	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: r}
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
@@ -306,7 +310,7 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 	r.state, r.taken, r.claim, r.place = held, c.clock.Now(), true, nil
 	r.since, r.lasts, r.keeps = r.session.since, t.lasts, t.keeps
 	c.postpone(r)
-	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
+	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: r}
 	c.mu.Unlock()
 	if req.LockDelay == 0 {
 		return g, nil

@@ -16,14 +16,8 @@ import (
 // another store it is a condition that is never true.
 func Compare(lease *holdfast.Lease) clientv3.Cmp {
 	g := lease.Grant()
-	if h, ok := g.Handle.(handle); ok {
-		return clientv3.Compare(clientv3.CreateRevision(h.c.layout.key(g.Name, h.c.id, h.n)), "=", int64(g.Token))
+	if r, ok := g.Handle.(*record); ok {
+		return clientv3.Compare(clientv3.CreateRevision(r.c.key(r)), "=", int64(g.Token))
 	}
 	return clientv3.Compare(clientv3.Version("\x00"), "<", 0)
-}
-
-// handle is what a grant carries for Compare: its key.
-type handle struct {
-	c *client
-	n int
 }

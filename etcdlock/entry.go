@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // value is what a lock's key has for a value: JSON, so that "etcdctl get" shows
-// it to people. Other fields of the request the store need not know.
+// it to people. Other fields of the request the store need not know. What needs
+// none of it but the note is plain in the layout Stock: the value is the note.
 type value struct {
 	Version   int    `json:"holdfast"` // 1
 	Owner     string `json:"owner"`
@@ -44,6 +46,29 @@ func (v value) String() string {
 	return b.String()
 }
 
+// text returns the value of a request's key.
+func (l *layout) text(v value) string {
+	if l.stock && v.plain() {
+		return v.Note
+	}
+	return v.String()
+}
+
+// plain reports whether the note alone says everything: as etcd's own programs
+// have it, package concurrency's Election among them.
+func (v *value) plain() bool {
+	_, ours := parseValue([]byte(v.Note))
+	return v.Mode == driver.Exclusive.String() && v.LockDelay == 0 && !v.Closed && !ours
+}
+
+// parseValue reads a value, and reports whether it is one.
+func parseValue(text []byte) (v value, ok bool) {
+	if len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &v) == nil && v.Version == valueVersion {
+		return v, true
+	}
+	return value{}, false
+}
+
 // entry is one key of a name: a hold, a place in its queue, or what closes it.
 type entry struct {
 	key     string
@@ -56,16 +81,18 @@ type entry struct {
 
 func parseEntry(kv *mvccpb.KeyValue) entry {
 	e := entry{key: string(kv.Key), created: kv.CreateRevision, lease: kv.Lease}
-	if json.Unmarshal(kv.Value, &e.value) == nil && e.value.Version == valueVersion {
+	if v, ok := parseValue(kv.Value); ok {
 		for _, m := range []driver.Mode{driver.Exclusive, driver.Shared, driver.Slot} {
-			if m.String() == e.value.Mode {
-				e.mode, e.ours = m, true
+			if m.String() == v.Mode {
+				e.value, e.mode, e.ours = v, m, true
+				return e
 			}
 		}
 	}
-	if !e.ours {
-		e.value = value{}
+	if utf8.Valid(kv.Value) {
+		e.value.Note = string(kv.Value)
 	}
+	e.value.Client, e.ours = clientOf(e.key)
 	return e
 }
 
@@ -95,18 +122,19 @@ func (u use) otherKind(v use) bool {
 }
 func (e *entry) delay() time.Duration { return time.Duration(e.value.LockDelay) * time.Millisecond }
 
-// owner returns who has the entry; of another program's, the end of its key.
+// owner returns who has the entry; where that is not known, the end of its key.
 func (e *entry) owner() string {
-	if e.ours {
+	if e.value.Owner != "" {
 		return e.value.Owner
 	}
 	return e.key[strings.LastIndexByte(e.key, '/')+1:]
 }
 
-// find returns the entry of an owner, or nil.
-func find(entries []entry, owner string) *entry {
+// find returns the entry of an owner, or nil. Of a plain one the key says whose it
+// is: no other owner gets it before it is gone for certain.
+func find(entries []entry, owner, key string) *entry {
 	for i := range entries {
-		if entries[i].ours && entries[i].value.Owner == owner {
+		if e := &entries[i]; e.value.Owner == owner || e.value.Owner == "" && e.key == key && !e.value.Closed {
 			return &entries[i]
 		}
 	}
@@ -116,7 +144,7 @@ func find(entries []entry, owner string) *entry {
 // age returns since when the entry is there, by the wall clocks of its client and
 // of this host.
 func (e *entry) age() time.Duration {
-	if !e.ours {
+	if e.value.Asked == 0 {
 		return 0
 	}
 	return max(time.Since(time.UnixMilli(e.value.Asked)), 0)

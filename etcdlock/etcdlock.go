@@ -83,6 +83,7 @@ type client struct {
 	sessions  map[int64]*session // by seconds
 	goodbye   *session           // for what is remembered for a while
 	records   map[string]*record // by name
+	firstN    int32              // the least number for new keys: those before may be there yet
 	expiries  due.Queue[*record]
 	losses    chan driver.Loss
 	breaks    *watch // on what operators break; nil: none
@@ -111,7 +112,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	}
 	c := &client{
 		etcd: etcd, own: own, kv: clientv3.NewKV(etcd), leases: clientv3.NewLease(etcd),
-		clock: o.Clock, layout: l, id: rand.Text()[:16], hub: &hub{etcd: etcd},
+		clock: o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
 		sessions: map[int64]*session{}, records: map[string]*record{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
@@ -160,8 +161,9 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 		kind = "-stock"
 	}
 	c.caps = driver.Caps{
-		Store:   fmt.Sprintf("etcd%s:%x/%s", kind, get.Header.ClusterId, c.layout.locks),
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
+		Store: fmt.Sprintf("etcd%s:%x/%s", kind, get.Header.ClusterId, c.layout.locks),
+		Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
+			driver.OpAnnotate | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll,
 		Guarantees: guarantees,

@@ -110,6 +110,10 @@ func (f *follower) hear(e event) {
 	}
 }
 
+// Contended implements driver.Foreseer: somebody of this client has waited for the
+// name a moment ago.
+func (c *client) Contended(name string) bool { return c.isWanted(c.layout.dir(name)) }
+
 // isWanted reports whether somebody of this client has waited for the name a
 // moment ago: it is likely to be held.
 func (c *client) isWanted(dir string) bool {

@@ -15,15 +15,17 @@ const (
 	//
 	//	PREFIX/lock/NAME/CLIENT.N   a hold or a place in the queue
 	//	PREFIX/gone/OWNER           a request that was withdrawn
-	//	PREFIX/broken/CLIENT/OWNER  a hold that an operator broke
+	//	PREFIX/broken/CLIENT/TOKEN  a hold that an operator broke
 	Escaped = "escaped"
 	// Stock is that of etcd's own concurrency.Mutex, of "etcdctl lock" and of the
 	// v3lock service, all of which and this package keep one another out:
 	//
 	//	PREFIX/NAME/CLIENT.N          a hold or a place in the queue; theirs end with the lease
 	//	PREFIX//gone/OWNER            as above; no name has two slashes together
-	//	PREFIX//broken/CLIENT/OWNER
+	//	PREFIX//broken/CLIENT/TOKEN
 	//
+	// The value of an exclusive hold without a lock-delay is its note, so that
+	// package election and etcd's own concurrency.Election are one election.
 	// Without a prefix the slash before the name is missing too. In this layout
 	// their locks on "orders" wait for whoever has "orders/42": that is theirs to
 	// mend.
@@ -85,17 +87,30 @@ func (l *layout) name(name string) string {
 func (l *layout) dir(name string) string      { return l.name(name) + "/" }
 func (l *layout) gone(owner string) string    { return l.goneAt + escaper.Replace(owner) }
 func (l *layout) broken(client string) string { return l.broke + client + "/" }
-func (l *layout) brokenHold(client, owner string) string {
-	return l.broken(client) + escaper.Replace(owner)
+func (l *layout) brokenHold(client string, token driver.Token) string {
+	return l.broken(client) + strconv.FormatInt(int64(token), 10)
 }
 
 // key returns the key of a client's n-th hold or place of a name. It is used again
 // and again, because etcd looks at every key that there has been since its history
 // was compacted last when it reads a range: with a key for each owner, a lock that
 // is wanted all the time would become slower and slower.
-func (l *layout) key(name, client string, n int) string {
-	return l.dir(name) + client + "." + strconv.Itoa(n)
+func (l *layout) key(name, client string, n int32) string {
+	return l.dir(name) + client + "." + strconv.FormatInt(int64(n), 10)
 }
+
+// clientOf returns the client whose key it is, and whether it can be one of this
+// package: etcd's own end with the number of a lease.
+func clientOf(key string) (client string, ok bool) {
+	client, n, ok := strings.Cut(key[strings.LastIndexByte(key, '/')+1:], ".")
+	if _, err := strconv.ParseUint(n, 10, 32); !ok || err != nil || len(client) != clientLen {
+		return "", false
+	}
+	return client, true
+}
+
+// clientLen is the length of a client's name.
+const clientLen = 16
 
 // split returns the name of a lock's key, and its end. Ours says that the value is
 // of this package; in the layout Stock there may be keys of all kinds, of which

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		lease, err := c.farewells(ctx)
 		switch {
 		case err == nil:
-			then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, e.value.Owner), "", clientv3.WithLease(lease)))
+			then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, token), "", clientv3.WithLease(lease)))
 		case !errors.Is(err, rpctypes.ErrNoSpace): // then its holder is told later, and only that it is gone
 			return err
 		}
@@ -83,9 +84,24 @@ func (c *client) listen() {
 		case put:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.tell(driver.Loss{Owners: []string{unescaper.Replace(strings.TrimPrefix(e.key, dir))}, Err: driver.ErrBroken})
+			if r := c.holding(strings.TrimPrefix(e.key, dir)); r != nil {
+				c.tell(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
+			}
 		}
 	})
+}
+
+// holding returns the record of a token, or nil. It is called with the mutex.
+func (c *client) holding(token string) *record {
+	n, err := strconv.ParseInt(token, 10, 64)
+	for _, r := range c.records {
+		for ; r != nil && err == nil; r = r.next {
+			if r.token == driver.Token(n) {
+				return r
+			}
+		}
+	}
+	return nil
 }
 
 // tell passes a loss on, if anybody is there to hear: the next renewal tells it

@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -13,6 +14,7 @@ type state uint8
 const (
 	asking   state = iota // a request to put it is under way
 	doubtful              // nobody knows whether it is there, or it is to go
+	leaving               // its time was over, and it is being deleted
 	queued                // a place in the queue
 	held                  // a hold
 	closed                // released, and closed until its minimum hold is over
@@ -23,15 +25,11 @@ const (
 // renewed or confirmed it for long enough; if the client has died, the lease ends.
 // What changes is guarded by the client's mutex.
 type record struct {
+	c           *client
 	name, owner string
 	next        *record      // of the same name
-	n           int          // of the key: see layout.key
-	asks        int          // requests to put or confirm it that are under way
-	leaving     bool         // its time was over, and it is being deleted
 	token       driver.Token // the key's create revision; 0: not known
 	session     *session
-	state       state
-	claim       bool           // a hold on the lease of places
 	since       driver.Instant // of the last renewal or confirmation
 	lasts       time.Duration  // how long a hold is valid, counted from since
 	keeps       time.Duration  // how long the key stays, counted from since
@@ -39,6 +37,10 @@ type record struct {
 	asked       int64          // value.Asked
 	place       *place         // while it is queued
 	expiry      due.Entry[*record]
+	n           int32 // of the key: see layout.key
+	asks        int16 // requests to put or confirm it that are under way
+	state       state
+	claim       bool // a hold on the lease of places
 }
 
 // place is what is known of a place in a queue.
@@ -64,18 +66,32 @@ func (c *client) reserve(req *driver.Request, asked int64) *record {
 	defer c.mu.Unlock()
 	r := c.record(req.Name, req.Owner)
 	if r == nil {
-		r = &record{name: req.Name, owner: req.Owner, asked: asked}
-		for other := c.records[req.Name]; other != nil; other = other.next {
-			if other.n == r.n {
-				r.n++
-				other = &record{next: c.records[req.Name]} // begin again
-			}
-		}
+		r = &record{c: c, name: req.Name, owner: req.Owner, asked: asked, n: c.freeN(c.records[req.Name])}
 		r.next = c.records[req.Name]
 		c.records[req.Name] = r
 	}
 	r.asks++
 	return r
+}
+
+// freeN returns the least number that a key may have beside those of a list.
+func (c *client) freeN(list *record) int32 {
+	if list == nil {
+		return c.firstN
+	}
+	used := make([]bool, 0, 8)
+	for r := list; r != nil; r = r.next {
+		used = append(used, false)
+	}
+	for r := list; r != nil; r = r.next {
+		if n := r.n - c.firstN; n >= 0 && int(n) < len(used) {
+			used[n] = true
+		}
+	}
+	if n := slices.Index(used, false); n >= 0 {
+		return c.firstN + int32(n)
+	}
+	return c.firstN + int32(len(used))
 }
 
 func (c *client) unreserve(r *record) {
@@ -123,6 +139,13 @@ func (c *client) forget(r *record) {
 // known reports whether a record has not been forgotten.
 func (c *client) known(r *record) bool { return c.record(r.name, r.owner) == r }
 
+// isLeaving reports whether a record's key is being deleted because its time was over.
+func (c *client) isLeaving(r *record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.state == leaving
+}
+
 // wake wakes whoever waits at the place.
 func (r *record) wake() {
 	if r.place != nil && r.place.waits != nil {
@@ -150,7 +173,7 @@ func (c *client) sweep() {
 			continue
 		}
 		c.expiries.Drop(e)
-		r.state, r.leaving = doubtful, true
+		r.state = leaving
 		r.wake()
 		over = append(over, r)
 	}
@@ -177,11 +200,15 @@ func (c *client) remove(records []*record) {
 		c.mu.Lock()
 		now := c.clock.Now()
 		for i, r := range records {
-			if errs[i] != nil && !driver.Gone(errs[i]) && r.session != nil && !r.session.over && !r.session.ended(now) {
+			gone := errs[i] == nil || driver.Gone(errs[i])
+			if !gone && r.session != nil && !r.session.over && !r.session.ended(now) {
 				left = append(left, r)
-			} else {
-				c.forget(r)
+				continue
 			}
+			if !gone { // its lease has ended here, at the store perhaps a little later
+				c.firstN = max(c.firstN, r.n+1)
+			}
+			c.forget(r)
 		}
 		c.mu.Unlock()
 		if records = left; len(records) == 0 || !sleep(c.life, removePause) {
@@ -192,6 +219,17 @@ func (c *client) remove(records []*record) {
 
 // removePause is the time between two attempts to delete keys.
 const removePause = 200 * time.Millisecond
+
+// abandon forgets a record whose lease has ended here, at the store perhaps a
+// little later: its number is not used again.
+func (c *client) abandon(r *record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known(r) {
+		c.firstN = max(c.firstN, r.n+1)
+		c.forget(r)
+	}
+}
 
 // drop forgets a record whose key is gone.
 func (c *client) drop(r *record) {

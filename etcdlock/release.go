@@ -101,16 +101,19 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 	keys := make([]*record, len(grants))
 	c.mu.Lock()
 	for i := range grants {
-		if r := c.record(grants[i].Name, grants[i].Owner); r != nil && r.token != 0 {
+		if r := c.record(grants[i].Name, grants[i].Owner); r != nil {
 			keys[i] = &record{name: r.name, n: r.n, token: r.token}
 		}
 	}
 	c.mu.Unlock()
 	for i, r := range keys {
-		if r != nil {
+		switch {
+		case r == nil:
+			errs[i] = c.expelUnknown(ctx, &grants[i], "")
+		case r.token == 0:
+			errs[i] = c.expelUnknown(ctx, &grants[i], c.key(r))
+		default:
 			known = append(known, i)
-		} else {
-			errs[i] = c.expelUnknown(ctx, &grants[i])
 		}
 	}
 	for len(known) > 0 {
@@ -123,7 +126,7 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 
 // expelKnown deletes keys of which the create revision is known.
 func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	ops := make([]clientv3.Op, len(some))
+	txn, ops := c.kv.Txn(ctx), make([]clientv3.Op, len(some))
 	err := error(nil)
 	for n, i := range some {
 		key := c.key(keys[i])
@@ -136,11 +139,18 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 			then, otherwise = append(then, remember), append(otherwise, remember)
 		}
 		created := clientv3.Compare(clientv3.CreateRevision(key), "=", int64(keys[i].token))
-		ops[n] = clientv3.OpTxn([]clientv3.Cmp{created}, then, otherwise)
+		if len(some) == 1 { // as a rule: no transaction in a transaction
+			txn = txn.If(created).Then(then...).Else(otherwise...)
+		} else {
+			ops[n] = clientv3.OpTxn([]clientv3.Cmp{created}, then, otherwise)
+		}
 	}
 	var resp *clientv3.TxnResponse
+	if err == nil && len(some) > 1 {
+		txn = txn.Then(ops...)
+	}
 	if err == nil {
-		resp, err = c.kv.Txn(ctx).Then(ops...).Commit()
+		resp, err = txn.Commit()
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		c.deleteOnly(ctx, keys, some)
@@ -150,7 +160,7 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 		switch {
 		case err != nil:
 			errs[i] = err
-		case !resp.Responses[n].GetResponseTxn().Succeeded:
+		case len(some) == 1 && !resp.Succeeded, len(some) > 1 && !resp.Responses[n].GetResponseTxn().Succeeded:
 			errs[i] = driver.ErrNotHeld
 		}
 	}
@@ -168,9 +178,10 @@ func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 	c.kv.Txn(ctx).Then(ops...).Commit()
 }
 
-// expelUnknown looks for the owner's key and deletes it. When it looks, the owner
+// expelUnknown looks for the owner's key, which is that one if the client knows of
+// any, and deletes it. When it looks, the owner
 // is remembered already, so nothing can come after the look.
-func (c *client) expelUnknown(ctx context.Context, g *driver.Grant) error {
+func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) error {
 	dir := c.layout.dir(g.Name)
 	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
 	if strays(g) {
@@ -185,7 +196,7 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant) error {
 		c.misses(err)
 		return err
 	}
-	e := find(parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner)
+	e := find(parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
 	if e == nil {
 		return driver.ErrNotHeld
 	}

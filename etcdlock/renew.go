@@ -169,7 +169,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 		missing = missing[len(some):]
 		ops := make([]clientv3.Op, len(some))
 		for i, r := range some {
-			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, r.grant.Owner), clientv3.WithCountOnly())
+			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, r.grant.Token), clientv3.WithCountOnly())
 		}
 		resp, err := c.kv.Txn(ctx).Then(ops...).Commit()
 		for i, r := range some {
@@ -212,7 +212,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	resp, err := c.kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
 	).Then(
-		clientv3.OpPut(key, newValue(&shared, c.id, r.asked).String(), clientv3.WithIgnoreLease()),
+		clientv3.OpPut(key, c.layout.text(newValue(&shared, c.id, r.asked)), clientv3.WithIgnoreLease()),
 	).Commit()
 	if err != nil {
 		return driver.Grant{}, err
@@ -222,7 +222,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		c.why(ctx, []renewing{{r, &out, &g}})
 		return driver.Grant{}, out.Err
 	}
-	return driver.Grant{Request: shared, Token: r.token, Since: renewal.Since, Valid: renewal.Valid, Stray: g.Stray, Handle: c}, nil
+	return driver.Grant{Request: shared, Token: r.token, Since: renewal.Since, Valid: renewal.Valid, Stray: g.Stray, Handle: r}, nil
 }
 
 // sleep waits for d. It returns false if the context ends first.

@@ -180,6 +180,7 @@ func (c *client) end(s *session) {
 		if r.state == held {
 			lost = append(lost, r.owner)
 		}
+		c.firstN = max(c.firstN, r.n+1) // the store may delete the key a little later
 		c.forget(r)
 	}
 	if lost != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -25,12 +26,12 @@ func (v *view) free(req *driver.Request) bool { return !v.more && admits(v.entri
 // need not know them all: it watches the last one only.
 const nearby = 3
 
-// getBefore reads what a view is made of: the entries created before a revision,
-// or all if that is 0, the own one among them.
+// getBefore reads what a view is made of: the own entry and those created before
+// it, or all if its revision is 0.
 func (l *layout) getBefore(req *driver.Request, created int64) clientv3.Op {
 	opts := []clientv3.OpOption{clientv3.WithPrefix()}
 	if created != 0 {
-		opts = append(opts, clientv3.WithMaxCreateRev(created-1))
+		opts = append(opts, clientv3.WithMaxCreateRev(created))
 	}
 	if req.Mode != driver.Exclusive {
 		opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
@@ -56,24 +57,48 @@ func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserve
 	return v
 }
 
+// still returns the view that a place had last, if the entry right before it is
+// still there and bars an exclusive request; else nil. To etcd that is little
+// work, while a look goes through all keys of the name.
+func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*view, error) {
+	c.mu.Lock()
+	if r.place == nil || len(r.place.view.entries) == 0 || req.Mode != driver.Exclusive {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	v := r.place.view
+	c.mu.Unlock()
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	last := v.entries[len(v.entries)-1]
+	resp, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", int64(r.token)),
+		clientv3.Compare(clientv3.CreateRevision(last.key), "=", last.created),
+	).Commit()
+	if err != nil || !resp.Succeeded {
+		return nil, err
+	}
+	return &v, nil
+}
+
 // look reads what is before a place, and returns ErrHeld if the place is gone. It
 // is a linearizable read, so it sees what happened before a watch began.
 func (c *client) look(ctx context.Context, r *record, req *driver.Request) (*view, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	key := c.key(r)
-	resp, err := c.kv.Txn(ctx).Then(
-		clientv3.OpGet(key, clientv3.WithKeysOnly()),
-		c.layout.getBefore(req, int64(r.token)),
-	).Commit()
+	resp, err := c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token)))
 	if err != nil {
 		return nil, err
 	}
-	own := resp.Responses[0].GetResponseRange().Kvs
-	if len(own) == 0 || own[0].CreateRevision != int64(r.token) {
+	read := (*etcdserverpb.RangeResponse)(resp.Get())
+	own := slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
+		return kv.CreateRevision == int64(r.token) && string(kv.Key) == key
+	})
+	if !own {
 		c.drop(r)
 		return nil, driver.ErrHeld
 	}
-	v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
+	v := c.layout.before(req, key, read.Header.Revision, read)
 	return &v, nil
 }

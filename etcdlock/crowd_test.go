@@ -1,0 +1,177 @@
+package etcdlock
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// messages asks a member how many requests it has got, and messages by streams.
+func messages(t testing.TB, addr string) (n int) {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if count, ok := strings.CutPrefix(lines.Text(), "grpc_server_msg_received_total{"); ok {
+			f, err := strconv.ParseFloat(count[strings.LastIndexByte(count, ' ')+1:], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += int(f)
+		}
+	}
+	if n == 0 {
+		t.Fatal("the member has no count of messages")
+	}
+	return n
+}
+
+// crowd is many who wait for one name that is held.
+type crowd struct {
+	testing.TB
+	c       *client
+	hold    driver.Grant
+	granted chan driver.Grant
+	stop    context.CancelFunc
+	waiting sync.WaitGroup
+}
+
+// newCrowd takes the name and puts so many in the queue behind it. Polls are rare,
+// so that what is asked is asked for a hand-off.
+func newCrowd(t testing.TB, addrs string, waiters int) *crowd {
+	t.Helper()
+	c, err := connect(t.Context(), dialClient(t, addrs), true, &Options{Poll: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	w := &crowd{TB: t, c: c, granted: make(chan driver.Grant, waiters), stop: stop}
+	if w.hold, err = c.Try(ctx, request("crowd")); err != nil {
+		t.Fatal(err)
+	}
+	lined, asks := make(chan struct{}, waiters), make(chan struct{}, 32) // no more at a time
+	for range waiters {
+		w.waiting.Go(func() {
+			req := request("crowd")
+			asks <- struct{}{}
+			g, err := c.Enqueue(ctx, req)
+			<-asks
+			lined <- struct{}{}
+			for errors.Is(err, driver.ErrHeld) && ctx.Err() == nil {
+				if g, err = c.Wait(ctx, req); errors.Is(err, driver.ErrHeld) {
+					g, err = c.Enqueue(ctx, req)
+				}
+			}
+			if err == nil {
+				w.granted <- g
+			} else if ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range waiters {
+		<-lined
+	}
+	for ready := false; !ready && !t.Failed(); { // all of them listen
+		c.mu.Lock()
+		n := 0
+		for r := c.records["crowd"]; r != nil; r = r.next {
+			if p := r.place; p != nil && p.waits != nil && p.waits.f != nil && p.waits.f.begun {
+				n++
+			}
+		}
+		ready = n == waiters
+		c.mu.Unlock()
+		time.Sleep(time.Millisecond) // then look again
+	}
+	return w
+}
+
+// pass releases the name and waits for whoever has it then.
+func (w *crowd) pass() {
+	w.Helper()
+	if err := w.c.Release(w.Context(), []driver.Grant{w.hold})[0]; err != nil {
+		w.Fatal(err)
+	}
+	select {
+	case w.hold = <-w.granted:
+	case <-time.After(30 * time.Second):
+		w.Fatal("P7: nobody was granted a free name")
+	}
+}
+
+func (w *crowd) end() {
+	w.stop()
+	w.waiting.Wait()
+	w.c.Close()
+}
+
+// TestCrowd: a hand-off takes a few messages, however many wait.
+func TestCrowd(t *testing.T) {
+	const atMost = 8 // of each: delete, look, watch and its end; and the keepalives of the crowd
+	for _, waiters := range []int{16, 256} {
+		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
+			server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: 5 * time.Second})
+			w := newCrowd(t, server.Addrs(), waiters)
+			defer w.end()
+			const turns = 10
+			before := messages(t, server.Addrs())
+			for range turns {
+				w.pass()
+			}
+			if n := messages(t, server.Addrs()) - before; n > turns*atMost {
+				t.Errorf("P8: %d hand-offs among %d took %d messages, at most %d are in order", turns, waiters, n, turns*atMost)
+			} else {
+				t.Logf("%d hand-offs took %d messages", turns, n)
+			}
+		})
+	}
+}
+
+// BenchmarkCrowd reports what one of a thousand waiters takes of the client's
+// memory beyond a goroutine that waits for a channel, and what a hand-off costs.
+func BenchmarkCrowd(b *testing.B) {
+	const waiters = 1000
+	server := testserver.StartEtcd(b, testserver.EtcdOptions{Election: 5 * time.Second})
+	parked := heapAndStacks()
+	release := make(chan struct{})
+	for range waiters {
+		go func() { <-release }()
+	}
+	parked = heapAndStacks() - parked
+	close(release)
+	before := heapAndStacks()
+	w := newCrowd(b, server.Addrs(), waiters)
+	defer w.end()
+	each := float64(heapAndStacks()-before-parked) / waiters
+	count, turns := messages(b, server.Addrs()), 0
+	for b.Loop() {
+		if turns++; turns < waiters {
+			w.pass()
+		}
+	}
+	b.ReportMetric(each, "B/waiter")
+	b.ReportMetric(float64(messages(b, server.Addrs())-count)/float64(min(turns, waiters)), "messages/op")
+}
+
+func heapAndStacks() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
