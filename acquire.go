@@ -26,9 +26,9 @@ type acquisition struct {
 	gate.Waiter
 	lock  *Lock
 	gate  *gateway
-	start driver.Instant
-	news  chan struct{} // closed when the role changes; made only for who waits behind others
-	lease *Lease        // once there is one
+	start driver.Instant // if anybody is told how long it took
+	news  chan struct{}  // closed when the role changes; made only for who waits behind others
+	lease *Lease         // once there is one
 
 	step    step
 	contact bool            // the store has answered: its errors are retried now
@@ -43,7 +43,8 @@ type acquisition struct {
 type step uint8
 
 const (
-	tryOnce step = iota // is it free?
+	begin   step = iota // choose one of the others
+	tryOnce             // is it free?
 	enqueue             // take, confirm or collect the place in the store's queue
 	await               // wait for the store's push, or for the next poll
 )
@@ -141,7 +142,6 @@ func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
 // drive is the head's dialogue with the store.
 func (a *acquisition) drive(ctx context.Context) (*Lease, []error) {
 	c := a.lock.client
-	a.begin()
 	for {
 		if ctx.Err() != nil || c.closing.Err() != nil {
 			return nil, a.giveUp(ctx)
@@ -160,11 +160,10 @@ func (a *acquisition) drive(ctx context.Context) (*Lease, []error) {
 }
 
 // begin chooses the first step: whoever knows that the name is held queues at
-// once, which saves a round trip.
+// once, which saves a round trip. It is called with the client's mutex.
 func (a *acquisition) begin() {
 	c := a.lock.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	a.step = tryOnce
 	a.contact = a.gate.Told()
 	// A place that was sent is asked for by Enqueue, the idempotent request; a
 	// try has no use for it.
@@ -181,6 +180,9 @@ func (a *acquisition) begin() {
 func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	c := a.lock.client
 	c.mu.Lock()
+	if a.step == begin {
+		a.begin()
+	}
 	place := a.gate.Place(rand.Text)
 	a.gate.Sent()
 	c.mu.Unlock()

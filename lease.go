@@ -104,6 +104,16 @@ func (le *Lease) Sequencer() string {
 	}.String()
 }
 
+// Grant returns the hold as its driver knows it, for packages that belong to one
+// store, such as the guards for data beside the locks. Since and Valid tell
+// nothing that Err does not.
+func (le *Lease) Grant() driver.Grant {
+	c := le.hold.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return le.hold.grant()
+}
+
 // Err returns nil while the lease can be trusted, and then for good a
 // *LostError or ErrReleased. It reads the clock: it is right at every instant,
 // whatever timers and the network do (P2).

@@ -117,7 +117,10 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 		}
 		return lease, nil
 	}
-	a := &acquisition{lock: l, start: l.client.clock.Now()}
+	a := &acquisition{lock: l}
+	if c := l.client; c.opts.Events.Acquired != nil || c.opts.Logger != nil {
+		a.start = c.clock.Now() // a system call
+	}
 	a.Shape, a.Try, a.Ref = l.how.Shape, try, a
 	if err := a.enter(); err != nil {
 		return nil, failed(op, l.name, err)

@@ -18,7 +18,8 @@ type MultiLock struct {
 
 // All returns the locks as one. Every process takes them in the same order, by
 // store and name, whatever the order here, so that two of them never wait for
-// one another. The same name of one store twice is refused, in any modes, and so
+// one another; where a store's data were wiped, clients opened before and after
+// may see it as another store (Caps.Store), see its Guarantees. The same name of one store twice is refused, in any modes, and so
 // is an empty list: by the first use, like the errors of the locks themselves.
 func All(locks ...*Lock) *MultiLock {
 	m := &MultiLock{locks: slices.Clone(locks)}

@@ -57,19 +57,23 @@ func (le *Lease) Release() error {
 	cancel := le.finish(ErrReleased)
 	h.forget(le)
 	grant, last := h.grant(), h.leases == nil
+	var within context.Context
+	var free context.CancelFunc
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
 	if last {
 		h.machine.Release(now)
 		c.untrack(h)
 		c.active++
 		le.settling = true
+		within, free = c.within(min(h.machine.Until().Sub(now), releaseWithin), now)
 	}
 	c.mu.Unlock()
 	cancel() // the work ends before another can begin
 	if !last {
 		return nil
 	}
-	event.Err = c.giveBack(grant, h.machine.Until().Sub(now))
+	event.Err = c.giveBack(within, grant)
+	free()
 	c.mu.Lock()
 	switch {
 	case driver.Gone(event.Err):
@@ -131,10 +135,8 @@ func (h *hold) forget(le *Lease) {
 	}
 }
 
-// giveBack releases a hold in the store, which it was valid in for so long yet.
-func (c *Client) giveBack(grant driver.Grant, valid time.Duration) error {
-	ctx, cancel := c.within(min(valid, releaseWithin))
-	defer cancel()
+// giveBack releases a hold in the store.
+func (c *Client) giveBack(ctx context.Context, grant driver.Grant) error {
 	err := c.release1(ctx, grant)
 	for pause := firstPause; err != nil && !driver.Gone(err) && rest(ctx, jitter(pause)); pause *= 2 {
 		err = c.release1(ctx, grant)
@@ -163,15 +165,14 @@ type bound struct {
 
 // within returns a context that ends after d at the latest. Releases that
 // begin within a moment of one another share one, because a context of its own
-// would cost each more than all the rest of it.
-func (c *Client) within(d time.Duration) (context.Context, context.CancelFunc) {
+// would cost each more than all the rest of it. It is called with the client's
+// mutex.
+func (c *Client) within(d time.Duration, now driver.Instant) (context.Context, context.CancelFunc) {
 	const moment = releaseWithin / 50
 	if d < releaseWithin {
 		return context.WithTimeout(context.Background(), d)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := c.clock.Now(); c.bound.ctx == nil || now.Sub(c.bound.made) > moment {
+	if c.bound.ctx == nil || now.Sub(c.bound.made) > moment {
 		// The one before goes on for those who use it, and ends by itself.
 		ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 		c.bound = bound{ctx, now, cancel}

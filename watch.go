@@ -33,7 +33,7 @@ func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[Info, error] 
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(c.closing, func() { cancel(ErrClosed) })()
-		w := &watch{client: c, inspector: inspector, name: name}
+		w := &watch{client: c, inspector: inspector, name: name, deafen: func() {}}
 		for w.next(ctx) {
 			if !yield(w.info, w.err) {
 				return
@@ -51,6 +51,8 @@ type watch struct {
 	inspector driver.Inspector
 	name      string
 	hints     <-chan struct{} // nil: none are to be had, or not yet
+	deafen    func()          // ends the hints
+	pause     time.Duration   // after hints that ended: grows
 	looked    bool
 	known     bool // info is what the last look has shown
 	info      Info
@@ -88,8 +90,9 @@ func (w *watch) listen(ctx context.Context) {
 		return
 	}
 	if d, ok := driver.As[driver.Watcher](w.client.driver, driver.OpWatch); ok {
-		ctx, cancel := context.WithCancel(ctx)
-		tooLong := time.AfterFunc(lookWithin, cancel)
+		w.deafen() // the context of hints that failed or ended stays no longer than they (P9)
+		ctx, w.deafen = context.WithCancel(ctx)
+		tooLong := time.AfterFunc(lookWithin, w.deafen)
 		w.hints, _ = d.Watch(ctx, w.client.opts.Prefix+w.name) // fails: the polls remain
 		tooLong.Stop()
 	}
@@ -127,9 +130,20 @@ func (w *watch) rest(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case _, more := <-w.hints:
-		if !more {
-			w.hints = nil
+		if more {
+			w.pause = 0
+			return
 		}
+		// Look and listen again soon, but not in a hot loop if that ends at once too.
+		w.hints = nil
+		w.pause = min(max(2*w.pause, firstPause), w.client.caps.PollInterval())
+		timer.Reset(min(pause, jitter(w.pause)))
+	case <-timer.C:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -48,6 +48,9 @@ func run(b *testing.B, name string, w workload, start func() (string, func())) {
 			if r.Overlaps > 0 {
 				b.Errorf("%s: %d holds were not alone", p.name, r.Overlaps)
 			}
+			if p.name == s.ours && (r.Stuck > 0 || r.Lost > 0) {
+				b.Errorf("%s: %d workers stuck, %d holds lost", p.name, r.Stuck, r.Lost)
+			}
 		}
 	}
 }

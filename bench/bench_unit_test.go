@@ -58,8 +58,8 @@ func TestEveryWorkloadMeasures(t *testing.T) {
 		only.peers = append(only.peers, p)
 	}
 	for _, w := range workloads {
-		w.workers, w.window, w.reps = min(w.workers, 20), 100*time.Millisecond, 1
-		got, err := measure(&only, w, settings{reps: 1}, t.TempDir(), func() (string, func()) {
+		w.workers, w.window, w.reps = min(w.workers, 20), time.Second, 1
+		got, err := measure(&only, w, settings{reps: 1, window: time.Second}, t.TempDir(), func() (string, func()) {
 			server := testserver.StartRedis(t, testserver.RedisOptions{})
 			return server.Addr, server.Kill
 		})

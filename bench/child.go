@@ -37,12 +37,19 @@ type result struct {
 	Commands, Scripts float64
 	Drain             time.Duration
 	Lost              int
+	Stuck             int // workers who wait for a lock that nobody holds
 	// Foreign is how much of the machine others used meanwhile: 0 to 1.
 	Foreign float64
 }
 
 // taskVariable carries a task to the process that does it.
 const taskVariable = "HOLDFAST_BENCH_TASK"
+
+// tooLong is how much longer than its window a measurement may take.
+const tooLong = 90 * time.Second
+
+// exitHangs is the exit code of a process whose peer hangs.
+const exitHangs = 3
 
 // Child does the task of this process, if it was started for one, and ends it.
 // The program's first step is to call it.
@@ -55,6 +62,11 @@ func Child() {
 	err := json.Unmarshal([]byte(text), &t)
 	var r result
 	if err == nil {
+		// A peer that hangs must not hang the measurement.
+		time.AfterFunc(t.Window+tooLong, func() {
+			fmt.Fprintf(os.Stderr, "%s, %s: hangs\n", t.Workload, t.Peer)
+			os.Exit(exitHangs)
+		})
 		r, err = t.do(context.Background())
 	}
 	if err == nil {
@@ -80,8 +92,9 @@ func (t task) do(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	defer l.Close()
 	work := func() (commands, scripts int64, err error) { return s.work(ctx, t.Addr) }
+	// The process ends next: a peer's Close, which may wait for what is stuck, is
+	// not called.
 	switch t.Workload {
 	case "pair", "pair64":
 		return pairs(ctx, l, t.Workers, t.Window)

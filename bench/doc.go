@@ -8,7 +8,8 @@
 // repetition, so that what else the machine does hits all of them alike; a
 // figure is the median of the repetitions, a ratio the median of the ratios
 // within a repetition. HOLDFAST_BENCH_REPS sets how many there are (5),
-// HOLDFAST_BENCH_WINDOW how long one measures (2s).
+// HOLDFAST_BENCH_WINDOW how long one measures (2s), HOLDFAST_BENCH_PEERS which peers
+// take part, separated by semicolons (all).
 //
 // On one name what counts is owner changes: how often the lock passed from one
 // goroutine to another. A lock that one goroutine takes again and again while

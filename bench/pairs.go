@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,31 +12,36 @@ import (
 // warmup precedes each window.
 const warmup = 300 * time.Millisecond
 
+// endWithin is how long workers have to end when they are told to. Who has not
+// is stuck: it waits for a lock that nobody holds.
+const endWithin = 5 * time.Second
+
 // pairs takes and releases, each worker its own name.
 func pairs(ctx context.Context, l Locker, workers int, window time.Duration) (result, error) {
+	type outcome struct {
+		took []time.Duration
+		err  error
+	}
 	var measuring, done atomic.Bool
-	took := make([][]time.Duration, workers)
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
+	var count atomic.Int64
+	outcomes := make(chan outcome, workers)
 	for i := range workers {
 		name := fmt.Sprintf("bench/%d", i)
-		took[i] = make([]time.Duration, 0, 1<<17)
-		wg.Go(func() {
-			for !done.Load() {
+		o := outcome{took: make([]time.Duration, 0, 1<<17)}
+		go func() {
+			for !done.Load() && o.err == nil {
 				start := time.Now()
-				unlock, err := l.Lock(ctx, name)
-				if err == nil {
-					err = unlock()
+				var unlock func() error
+				if unlock, o.err = l.Lock(ctx, name); o.err == nil {
+					o.err = unlock()
 				}
-				if err != nil {
-					errs[i] = err
-					return
-				}
-				if measuring.Load() {
-					took[i] = append(took[i], time.Since(start))
+				if o.err == nil && measuring.Load() {
+					o.took = append(o.took, time.Since(start))
+					count.Add(1)
 				}
 			}
-		})
+			outcomes <- o
+		}()
 	}
 	time.Sleep(warmup)
 	var before, after runtime.MemStats
@@ -46,22 +50,28 @@ func pairs(ctx context.Context, l Locker, workers int, window time.Duration) (re
 	measuring.Store(true)
 	time.Sleep(window)
 	measuring.Store(false)
-	elapsed, spent := time.Since(start), cpuOfSelf()-cpu
+	elapsed, spent, n := time.Since(start), cpuOfSelf()-cpu, float64(count.Load())
 	runtime.ReadMemStats(&after)
 	done.Store(true)
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return result{}, err
+	var all []time.Duration
+	stuck := workers
+	for late := time.After(endWithin); stuck > 0; stuck-- {
+		select {
+		case o := <-outcomes:
+			if o.err != nil {
+				return result{}, o.err
+			}
+			all = append(all, o.took...)
+			continue
+		case <-late:
 		}
+		break
 	}
-	all := slices.Concat(took...)
-	if len(all) == 0 {
+	if n == 0 {
 		return result{}, fmt.Errorf("not one pair in %v", window)
 	}
-	n := float64(len(all))
 	return result{
-		PerSecond: n / elapsed.Seconds(), P50: quantile(all, 0.5), P99: quantile(all, 0.99),
+		PerSecond: n / elapsed.Seconds(), P50: quantile(all, 0.5), P99: quantile(all, 0.99), Stuck: stuck,
 		CPU: time.Duration(float64(spent) / n), Allocs: float64(after.Mallocs-before.Mallocs) / n,
 	}, nil
 }

@@ -3,12 +3,14 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,6 +39,7 @@ var workloads = []workload{
 type settings struct {
 	reps   int
 	window time.Duration
+	peers  []string // nil: all
 }
 
 func settingsOf(getenv func(string) string) (settings, error) {
@@ -51,6 +54,9 @@ func settingsOf(getenv func(string) string) (settings, error) {
 		if s.window, err = time.ParseDuration(v); err != nil || s.window <= 0 {
 			return s, fmt.Errorf("HOLDFAST_BENCH_WINDOW=%s: a duration such as 2s is needed", v)
 		}
+	}
+	if v := getenv("HOLDFAST_BENCH_PEERS"); v != "" {
+		s.peers = strings.Split(v, ";")
 	}
 	return s, nil
 }
@@ -71,7 +77,7 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 	got := series{}
 	for range reps {
 		for _, p := range s.peers {
-			if slices.Contains(p.skips, w.name) {
+			if slices.Contains(p.skips, w.name) || set.peers != nil && !slices.Contains(set.peers, p.name) {
 				continue
 			}
 			addr, stop := start()
@@ -80,6 +86,9 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 			r, err := runProcesses(t, dir)
 			r.Foreign = foreign(before, loadNow())
 			stop()
+			if err != nil && p.name != s.ours && hangs(err) {
+				r, err = result{Stuck: w.workers * w.processes}, nil
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
@@ -87,6 +96,11 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 		}
 	}
 	return got, nil
+}
+
+func hangs(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == exitHangs
 }
 
 // runProcesses does a task in as many processes as it wants, and puts their

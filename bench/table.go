@@ -25,6 +25,7 @@ var (
 		{"pairs/s", perSecond, whole}, p50, p99,
 		{"client CPU", func(r result) float64 { return float64(r.CPU) }, span},
 		{"allocations", func(r result) float64 { return r.Allocs }, whole},
+		{"stuck", func(r result) float64 { return float64(r.Stuck) }, whole},
 		others,
 	}
 	hotColumns = []column{

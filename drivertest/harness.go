@@ -53,8 +53,10 @@ type Harness struct {
 	// only that a request of another kind is not granted beside a hold.
 	BlindToKinds bool
 
-	// Unsteady says that the store fails requests now and then during the random
-	// histories: what it answers with an error is withdrawn, and is no failure.
+	// Unsteady says that the store, or the way to it, fails now and then during the
+	// random histories: what is answered with an error is withdrawn, and is no
+	// failure. Nor is the loss of a place in the queue (P8): a waiter whose connection
+	// is broken may be taken for one that is gone.
 	Unsteady bool
 
 	// Leaks are further options for goleak, for goroutines of a client library

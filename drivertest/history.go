@@ -234,7 +234,7 @@ func (w *worker) acquire(r driver.Request) *held {
 		return nil
 	}
 	hold := &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
-	if p.granted = hold.from; p.queued != 0 && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
+	if p.granted = hold.from; p.queued != 0 && !w.h.Unsteady && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
 		w.mu.Lock()
 		w.places = append(w.places, p)
 		w.mu.Unlock()

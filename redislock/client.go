@@ -2,8 +2,6 @@ package redislock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,19 +10,19 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// micros writes a duration for the scripts, in microseconds, rounded up: the
-// server never keeps a hold for less than its holder trusts it.
-func micros(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
-}
+// micros is a duration for the scripts, in microseconds, rounded up: the server
+// never keeps a hold for less than its holder trusts it.
+func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-func flag(b bool) string {
+func flag(b bool) int64 {
 	if b {
-		return "1"
+		return 1
 	}
-	return "0"
+	return 0
 }
 
 // escape returns an owner as the scripts know it, without spaces. Owners of
@@ -47,6 +45,11 @@ func (c *client) keys(name, owner string) (record, gone string) {
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if req.Mode == driver.Exclusive && req.TTL+req.LockDelay <= longestPlain {
+		if g, err := c.take(ctx, req); err != errAsk {
+			return g, err
+		}
+	}
 	return c.ask(ctx, req, false)
 }
 
@@ -57,36 +60,43 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 	}
 	record, gone := c.keys(req.Name, req.Owner)
 	sent := c.clock.Now()
-	keep := strings.Join([]string{micros(req.TTL), micros(req.LockDelay), escape(req.Owner), c.channel, req.Note}, " ")
-	rest := fmt.Sprintf("%d %d %d %d %s %s %s", req.Mode, req.Slots, req.Permits, sent, micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue))
-	reply := c.run(ctx, call{askScript, []string{record, gone}, []string{keep, rest}})[0]
+	rest := make([]byte, 0, 80)
+	for _, n := range [...]int64{
+		int64(req.Mode), int64(req.Slots), int64(req.Permits), int64(sent), micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
+	} {
+		rest = append(strconv.AppendInt(rest, n, 10), ' ')
+	}
+	reply := c.run(ctx, askScript, askScript.command(record, gone, field(req.Owner), c.text(&req), string(rest[:len(rest)-1])))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
+	if number(fields, 0) == replyOK {
+		g := driver.Grant{Request: req, Token: driver.Token(number(fields, 1)), Since: sent, Valid: req.TTL}
+		if number(fields, 2) == 1 {
+			g.Handle = plain{}
+		}
+		return g, nil
+	}
+	return driver.Grant{Request: req}, refusal(&req, reply.Value)
+}
+
+// refusal reads a reply that is no grant.
+func refusal(req *driver.Request, value any) error {
+	fields, _ := value.([]any)
 	switch number(fields, 0) {
-	case replyOK:
-		return driver.Grant{Request: req, Token: driver.Token(number(fields, 1)), Since: sent, Valid: req.TTL}, nil
 	case replyHeld:
-		return driver.Grant{}, &driver.HeldError{
+		return &driver.HeldError{
 			Name: req.Name, Queued: int(number(fields, 1)), ExpiresIn: duration(number(fields, 2)),
 			Note: str(fields, 3), Token: driver.Token(number(fields, 4)),
 		}
 	case replyMismatch:
-		return driver.Grant{}, driver.ErrMismatch
+		return driver.ErrMismatch
 	}
 	if err := ended(fields); driver.Gone(err) {
-		return driver.Grant{Request: req}, err
-	}
-	return driver.Grant{Request: req}, driver.Uncertain(errStrange(reply.Value))
-}
-
-// outcome marks an error that leaves it open whether the store has done it (P6).
-func outcome(err error) error {
-	if refused := (*ServerError)(nil); errors.As(err, &refused) {
 		return err
 	}
-	return driver.Uncertain(err)
+	return driver.Uncertain(errStrange(value))
 }
 
 // ended is goodbye for a reply that says why in a list.
@@ -111,7 +121,7 @@ func goodbye(value any) error {
 			return driver.ErrBroken
 		}
 	case string:
-		return &ServerError{v}
+		return Explain(&ServerError{strings.TrimPrefix(v, "ERR ")})
 	}
 	return errStrange(value)
 }
@@ -130,23 +140,25 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 		}
 		return errs
 	}
-	var calls []call
-	for i := range grants {
-		if i%batchSize == 0 {
-			calls = append(calls, call{script: s})
+	var commands []Command
+	for rest := grants; len(rest) > 0; {
+		var keys, values []string
+		part := rest[:min(batchSize, len(rest))]
+		for i := range part {
+			record, gone := c.keys(part[i].Name, part[i].Owner)
+			keys = append(keys, record, gone)
+			values = append(values, args(&part[i])...)
 		}
-		last := &calls[len(calls)-1]
-		record, gone := c.keys(grants[i].Name, grants[i].Owner)
-		last.keys = append(last.keys, record, gone)
-		last.args = append(last.args, args(&grants[i])...)
+		commands = append(commands, s.batch(keys, values))
+		rest = rest[len(part):]
 	}
-	replies := c.run(ctx, calls...)
+	replies := c.run(ctx, s, commands...)
 	for i := range grants {
 		reply := &replies[i/batchSize]
 		items, _ := reply.Value.([]any)
 		switch {
 		case reply.Err != nil:
-			errs[i] = reply.Err
+			errs[i] = Explain(reply.Err)
 		case i%batchSize >= len(items):
 			errs[i] = errStrange(reply.Value)
 		default:
@@ -174,8 +186,14 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 // after its withdrawal, if that is more than the request's TTL (P6).
 const withdrawnFor = time.Minute
 
-// Release implements driver.Driver.
+// Release implements driver.Driver. A single plain hold needs no script; of many
+// the script releases a hundred at a time.
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
+	if len(grants) == 1 {
+		if done, err := c.drop(ctx, &grants[0]); done {
+			return []error{err}
+		}
+	}
 	for i := range grants {
 		c.forget(grants[i].Owner)
 	}
@@ -184,7 +202,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		if g.Token == 0 || g.Stray {
 			refuse = max(g.TTL, withdrawnFor)
 		}
-		return []string{escape(g.Owner), micros(g.MinHold), micros(refuse)}
+		return []string{escape(g.Owner), decimal(micros(g.MinHold)), decimal(micros(refuse))}
 	})
 	for i := range errs {
 		if grants[i].Token == 0 && driver.Gone(errs[i]) {
@@ -201,16 +219,29 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	record, gone := c.keys(g.Name, g.Owner)
 	sent := c.clock.Now()
-	reply := c.run(ctx, call{downgradeScript, []string{record, gone}, []string{escape(g.Owner)}})[0]
+	reply := c.run(ctx, downgradeScript, downgradeScript.command(record, gone, escape(g.Owner)))[0]
 	if reply.Err != nil {
-		return driver.Grant{}, reply.Err
+		return driver.Grant{}, Explain(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) != replyOK {
 		return driver.Grant{}, ended(fields)
 	}
-	g.Mode, g.Token, g.Since, g.Valid = driver.Shared, driver.Token(number(fields, 1)), sent, g.TTL
+	g.Mode, g.Token, g.Since, g.Valid, g.Handle = driver.Shared, driver.Token(number(fields, 1)), sent, g.TTL, nil
 	return g, nil
+}
+
+// Annotate implements driver.Annotator.
+func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
+	if err := c.alive(ctx); err != nil {
+		return err
+	}
+	record, gone := c.keys(g.Name, g.Owner)
+	reply := c.run(ctx, annotateScript, annotateScript.command(record, gone, escape(g.Owner), g.Note))[0]
+	if reply.Err != nil {
+		return Explain(reply.Err)
+	}
+	return goodbye(reply.Value)
 }
 
 // Break implements driver.Breaker.
@@ -219,9 +250,9 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		return err
 	}
 	record, gone := c.keys(name, "")
-	reply := c.run(ctx, call{breakScript, []string{record, gone}, []string{fmt.Sprint(int64(token))}})[0]
+	reply := c.run(ctx, breakScript, breakScript.command(record, gone, decimal(int64(token))))[0]
 	if reply.Err != nil {
-		return reply.Err
+		return Explain(reply.Err)
 	}
 	return goodbye(reply.Value)
 }

@@ -4,10 +4,16 @@ import "context"
 
 // Conn is what this package needs of a Redis client library. All methods are
 // safe for concurrent use.
+//
+// What only some deployments need is not in here, but in interfaces that a Conn
+// may implement beside it, so that Conn stays as small as it is.
 type Conn interface {
-	// Do sends the commands in one go, in order where they have the same key,
-	// and returns as many replies. It must not send a command a second time. It
-	// ends with its context; what was sent then may still take effect.
+	// Do sends the commands in one go and returns as many replies. Those with
+	// the same key, or without one, are carried out in order; in a cluster each
+	// node gets its own in one pipeline. Do must not send a command a second time.
+	// It ends with its context; what was sent then may still take effect. It keeps
+	// neither the slice nor the arguments, which may be changed when it has
+	// returned.
 	Do(ctx context.Context, commands []Command) []Reply
 
 	// Subscribe calls hear with each message on the channel, one at a time,
@@ -15,6 +21,9 @@ type Conn interface {
 	// connection is lost it subscribes again, for as long as it takes, and then
 	// calls hear with "", because messages may have been lost meanwhile. hear does not
 	// block. After stop has returned it is not called any more.
+	//
+	// A channel is routed like a key: in a cluster, one whose name has a hash tag
+	// is a sharded channel of the node that has the tag's slot.
 	Subscribe(ctx context.Context, channel string, hear func(message string)) (stop func(), err error)
 
 	// Close ends the connections, unless they are not the Conn's own.
@@ -37,9 +46,11 @@ type Reply struct {
 	Err error
 }
 
-// ServerError is an error that the server answered: it has not carried the
-// command out.
-type ServerError struct{ Text string }
+// ServerError is an error that the server answered. It has not carried the
+// command out; of a script, it may have carried out what came before the error.
+type ServerError struct {
+	Text string // begins with the error's code, such as NOAUTH, unless that is ERR, which is left out
+}
 
 // Error returns the server's text.
 func (e *ServerError) Error() string { return e.Text }

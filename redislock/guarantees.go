@@ -22,7 +22,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.Partition: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holder stops trusting before the server lets the next one in",
+			Note: "the holder stops trusting before the server lets the next one in. A waiter whose subscription is broken when its turn comes is taken for gone, and lines up anew at the end",
 		},
 		driver.LateReplies: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
@@ -38,7 +38,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock",
+			Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock. The store's identity is new: All over several stores may take them in another order in clients opened before than in those opened after, so that they wait for each other until their contexts end: open the old ones anew",
 		},
 		driver.Failover: {
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,
@@ -46,7 +46,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.ClockForward: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "holds end early by as much as the server's clock is set forward, and holders notice at their next renewal: let it be slewed, and guard the resource with the token",
+			Note: "holds end early by as much as the server's clock is set forward, and holders notice at their next renewal; who waits lines up anew: let it be slewed, and guard the resource with the token",
 		},
 		driver.ClockBack: {
 			Exclusion: driver.Delays, Tokens: driver.Breaks,

@@ -22,16 +22,16 @@ func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, e
 	if err := c.alive(ctx); err != nil {
 		return nil, err
 	}
-	calls := make([]call, len(names))
+	commands := make([]Command, len(names))
 	for i, name := range names {
-		calls[i] = call{script: inspectScript, keys: []string{c.layout.record(name)}}
+		commands[i] = inspectScript.batch([]string{c.layout.record(name)}, nil)
 	}
 	infos := make([]driver.Info, len(names))
-	for i, reply := range c.run(ctx, calls...) {
+	for i, reply := range c.run(ctx, inspectScript, commands...) {
 		fields, _ := reply.Value.([]any)
 		switch {
 		case reply.Err != nil:
-			return nil, reply.Err
+			return nil, Explain(reply.Err)
 		case len(fields) != 4:
 			return nil, errStrange(reply.Value)
 		}
@@ -102,7 +102,7 @@ func (c *client) scan(ctx context.Context, cursor, prefix string, seen map[strin
 	next = str(fields, 0)
 	switch {
 	case reply.Err != nil:
-		return nil, "", reply.Err
+		return nil, "", Explain(reply.Err)
 	case next == "":
 		return nil, "", errStrange(reply.Value)
 	}

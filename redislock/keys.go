@@ -21,10 +21,14 @@ var (
 
 func (l layout) store() string             { return l.prefix + ":store" }
 func (l layout) channel(id string) string  { return l.prefix + ":wake:" + id }
-func (l layout) record(name string) string { return l.prefix + ":{" + escaper.Replace(name) + "}" }
+func (l layout) record(name string) string { return string(l.appendRecord(nil, name)) }
 func (l layout) gone(record string) string { return record + ":gone:" }
 func (l layout) pattern(name string) string {
 	return literal.Replace(l.prefix+":{"+escaper.Replace(name)) + "*"
+}
+
+func (l layout) appendRecord(b []byte, name string) []byte {
+	return append(append(append(append(b, l.prefix...), ":{"...), escaper.Replace(name)...), '}')
 }
 
 // name returns the name whose record the key is, if it is one.

@@ -2,8 +2,10 @@ package redislock
 
 import (
 	"context"
+	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -14,7 +16,16 @@ type waiter struct {
 	// news has the grant of a hand-off, or one without token when it is worth
 	// asking again.
 	news chan driver.Grant
+	// pause is the length of its next spin.
+	pause time.Duration
 }
+
+// The pauses of a waiter that spins double from the first to the longest. That is
+// far below two polls, so that it keeps its place and collects a claim in time.
+const (
+	firstSpin   = 2 * time.Millisecond
+	longestSpin = 128 * time.Millisecond
+)
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -33,11 +44,24 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
+	pause := time.Duration(0)
+	if w != nil {
+		pause = w.pause
+		w.pause = min(2*pause, longestSpin, c.caps.PollInterval())
+	}
 	c.mu.Unlock()
 	if w == nil {
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
+	var spun <-chan time.Time
+	if c.id == "" {
+		timer := time.NewTimer(pause/2 + mathrand.N(pause/2+1))
+		defer timer.Stop()
+		spun = timer.C
+	}
 	select {
+	case <-spun:
+		return driver.Grant{}, driver.ErrHeld
 	case g := <-w.news:
 		// News that was under way for longer than the claim is none.
 		if g.Token == 0 || c.clock.Now() >= g.Since.Add(g.Valid) {
@@ -56,7 +80,7 @@ func (c *client) expect(req driver.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiters[req.Owner] == nil {
-		c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1)}
+		c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1), pause: firstSpin}
 	}
 }
 

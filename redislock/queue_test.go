@@ -112,7 +112,7 @@ func TestGoneWaiterIsSkipped(t *testing.T) {
 	}
 	gone.Close()
 	for { // the server may not know yet
-		if n, _ := a.conn.(*respConn).do(t, "PUBLISH", gone.channel, "s").(int64); n == 0 {
+		if n, _ := a.conn.(*respConn).do(t, "PUBLISH", gone.layout.channel(gone.id), "s").(int64); n == 0 {
 			break
 		}
 	}

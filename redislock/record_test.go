@@ -34,7 +34,7 @@ func (c *handClock) advance(t testing.TB, d time.Duration) {
 // withHandClock lets the scripts read the time from clockKey.
 func withHandClock(t *testing.T) {
 	t.Helper()
-	for _, s := range []*script{askScript, renewScript, releaseScript, breakScript, downgradeScript, inspectScript} {
+	for _, s := range []*script{takeScript, askScript, renewScript, releaseScript, breakScript, downgradeScript, annotateScript, inspectScript} {
 		before := *s
 		text := strings.Replace(s.text, "redis.call('TIME')", "{0, redis.call('GET', '"+clockKey+"')}", 1)
 		if text == s.text || strings.Contains(text, "TIME'") {
@@ -57,6 +57,11 @@ type twin struct {
 	gone  record.Farewells
 	rules record.Rules
 	told  []record.Place // who was granted out of the queue in this step
+	// held are the grants as the owners have them, which decide on how they are
+	// released.
+	held    map[string]driver.Grant
+	plain   bool // few owners, and no farewells, behind which a hold is not plain
+	dropped *int // releases without a script
 }
 
 // TestScriptsFollowTheRecord compares the scripts with package record, step by
@@ -71,10 +76,11 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
+	dropped := 0
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for episode := range 40 {
-		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode)}
+		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode), held: map[string]driver.Grant{}, dropped: &dropped, plain: episode%4 < 2}
 		last := driver.Token(0)
 		w.rules = record.Rules{
 			Poll:    400 * time.Millisecond,
@@ -86,6 +92,10 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 			t.Fatalf("seed %d, episode %d", seed, episode)
 		}
 	}
+	t.Logf("%d holds were released without a script", dropped)
+	if dropped == 0 {
+		t.Error("no hold was released without a script")
+	}
 }
 
 func (w *twin) episode() {
@@ -93,11 +103,11 @@ func (w *twin) episode() {
 	for range 200 {
 		// Coarse, so that what ends at the same instant meets.
 		w.clock.advance(w, time.Duration(w.rng.IntN(2)*w.rng.IntN(5))*50*time.Millisecond)
-		if len(reqs) < 6 {
+		if len(reqs) < 2 || !w.plain && len(reqs) < 6 {
 			reqs = append(reqs, w.request())
 		}
 		i := w.rng.IntN(len(reqs))
-		step, retire := w.step(reqs[i])
+		step, retire := w.step(&reqs[i])
 		w.same(reqs[i].Owner, step)
 		if w.Failed() {
 			return
@@ -125,11 +135,15 @@ func (w *twin) request() driver.Request {
 }
 
 // step does one step on both. Retire says that the owner is not used again.
-func (w *twin) step(r driver.Request) (step string, retire bool) {
+func (w *twin) step(req *driver.Request) (step string, retire bool) {
+	r := *req
 	now, ctx := w.clock.now, w.Context()
 	w.rec.Settle(now, &w.rules)
-	g := driver.Grant{Request: r, Token: 1}
-	switch w.rng.IntN(9) {
+	g, ok := w.held[r.Owner]
+	if !ok {
+		g = driver.Grant{Request: r, Token: 1}
+	}
+	switch w.rng.IntN(10) {
 	case 0, 1:
 		got, err := w.c.Try(ctx, r)
 		w.asked("Try", r, false, got, err)
@@ -142,12 +156,25 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		got := w.c.Renew(ctx, []driver.Grant{g})[0]
 		h := w.rec.Renew(r.Owner, now, now)
 		w.gave("Renew", r, got.Err, h != nil)
+		if g.Since, g.Valid = got.Since, got.Valid; ok {
+			w.held[r.Owner] = g
+		}
 		return "Renew", false
 	case 6:
-		if w.rng.IntN(2) == 0 {
-			g.Token, g.MinHold = driver.Token(w.rng.IntN(2)), 0
+		if !w.plain {
+			if w.rng.IntN(2) == 0 {
+				g.Token, g.MinHold = driver.Token(w.rng.IntN(2)), 0
+			}
+			g.Stray = w.rng.IntN(3) == 0
 		}
-		g.Stray = w.rng.IntN(3) == 0
+		if done, err := w.c.drop(ctx, &g); done {
+			if err != nil {
+				w.Error(err)
+			}
+			*w.dropped++
+			w.rec.Release(r.Owner, g.MinHold, now) // may have expired: nobody has looked
+			return "Release without a script", w.rng.IntN(3) > 0
+		}
 		got := w.c.Release(ctx, []driver.Grant{g})[0]
 		held := w.rec.Release(r.Owner, g.MinHold, now)
 		w.gave("Release", r, got, held || g.Token == 0)
@@ -167,11 +194,20 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		if h != nil && !reflect.DeepEqual(got, h.Grant()) {
 			w.Errorf("Downgrade gave %+v, the record says %+v", got, h.Grant())
 		}
+		delete(w.held, r.Owner)
 		w.rec.Settle(now, &w.rules)
 		return "Downgrade", false
 	}
 	h := w.rec.Held(r.Owner)
-	if h == nil {
+	if w.rng.IntN(2) == 0 {
+		g.Note = fmt.Sprintf("note %d: é\n%%", w.rng.IntN(3))
+		w.gave("Annotate", r, w.c.Annotate(ctx, g), w.rec.Annotate(r.Owner, g.Note))
+		if h != nil { // who asks again asks for what it has
+			req.Note, w.held[r.Owner] = g.Note, g
+		}
+		return "Annotate", false
+	}
+	if h == nil || w.plain {
 		if err := w.c.Break(ctx, w.name, 1); !errors.Is(err, driver.ErrNotHeld) {
 			w.Errorf("Break of no hold returned %v", err)
 		}
@@ -205,9 +241,11 @@ func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant
 	if want == nil {
 		grant := h.Grant()
 		grant.Request = r // of a shared hold that was exclusive the owner says so
+		grant.Handle = got.Handle
 		if err != nil || got != grant {
 			w.Errorf("%s gave %+v, %v; the record says %+v", step, got, err, grant)
 		}
+		w.held[r.Owner] = got
 		return
 	}
 	if !reflect.DeepEqual(err, want) {
@@ -233,7 +271,7 @@ func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 // step, which must be there at once, and the records.
 func (w *twin) same(owner, step string) {
 	w.Helper()
-	w.clock.conn.do(w, "PUBLISH", w.c.channel, "b sync") // all news has arrived when this has
+	w.clock.conn.do(w, "PUBLISH", w.c.layout.channel(w.c.id), "b sync") // all news has arrived when this has
 	for loss := range w.c.losses {
 		if loss.Owners[0] == "sync" {
 			break

@@ -9,10 +9,33 @@
 //
 //	locks, err := holdfast.Open(ctx, "redis://localhost:6379")
 //
+// A program that has a client already wraps it instead: see rueidisconn.Wrap and
+// goredisconn.Wrap, and [New].
+//
 // Each name is one key, a record of who holds and who waits, changed in one step
 // by scripts that read the server's clock. A release hands the name over to the
 // first waiter in that step and publishes the news on the channel of the
-// waiter's client, one for each client. Keys of one name share a hash tag.
+// waiter's client, one for each client. A lock that nobody else wants costs a
+// short script and one plain command. Keys of one name share a hash tag.
+//
+// A script that changes a record with waiters rewrites the whole of it: about
+// 150 bytes for each client that waits, however many goroutines it has waiting.
+// Names with some hundreds of waiting clients are well served, those with many
+// thousands are not.
+//
+// An ACL user needs the keys and channels that begin with the prefix, and these
+// commands:
+//
+//	ACL SETUSER app on >PASSWORD ~holdfast:* &holdfast:* +hello +ping +select
+//		+eval +evalsha +subscribe +publish +time +scan +get +set
+//		+hset +hdel +hvals +hgetall +pexpire
+//
+// What the server refuses (it loads its data, is a replica, is full, cannot write
+// to its disk, runs somebody's long script …) is asked again for as long as an
+// Acquire waits; a first contact returns the refusal at once, with what to do
+// about it; and a renewal that is refused leaves the lease in doubt until its
+// trust deadline. A server whose memory is full grants nothing new, but goes on
+// to renew and release.
 //
 // It is for one node. A replica that takes over may not know what was
 // acknowledged: see the driver's Guarantees.
@@ -47,9 +70,28 @@ type Options struct {
 	Prefix string
 	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll.
 	Poll time.Duration
+	// Wait is how waiters learn that it is their turn. "": Push.
+	Wait Wait
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 }
+
+// Wait is how waiters learn that it is their turn.
+type Wait string
+
+// The ways to wait. Clients of one store may differ in it: the queue is the same,
+// and so is who comes first.
+const (
+	// Push: the server publishes the news on the client's channel, and a slow poll
+	// (Options.Poll) stands behind that.
+	Push Wait = "push"
+	// Spin: waiters ask again and again, after pauses that double from 2 ms to
+	// 128 ms, each jittered down to half. It needs no channel, for servers, proxies
+	// and users that have none; but it costs up to a dozen requests a second for
+	// each name that a client waits for, hand-offs are late by a pause, and a holder
+	// learns that its hold was broken only when it renews.
+	Spin Wait = "spin"
+)
 
 // client is the driver over one Conn.
 type client struct {
@@ -57,9 +99,8 @@ type client struct {
 	clock  driver.Clock
 	caps   driver.Caps
 	layout layout
-	// channel is where the scripts tell this client of hand-offs and losses.
-	channel string
-	unhear  func()
+	id     string // names the channel where the scripts tell this client of hand-offs and losses; "": it spins
+	unhear func()
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
@@ -83,7 +124,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		o = &Options{}
 	}
 	c := &client{
-		conn: conn, clock: o.Clock, layout: layout{o.Prefix},
+		conn: conn, clock: o.Clock, layout: layout{o.Prefix}, unhear: func() {},
 		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
@@ -98,25 +139,33 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if o.Poll != 0 && o.Poll < time.Millisecond {
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
+	if o.Wait != "" && o.Wait != Push && o.Wait != Spin {
+		return nil, fmt.Errorf("wait %.40q: %s and %s are known", o.Wait, Push, Spin)
+	}
 	id, err := c.identity(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
+		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll,
 		Guarantees: guarantees,
 	}
-	c.channel = c.layout.channel(rand.Text()[:16])
-	c.unhear, err = conn.Subscribe(ctx, c.channel, c.hear)
-	return c, err
+	if o.Wait == Spin {
+		c.caps.Ops &^= driver.OpNotify
+		return c, nil
+	}
+	c.id = rand.Text()[:16]
+	c.unhear, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.hear)
+	return c, Explain(err)
 }
 
 // identity returns the random name of the store, which its first client gives
 // it: the server's address depends on how it is reached, its run id on when it
-// was started.
+// was started. After the server's data were wiped new clients give another; see
+// the guarantees.
 func (c *client) identity(ctx context.Context) (string, error) {
 	key := c.layout.store()
 	replies := c.conn.Do(ctx, []Command{
@@ -125,7 +174,7 @@ func (c *client) identity(ctx context.Context) (string, error) {
 	})
 	for _, r := range replies {
 		if r.Err != nil {
-			return "", r.Err
+			return "", Explain(r.Err)
 		}
 	}
 	id, ok := replies[1].Value.(string)

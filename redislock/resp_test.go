@@ -102,7 +102,7 @@ func receive(in *bufio.Reader) (any, error) {
 	case '+':
 		return rest, nil
 	case '-':
-		return nil, &ServerError{rest}
+		return nil, &ServerError{strings.TrimPrefix(rest, "ERR ")}
 	case ':':
 		return strconv.ParseInt(rest, 10, 64)
 	case '$':

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,11 +13,8 @@ import (
 //go:embed lua/clock.lua
 var clockLua string
 
-//go:embed lua/ask_fast.lua
-var askFastLua string
-
-//go:embed lua/release_fast.lua
-var releaseFastLua string
+//go:embed lua/take.lua
+var takeLua string
 
 //go:embed lua/record.lua
 var recordLua string
@@ -38,69 +34,70 @@ var breakLua string
 //go:embed lua/downgrade.lua
 var downgradeLua string
 
+//go:embed lua/annotate.lua
+var annotateLua string
+
 //go:embed lua/inspect.lua
 var inspectLua string
 
-// script is one operation: the text that all share, and its own.
+// script is one operation.
 type script struct{ text, sha string }
 
 var (
-	askScript       = newScript(askFastLua, askLua)
-	renewScript     = newScript("", renewLua)
-	releaseScript   = newScript(releaseFastLua, releaseLua)
-	breakScript     = newScript("", breakLua)
-	downgradeScript = newScript("", downgradeLua)
-	inspectScript   = newScript("", inspectLua)
+	takeScript      = scriptOf(takeLua)
+	askScript       = scriptOf(clockLua + recordLua + askLua)
+	renewScript     = scriptOf(clockLua + recordLua + renewLua)
+	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
+	breakScript     = scriptOf(clockLua + recordLua + breakLua)
+	downgradeScript = scriptOf(clockLua + recordLua + downgradeLua)
+	annotateScript  = scriptOf(clockLua + recordLua + annotateLua)
+	inspectScript   = scriptOf(clockLua + recordLua + inspectLua)
 )
-
-// newScript puts a script together: a fast path may answer before the record's
-// functions are made, which costs more than all else.
-func newScript(fast, own string) *script { return scriptOf(clockLua + fast + recordLua + own) }
 
 func scriptOf(text string) *script {
 	sum := sha1.Sum([]byte(text))
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// call is one run of a script.
-type call struct {
-	*script
-	keys, args []string
+// command is one run of the script on a record and the farewell to an owner.
+func (s *script) command(record, gone string, args ...string) Command {
+	return s.batch([]string{record, gone}, args)
 }
 
-func (c call) command(verb, what string) Command {
-	args := make([]string, 0, 3+len(c.keys)+len(c.args))
-	args = append(args, verb, what, strconv.Itoa(len(c.keys)))
-	args = append(args, c.keys...)
-	args = append(args, c.args...)
-	return Command{Args: args, Key: c.keys[0]}
+// batch is one run of the script.
+func (s *script) batch(keys, args []string) Command {
+	all := make([]string, 0, 3+len(keys)+len(args))
+	all = append(all, "EVALSHA", s.sha, strconv.Itoa(len(keys)))
+	all = append(all, keys...)
+	return Command{Args: append(all, args...), Key: keys[0]}
 }
 
-// run runs scripts in one pipeline. The server forgets scripts when it is
-// restarted; it has then not run any, so they are sent again with their text.
-func (c *client) run(ctx context.Context, calls ...call) []Reply {
-	commands := make([]Command, len(calls))
-	for i, call := range calls {
-		commands[i] = call.command("EVALSHA", call.sha)
-	}
+// run runs a script, several times in one pipeline. The server forgets scripts
+// when it is restarted; it has then not run any, so they are sent again with
+// their text.
+func (c *client) run(ctx context.Context, s *script, commands ...Command) []Reply {
 	replies := c.conn.Do(ctx, commands)
-	var unknown []int
-	commands = commands[:0]
-	for i, r := range replies {
-		if r.Err == nil {
-			continue
-		}
-		if refused := (*ServerError)(nil); errors.As(r.Err, &refused) && strings.HasPrefix(refused.Text, "NOSCRIPT") {
-			unknown = append(unknown, i)
-			commands = append(commands, calls[i].command("EVAL", calls[i].text))
+	var again []Command
+	var at []int
+	for i := range replies {
+		if unknown(&replies[i]) {
+			commands[i].Args[0], commands[i].Args[1] = "EVAL", s.text
+			again, at = append(again, commands[i]), append(at, i)
 		}
 	}
-	if unknown != nil {
-		for i, r := range c.conn.Do(ctx, commands) {
-			replies[unknown[i]] = r
-		}
+	if again == nil {
+		return replies
+	}
+	for i, r := range c.conn.Do(ctx, again) {
+		replies[at[i]] = r
 	}
 	return replies
+}
+
+// unknown reports whether the server did not know the script.
+func unknown(r *Reply) bool {
+	refused, ok := r.Err.(*ServerError)
+	return ok && strings.HasPrefix(refused.Text, "NOSCRIPT")
 }
 
 // What the scripts reply.

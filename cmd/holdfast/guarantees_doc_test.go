@@ -23,6 +23,7 @@ func documented(t *testing.T) []guarantees.Store {
 	return []guarantees.Store{
 		store(t, "memlock", "mem://orders", "mem://guarantees"),
 		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
+		store(t, "etcdlock", "etcd://a,b,c", "etcd://"+testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()),
 		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr),
 		store(t, "sqllock/pgconn", "postgres://localhost/app", testserver.StartPostgres(t).URL("postgres")),
 		store(t, "sqllock/mysqlconn", "mysql://localhost/app", testserver.StartMariaDB(t).URL()),

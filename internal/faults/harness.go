@@ -27,7 +27,7 @@ type Server interface {
 	Start()  // again, with its data
 }
 
-// Harness says how to reach a store. All fields are required, but for Pushes.
+// Harness says how to reach a store. Start and URL are required.
 type Harness struct {
 	// Start starts a server that ends with the test and keeps on disk what it
 	// has acknowledged, and returns where it listens.
@@ -37,6 +37,9 @@ type Harness struct {
 	// Pushes is a text that clients say on those connections only on which the
 	// store tells them of hand-offs. "": there is none, they poll.
 	Pushes string
+	// Crowd is how many goroutines each of four clients has in the case with
+	// most of them, twice. 0: 16.
+	Crowd int
 }
 
 // The TTL of holds that are to outlast a fault, and of those that are not.

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,7 +24,8 @@ func (s *scene) recovery(c *holdfast.Client, ttl time.Duration) time.Duration {
 // store stands still again and again for 60 ms. That delays, and does no harm.
 func shortPauses(s *scene) {
 	clients := []*holdfast.Client{s.client(s.addr), s.client(s.addr), s.client(s.addr), s.client(s.addr)}
-	each, one := s.start(long, 16, own, clients...), s.start(long, 16, hot, clients...)
+	crowd := cmp.Or(s.Crowd, 16)
+	each, one := s.start(long, crowd, own, clients...), s.start(long, crowd, hot, clients...)
 	most := stood(func() {
 		for range 8 {
 			each.served(s.recovery(clients[0], brief))

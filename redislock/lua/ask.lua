@@ -1,23 +1,25 @@
--- KEYS: record, farewell to the owner. ARGV: what the record keeps of the request,
--- "TTL DELAY OWNER CHANNEL NOTE", and the rest, "MODE SLOTS PERMITS ASKED POLL UNFAIR
--- QUEUE": unfair and queue (may take a place) are 1 or 0. There are two because each
--- argument costs more than a command.
--- Replies {OK, token}, {HELD, queued, opens in, note, token}, or {why not}.
+-- KEYS: record, farewell to the owner. ARGV: the field and text of a plain hold, and
+-- the rest of the request, "MODE SLOTS PERMITS ASKED POLL UNFAIR QUEUE": unfair and
+-- queue (may take a place) are 1 or 0.
+-- Replies {OK, token, whether it is a plain hold}, {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
-req[TTL], req[DELAY], req[OWNER], req[CHANNEL], req[NOTE] = string.match(ARGV[1], '^(%d+) (%d+) ([^ ]+) ([^ ]*) (.*)$')
+req[OWNER] = string.sub(ARGV[1], 3)
+req[TTL], req[DELAY], req[CLIENT], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
 local sent, poll, unfair, queue
 req[MODE], req[SLOTS], req[PERMITS], sent, poll, unfair, queue =
-  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
+  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
 for _, i in ipairs({MODE, SLOTS, PERMITS, TTL, DELAY}) do req[i] = tonumber(req[i]) end
 poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
 local owner = req[OWNER]
+
+local function granted(r, h) return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 0} end
 
 local r = load(KEYS[1])
 local h = find(r[HOLDS], owner)
 if h then
   h[EXPIRES] = now + h[TTL]
   save(KEYS[1], r)
-  return {OK, h[TOKEN]}
+  return granted(r, h)
 end
 
 local p = find(r[QUEUE], owner)
@@ -39,7 +41,7 @@ if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
   remove(r[QUEUE], owner)
   h = take(r, req, req[TTL])
   save(KEYS[1], r)
-  return {OK, h[TOKEN]}
+  return granted(r, h)
 end
 
 if p then

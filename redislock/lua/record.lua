@@ -2,8 +2,8 @@
 -- text stands before each operation's own.
 
 -- Fields. A closed hold has no owner any more, but keeps others out until it ends.
-local LAST, GONE, HOLDS, QUEUE = 1, 2, 3, 4 -- of a record; LAST: the last token; GONE: the end of the last farewell
-local OWNER, CHANNEL, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE = 1, 2, 3, 4, 5, 6, 7, 8 -- of holds and places
+local LAST, KEPT, GONE, HOLDS, QUEUE, FIELD = 1, 2, 3, 4, 5, 6 -- of a record: see below
+local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE = 1, 2, 3, 4, 5, 6, 7, 8 -- of holds and places
 local TOKEN, TAKEN, EXPIRES = 9, 10, 11 -- of holds
 local JOINED, SEEN, ASKED, POLL = 9, 10, 11, 12 -- of places; ASKED: the owner's instant, which only it understands
 
@@ -65,7 +65,7 @@ local function settle(r)
     local h = holds[i]
     if h[OWNER] ~= '' and now >= h[EXPIRES] then
       -- Vanished: closed for the lock-delay, counted from the expiry (P5).
-      h[OWNER], h[CHANNEL], h[EXPIRES] = '', '', h[EXPIRES] + h[DELAY]
+      h[OWNER], h[CLIENT], h[EXPIRES] = '', '', h[EXPIRES] + h[DELAY]
     end
     if h[OWNER] == '' and now >= h[EXPIRES] then table.remove(holds, i) end
   end
@@ -76,42 +76,74 @@ local function settle(r)
   while queue[1] and admits(r, queue[1]) do hand_over(r) end
 end
 
--- A record is kept in one of three forms, told apart by the first byte. Most are
--- idle (i) or one exclusive hold for which nobody waits (x): these are text, which
--- the fast paths read and write without the rest of this file. They have no
--- farewells. All others are packed.
+-- A record is a hash. Its field 'last' has the last token, 16 digits, and the end of
+-- the key's PX. Without another field the name is idle. A plain hold, exclusive and
+-- with nobody waiting, is a field of its own, 'h:OWNER', with the text
+-- "EXPIRES TTL DELAY CLIENT NOTE"; its token is the last one, by which it was taken,
+-- and EXPIRES is 0 until it is renewed. Thus take.lua need not read this file, and a
+-- plain hold is released by HDEL of its field, without a script. All other records
+-- have one field 'r', packed: GONE (the end of the last farewell), HOLDS, QUEUE.
 local function encode(r)
   local h = r[HOLDS][1]
-  if #r[QUEUE] > 0 or r[HOLDS][2] or r[GONE] > now then return cmsgpack.pack(r) end
-  if not h then return string.format('i%d', r[LAST]) end
-  if h[MODE] ~= EXCLUSIVE or h[OWNER] == '' or h[TOKEN] ~= r[LAST] then return cmsgpack.pack(r) end
-  return string.format('x%d %d %d %d %d %s %s %s',
-    h[TOKEN], h[TAKEN], h[EXPIRES], h[TTL], h[DELAY], h[OWNER], h[CHANNEL], h[NOTE])
+  if not h and #r[QUEUE] == 0 and r[GONE] <= now then return end
+  if h and not r[HOLDS][2] and #r[QUEUE] == 0 and r[GONE] <= now
+    and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
+    -- Not %s, which ends a text at a zero byte.
+    return 'h:' .. h[OWNER], string.format('%d %d %d ', h[EXPIRES], h[TTL], h[DELAY]) .. h[CLIENT] .. ' ' .. h[NOTE]
+  end
+  return 'r', cmsgpack.pack({r[GONE], r[HOLDS], r[QUEUE]})
 end
 
-local function decode(blob)
-  local form = string.sub(blob, 1, 1)
-  if form == 'i' then return {tonumber(string.sub(blob, 2)), 0, {}, {}} end
-  if form ~= 'x' then return cmsgpack.unpack(blob) end
-  local last, taken, expires, ttl, delay, owner, channel, note =
-    string.match(blob, '^x(%d+) (%d+) (%d+) (%d+) (%d+) ([^ ]+) ([^ ]*) (.*)$')
-  last = tonumber(last)
-  return {last, 0, {{
-    owner, channel, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, last, tonumber(taken), tonumber(expires),
-  }}, {}}
+local function decode(fields)
+  local r = {0, 0, 0, {}, {}}
+  local text
+  for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    if field == 'last' then
+      r[LAST], r[KEPT] = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17))
+    else
+      r[FIELD], text = field, value
+    end
+  end
+  if r[FIELD] == 'r' then
+    r[GONE], r[HOLDS], r[QUEUE] = unpack(cmsgpack.unpack(text))
+  elseif text then
+    local expires, ttl, delay, client, note = string.match(text, '^(%d+) (%d+) (%d+) ([^ ]*) (.*)$')
+    expires = expires == '0' and r[LAST] + ttl or tonumber(expires)
+    r[HOLDS][1] = {
+      string.sub(r[FIELD], 3), client, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, r[LAST], r[LAST], expires,
+    }
+  end
+  return r
 end
+
+-- A record ends by itself (P9), but not before a token of a clock that is set back
+-- by less than IDLE would be lower (P3). PX is set for longer, so that it need not
+-- be set every time.
+local IDLE = 600000000
 
 local function save(key, r)
-  local last = math.max(r[LAST], r[GONE])
-  for _, h in ipairs(r[HOLDS]) do last = math.max(last, h[EXPIRES] + h[DELAY]) end
-  for _, p in ipairs(r[QUEUE]) do last = math.max(last, p[SEEN] + 2 * p[POLL]) end
-  redis.call('SET', key, encode(r), 'PX', life(last))
+  local ends = math.max(now, r[LAST], r[GONE])
+  for _, h in ipairs(r[HOLDS]) do ends = math.max(ends, h[EXPIRES] + h[DELAY]) end
+  for _, p in ipairs(r[QUEUE]) do ends = math.max(ends, p[SEEN] + 2 * p[POLL]) end
+  local short = r[KEPT] < ends + IDLE
+  if short then r[KEPT] = ends + 2 * IDLE end
+  local last = string.format('%016d%d', r[LAST], r[KEPT]) -- as in take.lua
+  local field, text = encode(r)
+  if field then
+    redis.call('HSET', key, 'last', last, field, text)
+  else
+    redis.call('HSET', key, 'last', last)
+  end
+  if r[FIELD] and r[FIELD] ~= field then redis.call('HDEL', key, r[FIELD]) end
+  if short then redis.call('PEXPIRE', key, string.format('%d', math.ceil((r[KEPT] - now) / 1000))) end
+  r[FIELD] = field
 end
 
 -- Reports false if the client is certainly gone: nobody listens on its channel.
-local function tell(channel, message)
-  if channel == '' then return true end -- it polls
-  local n = redis.pcall('PUBLISH', channel, message)
+local function tell(key, client, message)
+  if client == '' then return true end -- it polls
+  local n = redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. 'wake:' .. client, message)
   return type(n) ~= 'number' or n > 0
 end
 
@@ -125,7 +157,7 @@ local function commit(key, r)
     for _, w in ipairs(told) do
       local h, claim, asked = unpack(w)
       local message = table.concat({'g', string.format('%d', h[TOKEN]), string.format('%d', claim), asked, h[OWNER]}, ' ')
-      if not tell(h[CHANNEL], message) then
+      if not tell(key, h[CLIENT], message) then
         remove(r[HOLDS], h[OWNER])
         gone = true
       end
@@ -139,9 +171,7 @@ end
 
 -- Returns the record of a name, settled.
 local function load(key)
-  local blob = redis.call('GET', key)
-  if not blob then return {0, 0, {}, {}} end
-  local r = decode(blob)
+  local r = decode(redis.call('HGETALL', key))
   settle(r)
   if #winners > 0 then commit(key, r) end
   return r
@@ -158,9 +188,16 @@ local function farewell(r, key)
   return now < r[GONE] and tonumber(redis.call('GET', key)) or nil
 end
 
+-- A server whose memory is full (OOM) refuses the first write of a script if that
+-- needs memory, and none after it. What keeps or frees a hold must go on then, so it
+-- begins with a write that needs none and changes nothing: to a key that is nobody's,
+-- because the record's may have been overwritten by another program.
+local function go_on() redis.call('HDEL', KEYS[1] .. ':', '') end
+
 -- Calls f for each of n items; an error of one does not spoil the others.
 local function each(n, f)
   local replies = {}
+  go_on()
   for i = 1, n do
     local ok, reply = pcall(f, i)
     winners = ok and winners or {}

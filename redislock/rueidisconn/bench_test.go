@@ -2,7 +2,8 @@ package rueidisconn
 
 import (
 	"context"
-	"fmt"
+	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -18,10 +19,12 @@ import (
 
 // BenchmarkPair takes and releases locks that nobody else wants, by one
 // goroutine and by 64: raw is what a lock without token, queue and notice costs
-// on the same client, the floor.
+// on the same client, the floor. The ways take turns, several in a second, so
+// that what else the machine does spoils the comparison little; the share of the
+// floor's speed is the median over the turns. Run it with -benchtime 50x.
 func BenchmarkPair(b *testing.B) {
 	server := testserver.StartRedis(b, testserver.RedisOptions{})
-	client := newClient(b, server)
+	client := newClient(b, server.Addr)
 	defer client.Close()
 	d, err := redislock.New(b.Context(), Wrap(client), nil)
 	if err != nil {
@@ -32,34 +35,68 @@ func BenchmarkPair(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer locks.Close()
-
-	for _, workers := range []int{1, 64} {
-		for _, way := range []struct {
-			name string
-			pair func(ctx context.Context, name string) error
-		}{
-			{"raw", rawPair(client)},
-			{"driver", driverPair(d)},
-			{"mutex", func(ctx context.Context, name string) error {
-				lease, err := locks.Mutex(name, nil).TryAcquire(ctx)
-				if err != nil {
-					return err
-				}
-				return lease.Release()
-			}},
-		} {
-			b.Run(fmt.Sprintf("%s/%d", way.name, workers), func(b *testing.B) {
-				b.ReportAllocs()
-				run(b, workers, way.pair)
-			})
+	mutexPair := func(ctx context.Context, name string) error {
+		lease, err := locks.Mutex(name, nil).TryAcquire(ctx)
+		if err != nil {
+			return err
 		}
+		return lease.Release()
+	}
+	for _, workers := range []int{1, 64} {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) {
+			ways := []*way{{name: "raw", pair: rawPair(client)}, {name: "driver", pair: driverPair(d)}, {name: "mutex", pair: mutexPair}}
+			for b.Loop() {
+				for _, w := range ways {
+					w.turn(b, workers)
+				}
+			}
+			for _, w := range ways {
+				b.ReportMetric(w.median(func(i int) float64 { return w.times[i] }), w.name+"-µs/pair")
+				b.ReportMetric(float64(w.allocs)/float64(len(w.times)*turn), w.name+"-allocs/pair")
+				if w != ways[0] {
+					b.ReportMetric(w.median(func(i int) float64 { return ways[0].times[i] / w.times[i] }), w.name+"-of-floor")
+				}
+			}
+			b.ReportMetric(0, "ns/op") // of all ways together: says nothing
+		})
 	}
 }
 
-// run shares b.N pairs out among workers, a name each.
-func run(b *testing.B, workers int, pair func(context.Context, string) error) {
+// turn is how many pairs are taken at a time.
+const turn = 2000
+
+// way is one way to lock.
+type way struct {
+	name   string
+	pair   func(ctx context.Context, name string) error
+	times  []float64 // µs per pair, of each turn
+	allocs uint64
+}
+
+func (w *way) turn(b *testing.B, workers int) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	run(b, workers, turn, w.pair)
+	w.times = append(w.times, float64(time.Since(start).Nanoseconds())/1000/turn)
+	runtime.ReadMemStats(&after)
+	w.allocs += after.Mallocs - before.Mallocs
+}
+
+// median returns the median of f over the turns.
+func (w *way) median(f func(turn int) float64) float64 {
+	all := make([]float64, len(w.times))
+	for i := range all {
+		all[i] = f(i)
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// run shares n pairs out among workers, a name each.
+func run(b *testing.B, workers, n int, pair func(context.Context, string) error) {
 	var left atomic.Int64
-	left.Store(int64(b.N))
+	left.Store(int64(n))
 	done := make(chan error, workers)
 	for i := range workers {
 		go func() {

@@ -3,10 +3,12 @@ package rueidisconn
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +39,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 
 // Dial connects to the server that a store URL names, for programs that look at
 // the server itself. The caller closes the Conn. A refusal by the server is a
-// *redislock.ServerError; no error shows the password.
+// *redislock.ServerError, in an error that says what to do; no error shows the password.
 func Dial(u *url.URL) (redislock.Conn, error) {
 	conn, _, err := connect(u)
 	return conn, err
@@ -50,17 +52,29 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
-		return nil, nil, fromServer(err)
+		return nil, nil, fromServer(withoutTLS(u, err))
 	}
 	return own(client), o, nil
+}
+
+// withoutTLS explains the silence of a server that takes the first message of TLS
+// for the beginning of a command.
+func withoutTLS(u *url.URL, err error) error {
+	if u.Scheme == "rediss" && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no TLS connection within %v: if the server does not speak TLS there, the scheme is redis: %w", dialTimeout, err)
+	}
+	return err
 }
 
 // fromServer makes the error of a first contact one that says where it comes
 // from: a refusal, or, like those of dialling, the network: also where it is
 // that something else than Redis has answered, or that TLS failed.
 func fromServer(err error) error {
-	if refused, ok := rueidis.IsRedisErr(err); ok {
-		return &redislock.ServerError{Text: refused.Error()}
+	if refused, ok := failure(err).(*redislock.ServerError); ok {
+		return redislock.Explain(refused)
+	}
+	if strings.Contains(err.Error(), "unknown message type") {
+		err = fmt.Errorf("what listens there does not speak the protocol of Redis: %w", err)
 	}
 	if network := net.Error(nil); errors.As(err, &network) {
 		return err
@@ -70,10 +84,13 @@ func fromServer(err error) error {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
-	known := []string{"hf.prefix"}
+	known := []string{"hf.wait"}
 	unix := u.Scheme == "redis+unix"
-	if unix {
+	switch u.Scheme {
+	case "redis+unix":
 		known = append(known, "hf.db")
+	case "rediss":
+		known = append(known, "hf.ca", "hf.cert", "hf.key")
 	}
 	params, err := driver.Params(u, false, known...)
 	if err != nil {
@@ -101,6 +118,9 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	default:
 		db = strings.Trim(u.Path, "/")
 		parseHost(u, &option)
+		if u.Scheme == "rediss" {
+			err = secure(&option, params)
+		}
 	}
 	if err == nil && db != "" {
 		option.SelectDB, err = strconv.Atoi(db)
@@ -108,7 +128,7 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 			err = fmt.Errorf("database %.40q is not a number from 0 up", db)
 		}
 	}
-	return option, &redislock.Options{Prefix: params["hf.prefix"]}, err
+	return option, &redislock.Options{Wait: redislock.Wait(params["hf.wait"])}, err
 }
 
 func parseHost(u *url.URL, option *rueidis.ClientOption) {
@@ -120,9 +140,34 @@ func parseHost(u *url.URL, option *rueidis.ClientOption) {
 		port = "6379"
 	}
 	option.InitAddress = []string{net.JoinHostPort(host, port)}
-	if u.Scheme == "rediss" {
-		option.TLSConfig = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+}
+
+// secure sets up TLS, with the files that the parameters name.
+func secure(option *rueidis.ClientOption, params map[string]string) error {
+	host, _, err := net.SplitHostPort(option.InitAddress[0])
+	if err != nil {
+		return errors.New("store URL has no usable host")
 	}
+	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if file := params["hf.ca"]; file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("hf.ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("hf.ca: %s has no certificate in PEM form", file)
+		}
+	}
+	if cert, key := params["hf.cert"], params["hf.key"]; cert != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("hf.cert and hf.key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	option.TLSConfig = config
+	return nil
 }
 
 func parseSocket(u *url.URL, option *rueidis.ClientOption) error {

@@ -8,18 +8,21 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
 )
 
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]struct {
-		address, user, password, prefix string
-		db                              int
-		tls                             string
+		address, user, password string
+		wait                    redislock.Wait
+		db                      int
+		tls                     string
 	}{
 		"redis://":                             {address: "localhost:6379"},
 		"redis://example.org/":                 {address: "example.org:6379"},
 		"redis://example.org:1234/7":           {address: "example.org:1234", db: 7},
-		"redis://[::1]:1234?hf.prefix=orders":  {address: "[::1]:1234", prefix: "orders"},
+		"redis://[::1]:1234":                   {address: "[::1]:1234"},
+		"redis://h?hf.wait=spin":               {address: "h:6379", wait: redislock.Spin},
 		"redis://:secret@h":                    {address: "h:6379", password: "secret"},
 		"rediss://u%40x:p%2F@h/1":              {address: "h:6379", user: "u@x", password: "p/", db: 1, tls: "h"},
 		"redis+unix:///run/r.sock":             {address: "/run/r.sock"},
@@ -35,8 +38,8 @@ func TestParse(t *testing.T) {
 			continue
 		}
 		if o.InitAddress[0] != want.address || o.Username != want.user || o.Password != want.password ||
-			o.SelectDB != want.db || opts.Prefix != want.prefix {
-			t.Errorf("%s is %v, user %q, password %q, database %d, prefix %q", raw, o.InitAddress, o.Username, o.Password, o.SelectDB, opts.Prefix)
+			o.SelectDB != want.db || opts.Wait != want.wait {
+			t.Errorf("%s is %v, user %q, password %q, database %d, wait %q", raw, o.InitAddress, o.Username, o.Password, o.SelectDB, opts.Wait)
 		}
 		if (o.TLSConfig == nil) != (want.tls == "") || o.TLSConfig != nil && o.TLSConfig.ServerName != want.tls {
 			t.Errorf("%s has TLS %+v", raw, o.TLSConfig)
@@ -46,16 +49,17 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for raw, says := range map[string]string{
-		"redis://h?db=1":                 `"db"`,
-		"redis://h?hf.db=1":              `"hf.db"`,
-		"redis://h?hf.prefix=a&hf.poll=": `"hf.poll"`,
-		"redis://h/one":                  "not a number",
-		"redis://h/-1":                   "not a number",
-		"redis://h/0/1":                  "not a number",
-		"redis:h":                        "malformed",
-		"redis://s3cret@h":               "without a password",
-		"redis+unix://host/run/r.sock":   "three slashes",
-		"redis+unix://":                  "three slashes",
+		"redis://h?db=1":                  `"db"`,
+		"redis://h?hf.db=1":               `"hf.db"`,
+		"redis://h?hf.prefix=a":           `"hf.prefix"`, // package holdfast's, which takes it away
+		"redis://h?hf.wait=push&hf.poll=": `"hf.poll"`,
+		"redis://h/one":                   "not a number",
+		"redis://h/-1":                    "not a number",
+		"redis://h/0/1":                   "not a number",
+		"redis:h":                         "malformed",
+		"redis://s3cret@h":                "without a password",
+		"redis+unix://host/run/r.sock":    "three slashes",
+		"redis+unix://":                   "three slashes",
 	} {
 		u, err := url.Parse(raw)
 		if err != nil {

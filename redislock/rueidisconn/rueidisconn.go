@@ -5,23 +5,38 @@
 //	rediss://user:password@host:6379/0
 //	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
 //
-// The database is 0 if none is given, the port 6379. The parameter hf.prefix is
-// what keys and channels begin with: see redislock.Options.
+// The database is 0 if none is given, the port 6379. The parameter of our own is
+// that of redislock.Options:
+//
+//	hf.wait=push  waiters are told; hf.wait=spin: they ask again and again
+//
+// Keys and channels begin with redislock.DefaultPrefix; a program that wants
+// another prefix there wraps a client, see [Wrap] and redislock.Options. The
+// parameter hf.prefix, which package holdfast takes of every store's URL, is a prefix of names.
+//
+// and for rediss, where the server proves its name by a certificate that the
+// system trusts:
+//
+//	hf.ca=FILE               trust these authorities instead, in PEM form
+//	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
 package rueidisconn
 
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
 )
 
 // Wrap returns a redislock.Conn over a client that the caller keeps and closes,
-// after the driver. The client must be one of a single node.
+// after the driver. The client must be one of a single node, and its
+// ClientOption.ConnLifetime 0: rueidis sends what was under way on a connection
+// that ends by its lifetime a second time, when the server has not answered for a second, whatever
+// DisableRetry says. A request that takes effect twice may leave a hold behind,
+// until its TTL ends (P6).
 func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
 
 // own returns a Conn that closes the client when it is closed.
@@ -33,7 +48,7 @@ type conn struct {
 }
 
 // Do implements redislock.Conn. An arbitrary command is none of those that
-// rueidis sends again.
+// rueidis sends again, as long as connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 	replies := make([]redislock.Reply, len(commands))
 	if len(commands) == 1 {
@@ -59,67 +74,29 @@ func reply(result rueidis.RedisResult) redislock.Reply {
 	if rueidis.IsRedisNil(err) {
 		return redislock.Reply{}
 	}
-	if refused, ok := rueidis.IsRedisErr(err); ok {
-		return redislock.Reply{Err: &redislock.ServerError{Text: refused.Error()}}
-	}
-	return redislock.Reply{Value: value, Err: err}
+	return redislock.Reply{Value: value, Err: failure(err)}
 }
 
-// The pauses between attempts to subscribe again double from the first to the
-// longest.
-const (
-	firstPause   = 10 * time.Millisecond
-	longestPause = time.Second
-)
+// failure makes a server's error a ServerError.
+func failure(err error) error {
+	if refused, ok := rueidis.IsRedisErr(err); ok {
+		return &redislock.ServerError{Text: refused.Error()}
+	}
+	return err
+}
 
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
-	first, lost, err := c.subscribe(ctx, channel, hear)
-	if err != nil {
-		return nil, err
-	}
-	alive, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		current := first
-		for {
-			select {
-			case <-lost:
-			case <-alive.Done():
-			}
-			current.Close()
-			drain(lost)
-			if current, lost = c.again(alive, channel, hear); current == nil {
-				return
-			}
-			hear("")
-		}
-	})
-	return func() { cancel(); done.Wait() }, nil
+	return subscription.Keep(ctx, func(ctx context.Context) (subscription.Session, error) {
+		return c.subscribe(ctx, channel, hear)
+	}, hear)
 }
 
-// again subscribes until it succeeds, or returns nil when ctx ends.
-func (c *conn) again(ctx context.Context, channel string, hear func(string)) (rueidis.DedicatedClient, <-chan error) {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		if ctx.Err() != nil {
-			return nil, nil
-		}
-		if client, lost, err := c.subscribe(ctx, channel, hear); err == nil {
-			return client, lost
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// subscribe subscribes once, and waits until the server has confirmed. Lost is
-// closed when the connection is, and hear is not called any more.
-func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (rueidis.DedicatedClient, <-chan error, error) {
+// subscribe subscribes once.
+func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (subscription.Session, error) {
 	client, _ := c.client.Dedicate()
 	confirmed := make(chan struct{}, 1)
-	lost := client.SetPubSubHooks(rueidis.PubSubHooks{
+	ended := client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { hear(m.Message) },
 		OnSubscription: func(s rueidis.PubSubSubscription) {
 			select {
@@ -128,26 +105,27 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 			}
 		},
 	})
+	lost := make(chan struct{})
+	var why error
+	go func() {
+		for why = range ended { // closed when the hooks are not called any more
+		}
+		close(lost)
+	}()
+	session := subscription.Session{Lost: lost, Close: func() { client.Close(); <-lost }}
 	err := client.Do(ctx, client.B().Subscribe().Channel(channel).Build()).Error()
 	if err == nil {
 		select {
 		case <-confirmed:
-			return client, lost, nil
-		case err = <-lost:
-			err = errors.Join(errors.New("connection lost while subscribing"), err)
+			return session, nil
+		case <-lost:
+			err = errors.Join(errors.New("connection lost while subscribing"), why)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
-	client.Close()
-	drain(lost)
-	return nil, nil, err
-}
-
-// drain waits until the hooks are not called any more.
-func drain(lost <-chan error) {
-	for range lost {
-	}
+	session.Close()
+	return session, failure(err)
 }
 
 // Close implements redislock.Conn.

@@ -29,14 +29,16 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo [STRATEGY...]",
 		Short: "Show a flash sale going wrong without a lock, and right with one",
 		Long: `Run a flash sale for real: three order services as processes of their own, a
-hundred users who want one item each, three items in stock, in an SQLite database.
+hundred users who want one item each, three items in stock, in an SQL database.
 Each way to sell is run a few times, and counted from the database afterwards.
 
 The ways to sell:
 ` + strategies.String() + `
 Nothing is staged: a way that did not go wrong this time says so, with its odds.
 Locks are kept in a directory of the demonstration's own unless --store or
-` + storeEnv + ` names a store. It takes at most about 45 seconds.
+` + storeEnv + ` names a store. The stock is kept in a file of SQLite; if the store is in
+PostgreSQL or MySQL, it is there too, in a schema that is made for it and dropped
+afterwards (holdfast_demo_...). It takes at most about 45 seconds.
 
 With -o json it prints one array with an object for each way:
     {"strategy", "stock", "sold", "oversold", "user_violations", "seconds",
@@ -45,6 +47,7 @@ With -o json it prints one array with an object for each way:
 ` + exitCodes,
 		Example: `  holdfast demo
   holdfast demo none lock -o json
+  holdfast demo lock for-update --store postgres://localhost/app
   holdfast demo cron`,
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 
+	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
 	_ "github.com/holdfastlock/holdfast/filelock"              // file://
 	_ "github.com/holdfastlock/holdfast/memlock"               // mem://
 	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://

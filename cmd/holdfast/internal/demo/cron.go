@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -126,18 +125,14 @@ func Cron(ctx context.Context, o CronOptions) (err error) {
 // replicas runs the job at all ticks, and counts.
 func (d *demonstration) replicas(ctx context.Context, o CronOptions, hold time.Duration, r *CronResult, ticked func(int)) (err error) {
 	d.runs++
-	file := filepath.Join(d.dir, r.Strategy+".db")
-	shop, err := openShop(file)
+	shop, remove, err := d.openPlace(ctx, 0)
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, shop.Close()) }()
-	if err := shop.create(ctx, 0); err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
+	defer func() { err = errors.Join(err, remove()) }()
 	configs := make([]config, o.Replicas)
 	for i := range configs {
-		configs[i] = config{Job: "cron", Database: file, Store: d.Store, Name: d.name(r.Strategy), Replica: i}
+		configs[i] = config{Job: "cron", Database: shop.place, Store: d.Store, Name: d.name(r.Strategy), Replica: i}
 	}
 	f, err := launch(ctx, configs)
 	if err != nil {

@@ -6,15 +6,16 @@ import "time"
 // standard input and output of each process. The input's end is its order to
 // leave.
 
-// config is the first line that a process gets. The URL of the store may hold a
-// password, so it must not be an argument or in the environment, where others
+// config is the first line that a process gets. The URLs may hold a
+// password, so they must not be an argument or in the environment, where others
 // can see it.
 type config struct {
 	Job      string // "sale" or "cron"
-	Database string // the file
+	Database string // its URL
 	Store    string // the URL; "": none is needed
 	Name     string // of the lock
 	Strategy string // sale: which
+	Stock    int    // sale: how many items there were at first
 	Replica  int    // cron: which
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -38,20 +36,12 @@ func (d *demonstration) sale(ctx context.Context, s strategy) (result outcome, e
 	ctx, cancel := context.WithTimeoutCause(ctx, saleWithin, fmt.Errorf("demo: %s: not over after %v", s.name, saleWithin))
 	defer cancel()
 	d.runs++
-	dir := filepath.Join(d.dir, fmt.Sprintf("%02d-%s", d.runs, s.name))
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return result, fmt.Errorf("demo: %w", err)
-	}
-	file := filepath.Join(dir, "shop.db")
-	shop, err := openShop(file)
+	shop, remove, err := d.openPlace(ctx, d.Stock)
 	if err != nil {
-		return result, fmt.Errorf("demo: %w", err)
+		return result, err
 	}
-	defer func() { err = errors.Join(err, shop.Close()) }()
-	if err := shop.create(ctx, d.Stock); err != nil {
-		return result, fmt.Errorf("demo: %w", err)
-	}
-	c := config{Job: "sale", Database: file, Name: d.name(s.name), Strategy: s.name}
+	defer func() { err = errors.Join(err, remove()) }()
+	c := config{Job: "sale", Database: shop.place, Name: d.name(s.name), Strategy: s.name, Stock: d.Stock}
 	if s.locks {
 		c.Store = d.Store
 	}

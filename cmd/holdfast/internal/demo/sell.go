@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,7 +23,7 @@ const (
 // The work beside the statements, the same for all strategies: how long the shop
 // waits for other systems.
 func payment() time.Duration      { return 4*time.Millisecond + rand.N(2*time.Millisecond) }
-func confirmation() time.Duration { return 2*time.Millisecond + rand.N(time.Millisecond) }
+func confirmation() time.Duration { return 10*time.Millisecond + rand.N(10*time.Millisecond) }
 
 // unguarded is what a shop does before it has had its first flash sale.
 func (s *service) unguarded(ctx context.Context, r request) (answer, error) {
@@ -37,38 +36,6 @@ func (s *service) mutexed(ctx context.Context, r request) (answer, error) {
 	defer s.mu.Unlock()
 	return s.sell(ctx, r, sale{})
 }
-
-// atomic leaves it to the database: where another was faster, the statement
-// changes nothing. Nobody has to wait for a payment, because nothing rests on
-// what was read before it. (If it fails, the order is cancelled and the item goes
-// back; here it does not.)
-func (s *service) atomic(ctx context.Context, r request) (answer, error) {
-	result := sold
-	err := s.shop.transact(ctx, func(tx *sql.Tx) error {
-		if first, err := changes(ctx, tx, insertIfFirst, r.User); !first {
-			result = hasOne
-			return cmp.Or(err, errNothing)
-		}
-		if taken, err := changes(ctx, tx, takeOne); !taken {
-			result = soldOut
-			return cmp.Or(err, errNothing)
-		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, errNothing):
-		return result, nil
-	case err != nil:
-		return "", err
-	}
-	if err := s.pay(ctx, r); err != nil {
-		return "", err
-	}
-	return sold, rest(ctx, confirmation())
-}
-
-// errNothing rolls back a transaction that has found nothing to sell.
-var errNothing = errors.New("nothing to sell")
 
 // sale is what strategies add to read, check and write.
 type sale struct {
@@ -97,7 +64,7 @@ func (s *service) sell(ctx context.Context, r request, how sale) (answer, error)
 				return err
 			}
 		}
-		if err := writeOrder(ctx, tx, r.User, o.stock-1); err != nil {
+		if err := s.shop.writeOrder(ctx, tx, r.User, o.stock-1); err != nil {
 			return err
 		}
 		if how.written != nil {
@@ -116,13 +83,13 @@ func (s *service) sell(ctx context.Context, r request, how sale) (answer, error)
 // read is the first touch: it is guarded as the write is.
 func (s *service) read(ctx context.Context, r request, how sale) (o offer, err error) {
 	if how.admit == nil {
-		return readOffer(ctx, s.shop, r.User)
+		return s.shop.offer(ctx, s.shop, r.User)
 	}
 	err = s.shop.transact(ctx, func(tx *sql.Tx) error {
 		if err := how.admit(tx); err != nil {
 			return err
 		}
-		o, err = readOffer(ctx, tx, r.User)
+		o, err = s.shop.offer(ctx, tx, r.User)
 		return err
 	})
 	return o, err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/fence"
 )
 
 // shortTTL is that of the strategies with a pause, which lasts longer.
@@ -27,7 +26,7 @@ func (s *service) fenced(ctx context.Context, lease *holdfast.Lease) sale {
 		return sale{}
 	}
 	return sale{admit: func(tx *sql.Tx) error {
-		return fence.SQLite.Admit(ctx, tx, s.config.Name, lease.Token(), lease.Mode())
+		return s.shop.fence.Admit(ctx, tx, s.config.Name, lease.Token(), lease.Mode())
 	}}
 }
 
@@ -69,8 +68,9 @@ func (s *service) lockedShortly(ctx context.Context, r request, how func(*holdfa
 		return "", err
 	}
 	result, err := s.sell(ctx, r, how(lease))
-	// That the lock was lost is learnt here, when the order is written.
-	if lost := lease.Release(); !errors.Is(lost, holdfast.ErrLost) {
+	// That the lock was lost is learnt here, when the order is written. Where the store
+	// is too busy to answer within the short TTL, the lock ends by that.
+	if lost := lease.Release(); !errors.Is(lost, holdfast.ErrLost) && !errors.Is(lost, holdfast.ErrUncertain) {
 		err = errors.Join(err, lost)
 	}
 	return result, err

@@ -3,101 +3,113 @@ package demo
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"net/url"
-	"path/filepath"
+	"fmt"
 	"strings"
 
-	_ "modernc.org/sqlite" // the client
-
 	"github.com/holdfastlock/holdfast/fence"
+	"github.com/holdfastlock/holdfast/optimistic"
+	"github.com/holdfastlock/holdfast/txlock"
 )
 
-// schema is the shop's. A real one would have UNIQUE (user) and CHECK (stock >=
-// 0) as a last line of defence; here they would hide what is to be seen.
-var schema = []string{
-	"CREATE TABLE item (id INTEGER PRIMARY KEY, stock INTEGER NOT NULL)",
-	"CREATE TABLE orders (id INTEGER PRIMARY KEY, user INTEGER NOT NULL)",
-	"CREATE TABLE refusal (id INTEGER PRIMARY KEY, user INTEGER NOT NULL, reason TEXT NOT NULL)",
-	"CREATE TABLE job (id INTEGER PRIMARY KEY, tick INTEGER NOT NULL, replica INTEGER NOT NULL)",
-	fence.SQLite.Schema(),
+// words are what the databases write differently.
+type words struct {
+	fence   fence.Dialect
+	locks   txlock.Dialect
+	version optimistic.Dialect
+	id      string // the definition of a column that numbers the rows
+	ignored string // an INSERT that does nothing where a row is in its way, with %s for the rest
 }
+
+var (
+	postgresWords = words{fence.Postgres, txlock.Postgres, optimistic.Postgres,
+		"id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "INSERT INTO %s ON CONFLICT DO NOTHING"}
+	mysqlWords = words{fence.MySQL, txlock.MySQL, optimistic.MySQL,
+		"id BIGINT AUTO_INCREMENT PRIMARY KEY", "INSERT IGNORE INTO %s"}
+	sqliteWords = words{fence.SQLite, txlock.SQLite, optimistic.SQLite,
+		"id INTEGER PRIMARY KEY", "INSERT INTO %s ON CONFLICT DO NOTHING"}
+)
+
+// schema is the shop's. A real one would have UNIQUE (buyer) and CHECK (stock >=
+// 0) as a last line of defence; here they would hide what is to be seen. One strategy
+// has nothing but that: it sells by rows of the table seat.
+func (w words) schema() []string {
+	return []string{
+		"CREATE TABLE item (id INTEGER NOT NULL PRIMARY KEY, stock INTEGER NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
+		"CREATE TABLE orders (" + w.id + ", buyer INTEGER NOT NULL)",
+		"CREATE TABLE seat (seat INTEGER NOT NULL PRIMARY KEY, buyer INTEGER NOT NULL UNIQUE)",
+		"CREATE TABLE refusal (" + w.id + ", buyer INTEGER NOT NULL, reason TEXT NOT NULL)",
+		"CREATE TABLE job (" + w.id + ", tick INTEGER NOT NULL, replica INTEGER NOT NULL)",
+		w.fence.Schema(),
+		w.locks.Schema(),
+	}
+}
+
+// itemName is the name that stands for the item where it is locked in a transaction.
+const itemName = "item/1"
 
 const (
 	insertItem = "INSERT INTO item (id, stock) VALUES (1, ?)"
 
 	// What the services of most strategies do: read, and later write what was
 	// computed from it.
-	selectOffer = "SELECT stock, EXISTS (SELECT 1 FROM orders WHERE user = ?) FROM item WHERE id = 1"
-	updateStock = "UPDATE item SET stock = ? WHERE id = 1"
-	insertOrder = "INSERT INTO orders (user) VALUES (?)"
+	selectOffer  = "SELECT stock, EXISTS (SELECT 1 FROM orders WHERE buyer = ?) FROM item WHERE id = 1"
+	updateStock  = "UPDATE item SET stock = ? WHERE id = 1"
+	insertOrder  = "INSERT INTO orders (buyer) VALUES (?)"
+	selectBought = "SELECT EXISTS (SELECT 1 FROM orders WHERE buyer = ?)"
 
 	// The database does it: the condition and the change are one statement.
-	takeOne       = "UPDATE item SET stock = stock - 1 WHERE id = 1 AND stock > 0"
-	insertIfFirst = "INSERT INTO orders (user) SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM orders WHERE user = ?1)"
+	takeOne = "UPDATE item SET stock = stock - 1 WHERE id = 1 AND stock > 0"
+	// The change is one statement; the condition is seen to afterwards.
+	decrement = "UPDATE item SET stock = stock - 1 WHERE id = 1"
+	// The rest of w.ignored: who inserts the row has it.
+	seatRow = "seat (seat, buyer) VALUES (?, ?)"
 
-	insertRefusal = "INSERT INTO refusal (user, reason) VALUES (?, ?)"
+	insertRefusal = "INSERT INTO refusal (buyer, reason) VALUES (?, ?)"
 	insertJob     = "INSERT INTO job (tick, replica) VALUES (?, ?)"
 
 	selectCounts = "SELECT (SELECT stock FROM item WHERE id = 1)," +
 		" (SELECT count(*) FROM orders)," +
-		" (SELECT count(*) FROM (SELECT user FROM orders GROUP BY user HAVING count(*) > 1))," +
+		" (SELECT count(*) FROM (SELECT buyer FROM orders GROUP BY buyer HAVING count(*) > 1) AS several)," +
 		" (SELECT count(*) FROM refusal)"
 	selectTicks = "SELECT tick, count(*) FROM job GROUP BY tick"
 )
 
 // shop is the database, as one process uses it.
-type shop struct{ *sql.DB }
+type shop struct {
+	*sql.DB
+	words
+	place string // its URL
+}
 
-// openShop opens the database file, with a pool of connections of its own.
-// Readers and a writer work side by side (the write-ahead log), writers wait for
-// each other (the busy timeout), and a transaction takes its turn as a writer
-// when it begins.
-//
-// With a plain BEGIN, SQLite refuses to write in a transaction whose reads are
-// out of date. Most databases, at their default isolation, do not, and here the
-// reads are made before the transaction, as where the one is a method of a
-// repository and the other of a unit of work.
-func openShop(file string) (*shop, error) {
-	file = filepath.ToSlash(file)
-	if !strings.HasPrefix(file, "/") { // C:/…
-		file = "/" + file
+// sql numbers the placeholders where the database wants that.
+func (s *shop) sql(query string) string {
+	if s.fence != fence.Postgres {
+		return query
 	}
-	dsn := url.URL{Scheme: "file", Path: file, RawQuery: url.Values{
-		"_pragma": {"busy_timeout(20000)", "journal_mode(wal)", "synchronous(normal)"},
-		"_txlock": {"immediate"},
-	}.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
-	if err != nil {
-		return nil, err
+	for n := 1; strings.Contains(query, "?"); n++ {
+		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
 	}
-	db.SetMaxOpenConns(8)
-	return &shop{db}, nil
+	return query
 }
 
 // create makes the tables, and puts the stock on the shelf.
 func (s *shop) create(ctx context.Context, stock int) error {
-	return s.transact(ctx, func(tx *sql.Tx) error {
-		for _, statement := range schema {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
-			}
+	for _, statement := range s.schema() {
+		if _, err := s.ExecContext(ctx, statement); err != nil {
+			return err
 		}
-		_, err := tx.ExecContext(ctx, insertItem, stock)
+	}
+	if err := s.locks.Create(ctx, s, itemName); err != nil {
 		return err
-	})
+	}
+	_, err := s.ExecContext(ctx, s.sql(insertItem), stock)
+	return err
 }
 
-// transact runs fn in a transaction, which an error of fn rolls back.
+// transact runs fn in a transaction, which an error of fn rolls back. If the database
+// gives it up for another's sake it is run again.
 func (s *shop) transact(ctx context.Context, fn func(*sql.Tx) error) error {
-	tx, err := s.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := fn(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
+	return optimistic.Retry(ctx, s.DB, nil, fn)
 }
 
 // offer is what a service reads before it sells.
@@ -111,23 +123,28 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func readOffer(ctx context.Context, q querier, user int) (o offer, err error) {
-	err = q.QueryRowContext(ctx, selectOffer, user).Scan(&o.stock, &o.bought)
+func (s *shop) offer(ctx context.Context, q querier, user int) (o offer, err error) {
+	err = q.QueryRowContext(ctx, s.sql(selectOffer), user).Scan(&o.stock, &o.bought)
 	return o, err
 }
 
+func (s *shop) bought(ctx context.Context, q querier, user int) (bought bool, err error) {
+	err = q.QueryRowContext(ctx, s.sql(selectBought), user).Scan(&bought)
+	return bought, err
+}
+
 // writeOrder writes an order and the stock that is left after it.
-func writeOrder(ctx context.Context, tx *sql.Tx, user, left int) error {
-	if _, err := tx.ExecContext(ctx, updateStock, left); err != nil {
+func (s *shop) writeOrder(ctx context.Context, tx *sql.Tx, user, left int) error {
+	if _, err := s.changes(ctx, tx, updateStock, left); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, insertOrder, user)
+	_, err := s.changes(ctx, tx, insertOrder, user)
 	return err
 }
 
 // changes runs a statement and reports whether it changed a row.
-func changes(ctx context.Context, tx *sql.Tx, query string, args ...any) (bool, error) {
-	result, err := tx.ExecContext(ctx, query, args...)
+func (s *shop) changes(ctx context.Context, tx *sql.Tx, query string, args ...any) (bool, error) {
+	result, err := tx.ExecContext(ctx, s.sql(query), args...)
 	if err != nil {
 		return false, err
 	}
@@ -135,9 +152,14 @@ func changes(ctx context.Context, tx *sql.Tx, query string, args ...any) (bool, 
 	return rows > 0, err
 }
 
+// items is the table of the item, for those who write it by its version.
+func (s *shop) items() optimistic.Table {
+	return optimistic.Table{Dialect: s.version, Name: "item", Key: "id", Columns: []string{"stock"}}
+}
+
 // refused records that a write of a user's order was refused.
 func (s *shop) refused(ctx context.Context, user int, reason error) error {
-	_, err := s.ExecContext(ctx, insertRefusal, user, reason.Error())
+	_, err := s.ExecContext(ctx, s.sql(insertRefusal), user, reason.Error())
 	return err
 }
 
@@ -151,7 +173,7 @@ func (s *shop) counts(ctx context.Context) (c counts, err error) {
 
 // ran records a run of the job.
 func (s *shop) ran(ctx context.Context, tick, replica int) error {
-	_, err := s.ExecContext(ctx, insertJob, tick, replica)
+	_, err := s.ExecContext(ctx, s.sql(insertJob), tick, replica)
 	return err
 }
 

@@ -44,6 +44,22 @@ var strategies = []strategy{
 		what: "the same pause, but the database checks the token at the read and at the write; who is refused is asked to try again",
 	},
 	{
+		name: "for-update", sell: (*service).forUpdate,
+		what: "no lock in the store: the same inside one transaction, which begins with SELECT … FOR UPDATE (package txlock)",
+	},
+	{
+		name: "version", sell: (*service).versioned,
+		what: "no lock: the same, but the write takes place only if the item's version is still the one that was read (package optimistic); else all over again",
+	},
+	{
+		name: "decrement-then-rollback", sell: (*service).rolledBack,
+		what: "no lock: UPDATE … SET stock = stock - 1, rolled back if the stock is then below zero, in one transaction with the order, and then the payment",
+	},
+	{
+		name: "insert-unique", sell: (*service).inserted,
+		what: "no lock: INSERT the number of an item and the user into a table where both are unique, in one transaction with the order, and then the payment",
+	},
+	{
 		name: "atomic-update", sell: (*service).atomic,
 		what: "no lock: UPDATE … SET stock = stock - 1 WHERE stock > 0, in one transaction with the order, and then the payment; for a single row this is best",
 	},

@@ -17,7 +17,7 @@ type column[T any] struct {
 }
 
 var saleColumns = []column[Result]{
-	{"strategy              ", func(r Result) string { return r.Strategy }},
+	{"strategy               ", func(r Result) string { return r.Strategy }},
 	{"stock", func(r Result) string { return fmt.Sprint(r.Stock) }},
 	{"sold", func(r Result) string { return r.ifRun("%d", r.Sold) }},
 	{"oversold", func(r Result) string { return r.ifRun("%d", r.Oversold) }},

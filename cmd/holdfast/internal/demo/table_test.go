@@ -33,31 +33,31 @@ func TestTable(t *testing.T) {
 Flash sale: 3 order services, 100 users, one item each, 3 in
 stock. Every 4th user clicks twice.
 
-strategy                stock  sold  oversold  twice
-none                        3   100        97      7
+strategy                 stock  sold  oversold  twice
+none                         3   100        97      7
   oversold in 2 of 3 runs: reads and writes
-process-mutex               3     3         0      0
+process-mutex                3     3         0      0
   not oversold in 2 runs, by luck alone: has a mutex of its
   own
-lock                        3     3         0      1
+lock                         3     3         0      1
   not oversold, but two orders of one user in 1 of 2 runs
   (there was fog): has a lock
-paused-fenced               3     -         -      -
+paused-fenced                3     -         -      -
   not run: the store gives no fencing tokens: is paused
-atomic-update               3     3         0      0
+atomic-update                3     3         0      0
   never oversold in 1 run: has one statement < another
 `,
 		140: `
 Flash sale: 3 order services, 100 users, one item each, 3 in stock. Every 4th user clicks twice.
 
-strategy                stock  sold  oversold  twice  refused  seconds  sales/s
-none                        3   100        97      7        0     0.50      200  oversold in 2 of 3 runs: reads and writes
-process-mutex               3     3         0      0        0     1.00        3  not oversold in 2 runs, by luck alone: has a mutex of its
-                                                                                 own
-lock                        3     3         0      1        0     2.00        2  not oversold, but two orders of one user in 1 of 2 runs
-                                                                                 (there was fog): has a lock
-paused-fenced               3     -         -      -        -        -        -  not run: the store gives no fencing tokens: is paused
-atomic-update               3     3         0      0        1     0.00        0  never oversold in 1 run: has one statement < another
+strategy                 stock  sold  oversold  twice  refused  seconds  sales/s
+none                         3   100        97      7        0     0.50      200  oversold in 2 of 3 runs: reads and writes
+process-mutex                3     3         0      0        0     1.00        3  not oversold in 2 runs, by luck alone: has a mutex of its
+                                                                                  own
+lock                         3     3         0      1        0     2.00        2  not oversold, but two orders of one user in 1 of 2 runs
+                                                                                  (there was fog): has a lock
+paused-fenced                3     -         -      -        -        -        -  not run: the store gives no fencing tokens: is paused
+atomic-update                3     3         0      0        1     0.00        0  never oversold in 1 run: has one statement < another
 `,
 	} {
 		var out bytes.Buffer

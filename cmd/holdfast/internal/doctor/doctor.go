@@ -44,6 +44,8 @@ type Check func(context.Context, Patient) []Finding
 
 // checks are the checks for each URL scheme, beside those for all.
 var checks = map[string][]Check{
+	"etcd":       etcdChecks,
+	"etcds":      etcdChecks,
 	"file":       fileChecks,
 	"redis":      redisChecks,
 	"rediss":     redisChecks,

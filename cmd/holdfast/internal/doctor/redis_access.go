@@ -13,7 +13,7 @@ import (
 
 // attempt is a command that the driver needs, tried on a key or a channel of our
 // own. What it leaves behind ends by itself in a second, since the driver needs no
-// permission to delete.
+// permission to delete a key.
 type attempt struct {
 	command  string // as in an ACL rule
 	inScript bool   // the driver runs it from its scripts
@@ -23,6 +23,9 @@ type attempt struct {
 // scriptOf runs the command that is its arguments, as the driver's scripts do.
 const scriptOf = "return redis.call(unpack(ARGV))"
 
+// record ends the key that is tried as a record, which is a hash.
+const record = ":record"
+
 // needed is what package redislock runs. A test compares it with what a server has
 // seen of the driver.
 var needed = []attempt{
@@ -31,7 +34,13 @@ var needed = []attempt{
 	{"set", false, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
 	{"get", false, func(key, _ string) []string { return []string{"GET", key} }},
 	{"scan", false, func(key, _ string) []string { return []string{"SCAN", "0", "MATCH", key, "COUNT", "1"} }},
+	{"hdel", false, func(key, _ string) []string { return []string{"HDEL", key + record, "field"} }},
 	{"time", true, func(string, string) []string { return []string{"TIME"} }},
+	{"hset", true, func(key, _ string) []string { return []string{"HSET", key + record, "field", "1"} }},
+	{"pexpire", true, func(key, _ string) []string { return []string{"PEXPIRE", key + record, "1000"} }},
+	{"hvals", true, func(key, _ string) []string { return []string{"HVALS", key + record} }},
+	{"hgetall", true, func(key, _ string) []string { return []string{"HGETALL", key + record} }},
+	{"hdel", true, func(key, _ string) []string { return []string{"HDEL", key + record, "field"} }},
 	{"set", true, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
 	{"get", true, func(key, _ string) []string { return []string{"GET", key} }},
 	{"publish", true, func(_, channel string) []string { return []string{"PUBLISH", channel, ""} }},

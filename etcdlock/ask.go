@@ -1,0 +1,348 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// maxRounds is how often a Try looks again because somebody else came in between.
+const maxRounds = 16
+
+// Try implements driver.Driver. The key is put if no key of the name is newer
+// than what has been looked at, and what has been looked at leaves room: at first
+// that is nothing, so a name that nobody uses takes one request. A refused Try
+// puts nothing, so it is in nobody's way.
+//
+// Unfair changes nothing: who overtook a waiter would have a higher token than
+// the waiter gets after it (P3).
+func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.alive(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	r := c.reserve(&req, time.Now().UnixMilli())
+	defer c.unreserve(r)
+	if r.leaving {
+		return driver.Grant{}, driver.ErrNotHeld // it has just ended
+	}
+	key, dir := c.key(r), c.layout.dir(req.Name)
+	text := newValue(&req, c.id, r.asked).String()
+	if c.isWanted(dir) {
+		// Likely to be held: a look costs less than a transaction that may put.
+		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		if others := parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner) == nil {
+			return driver.Grant{}, refusal(&req, others)
+		}
+	}
+	for seen, round := int64(0), 0; ; round++ {
+		sent := c.clock.Now()
+		s, err := c.session(ctx, seconds(req.TTL+req.LockDelay), sent.Add(-req.TTL/4))
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		resp, err := c.kv.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(dir), "<", seen+1).WithPrefix(),
+		).Then(
+			clientv3.OpPut(key, text, clientv3.WithLease(s.lease())),
+		).Else(
+			clientv3.OpGet(c.layout.gone(req.Owner), clientv3.WithCountOnly()),
+			clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
+		).Commit()
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			c.end(s)
+			continue // refused for certain, so it may be asked again
+		}
+		if err != nil {
+			return c.unanswered(r, &req, s, sent, err)
+		}
+		if resp.Succeeded {
+			return c.grant(r, &req, s, driver.Token(resp.Header.Revision), c.whole(&req)), nil
+		}
+		if resp.Responses[0].GetResponseRange().Count > 0 {
+			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+		}
+		entries := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
+		if e := find(entries, req.Owner); e != nil {
+			return c.adopt(ctx, r, &req, e, c.whole(&req))
+		}
+		if !admits(entries, useOf(&req)) || round == maxRounds {
+			return driver.Grant{}, refusal(&req, entries)
+		}
+		seen = resp.Header.Revision
+	}
+}
+
+// Enqueue implements driver.Queuer. A place is a key on the lease of places,
+// which is short, so that a client that has died delays nobody for long (P7); a
+// hold that comes out of it is a claim until it is renewed.
+func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.alive(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	r := c.reserve(&req, time.Now().UnixMilli())
+	defer c.unreserve(r)
+	if r.leaving {
+		return driver.Grant{}, driver.ErrNotHeld // it has just ended: whoever asks begins anew
+	}
+	c.mu.Lock()
+	state := r.state
+	c.mu.Unlock()
+	switch state {
+	case held:
+		return c.collect(ctx, r, &req)
+	case queued:
+		g, err := c.confirm(ctx, r, &req)
+		if !errors.Is(err, errGone) {
+			return g, err
+		}
+		again := c.reserve(&req, time.Now().UnixMilli())
+		defer c.unreserve(again)
+		r = again
+	}
+	return c.line(ctx, r, &req)
+}
+
+// errGone says that a place is not there any more.
+var errGone = errors.New("the place is gone")
+
+// collect returns a hold that its owner has already.
+func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+	g := driver.Grant{Request: *req, Token: r.token}
+	renewal := c.Renew(ctx, []driver.Grant{g})[0]
+	if renewal.Err != nil {
+		return driver.Grant{}, renewal.Err
+	}
+	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, handle{c, r.n}
+	return g, nil
+}
+
+// confirm gives a place's sign of life, and looks whether it has come to be a hold.
+func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+	sent := c.clock.Now()
+	if since, err := r.session.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
+		c.drop(r)
+		return driver.Grant{}, errGone
+	} else if err != nil {
+		return driver.Grant{}, err
+	} else {
+		sent = min(sent, since)
+	}
+	v, err := c.look(ctx, r, req)
+	if errors.Is(err, driver.ErrHeld) {
+		return driver.Grant{}, errGone
+	}
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return c.placed(ctx, r, req, r.session, r.token, *v, sent, v.entries)
+}
+
+// line takes a place at the end of the queue.
+func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+	key, dir := c.key(r), c.layout.dir(req.Name)
+	text := newValue(req, c.id, r.asked).String()
+	for {
+		sent := c.clock.Now()
+		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		resp, err := c.kv.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
+		).Then(
+			clientv3.OpPut(key, text, clientv3.WithLease(s.lease())),
+			clientv3.OpGet(dir, clientv3.WithFirstCreate()...),
+			c.layout.getBefore(req, 0),
+		).Else(
+			clientv3.OpGet(key),
+		).Commit()
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			c.end(s)
+			continue
+		}
+		if err != nil {
+			return c.unanswered(r, req, s, sent, err)
+		}
+		if !resp.Succeeded {
+			own := parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
+			if e := find(own, req.Owner); e != nil {
+				return c.adopt(ctx, r, req, e, c.short(req))
+			}
+			if len(own) > 0 {
+				return driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
+			}
+			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+		}
+		first := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
+		v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[2].GetResponseRange())
+		others := append(without(first, key), v.entries...)
+		if mismatched(others, useOf(req)) {
+			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision)
+		}
+		return c.placed(ctx, r, req, s, driver.Token(resp.Header.Revision), v, s.sentBefore(sent), others)
+	}
+}
+
+// leaveAgain takes a place back that the name is of the wrong kind for.
+func (c *client) leaveAgain(ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64) (driver.Grant, error) {
+	_, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", created),
+	).Then(clientv3.OpDelete(c.key(r))).Commit()
+	if err == nil {
+		return driver.Grant{}, driver.ErrMismatch
+	}
+	g, unsure := c.unanswered(r, req, s, sent, err)
+	if !errors.Is(unsure, driver.ErrUncertain) {
+		unsure = driver.Uncertain(unsure)
+	}
+	return g, unsure
+}
+
+// placed notes a place that was confirmed by a request sent then, and returns the
+// grant if nothing is before it.
+func (c *client) placed(
+	ctx context.Context, r *record, req *driver.Request, s *session, token driver.Token, v view, sent driver.Instant, others []entry,
+) (driver.Grant, error) {
+	c.mu.Lock()
+	r.state, r.session, r.token = queued, s, token
+	r.since, r.lasts, r.keeps = sent, 0, 2*c.poll
+	if r.place == nil {
+		r.place = &place{}
+	}
+	r.place.view = v
+	c.postpone(r)
+	c.mu.Unlock()
+	if v.free(req) {
+		return c.claimed(ctx, r, req)
+	}
+	return driver.Grant{}, heldError(req, others)
+}
+
+// adopt takes over a key of the owner that this client does not know for sure: an
+// answer was lost. The key is put on the lease that it should be on.
+func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *entry, t term) (driver.Grant, error) {
+	if e.key != c.key(r) {
+		return driver.Grant{}, refusal(req, []entry{*e}) // of the same owner, but of another client
+	}
+	sent := c.clock.Now()
+	s, err := c.session(ctx, t.seconds, sent.Add(-t.lasts/4))
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	resp, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
+	).Then(
+		clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
+		c.layout.getBefore(req, e.created),
+	).Commit()
+	if err != nil {
+		return c.unanswered(r, req, s, sent, err)
+	}
+	if !resp.Succeeded {
+		return driver.Grant{}, driver.ErrNotHeld // gone again, in the meantime
+	}
+	v := c.layout.before(req, e.key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
+	if !v.free(req) {
+		return c.placed(ctx, r, req, s, driver.Token(e.created), v, s.sentBefore(sent), v.entries)
+	}
+	return c.grant(r, req, s, driver.Token(e.created), t), nil
+}
+
+// pulse is how old the last sign of life of the lease of places may be.
+func (c *client) pulse() time.Duration { return time.Duration(c.minSeconds) * time.Second / 8 }
+
+// term is how long a hold is to last: a whole one its TTL, a claim two polls.
+type term struct {
+	seconds      int64 // of the lease that its key is on
+	lasts, keeps time.Duration
+	claim        bool
+}
+
+func (c *client) whole(req *driver.Request) term {
+	return term{seconds(req.TTL + req.LockDelay), req.TTL, req.TTL + req.LockDelay, false}
+}
+
+func (c *client) short(req *driver.Request) term {
+	lasts := min(2*c.poll, time.Duration(c.minSeconds)*time.Second, req.TTL)
+	return term{c.minSeconds, lasts, lasts, true}
+}
+
+// grant notes a hold whose key is on its session's lease, and returns it. It is
+// trusted from the sending of the request that last kept the lease alive.
+func (c *client) grant(r *record, req *driver.Request, s *session, token driver.Token, t term) driver.Grant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.state, r.session, r.token = held, s, token
+	r.taken, r.claim, r.lasts, r.keeps = c.clock.Now(), t.claim, t.lasts, t.keeps
+	r.since, r.place = s.since, nil
+	c.postpone(r)
+	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
+}
+
+// claimed turns a place with nothing before it into a hold. Its time is that of the
+// lease of places: nothing at the store begins when a place comes to be a hold, so
+// it counts from the sending of whatever kept that lease alive last (P1).
+func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+	c.mu.Lock()
+	if r.state != queued || r.session.over {
+		c.mu.Unlock()
+		return driver.Grant{}, driver.ErrHeld
+	}
+	t := c.short(req)
+	r.state, r.taken, r.claim, r.place = held, c.clock.Now(), true, nil
+	r.since, r.lasts, r.keeps = r.session.since, t.lasts, t.keeps
+	c.postpone(r)
+	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: handle{c, r.n}}
+	c.mu.Unlock()
+	if req.LockDelay == 0 {
+		return g, nil
+	}
+	// The lease of places knows no lock-delay.
+	return c.collect(ctx, r, req)
+}
+
+// unanswered returns the error of a request to put a key. Unless the store has
+// refused it, the client keeps in mind that the key may be there.
+func (c *client) unanswered(r *record, req *driver.Request, s *session, sent driver.Instant, err error) (driver.Grant, error) {
+	if refused(err) {
+		return driver.Grant{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.state == asking {
+		r.state, r.session, r.since, r.keeps = doubtful, s, sent, req.TTL+req.LockDelay
+		c.postpone(r)
+	}
+	return driver.Grant{Request: *req}, driver.Uncertain(err)
+}
+
+// refusal says why there is no hold beside the entries.
+func refusal(req *driver.Request, others []entry) error {
+	if mismatched(others, useOf(req)) {
+		return driver.ErrMismatch
+	}
+	return heldError(req, others)
+}
+
+// heldError says who is in the way.
+func heldError(req *driver.Request, others []entry) error {
+	e := &driver.HeldError{Name: req.Name}
+	if len(others) > 0 {
+		e.Note, e.Token = others[0].value.Note, driver.Token(others[0].created)
+	}
+	return e
+}

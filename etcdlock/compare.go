@@ -1,0 +1,29 @@
+package etcdlock
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast"
+)
+
+// Compare returns the guard for data in the same etcd: a condition that is true
+// while the lease's hold is in the store. A transaction under it changes nothing
+// after the hold has ended, whatever its holder believes:
+//
+//	etcd.Txn(ctx).If(etcdlock.Compare(lease)).Then(clientv3.OpPut("stock/42", "7")).Commit()
+//
+// It compares the create revision of the hold's key with the token. Of a lease of
+// another store it is a condition that is never true.
+func Compare(lease *holdfast.Lease) clientv3.Cmp {
+	g := lease.Grant()
+	if h, ok := g.Handle.(handle); ok {
+		return clientv3.Compare(clientv3.CreateRevision(h.c.layout.key(g.Name, h.c.id, h.n)), "=", int64(g.Token))
+	}
+	return clientv3.Compare(clientv3.Version("\x00"), "<", 0)
+}
+
+// handle is what a grant carries for Compare: its key.
+type handle struct {
+	c *client
+	n int
+}

@@ -1,0 +1,158 @@
+package etcdlock
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// value is what a lock's key has for a value: JSON, so that "etcdctl get" shows
+// it to people. Other fields of the request the store need not know.
+type value struct {
+	Version   int    `json:"holdfast"` // 1
+	Owner     string `json:"owner"`
+	Mode      string `json:"mode"`
+	Slots     int    `json:"slots,omitempty"`
+	Permits   int    `json:"permits,omitempty"`
+	Note      string `json:"note,omitempty"`
+	Client    string `json:"client"`
+	LockDelay int64  `json:"lock_delay_ms,omitempty"`
+	Asked     int64  `json:"asked_ms"`           // by the client's wall clock: for people only
+	Closed    bool   `json:"closed,omitempty"`   // released before its minimum hold was over
+	Until     int64  `json:"until_ms,omitempty"` // when it opens, by the same clock
+}
+
+const valueVersion = 1
+
+func newValue(req *driver.Request, client string, asked int64) value {
+	return value{
+		Version: valueVersion, Owner: req.Owner, Mode: req.Mode.String(), Slots: req.Slots, Permits: req.Permits, Note: req.Note,
+		Client: client, LockDelay: req.LockDelay.Milliseconds(), Asked: asked,
+	}
+}
+
+func (v value) String() string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.Encode(v) // of strings and numbers: cannot fail
+	return b.String()
+}
+
+// entry is one key of a name: a hold, a place in its queue, or what closes it.
+type entry struct {
+	key     string
+	created int64 // the revision of its creation: its place in the order
+	lease   int64
+	value   value
+	mode    driver.Mode
+	ours    bool // else it is of another program, and exclusive
+}
+
+func parseEntry(kv *mvccpb.KeyValue) entry {
+	e := entry{key: string(kv.Key), created: kv.CreateRevision, lease: kv.Lease}
+	if json.Unmarshal(kv.Value, &e.value) == nil && e.value.Version == valueVersion {
+		for _, m := range []driver.Mode{driver.Exclusive, driver.Shared, driver.Slot} {
+			if m.String() == e.value.Mode {
+				e.mode, e.ours = m, true
+			}
+		}
+	}
+	if !e.ours {
+		e.value = value{}
+	}
+	return e
+}
+
+// parseEntries reads the keys of one name, in the order of their creation if
+// that is how they come. Keys of longer names, which the layout Stock has beside
+// them, are left out.
+func parseEntries(dir string, kvs []*mvccpb.KeyValue) []entry {
+	entries := make([]entry, 0, len(kvs))
+	for _, kv := range kvs {
+		if !strings.Contains(string(kv.Key[len(dir):]), "/") {
+			entries = append(entries, parseEntry(kv))
+		}
+	}
+	return entries
+}
+
+// use is how an entry or a request takes the name.
+type use struct {
+	mode           driver.Mode
+	slots, permits int
+}
+
+func (e *entry) use() use           { return use{e.mode, e.value.Slots, e.value.Permits} }
+func useOf(req *driver.Request) use { return use{req.Mode, req.Slots, req.Permits} }
+func (u use) otherKind(v use) bool {
+	return (u.mode == driver.Slot) != (v.mode == driver.Slot) || u.slots != v.slots
+}
+func (e *entry) delay() time.Duration { return time.Duration(e.value.LockDelay) * time.Millisecond }
+
+// owner returns who has the entry; of another program's, the end of its key.
+func (e *entry) owner() string {
+	if e.ours {
+		return e.value.Owner
+	}
+	return e.key[strings.LastIndexByte(e.key, '/')+1:]
+}
+
+// find returns the entry of an owner, or nil.
+func find(entries []entry, owner string) *entry {
+	for i := range entries {
+		if entries[i].ours && entries[i].value.Owner == owner {
+			return &entries[i]
+		}
+	}
+	return nil
+}
+
+// age returns since when the entry is there, by the wall clocks of its client and
+// of this host.
+func (e *entry) age() time.Duration {
+	if !e.ours {
+		return 0
+	}
+	return max(time.Since(time.UnixMilli(e.value.Asked)), 0)
+}
+
+// closes returns for how much longer a closed entry is to stay, by the same clocks.
+func (e *entry) closes() time.Duration {
+	return max(time.Until(time.UnixMilli(e.value.Until)), 0)
+}
+
+// admits reports whether a request stands beside all of the entries before it.
+// This one rule is exclusion and fairness: an entry that still waits is in the way
+// just like one that holds (P1, P8), and whoever is admitted stays so, because
+// entries before it can only go.
+func admits(before []entry, u use) bool {
+	permits := u.permits
+	for i := range before {
+		b := before[i].use()
+		switch {
+		case b.otherKind(u):
+			return false
+		case u.mode == driver.Slot:
+			permits += b.permits
+		case u.mode == driver.Exclusive || b.mode == driver.Exclusive:
+			return false
+		}
+	}
+	return u.mode != driver.Slot || permits <= u.slots
+}
+
+// mismatched reports whether the name is in use as another kind of lock (P10).
+func mismatched(others []entry, u use) bool {
+	return slices.ContainsFunc(others, func(e entry) bool { return e.use().otherKind(u) })
+}
+
+// without takes the entry of that key out.
+func without(entries []entry, key string) []entry {
+	return slices.DeleteFunc(entries, func(e entry) bool { return e.key == key })
+}

@@ -1,0 +1,265 @@
+// Package etcdlock keeps locks in etcd, version 3.4 or newer. Import it for its
+// URL schemes, or give [New] a client of your own:
+//
+//	import _ "github.com/holdfastlock/holdfast/etcdlock"
+//
+//	locks, err := holdfast.Open(ctx, "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379")
+//
+// The URL is etcd://USER:PASSWORD@HOST:PORT,HOST:PORT/PREFIX, or etcds:// for TLS;
+// a host without a port has 2379, and if any has a port the last one must. Parameters, all optional:
+//
+//	hf.layout  escaped or stock: see the constants
+//	hf.ca      etcds: a file with the certificates to trust, instead of the system's
+//	hf.cert    etcds: a file with the client's certificate, with hf.key
+//	hf.key     etcds: a file with its private key
+//
+// A hold, or a place in the queue, is a key; of a name's keys the one that was
+// created first comes first, as in etcd's own concurrency package. The fencing
+// token is the key's create revision. Keys are on leases of etcd, one for all holds
+// of a client whose TTLs need the same number of seconds, and a short one for
+// places: one request keeps ten thousand holds alive. See the driver's Guarantees
+// for what remains of its promises when things go wrong.
+package etcdlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/alarm"
+	"github.com/holdfastlock/holdfast/internal/due"
+)
+
+// Options configure a driver. The zero value is right for almost everybody.
+type Options struct {
+	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants
+	// it. Drivers with different prefixes are different stores. "": DefaultPrefix,
+	// or in the layout Stock nothing.
+	Prefix string
+	// Layout is Escaped or Stock. "": Escaped.
+	Layout string
+	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll, or what it takes
+	// for two polls to be a second longer than etcd's shortest lease: the place of
+	// a client that has died stays for that lease, and up to a second more.
+	Poll time.Duration
+	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
+	Clock driver.Clock
+}
+
+// maxTTL is far below the longest lease of etcd, and long enough.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// client is the driver over one client of etcd.
+type client struct {
+	etcd   *clientv3.Client
+	own    bool // closed with the driver
+	kv     clientv3.KV
+	leases clientv3.Lease
+	clock  driver.Clock
+	layout layout
+	caps   driver.Caps
+	poll   time.Duration
+	id     string
+
+	minSeconds int64 // of etcd's shortest lease, which is also that of places
+
+	hub        *hub
+	alarm      *alarm.Alarm
+	life       context.Context // until Close
+	die        context.CancelFunc
+	background sync.WaitGroup
+
+	mu        sync.Mutex
+	isClosed  bool
+	sessions  map[int64]*session // by seconds
+	goodbye   *session           // for what is remembered for a while
+	records   map[string]*record // by name
+	expiries  due.Queue[*record]
+	losses    chan driver.Loss
+	breaks    *watch // on what operators break; nil: none
+	followers map[span]*follower
+	wanted    map[string]int // followers of a name, by the beginning of its keys
+}
+
+// New returns a driver over a client of etcd, which stays the caller's. It makes
+// first contact. The client is used as it was connected: what was put in place of
+// its fields KV, Lease or Watcher, a namespace say, is not used; set Options.Prefix
+// instead. Nil options are fine.
+func New(ctx context.Context, etcd *clientv3.Client, o *Options) (driver.Driver, error) {
+	return connect(ctx, etcd, false, o)
+}
+
+func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (*client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	l, err := newLayout(o.Layout, o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	if o.Poll != 0 && o.Poll < time.Millisecond {
+		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
+	}
+	c := &client{
+		etcd: etcd, own: own, kv: clientv3.NewKV(etcd), leases: clientv3.NewLease(etcd),
+		clock: o.Clock, layout: l, id: rand.Text()[:16], hub: &hub{etcd: etcd},
+		sessions: map[int64]*session{}, records: map[string]*record{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
+	}
+	if c.clock == nil {
+		c.clock = driver.HostClock
+	}
+	c.life, c.die = context.WithCancel(context.Background())
+	if err := c.contact(ctx, o); err != nil {
+		c.die()
+		c.leases.Close()
+		return nil, err
+	}
+	c.alarm = alarm.New(c.clock, c.sweep)
+	return c, nil
+}
+
+// contact learns the store's name and its shortest lease, by making one: that of
+// places, as a rule.
+func (c *client) contact(ctx context.Context, o *Options) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	get, err := c.kv.Get(ctx, c.layout.goneAt, clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	sent := c.clock.Now()
+	lease, err := c.leases.Grant(ctx, 1)
+	switch {
+	case err == nil:
+		c.minSeconds = lease.TTL
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		c.minSeconds = 2 // a store that is full can still be looked at; this is as it is set up by default
+	default:
+		return err
+	}
+	shortest := time.Duration(c.minSeconds) * time.Second
+	if c.poll = o.Poll; c.poll == 0 {
+		c.poll = max(driver.DefaultPoll, (shortest+time.Second)/2)
+	}
+	if lease != nil {
+		c.sessions[lease.TTL] = &session{
+			c: c, seconds: lease.TTL, busy: make(chan struct{}, 1), id: lease.ID, since: sent,
+		}
+	}
+	kind := ""
+	if c.layout.stock {
+		kind = "-stock"
+	}
+	c.caps = driver.Caps{
+		Store:   fmt.Sprintf("etcd%s:%x/%s", kind, get.Header.ClusterId, c.layout.locks),
+		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
+		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll,
+		Guarantees: guarantees,
+	}
+	return nil
+}
+
+// Caps implements driver.Driver.
+func (c *client) Caps() driver.Caps { return c.caps }
+
+// requestWithin bounds a request that has no deadline of its own.
+const requestWithin = 5 * time.Second
+
+// bounded is the context of one or a few requests: bounded in time and by the
+// client's life, since the library repeats requests on a connection that is closed;
+// and refused by a member that knows of no leader, so that another is asked.
+func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestWithin)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// alive returns why no request should be made.
+func (c *client) alive(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// refused reports whether an error says that the store has certainly not done
+// what was asked. Everything else may be done yet.
+func refused(err error) bool {
+	for _, certain := range []error{
+		rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
+	} {
+		if errors.Is(err, certain) {
+			return true
+		}
+	}
+	var etcd rpctypes.EtcdError
+	code := status.Code(err)
+	if errors.As(err, &etcd) {
+		code = etcd.Code()
+	}
+	switch code {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.FailedPrecondition,
+		codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:
+		return true
+	}
+	return false
+}
+
+// Close implements driver.Driver. Leases on which nothing is left are ended at
+// once, the others end with their TTL.
+func (c *client) Close() error {
+	c.mu.Lock()
+	if c.isClosed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.isClosed = true
+	close(c.losses)
+	for _, f := range c.followers {
+		if f.idle != nil {
+			f.idle.Stop()
+		}
+	}
+	used := map[*session]bool{}
+	for _, r := range c.records {
+		for ; r != nil; r = r.next {
+			used[r.session] = true
+		}
+	}
+	var idle []clientv3.LeaseID
+	for _, s := range c.sessions {
+		if !used[s] && s.id != 0 && !s.over && !s.ended(c.clock.Now()) {
+			idle = append(idle, s.id)
+		}
+	}
+	c.mu.Unlock()
+	c.die()
+	c.alarm.Close()
+	c.hub.close()
+	c.background.Wait()
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), closeWithin)
+	defer cancel()
+	for _, id := range idle {
+		c.leases.Revoke(ctx, id) // a courtesy: without it they end a little later
+	}
+	err := c.leases.Close()
+	if c.own {
+		err = errors.Join(err, c.etcd.Close())
+	}
+	return err
+}
+
+// closeWithin bounds the courtesies of Close.
+const closeWithin = time.Second

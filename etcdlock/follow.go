@@ -1,0 +1,119 @@
+package etcdlock
+
+import (
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// span is what is watched: one key, or a range of them, with puts or without.
+type span struct {
+	key, end string
+	puts     bool
+}
+
+// follower follows what happens to the keys of a span, for all of this client who
+// wait for it. It stays for a while after the last of them, so that whoever comes
+// back has missed nothing and need not look: a lock that is wanted all the time
+// then costs no requests but those that take a place and release. Guarded by the
+// client's mutex.
+type follower struct {
+	c     *client
+	dir   string // of the name
+	span  span
+	watch *watch
+	begun bool
+	gone  bool    // nothing more is heard
+	from  int64   // of everything after this revision it knows
+	log   []event // the deletions after that, in order
+	put   int64   // the revision of the last put
+	users map[*vigil]struct{}
+	idle  *time.Timer // ends it when nobody has used it for a while
+}
+
+// maxLog is how many deletions a follower remembers at least.
+const maxLog = 128
+
+// dirSpan is the span of all keys of a name.
+func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRangeEnd(dir), puts} }
+
+// follow returns the follower of a span, made if there is none. It is called with
+// the mutex, and so is leave.
+func (c *client) follow(dir string, s span, v *vigil) *follower {
+	f := c.followers[s]
+	if f == nil {
+		f = &follower{c: c, dir: dir, span: s, users: map[*vigil]struct{}{}}
+		c.followers[s] = f
+		c.wanted[dir]++
+		f.watch = c.hub.watch(s.key, s.end, s.puts, f.hear)
+	}
+	if f.idle != nil {
+		f.idle.Stop()
+		f.idle = nil
+	}
+	f.users[v] = struct{}{}
+	return f
+}
+
+// leave ends a vigil's use of the follower.
+func (f *follower) leave(v *vigil) {
+	delete(f.users, v)
+	if len(f.users) > 0 || f.gone {
+		return
+	}
+	var idle *time.Timer
+	idle = time.AfterFunc(2*f.c.poll, func() {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		if f.idle == idle {
+			f.over()
+			f.c.hub.end(f.watch)
+		}
+	})
+	f.idle = idle
+}
+
+// over takes the follower out of use.
+func (f *follower) over() {
+	if f.gone {
+		return
+	}
+	f.gone = true
+	delete(f.c.followers, f.span)
+	if f.c.wanted[f.dir]--; f.c.wanted[f.dir] == 0 {
+		delete(f.c.wanted, f.dir)
+	}
+}
+
+// hear takes in an event and wakes those who wait.
+func (f *follower) hear(e event) {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	switch e.what {
+	case begun:
+		f.begun, f.from = true, e.rev
+		f.log = slices.DeleteFunc(f.log, func(old event) bool { return old.rev <= e.rev })
+	case put:
+		f.put = max(f.put, e.rev)
+	case deleted:
+		if len(f.log) >= 2*maxLog {
+			f.from = f.log[maxLog-1].rev
+			f.log = slices.Delete(f.log, 0, maxLog)
+		}
+		f.log = append(f.log, e)
+	case over:
+		f.over()
+	}
+	for v := range f.users {
+		v.wake()
+	}
+}
+
+// isWanted reports whether somebody of this client has waited for the name a
+// moment ago: it is likely to be held.
+func (c *client) isWanted(dir string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wanted[dir] > 0
+}

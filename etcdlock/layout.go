@@ -1,0 +1,116 @@
+package etcdlock
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The layouts.
+const (
+	// Escaped, the default: a slash in a name is escaped, so that "orders" and
+	// "orders/42" have nothing to do with one another.
+	//
+	//	PREFIX/lock/NAME/CLIENT.N   a hold or a place in the queue
+	//	PREFIX/gone/OWNER           a request that was withdrawn
+	//	PREFIX/broken/CLIENT/OWNER  a hold that an operator broke
+	Escaped = "escaped"
+	// Stock is that of etcd's own concurrency.Mutex, of "etcdctl lock" and of the
+	// v3lock service, all of which and this package keep one another out:
+	//
+	//	PREFIX/NAME/CLIENT.N          a hold or a place in the queue; theirs end with the lease
+	//	PREFIX//gone/OWNER            as above; no name has two slashes together
+	//	PREFIX//broken/CLIENT/OWNER
+	//
+	// Without a prefix the slash before the name is missing too. In this layout
+	// their locks on "orders" wait for whoever has "orders/42": that is theirs to
+	// mend.
+	Stock = "stock"
+)
+
+// DefaultPrefix is what keys begin with in the layout Escaped; in Stock it is "".
+const DefaultPrefix = "holdfast"
+
+// maxPrefix is the length of the longest prefix, in bytes.
+const maxPrefix = 256
+
+// layout says which keys there are.
+type layout struct {
+	stock         bool
+	locks         string // what keys of locks begin with
+	goneAt, broke string
+}
+
+// newLayout checks the two options and makes a layout of them.
+func newLayout(kind, prefix string) (layout, error) {
+	switch {
+	case kind != "" && kind != Escaped && kind != Stock:
+		return layout{}, fmt.Errorf("layout %.40q is unknown: %q or %q is right", kind, Escaped, Stock)
+	case len(prefix) > maxPrefix:
+		return layout{}, fmt.Errorf("prefix has %d bytes: at most %d are allowed", len(prefix), maxPrefix)
+	}
+	if prefix != "" {
+		if err := driver.CheckName(prefix); err != nil {
+			return layout{}, fmt.Errorf("prefix: %w", err)
+		}
+	}
+	if kind == Stock {
+		l := layout{stock: true, goneAt: prefix + "//gone/", broke: prefix + "//broken/"}
+		if prefix != "" {
+			l.locks = prefix + "/"
+		}
+		return l, nil
+	}
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	return layout{locks: prefix + "/lock/", goneAt: prefix + "/gone/", broke: prefix + "/broken/"}, nil
+}
+
+var (
+	escaper   = strings.NewReplacer("%", "%25", "/", "%2F")
+	unescaper = strings.NewReplacer("%25", "%", "%2F", "/")
+)
+
+// name returns what all keys of a name, or of names that begin so, begin with.
+func (l *layout) name(name string) string {
+	if l.stock {
+		return l.locks + name
+	}
+	return l.locks + escaper.Replace(name)
+}
+
+func (l *layout) dir(name string) string      { return l.name(name) + "/" }
+func (l *layout) gone(owner string) string    { return l.goneAt + escaper.Replace(owner) }
+func (l *layout) broken(client string) string { return l.broke + client + "/" }
+func (l *layout) brokenHold(client, owner string) string {
+	return l.broken(client) + escaper.Replace(owner)
+}
+
+// key returns the key of a client's n-th hold or place of a name. It is used again
+// and again, because etcd looks at every key that there has been since its history
+// was compacted last when it reads a range: with a key for each owner, a lock that
+// is wanted all the time would become slower and slower.
+func (l *layout) key(name, client string, n int) string {
+	return l.dir(name) + client + "." + strconv.Itoa(n)
+}
+
+// split returns the name of a lock's key, and its end. Ours says that the value is
+// of this package; in the layout Stock there may be keys of all kinds, of which
+// only those of a lease can be locks.
+func (l *layout) split(key string, lease int64, ours bool) (name, end string, ok bool) {
+	rest, ok := strings.CutPrefix(key, l.locks)
+	i := strings.LastIndexByte(rest, '/')
+	if !ok || i < 0 {
+		return "", "", false
+	}
+	name, end = rest[:i], rest[i+1:]
+	if l.stock {
+		ok = ours || lease != 0 && end == strconv.FormatInt(lease, 16)
+	} else {
+		name = unescaper.Replace(name)
+	}
+	return name, end, ok && driver.CheckName(name) == nil
+}

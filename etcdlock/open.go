@@ -1,0 +1,147 @@
+package etcdlock
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+func init() {
+	driver.Register("etcd", open)
+	driver.Register("etcds", open)
+}
+
+// How long a connection may take to be made, how soon a silent one is asked for a
+// sign of life (etcd refuses clients that ask more often), and how long it has
+// for that.
+const (
+	dialTimeout   = 5 * time.Second
+	silentFor     = 5 * time.Second
+	signOfLife    = 2 * time.Second
+	defaultPort   = "2379"
+	maxEndpoints  = 64
+	schemeWithTLS = "etcds"
+)
+
+// open opens the driver for a URL.
+func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	c, err := connect(ctx, etcd, true, o)
+	if err != nil {
+		etcd.Close()
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	return c, nil
+}
+
+// Dial returns a client of the etcd that a store URL names, for those who want to
+// look at the store itself. Its errors show nothing of user and password.
+func Dial(u *url.URL) (*clientv3.Client, error) {
+	config, _, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(config)
+}
+
+// parse reads a URL. Its errors show nothing of user and password.
+func parse(u *url.URL) (clientv3.Config, *Options, error) {
+	known := []string{"hf.layout"}
+	secure := u.Scheme == schemeWithTLS
+	if secure {
+		known = append(known, "hf.ca", "hf.cert", "hf.key")
+	}
+	config := clientv3.Config{
+		DialTimeout: dialTimeout, DialKeepAliveTime: silentFor, DialKeepAliveTimeout: signOfLife,
+		Logger: zap.NewNop(), // what is to be known is in the errors
+	}
+	params, err := driver.Params(u, false, known...)
+	if err != nil {
+		return config, nil, err
+	}
+	if u.Opaque != "" || u.Fragment != "" {
+		return config, nil, errors.New("store URL is malformed: it looks like etcd://host:2379,host:2379/prefix")
+	}
+	if u.User != nil {
+		config.Username = u.User.Username()
+		config.Password, _ = u.User.Password()
+	}
+	if config.Endpoints, err = endpoints(u.Host, secure); err != nil {
+		return config, nil, err
+	}
+	if secure {
+		config.TLS, err = tlsConfig(params["hf.ca"], params["hf.cert"], params["hf.key"])
+	}
+	return config, &Options{Prefix: strings.Trim(u.Path, "/"), Layout: params["hf.layout"]}, err
+}
+
+// endpoints reads the list of hosts.
+func endpoints(hosts string, secure bool) ([]string, error) {
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	if hosts == "" {
+		hosts = "localhost"
+	}
+	list := strings.Split(hosts, ",")
+	if len(list) > maxEndpoints {
+		return nil, fmt.Errorf("store URL has %d hosts: at most %d are allowed", len(list), maxEndpoints)
+	}
+	for i, host := range list {
+		name, port, err := net.SplitHostPort(host)
+		if err != nil {
+			name, port = strings.Trim(host, "[]"), defaultPort
+		}
+		if name == "" || port == "" {
+			return nil, fmt.Errorf("host %d of the store URL is empty: it looks like etcd://host:2379,host:2379/prefix", i+1)
+		}
+		list[i] = scheme + net.JoinHostPort(name, port)
+	}
+	return list, nil
+}
+
+// tlsConfig reads certificates.
+func tlsConfig(ca, cert, key string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("hf.ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("hf.ca: no certificate in %s", ca)
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, errors.New("hf.cert and hf.key belong together: give both or none")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("hf.cert: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

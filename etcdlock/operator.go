@@ -1,0 +1,221 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Break implements driver.Breaker. The token is the create revision of the hold's
+// key, so it names one hold for ever.
+func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
+	if err := c.alive(ctx); err != nil {
+		return err
+	}
+	if token <= 0 {
+		return driver.ErrNotHeld
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	dir := c.layout.dir(name)
+	resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(int64(token)),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return err
+	}
+	entries := parseEntries(dir, resp.Kvs)
+	last := len(entries) - 1
+	if last < 0 || entries[last].created != int64(token) || entries[last].value.Closed || holders(entries) <= last {
+		return driver.ErrNotHeld
+	}
+	e := entries[last]
+	then := []clientv3.Op{clientv3.OpDelete(e.key)}
+	if e.ours {
+		lease, err := c.farewells(ctx)
+		switch {
+		case err == nil:
+			then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, e.value.Owner), "", clientv3.WithLease(lease)))
+		case !errors.Is(err, rpctypes.ErrNoSpace): // then its holder is told later, and only that it is gone
+			return err
+		}
+	}
+	done, err := c.kv.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created)).Then(then...).Commit()
+	if err == nil && !done.Succeeded {
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// holders returns how many of the entries of a name, from the first, hold it.
+func holders(entries []entry) int {
+	for i := range entries {
+		if !admits(entries[:i], entries[i].use()) {
+			return i
+		}
+	}
+	return len(entries)
+}
+
+// listen sees to it that this client hears of its holds that operators break. It
+// is called when holds are renewed: shorter ones need it not.
+func (c *client) listen() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.breaks != nil || c.isClosed {
+		return
+	}
+	dir := c.layout.broken(c.id)
+	c.breaks = c.hub.watch(dir, clientv3.GetPrefixRangeEnd(dir), true, func(e event) {
+		switch e.what {
+		case over: // until the next renewal, which tells what was missed
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.breaks = nil
+		case put:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.tell(driver.Loss{Owners: []string{unescaper.Replace(strings.TrimPrefix(e.key, dir))}, Err: driver.ErrBroken})
+		}
+	})
+}
+
+// tell passes a loss on, if anybody is there to hear: the next renewal tells it
+// again. It is called with the mutex.
+func (c *client) tell(loss driver.Loss) {
+	if c.isClosed {
+		return
+	}
+	select {
+	case c.losses <- loss:
+	default:
+	}
+}
+
+// Losses implements driver.Notifier.
+func (c *client) Losses() <-chan driver.Loss { return c.losses }
+
+// Inspect implements driver.Inspector. Etcd keeps no time with its keys: since
+// when a hold is held, and a place is waited at, is by the clock of its client.
+func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
+	if err := c.alive(ctx); err != nil {
+		return driver.Info{}, err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	dir := c.layout.dir(name)
+	resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return driver.Info{}, err
+	}
+	return c.info(ctx, name, parseEntries(dir, resp.Kvs), map[int64]time.Duration{})
+}
+
+// info describes a name by its entries, in the order of their creation. It asks
+// how long leases last, and keeps that in left.
+func (c *client) info(ctx context.Context, name string, entries []entry, left map[int64]time.Duration) (driver.Info, error) {
+	info := driver.Info{Name: name}
+	hold := holders(entries)
+	for i, e := range entries {
+		info.Slots = max(info.Slots, e.value.Slots)
+		if i >= hold {
+			info.Waiters = append(info.Waiters, driver.Waiter{
+				Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Note: e.value.Note, Waiting: e.age(),
+			})
+			continue
+		}
+		rest, err := c.left(ctx, e.lease, left)
+		if err != nil {
+			return driver.Info{}, err
+		}
+		if e.value.Closed {
+			info.ClosedFor = max(info.ClosedFor, min(rest, e.closes()))
+			continue
+		}
+		info.Holders = append(info.Holders, driver.Holder{
+			Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Token: driver.Token(e.created), Note: e.value.Note,
+			Held: e.age(), Expires: max(rest-e.delay(), 0),
+		})
+	}
+	return info, nil
+}
+
+// left returns for how long a lease lasts unless it is kept alive; 0 if it has
+// ended, or there is none.
+func (c *client) left(ctx context.Context, lease int64, known map[int64]time.Duration) (time.Duration, error) {
+	if rest, ok := known[lease]; ok || lease == 0 {
+		return rest, nil
+	}
+	resp, err := c.leases.TimeToLive(ctx, clientv3.LeaseID(lease))
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return 0, err
+	}
+	if err == nil {
+		known[lease] = time.Duration(max(resp.TTL+1, 0)) * time.Second // etcd rounds down
+	}
+	return known[lease], nil
+}
+
+// pageSize is how many keys List reads at once.
+const pageSize = 1000
+
+// List implements driver.Inspector.
+func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		names, err := c.scan(ctx, prefix)
+		left := map[int64]time.Duration{}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			entries := names[name]
+			slices.SortFunc(entries, func(a, b entry) int { return int(a.created - b.created) })
+			var info driver.Info
+			bounded, cancel := c.bounded(ctx)
+			info, err = c.info(bounded, name, entries, left)
+			cancel()
+			if err != nil || !info.Idle() && !yield(info, nil) {
+				break
+			}
+		}
+		if err != nil {
+			yield(driver.Info{}, err)
+		}
+	}
+}
+
+// scan reads all entries of names that begin with prefix, page by page.
+func (c *client) scan(ctx context.Context, prefix string) (map[string][]entry, error) {
+	names := map[string][]entry{}
+	start := c.layout.name(prefix)
+	end := clientv3.GetPrefixRangeEnd(start)
+	if start == "" {
+		start, end = "\x00", "\x00" // from the first key on
+	}
+	for {
+		if err := c.alive(ctx); err != nil {
+			return nil, err
+		}
+		bounded, cancel := c.bounded(ctx)
+		resp, err := c.kv.Get(bounded, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		for _, kv := range resp.Kvs {
+			e := parseEntry(kv)
+			if name, _, ok := c.layout.split(e.key, e.lease, e.ours); ok && strings.HasPrefix(name, prefix) {
+				names[name] = append(names[name], e)
+			}
+		}
+		if !resp.More {
+			return names, nil
+		}
+		start = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}

@@ -1,0 +1,256 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Release implements driver.Driver. A hold is deleted; a request of which nobody
+// knows what becomes of it is deleted and remembered, so that it comes to nothing
+// when it arrives later (P6).
+func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	if err := c.alive(ctx); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var leaving []driver.Grant
+	var at []int
+	for i := range grants {
+		switch early, shut := c.leaves(&grants[i]); {
+		case shut: // by a release before, whose answer was lost
+		case early != nil:
+			errs[i] = c.shut(ctx, early, &grants[i])
+		default:
+			leaving, at = append(leaving, grants[i]), append(at, i)
+		}
+	}
+	for i, err := range c.expel(ctx, leaving) {
+		errs[at[i]] = err
+	}
+	var missing []renewing
+	out := make([]driver.Renewal, len(grants))
+	for i := range grants {
+		switch g := &grants[i]; {
+		case errs[i] == nil || errors.Is(errs[i], driver.ErrNotHeld):
+			c.hasLeft(g)
+			if g.Token == 0 {
+				errs[i] = nil // withdrawn is withdrawn
+			} else if errs[i] != nil {
+				missing = append(missing, renewing{nil, &out[i], g})
+			}
+		}
+	}
+	c.why(ctx, missing)
+	for i := range out {
+		if driver.Gone(out[i].Err) {
+			errs[i] = out[i].Err
+		}
+	}
+	return errs
+}
+
+// leaves notes that an owner leaves. It returns the record of a hold whose minimum
+// time is not over, and whether the name has been shut for that already.
+func (c *client) leaves(g *driver.Grant) (early *record, shut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.record(g.Name, g.Owner)
+	if r == nil {
+		return nil, false
+	}
+	if r.taken != 0 && g.Token != 0 && c.clock.Now() < r.taken.Add(g.MinHold) {
+		early, shut = r, r.state == closed
+	}
+	if !shut {
+		r.state = doubtful // until the store has confirmed it
+		r.wake()
+	}
+	return early, shut
+}
+
+// hasLeft forgets an owner that has left, but for a name that it has shut.
+func (c *client) hasLeft(g *driver.Grant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.record(g.Name, g.Owner); r != nil && r.state != closed {
+		c.forget(r)
+	}
+}
+
+// batchSize is how many keys one transaction deletes: etcd takes 128 operations in
+// one as it is set up by default, and counts the inner and the outer ones.
+const batchSize = 100
+
+// expel deletes the keys of grants, each if it is still the one that was put, and
+// remembers those whose requests may still be under way. It returns ErrNotHeld
+// where there was nothing.
+func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	var known []int
+	keys := make([]*record, len(grants))
+	c.mu.Lock()
+	for i := range grants {
+		if r := c.record(grants[i].Name, grants[i].Owner); r != nil && r.token != 0 {
+			keys[i] = &record{name: r.name, n: r.n, token: r.token}
+		}
+	}
+	c.mu.Unlock()
+	for i, r := range keys {
+		if r != nil {
+			known = append(known, i)
+		} else {
+			errs[i] = c.expelUnknown(ctx, &grants[i])
+		}
+	}
+	for len(known) > 0 {
+		some := known[:min(batchSize, len(known))]
+		known = known[len(some):]
+		c.expelKnown(ctx, grants, keys, some, errs)
+	}
+	return errs
+}
+
+// expelKnown deletes keys of which the create revision is known.
+func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
+	ops := make([]clientv3.Op, len(some))
+	err := error(nil)
+	for n, i := range some {
+		key := c.key(keys[i])
+		then, otherwise := []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op(nil)
+		if strays(&grants[i]) {
+			var remember clientv3.Op
+			if remember, err = c.remember(ctx, &grants[i]); err != nil {
+				break
+			}
+			then, otherwise = append(then, remember), append(otherwise, remember)
+		}
+		created := clientv3.Compare(clientv3.CreateRevision(key), "=", int64(keys[i].token))
+		ops[n] = clientv3.OpTxn([]clientv3.Cmp{created}, then, otherwise)
+	}
+	var resp *clientv3.TxnResponse
+	if err == nil {
+		resp, err = c.kv.Txn(ctx).Then(ops...).Commit()
+	}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		c.deleteOnly(ctx, keys, some)
+	}
+	c.misses(err)
+	for n, i := range some {
+		switch {
+		case err != nil:
+			errs[i] = err
+		case !resp.Responses[n].GetResponseTxn().Succeeded:
+			errs[i] = driver.ErrNotHeld
+		}
+	}
+}
+
+// deleteOnly deletes keys in a store that is full and takes nothing else. The
+// names are free then; that nothing comes later can be promised when there is room
+// again.
+func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
+	var ops []clientv3.Op
+	for _, i := range some {
+		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", int64(keys[i].token))
+		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{created}, []clientv3.Op{clientv3.OpDelete(c.key(keys[i]))}, nil))
+	}
+	c.kv.Txn(ctx).Then(ops...).Commit()
+}
+
+// expelUnknown looks for the owner's key and deletes it. When it looks, the owner
+// is remembered already, so nothing can come after the look.
+func (c *client) expelUnknown(ctx context.Context, g *driver.Grant) error {
+	dir := c.layout.dir(g.Name)
+	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
+	if strays(g) {
+		remember, err := c.remember(ctx, g)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, remember)
+	}
+	resp, err := c.kv.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		c.misses(err)
+		return err
+	}
+	e := find(parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner)
+	if e == nil {
+		return driver.ErrNotHeld
+	}
+	done, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
+	).Then(clientv3.OpDelete(e.key)).Commit()
+	if err == nil && !done.Succeeded {
+		err = driver.ErrNotHeld
+	}
+	return err
+}
+
+// strays reports whether a request of the grant's owner may still be under way.
+func strays(g *driver.Grant) bool { return g.Token == 0 || g.Stray }
+
+// remember returns what makes a request of the grant's owner come to nothing.
+func (c *client) remember(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
+	lease, err := c.farewells(ctx)
+	return clientv3.OpPut(c.layout.gone(g.Owner), "", clientv3.WithLease(lease)), err
+}
+
+// misses notes that the lease for what is remembered has ended: the next attempt
+// makes another.
+func (c *client) misses(err error) {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.goodbye = nil
+	}
+}
+
+// shut closes the name of a hold that is released before its minimum time is
+// over: the key stays, without an owner, on a lease for the rest of the time. The
+// client deletes it at the right moment, if it still lives then.
+func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
+	rest := r.taken.Add(g.MinHold).Sub(c.clock.Now())
+	s, err := c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now())
+	if err != nil {
+		return err
+	}
+	v := newValue(&g.Request, c.id, r.asked)
+	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
+	key := c.key(r)
+	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}
+	if g.Stray {
+		remember, err := c.remember(ctx, g)
+		if err != nil {
+			return err
+		}
+		then = append(then, remember)
+	}
+	resp, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+	).Then(then...).Commit()
+	if err != nil {
+		return err
+	}
+	if !resp.Succeeded {
+		return driver.ErrNotHeld
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known(r) {
+		r.state, r.session, r.since, r.keeps = closed, s, r.taken, g.MinHold
+		c.postpone(r)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// renewing is one grant of a batch on its way through Renew.
+type renewing struct {
+	*record
+	out   *driver.Renewal
+	grant *driver.Grant
+}
+
+// Renew implements driver.Driver. One request to etcd keeps alive all holds of a
+// session. That does not tell whether their keys are still there, so these are
+// compared, many in one request; what has been deleted is lost (P2).
+func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	out := make([]driver.Renewal, len(grants))
+	if err := c.alive(ctx); err != nil {
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	sessions := map[*session][]renewing{}
+	var claims, missing []renewing
+	c.mu.Lock()
+	now := c.clock.Now()
+	for i := range grants {
+		r := renewing{c.record(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
+		switch {
+		case r.record == nil || r.state != held || grants[i].Token != 0 && r.token != grants[i].Token:
+			missing = append(missing, r)
+		case r.lapsed(now):
+			r.out.Err = driver.ErrNotHeld
+		case r.claim:
+			claims = append(claims, r)
+		default:
+			sessions[r.session] = append(sessions[r.session], r)
+		}
+	}
+	c.mu.Unlock()
+	for s, batch := range sessions {
+		missing = append(missing, c.renewSession(ctx, s, batch)...)
+	}
+	for _, r := range claims {
+		if !c.renewClaim(ctx, r) {
+			missing = append(missing, r)
+		}
+	}
+	c.why(ctx, missing)
+	if len(sessions)+len(claims) > 0 {
+		c.listen()
+	}
+	return out
+}
+
+// renewSession renews holds of one session, and returns those whose keys are gone.
+func (c *client) renewSession(ctx context.Context, s *session, batch []renewing) (missing []renewing) {
+	ttl := batch[0].grant.TTL
+	for _, r := range batch {
+		ttl = min(ttl, r.grant.TTL)
+	}
+	// Holds that were taken at different times soon have their TTLs started by
+	// the same requests, and are due together.
+	since, err := s.keep(ctx, c.clock.Now().Add(-ttl/8))
+	if errors.Is(err, errOver) {
+		err = driver.ErrNotHeld
+	}
+	for len(batch) > 0 {
+		some := batch[:min(batchSize, len(batch))]
+		batch = batch[len(some):]
+		var there []bool
+		if err == nil {
+			there, err = c.there(ctx, some)
+		}
+		for i, r := range some {
+			switch {
+			case err != nil:
+				r.out.Err = err
+			case !there[i] || !c.renewed(r, s, since):
+				missing = append(missing, r)
+			}
+		}
+	}
+	return missing
+}
+
+// there reports which of the keys are there, and are the same as when they were
+// put.
+func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
+	ifs, elses := make([]clientv3.Cmp, len(batch)), make([]clientv3.Op, len(batch))
+	for i, r := range batch {
+		key := c.key(r.record)
+		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token))
+		elses[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
+	}
+	resp, err := c.kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	there := make([]bool, len(batch))
+	for i := range batch {
+		there[i] = resp.Succeeded
+		if !resp.Succeeded {
+			kvs := resp.Responses[i].GetResponseRange().Kvs
+			there[i] = len(kvs) > 0 && kvs[0].CreateRevision == int64(batch[i].token)
+		}
+	}
+	return there, nil
+}
+
+// renewed notes that a hold's TTL was started again, unless it has been released
+// or has ended meanwhile.
+func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.state != held {
+		return false
+	}
+	r.since, r.session, r.claim = since, s, false
+	r.lasts, r.keeps = r.grant.TTL, r.grant.TTL+r.grant.LockDelay
+	c.postpone(r.record)
+	*r.out = driver.Renewal{Since: since, Valid: r.grant.TTL}
+	return true
+}
+
+// renewClaim puts a claim's key on the lease of its TTL. It reports false if the
+// key is gone.
+func (c *client) renewClaim(ctx context.Context, r renewing) bool {
+	key := c.key(r.record)
+	for {
+		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, c.clock.Now().Add(-r.grant.TTL/8))
+		if err != nil {
+			r.out.Err = err
+			return true
+		}
+		since := s.sentBefore(c.clock.Now())
+		resp, err := c.kv.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+		).Then(
+			clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
+		).Commit()
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			c.end(s)
+			continue
+		case err != nil:
+			r.out.Err = err
+			return true
+		}
+		return resp.Succeeded && c.renewed(r, s, since)
+	}
+}
+
+// why finds out what became of holds that are not there: broken, or not held.
+func (c *client) why(ctx context.Context, missing []renewing) {
+	for len(missing) > 0 {
+		some := missing[:min(batchSize, len(missing))]
+		missing = missing[len(some):]
+		ops := make([]clientv3.Op, len(some))
+		for i, r := range some {
+			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, r.grant.Owner), clientv3.WithCountOnly())
+		}
+		resp, err := c.kv.Txn(ctx).Then(ops...).Commit()
+		for i, r := range some {
+			switch {
+			case err != nil:
+				r.out.Err = err
+				continue
+			case resp.Responses[i].GetResponseRange().Count > 0:
+				r.out.Err = driver.ErrBroken
+			default:
+				r.out.Err = driver.ErrNotHeld
+			}
+			c.mu.Lock()
+			if r.record != nil && r.state == held {
+				c.forget(r.record)
+			}
+			c.mu.Unlock()
+		}
+	}
+}
+
+// Downgrade implements driver.Downgrader: the key stays, and so does its place in
+// the order and the token.
+func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	renewal := c.Renew(ctx, []driver.Grant{g})[0]
+	if renewal.Err != nil {
+		return driver.Grant{}, renewal.Err
+	}
+	c.mu.Lock()
+	r := c.record(g.Name, g.Owner)
+	c.mu.Unlock()
+	if r == nil {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	shared := g.Request
+	shared.Mode = driver.Shared
+	key := c.key(r)
+	resp, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+	).Then(
+		clientv3.OpPut(key, newValue(&shared, c.id, r.asked).String(), clientv3.WithIgnoreLease()),
+	).Commit()
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if !resp.Succeeded {
+		out := driver.Renewal{}
+		c.why(ctx, []renewing{{r, &out, &g}})
+		return driver.Grant{}, out.Err
+	}
+	return driver.Grant{Request: shared, Token: r.token, Since: renewal.Since, Valid: renewal.Valid, Stray: g.Stray, Handle: c}, nil
+}
+
+// sleep waits for d. It returns false if the context ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

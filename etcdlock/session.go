@@ -1,0 +1,205 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// session is one lease of etcd, on which the keys of many holds are: those of
+// one client whose TTLs and lock-delays need the same number of seconds. One
+// request keeps them all alive. It is never kept alive by itself, only for a hold
+// that is taken or renewed: what is not used ends.
+type session struct {
+	c       *client
+	seconds int64
+	busy    chan struct{} // holds one value while somebody asks the store
+
+	// Guarded by the client's mutex.
+	id    clientv3.LeaseID
+	since driver.Instant // the sending of the last request that started the TTL again
+	over  bool           // the lease has ended, or nobody can be sure that it has not
+}
+
+// errOver says that a session has ended.
+var errOver = errors.New("the session has ended")
+
+// seconds returns how many of them a lease needs: etcd counts in whole ones.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// session returns the session for leases of so many seconds, started or kept
+// alive by a request that was sent at after or later.
+func (c *client) session(ctx context.Context, secs int64, after driver.Instant) (*session, error) {
+	for {
+		c.mu.Lock()
+		s := c.sessions[secs]
+		if s == nil || s.over {
+			s = &session{c: c, seconds: secs, busy: make(chan struct{}, 1)}
+			c.sessions[secs] = s
+		}
+		c.mu.Unlock()
+		if _, err := s.keep(ctx, after); !errors.Is(err, errOver) {
+			return s, err
+		}
+	}
+}
+
+// keep sees to it that the lease was started or kept alive by a request that was
+// sent at after or later, and returns the sending of the last one (P1: not the
+// arrival of the answer).
+func (s *session) keep(ctx context.Context, after driver.Instant) (driver.Instant, error) {
+	if since, err := s.fresh(after); err != nil || since != 0 {
+		return since, err
+	}
+	select {
+	case s.busy <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-s.busy }()
+	if since, err := s.fresh(after); err != nil || since != 0 {
+		return since, err // somebody else has asked meanwhile
+	}
+	sent := s.c.clock.Now()
+	if s.id == 0 { // changed by whoever is busy only
+		return sent, s.grant(ctx, sent)
+	}
+	ttl, err := s.c.keepAlive(ctx, s.id)
+	if err != nil {
+		return 0, err
+	}
+	if ttl <= 0 {
+		s.c.end(s)
+		return 0, errOver
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	// An answer that comes when the lease may have ended proves nothing: etcd
+	// may have sent for its end before it started the TTL again.
+	if s.ended(s.c.clock.Now()) || ttl < s.seconds {
+		s.over = true
+		return 0, errOver
+	}
+	s.since = sent
+	return sent, nil
+}
+
+// keepAlive asks once, and returns the seconds that the lease lasts from now: 0 if
+// it has ended. The library's own function asks again and again, without a pause.
+func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel() // ends the stream
+	stream, err := etcdserverpb.NewLeaseClient(c.etcd.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err == nil {
+		err = stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: Recv says why
+		return 0, clientv3.ContextError(ctx, err)
+	}
+	resp, err := stream.Recv()
+	if err != nil {
+		return 0, clientv3.ContextError(ctx, err)
+	}
+	return resp.TTL, nil
+}
+
+// lease returns the id of the lease.
+func (s *session) lease() clientv3.LeaseID {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.id
+}
+
+// sentBefore returns since, or sent where that is earlier.
+func (s *session) sentBefore(sent driver.Instant) driver.Instant {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return min(s.since, sent)
+}
+
+// fresh returns since if it is not before after, else 0.
+func (s *session) fresh(after driver.Instant) (driver.Instant, error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	switch {
+	case s.over || s.ended(s.c.clock.Now()):
+		s.over = true
+		return 0, errOver
+	case s.id != 0 && s.since >= after:
+		return s.since, nil
+	}
+	return 0, nil
+}
+
+// ended reports whether the TTL may have ended at the store.
+func (s *session) ended(now driver.Instant) bool {
+	return s.id != 0 && now >= s.since.Add(time.Duration(s.seconds)*time.Second)
+}
+
+// grant makes the lease.
+func (s *session) grant(ctx context.Context, sent driver.Instant) error {
+	resp, err := s.c.leases.Grant(ctx, s.seconds)
+	if err != nil {
+		return err
+	}
+	if resp.TTL < s.seconds {
+		return fmt.Errorf("etcd granted a lease of %d s, asked were %d s", resp.TTL, s.seconds)
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.id, s.since = resp.ID, sent
+	return nil
+}
+
+// end notes that the store has ended a session: its holds are lost, and its
+// places worth nothing.
+func (c *client) end(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.over {
+		return
+	}
+	s.over = true
+	var lost []string
+	var gone []*record
+	for _, r := range c.records {
+		for ; r != nil; r = r.next {
+			if r.session == s && r.state != asking {
+				gone = append(gone, r)
+			}
+		}
+	}
+	for _, r := range gone {
+		if r.state == held {
+			lost = append(lost, r.owner)
+		}
+		c.forget(r)
+	}
+	if lost != nil {
+		c.tell(driver.Loss{Owners: lost, Err: fmt.Errorf("%w: etcd has ended the lease", driver.ErrNotHeld)})
+	}
+}
+
+// The time for which a request that was withdrawn is remembered: at least half of
+// this. The lease for it is not kept alive but replaced when half of it is over.
+const goneFor = 2 * time.Minute
+
+// farewells returns a lease for what is to be remembered for a while.
+func (c *client) farewells(ctx context.Context) (clientv3.LeaseID, error) {
+	c.mu.Lock()
+	s := c.goodbye
+	if now := c.clock.Now(); s == nil || s.over || s.id != 0 && now >= s.since.Add(goneFor/2) {
+		s = &session{c: c, seconds: seconds(goneFor), busy: make(chan struct{}, 1)}
+		c.goodbye = s
+	}
+	c.mu.Unlock()
+	_, err := s.keep(ctx, 0)
+	return s.id, err
+}

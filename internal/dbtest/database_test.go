@@ -1,0 +1,235 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the client of PostgreSQL
+	_ "modernc.org/sqlite"             // the client of SQLite
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/optimistic"
+	"github.com/holdfastlock/holdfast/txlock"
+)
+
+func TestPostgres(t *testing.T) {
+	server := testserver.StartPostgres(t, "deadlock_timeout=50ms")
+	run(t, &database{
+		DB: open(t, "pgx", server.URL("postgres")), locks: txlock.Postgres, dialect: optimistic.Postgres,
+		levels:  []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
+		waiting: "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+	})
+}
+
+// TestMariaDB runs the cases with snapshots that only fix what is seen, and with those
+// that also refuse writes, the default from MariaDB 11.6 on.
+func TestMariaDB(t *testing.T) {
+	server := testserver.StartMariaDB(t)
+	for _, refusing := range []string{"OFF", "ON"} {
+		t.Run("innodb_snapshot_isolation="+refusing, func(t *testing.T) {
+			config := mysql.NewConfig()
+			config.Net, config.Addr, config.User, config.DBName = "tcp", server.Addr, "root", "test"
+			config.Logger = &mysql.NopLogger{}
+			config.Params = map[string]string{"innodb_snapshot_isolation": refusing}
+			run(t, &database{
+				DB: open(t, "mysql", config.FormatDSN()), locks: txlock.MySQL, dialect: optimistic.MySQL,
+				levels:   []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
+				waiting:  "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'",
+				refusing: refusing == "ON",
+			})
+		})
+	}
+}
+
+func TestSQLite(t *testing.T) {
+	for _, begin := range []string{"deferred", "immediate"} {
+		t.Run(begin, func(t *testing.T) {
+			run(t, &database{
+				DB: open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
+					"?_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)&_txlock="+begin),
+				locks: txlock.SQLite, dialect: optimistic.SQLite,
+				levels:    []sql.IsolationLevel{sql.LevelDefault}, // it has but one: serializable
+				immediate: begin == "immediate",
+			})
+		})
+	}
+}
+
+// database is the one under test, at one level of isolation.
+type database struct {
+	*sql.DB
+	locks     txlock.Dialect
+	dialect   optimistic.Dialect
+	levels    []sql.IsolationLevel
+	level     sql.IsolationLevel
+	waiting   string // counts the transactions that wait for a lock; "": cannot be asked
+	refusing  bool   // MariaDB refuses to write what is newer than the snapshot
+	immediate bool   // SQLite's transactions take the write lock as they begin
+	accounts  int64
+}
+
+func open(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	db.SetMaxOpenConns(20)
+	db.SetMaxIdleConns(20)
+	return db
+}
+
+// run runs all cases at each level.
+func run(t *testing.T, d *database) {
+	for _, statement := range []string{
+		"DROP TABLE IF EXISTS holdfast_txlock", "DROP TABLE IF EXISTS account", "DROP TABLE IF EXISTS run",
+		d.locks.Schema(),
+		d.locks.Schema(), // again: it must not mind
+		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
+		"CREATE TABLE run (job VARCHAR(100) NOT NULL, instant BIGINT NOT NULL, PRIMARY KEY (job, instant))",
+	} {
+		if _, err := d.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	for _, d.level = range d.levels {
+		t.Run(strings.ReplaceAll(d.level.String(), " ", ""), func(t *testing.T) {
+			for _, c := range append(append(lockCases, optimisticCases...), uniqueCases...) {
+				t.Run(c.name, func(t *testing.T) { c.run(t, d) })
+			}
+		})
+	}
+}
+
+type testCase struct {
+	name string
+	run  func(*testing.T, *database)
+}
+
+func (d *database) sqlite() bool { return d.locks == txlock.SQLite }
+
+// snapshots reports whether a transaction sees, all the time, what was there at its
+// first statement.
+func (d *database) snapshots() bool {
+	return d.level != sql.LevelReadCommitted
+}
+
+// refuses reports whether the database itself refuses to write what is newer than the
+// transaction's snapshot.
+func (d *database) refuses() bool {
+	return (d.locks == txlock.Postgres || d.refusing) && d.snapshots() || d.sqlite()
+}
+
+// refusesWaiters reports whether a lock that was waited for fails because the one who had
+// it has committed meanwhile.
+func (d *database) refusesWaiters() bool {
+	return d.locks == txlock.Postgres && d.snapshots() || d.refusing && d.level == sql.LevelSerializable
+}
+
+func (d *database) options() *sql.TxOptions { return &sql.TxOptions{Isolation: d.level} }
+
+func (d *database) begin(t *testing.T) *sql.Tx {
+	t.Helper()
+	tx, err := d.BeginTx(t.Context(), d.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	return tx
+}
+
+// sql numbers the placeholders where the dialect wants that.
+func (d *database) sql(query string) string {
+	if d.dialect != optimistic.Postgres {
+		return query
+	}
+	for n := 1; strings.Contains(query, "?"); n++ {
+		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
+	}
+	return query
+}
+
+// account makes a row with a balance of 0 and a name to lock, and returns both.
+func (d *database) account(t *testing.T) (id int64, name string) {
+	t.Helper()
+	d.accounts++
+	id = d.accounts
+	name = fmt.Sprintf("account/%06d", id)
+	if _, err := d.ExecContext(t.Context(), d.sql("INSERT INTO account (id, balance) VALUES (?, 0)"), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.locks.Create(t.Context(), d, name); err != nil {
+		t.Fatal(err)
+	}
+	return id, name
+}
+
+func (d *database) balance(ctx context.Context, q optimistic.Querier, id int64) (n int64, err error) {
+	err = q.QueryRowContext(ctx, d.sql("SELECT balance FROM account WHERE id = ?"), id).Scan(&n)
+	return n, err
+}
+
+func (d *database) setBalance(ctx context.Context, q optimistic.Querier, id, n int64) error {
+	_, err := q.ExecContext(ctx, d.sql("UPDATE account SET balance = ?, version = version + 1 WHERE id = ?"), n, id)
+	return err
+}
+
+// increment adds 1 by a read and a write, as a program does that computes in between.
+func (d *database) increment(ctx context.Context, tx *sql.Tx, id int64) error {
+	n, err := d.balance(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	return d.setBalance(ctx, tx, id, n+1)
+}
+
+func (d *database) expectBalance(t *testing.T, id, want int64) {
+	t.Helper()
+	if n, err := d.balance(t.Context(), d, id); n != want || err != nil {
+		t.Errorf("the balance is %d, %v; want %d", n, err, want)
+	}
+}
+
+// awaitWaiters waits until n transactions wait for a lock, or done is closed.
+func (d *database) awaitWaiters(t *testing.T, n int) {
+	t.Helper()
+	if d.waiting == "" {
+		return
+	}
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		var waiting int
+		if err := d.QueryRowContext(t.Context(), d.waiting).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		if waiting == n {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d transactions wait for a lock, want %d", waiting, n)
+		}
+	}
+}
+
+// patiently are options of a retry that does not give up.
+func (d *database) patiently() *optimistic.Options {
+	return &optimistic.Options{Tries: 1000, MaxPause: 20 * time.Millisecond, Tx: d.options()}
+}
+
+// within is a context for what must not hang.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("hangs"))
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,131 @@
+// Package sqlerr tells what a SQL database means by an error, without importing
+// any client library: by the shape that the errors of these libraries have.
+//
+//   - PostgreSQL, by pgx and lib/pq: a method SQLState() string;
+//   - MySQL and MariaDB, by go-sql-driver: a field Number, an unsigned integer;
+//   - SQLite, by modernc.org/sqlite, ncruces/go-sqlite3 and mattn/go-sqlite3: a method
+//     or field ExtendedCode or Code, an integer, SQLite's result code.
+package sqlerr
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// ErrConflict: the transaction cannot go on, for another's sake.
+var ErrConflict = errors.New("transaction is in conflict with another")
+
+// Judged returns the error, as ErrConflict too if that is what it means.
+func Judged(err error) error {
+	if Conflict(err) && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return err
+}
+
+// What the databases call it when they give up a transaction for another's sake.
+var (
+	postgresConflicts = []string{
+		"40001", // serialization_failure
+		"40P01", // deadlock_detected
+		"55P03", // lock_not_available: lock_timeout, or NOWAIT
+	}
+	mysqlConflicts = []uint64{
+		1020, // ER_CHECKREAD: newer than the snapshot (MariaDB)
+		1205, // ER_LOCK_WAIT_TIMEOUT
+		1213, // ER_LOCK_DEADLOCK
+		3572, // ER_LOCK_NOWAIT
+	}
+	sqliteConflicts = []int64{sqliteBusy, sqliteLocked}
+)
+
+// Result codes of SQLite.
+const (
+	primary            = 0xff // what an extended one shares with its primary one
+	sqliteBusy         = 5
+	sqliteLocked       = 6
+	sqliteBusySnapshot = sqliteBusy | 2<<8
+)
+
+// Conflict reports whether the database gave up the statement or the transaction for
+// another transaction's sake: a deadlock, a serialization failure, a lock timeout, a
+// busy database. Nothing of the transaction will have happened once it is rolled
+// back, and it may be run again.
+func Conflict(err error) bool {
+	return anyOf(err, func(err error) bool {
+		if e, ok := err.(interface{ SQLState() string }); ok {
+			return slices.Contains(postgresConflicts, e.SQLState())
+		}
+		if number := field(reflect.ValueOf(err), "Number"); number.CanUint() {
+			return slices.Contains(mysqlConflicts, number.Uint())
+		}
+		return slices.Contains(sqliteConflicts, sqliteCode(err)&primary)
+	})
+}
+
+// Busy reports whether another connection is writing in the SQLite database. It does
+// not if this transaction's snapshot is too old for it to write ever.
+func Busy(err error) bool {
+	return anyOf(err, func(err error) bool {
+		code := sqliteCode(err)
+		return code&primary == sqliteBusy && code != sqliteBusySnapshot
+	})
+}
+
+// sqliteCode returns the result code of an error of SQLite, extended if it can be
+// had, or 0.
+func sqliteCode(err error) int64 {
+	for _, name := range []string{"ExtendedCode", "Code"} {
+		value := reflect.ValueOf(err)
+		if method := value.MethodByName(name); method.IsValid() {
+			if t := method.Type(); t.NumIn() != 0 || t.NumOut() != 1 {
+				continue
+			}
+			value = method.Call(nil)[0]
+		} else {
+			value = field(value, name)
+		}
+		switch {
+		case value.CanInt():
+			return value.Int()
+		case value.CanUint():
+			return int64(value.Uint() & 0xffff)
+		}
+	}
+	return 0
+}
+
+// field returns a field of a struct's own, or of one that is pointed at, or the zero
+// Value.
+func field(value reflect.Value, name string) reflect.Value {
+	if value.Kind() == reflect.Pointer {
+		value = value.Elem()
+	}
+	if value.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	f, ok := value.Type().FieldByName(name)
+	if !ok || len(f.Index) != 1 { // an embedded struct's, which may be nil
+		return reflect.Value{}
+	}
+	return value.FieldByIndex(f.Index)
+}
+
+// anyOf reports whether it is so of the error or of one that it wraps.
+func anyOf(err error, is func(error) bool) bool {
+	if err == nil {
+		return false
+	}
+	if is(err) {
+		return true
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return anyOf(e.Unwrap(), is)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return anyOf(err, is) })
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+// Etcdmember is one member of an etcd cluster, for tests: etcd's own server,
+// embedded, which ends when its standard input does.
+//
+// It prints "ready" when it serves. A line "jump 1h" on its standard input sets
+// its wall clock forward by an hour and not the clock that cannot be set; it
+// answers "wall" and the wall clock in nanoseconds since 1970. For that
+// internal/testserver builds it with a package time of its own.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"log"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+	_ "unsafe" // for go:linkname
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// wallJump is by how many seconds time.Now differs from the host's wall clock.
+//
+//go:linkname wallJump time.wallJump
+var wallJump int64
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("etcdmember: ")
+	cfg := embed.NewConfig()
+	client, peer := flag.String("client", "", "URL for clients"), flag.String("peer", "", "URL for members")
+	advertised := flag.String("advertised", "", "URL that the other members use; empty: that for members")
+	flag.StringVar(&cfg.Name, "name", "", "the member's name")
+	flag.StringVar(&cfg.Dir, "dir", "", "where its data is")
+	flag.StringVar(&cfg.InitialCluster, "cluster", "", "NAME=URL,… of all members")
+	flag.StringVar(&cfg.ClientTLSInfo.CertFile, "cert", "", "the server's certificate")
+	flag.StringVar(&cfg.ClientTLSInfo.KeyFile, "key", "", "and its key")
+	flag.UintVar(&cfg.TickMs, "heartbeat", cfg.TickMs, "milliseconds between heartbeats")
+	flag.UintVar(&cfg.ElectionMs, "election", cfg.ElectionMs, "milliseconds without one before an election")
+	flag.Int64Var(&cfg.QuotaBackendBytes, "quota", 0, "bytes that the data may have; 0: etcd's default")
+	flag.BoolVar(&cfg.UnsafeNoFsync, "nosync", false, "leave it to the system when data is written to the disk")
+	flag.StringVar(&cfg.LogLevel, "log", "error", "least level of what is logged")
+	flag.Parse()
+
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(*client), urls(*client)
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(*peer), urls(*peer)
+	if *advertised != "" {
+		cfg.AdvertisePeerUrls = urls(*advertised)
+	}
+	cfg.LogOutputs = []string{"stderr"}
+	member, err := embed.StartEtcd(cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { log.Fatal(<-member.Err()) }()
+	<-member.Server.ReadyNotify()
+	fmt.Println("ready")
+
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		by, err := time.ParseDuration(strings.TrimPrefix(lines.Text(), "jump "))
+		if err != nil {
+			log.Fatal(err)
+		}
+		wallJump += int64(by / time.Second)
+		fmt.Println("wall", time.Now().UnixNano())
+	}
+	os.Exit(0) // the test has ended, however
+}
+
+func urls(raw string) []url.URL {
+	u, err := url.Parse(raw)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return []url.URL{*u}
+}

@@ -1,0 +1,61 @@
+package goredisconn
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
+)
+
+func TestConformance(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
+	drivertest.Run(t, drivertest.Harness{
+		Open:     func(t testing.TB) driver.Driver { return dial(t, server) },
+		Restart:  func(testing.TB) { server.Kill(); server.Start() },
+		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
+		// The server that was started last ends after the run.
+		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*Redis).watch")},
+	})
+}
+
+// closing is a Conn that closes its client too.
+type closing struct {
+	redislock.Conn
+	client *redis.Client
+}
+
+func (c closing) Close() error {
+	c.Conn.Close()
+	return c.client.Close()
+}
+
+func connect(address string) redislock.Conn {
+	client := redis.NewClient(&redis.Options{Addr: address})
+	return closing{Wrap(client), client}
+}
+
+// dial returns a driver whose poll is short, so that dead waiters are waited for
+// quickly.
+func dial(t testing.TB, server *testserver.Redis) driver.Driver {
+	t.Helper()
+	d, err := redislock.New(t.Context(), connect(server.Addr), &redislock.Options{Poll: 400 * time.Millisecond})
+	if err != nil {
+		t.Fatalf("redislock.New: %v", err)
+	}
+	return d
+}
+
+func TestConn(t *testing.T) {
+	conntest.Run(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
+}
+
+func TestReactions(t *testing.T) {
+	conntest.RunReactions(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
+}

@@ -1,0 +1,168 @@
+// Package goredisconn lets package redislock speak through the client library
+// go-redis, for programs that have such a client already:
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	conn := goredisconn.Wrap(client)
+//	d, err := redislock.New(ctx, conn, nil)
+//	...
+//	locks, err := holdfast.New(d, nil)
+//
+// It registers no URL scheme: that is for package rueidisconn.
+package goredisconn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
+)
+
+// Wrap returns a redislock.Conn over a client that the caller keeps and closes,
+// after the driver. It is one of a single node; its options may be any. What the
+// client's options say of retries does not hold for the commands of locks, which
+// are sent once.
+//
+// A request that is given up waits on for its reply in the background, until the
+// client's ReadTimeout is over or the client is closed.
+func Wrap(client *redis.Client) redislock.Conn { return &conn{client: client} }
+
+type conn struct{ client *redis.Client }
+
+// command is a command that go-redis does not send again.
+type command struct{ *redis.Cmd }
+
+// NoRetry says so to go-redis.
+func (command) NoRetry() bool { return true }
+
+func newCommand(ctx context.Context, c *redislock.Command) command {
+	args := make([]any, len(c.Args))
+	for i, arg := range c.Args {
+		args[i] = arg
+	}
+	return command{redis.NewCmd(ctx, args...)}
+}
+
+// Do implements redislock.Conn. Go-redis does not look up from a reply that it
+// waits for when the context is cancelled, so the waiting is done beside.
+func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	built := make([]command, len(commands))
+	for i := range commands {
+		built[i] = newCommand(ctx, &commands[i])
+	}
+	if ctx.Done() == nil {
+		return c.do(ctx, built)
+	}
+	replies := make(chan []redislock.Reply, 1)
+	go func() { replies <- c.do(ctx, built) }()
+	select {
+	case r := <-replies:
+		return r
+	case <-ctx.Done():
+		r := make([]redislock.Reply, len(commands))
+		for i := range r {
+			r[i].Err = ctx.Err()
+		}
+		return r
+	}
+}
+
+func (c *conn) do(ctx context.Context, built []command) []redislock.Reply {
+	if len(built) == 1 {
+		_ = c.client.Process(ctx, built[0]) // the command has the error too
+	} else {
+		pipe := c.client.Pipeline()
+		for _, cmd := range built {
+			_ = pipe.Process(ctx, cmd)
+		}
+		_, _ = pipe.Exec(ctx)
+	}
+	replies := make([]redislock.Reply, len(built))
+	for i, cmd := range built {
+		replies[i] = reply(cmd.Result())
+	}
+	return replies
+}
+
+func reply(value any, err error) redislock.Reply {
+	if errors.Is(err, redis.Nil) {
+		return redislock.Reply{}
+	}
+	return redislock.Reply{Value: value, Err: failure(err)}
+}
+
+// failure makes a server's error a ServerError.
+func failure(err error) error {
+	if refused := redis.Error(nil); errors.As(err, &refused) {
+		return &redislock.ServerError{Text: strings.TrimPrefix(refused.Error(), "ERR ")}
+	}
+	return err
+}
+
+// silence is how long nothing is heard on a subscription before the server is
+// asked whether it is there; twice as long, and the connection is given up.
+const silence = 10 * time.Second
+
+// Subscribe implements redislock.Conn, on a connection of its own.
+func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
+	return subscription.Keep(ctx, func(ctx context.Context) (subscription.Session, error) {
+		return c.subscribe(ctx, channel, hear)
+	}, hear)
+}
+
+// subscribe subscribes once.
+func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (subscription.Session, error) {
+	ps := c.client.Subscribe(ctx, channel)
+	first := make(chan error, 1)
+	go func() {
+		_, err := ps.Receive(ctx)
+		first <- err
+	}()
+	var err error
+	select {
+	case err = <-first:
+	case <-ctx.Done():
+		ps.Close() // ends the receiving
+		<-first
+		return subscription.Session{}, ctx.Err()
+	}
+	if err != nil {
+		ps.Close()
+		return subscription.Session{}, failure(err)
+	}
+	lost := make(chan struct{})
+	go func() {
+		defer close(lost)
+		receive(ps, hear)
+	}()
+	return subscription.Session{Lost: lost, Close: func() { ps.Close(); <-lost }}, nil
+}
+
+// receive calls hear until the connection is lost. It does not let go-redis
+// subscribe again by itself, because then nobody would learn of the gap.
+func receive(ps *redis.PubSub, hear func(string)) {
+	ctx := context.Background()
+	for asked := false; ; {
+		m, err := ps.ReceiveTimeout(ctx, silence)
+		timeout := net.Error(nil)
+		switch {
+		case err == nil:
+			asked = false
+			if m, ok := m.(*redis.Message); ok {
+				hear(m.Payload)
+			}
+		case errors.As(err, &timeout) && timeout.Timeout() && !asked && ps.Ping(ctx) == nil:
+			asked = true
+		default:
+			return
+		}
+	}
+}
+
+// Close implements redislock.Conn.
+func (c *conn) Close() error { return nil }

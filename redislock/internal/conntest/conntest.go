@@ -1,0 +1,233 @@
+// Package conntest checks that an adapter of a client library is a
+// redislock.Conn as its comments say.
+package conntest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// Run runs all checks. Connect returns a Conn to the server at the address.
+func Run(t *testing.T, connect func(t testing.TB, address string) redislock.Conn) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	for name, check := range map[string]func(*testing.T, *testserver.Redis, func(testing.TB, string) redislock.Conn){
+		"replies": replies, "sent once": sentOnce, "context": endsWithContext, "subscription": subscription,
+	} {
+		t.Run(name, func(t *testing.T) { check(t, server, connect) })
+	}
+}
+
+func command(args ...string) redislock.Command {
+	return redislock.Command{Args: args, Key: args[len(args)-1]}
+}
+
+// replies looks at each type of reply, alone and in a pipeline.
+func replies(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
+	c := connect(t, server.Addr)
+	defer c.Close()
+	script := func(text string) redislock.Command { return command("EVAL", text, "1", "key") }
+	cases := []struct {
+		command redislock.Command
+		want    any
+		refused string
+	}{
+		{command: command("SET", "key", "a b\r\n\x00"), want: "OK"},
+		{command: command("GET", "key"), want: "a b\r\n\x00"},
+		{command: script("return 9007199254740991"), want: int64(1<<53 - 1)},
+		{command: script("return false")},
+		{command: script("return {1, 'two', {3}, {}}"), want: []any{int64(1), "two", []any{int64(3)}, []any{}}},
+		{command: script("return redis.error_reply('WRONG indeed')"), refused: "WRONG indeed"},
+		{command: command("INCR", "key"), refused: "value is not an integer or out of range"},
+	}
+	var all []redislock.Command
+	check := func(i int, r redislock.Reply) {
+		t.Helper()
+		refused, _ := r.Err.(*redislock.ServerError)
+		switch want := &cases[i]; {
+		case want.refused != "" && (refused == nil || refused.Text != want.refused):
+			t.Errorf("%q gave the error %#v, not a ServerError %q", want.command.Args, r.Err, want.refused)
+		case want.refused == "" && (r.Err != nil || !reflect.DeepEqual(r.Value, want.want)):
+			t.Errorf("%q gave %#v, %v; want %#v", want.command.Args, r.Value, r.Err, want.want)
+		}
+	}
+	for i := range cases {
+		check(i, c.Do(t.Context(), []redislock.Command{cases[i].command})[0])
+		all = append(all, cases[i].command)
+	}
+	for i, r := range c.Do(t.Context(), all) {
+		check(i, r)
+	}
+}
+
+// cutter is a proxy that ends a connection when a text comes from the client,
+// which the server does not get; or, if it is late, for the first time only and
+// when the server has answered.
+type cutter struct {
+	net.Listener
+	to, text string
+	late     bool
+	mu       sync.Mutex
+	seen     int
+}
+
+func (p *cutter) serve() {
+	for {
+		from, err := p.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", p.to)
+		if err != nil {
+			from.Close()
+			continue
+		}
+		var mute atomic.Bool
+		go func() {
+			defer from.Close()
+			for b := make([]byte, 1<<16); ; {
+				n, err := to.Read(b)
+				if err != nil || mute.Load() {
+					return
+				}
+				from.Write(b[:n])
+			}
+		}()
+		go func() {
+			defer from.Close()
+			defer to.Close()
+			for b := make([]byte, 1<<16); ; {
+				n, err := from.Read(b)
+				if bytes.Contains(b[:n], []byte(p.text)) {
+					p.mu.Lock()
+					p.seen++
+					first := p.seen == 1
+					p.mu.Unlock()
+					if !p.late {
+						return
+					}
+					if first {
+						mute.Store(true)
+					}
+				}
+				if _, werr := to.Write(b[:n]); err != nil || werr != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// sentOnce cuts the connection under a command: the reply is lost, and nobody
+// knows whether the server has done it, so it must not be sent again.
+func sentOnce(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := &cutter{Listener: l, to: server.Addr, text: "fragile"}
+	go p.serve()
+	c := connect(t, l.Addr().String())
+	defer c.Close()
+	for n, commands := range [][]redislock.Command{
+		{command("GET", "fragile")},
+		{command("EVAL", "return 1", "1", "fragile")},
+		{command("SET", "before", "1"), command("GET", "fragile")},
+	} {
+		for r := c.Do(t.Context(), []redislock.Command{command("GET", "key")})[0]; r.Err != nil; {
+			r = c.Do(t.Context(), []redislock.Command{command("GET", "key")})[0] // connected again
+		}
+		r := c.Do(t.Context(), commands)
+		refused := (*redislock.ServerError)(nil)
+		if err := r[len(r)-1].Err; err == nil || errors.As(err, &refused) {
+			t.Errorf("a command whose reply was lost gave %#v", err)
+		}
+		p.mu.Lock()
+		if p.seen != n+1 {
+			t.Errorf("after %d commands %d were sent", n+1, p.seen)
+		}
+		p.seen = n + 1
+		p.mu.Unlock()
+	}
+}
+
+// endsWithContext asks a server that does not answer.
+func endsWithContext(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
+	c := connect(t, server.Addr)
+	defer c.Close()
+	c.Do(t.Context(), []redislock.Command{command("GET", "key")})
+	server.Pause()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	start := time.Now()
+	r := c.Do(ctx, []redislock.Command{command("GET", "key")})[0]
+	server.Resume()
+	if refused := (*redislock.ServerError)(nil); r.Err == nil || errors.As(r.Err, &refused) {
+		t.Errorf("a request whose context was cancelled gave %v, %#v", r.Value, r.Err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("a request went on for %v after its context was cancelled", took)
+	}
+}
+
+// subscription hears messages in order, and "" after a gap.
+func subscription(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
+	c := connect(t, server.Addr)
+	defer c.Close()
+	heard := make(chan string, 100)
+	stop, err := c.Subscribe(t.Context(), "channel", func(m string) { heard <- m })
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-heard:
+			if got != want {
+				t.Fatalf("heard %q, not %q", got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("did not hear %q", want)
+		}
+	}
+	publish := func(m string) int64 {
+		r := c.Do(t.Context(), []redislock.Command{command("PUBLISH", "channel", m)})[0]
+		n, _ := r.Value.(int64)
+		return n
+	}
+	for _, m := range []string{"one", "two", "three"} {
+		if n := publish(m); n != 1 {
+			t.Errorf("%d listen after Subscribe has returned", n)
+		}
+	}
+	expect("one")
+	expect("two")
+	expect("three")
+	c.Do(t.Context(), []redislock.Command{command("CLIENT", "KILL", "TYPE", "pubsub")})
+	expect("")
+	publish("four")
+	expect("four")
+	stop()
+	publish("five")
+	select {
+	case m := <-heard:
+		t.Errorf("heard %q after stop had returned", m)
+	default:
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if stop, err := c.Subscribe(ctx, "channel", func(string) {}); err == nil {
+		stop()
+		t.Error("Subscribe under a cancelled context succeeded")
+	}
+}

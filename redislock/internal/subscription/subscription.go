@@ -1,0 +1,62 @@
+// Package subscription keeps a subscription to a channel alive for adapters of
+// client libraries.
+package subscription
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Session is one subscription, for as long as its connection lasts.
+type Session struct {
+	Lost  <-chan struct{} // closed when the connection is lost
+	Close func()          // ends the session; when it has returned nothing is heard of it any more
+}
+
+// The pauses between attempts to subscribe again double from the first to the
+// longest.
+const (
+	firstPause   = 10 * time.Millisecond
+	longestPause = time.Second
+)
+
+// Keep subscribes, and again whenever the session is lost, after which it calls
+// hear with "". It returns when the first session is there, or the error of that
+// attempt; stop ends it all. Subscribe returns when the server has confirmed.
+func Keep(ctx context.Context, subscribe func(context.Context) (Session, error), hear func(string)) (stop func(), err error) {
+	session, err := subscribe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alive, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-session.Lost:
+			case <-alive.Done():
+			}
+			session.Close()
+			if session, err = again(alive, subscribe); err != nil {
+				return
+			}
+			hear("")
+		}
+	})
+	return func() { cancel(); done.Wait() }, nil
+}
+
+// again subscribes until it succeeds or ctx ends.
+func again(ctx context.Context, subscribe func(context.Context) (Session, error)) (Session, error) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+		if session, err := subscribe(ctx); err == nil {
+			return session, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return Session{}, ctx.Err()
+}

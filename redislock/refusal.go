@@ -1,0 +1,63 @@
+package redislock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// remedies say what to do about a refusal, by its code.
+var remedies = map[string]string{
+	"NOAUTH":     "the server wants a password, or a user and a password",
+	"WRONGPASS":  "user or password is wrong, or the user is disabled",
+	"NOPERM":     "the user lacks a permission: it needs the commands EVAL, EVALSHA, those that the scripts call, HDEL, GET, SET, SCAN and SUBSCRIBE, and the keys and channels that begin with the prefix",
+	"LOADING":    "the server has been started and reads its data",
+	"READONLY":   "the server is a replica: connect to the primary",
+	"MASTERDOWN": "the server is a replica that has lost its primary: connect to the primary",
+	"OOM":        "the server's memory is full: raise maxmemory, or remove data",
+	"MISCONF":    "the server cannot write to its disk, and is set up to refuse writes then: see its log",
+	"NOREPLICAS": "the server has fewer replicas than min-replicas-to-write says",
+	"BUSY":       "somebody's script runs for too long: SCRIPT KILL ends it",
+	"MOVED":      "the server is a node of a cluster: this driver is for one node",
+}
+
+// Code returns the code of the refusal, such as NOAUTH, or ERR if it has none.
+func (e *ServerError) Code() string {
+	code, _, _ := strings.Cut(e.Text, " ")
+	if code == "" || strings.ToUpper(code) != code {
+		return "ERR"
+	}
+	return code
+}
+
+// Explain adds to a server's refusal what to do about it. Adapters use it for what
+// goes wrong when they connect; other errors it returns as they are.
+func Explain(err error) error {
+	refused := (*ServerError)(nil)
+	if errors.As(err, &refused) && remedies[refused.Code()] != "" {
+		return fmt.Errorf("%w (%s)", err, remedies[refused.Code()])
+	}
+	return err
+}
+
+// before are the codes by which a server refuses a script's first write, and none
+// after it.
+var before = []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN"}
+
+// outcome marks the error of a request if it leaves it open whether the store has
+// done it (P6). That is so when no answer came, and when a script ended with an
+// error: what it did before that stays.
+func outcome(err error) error {
+	refused := (*ServerError)(nil)
+	if !errors.As(err, &refused) {
+		return driver.Uncertain(err)
+	}
+	inside := strings.Contains(refused.Text, "script: ") || strings.HasPrefix(refused.Text, "Error running script")
+	if inside && !slices.Contains(before, refused.Code()) {
+		return driver.Uncertain(Explain(err))
+	}
+	return Explain(err)
+}

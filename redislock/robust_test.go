@@ -1,0 +1,65 @@
+package redislock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// A note is any text: no byte of it ends it, and it stays as it is when the hold
+// is renewed.
+func TestNoteStaysWhole(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	d, err := New(t.Context(), dialResp(t, server.Addr), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	note := " a\x00b\n c 1 2 3 %d\r\n "
+	g, err := d.Try(t.Context(), driver.Request{Name: "a", Owner: "o", TTL: time.Minute, Note: note})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
+			t.Fatal(err)
+		}
+		info, err := d.(driver.Inspector).Inspect(t.Context(), "a")
+		if err != nil || len(info.Holders) != 1 || info.Holders[0].Note != note {
+			t.Fatalf("after a renewal there is %+v, error %v", info.Holders, err)
+		}
+	}
+}
+
+// A key that another program has overwritten spoils the hold of that name, and no
+// other of the batch.
+func TestForeignKeySpoilsNoBatch(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	conn := dialResp(t, server.Addr)
+	d, err := New(t.Context(), conn, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var grants []driver.Grant
+	for _, name := range []string{"a", "b", "c"} {
+		g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "o" + name, TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants = append(grants, g)
+	}
+	conn.do(t, "SET", "holdfast:{a}", "foreign")
+	for i, r := range d.Renew(t.Context(), grants) {
+		if (r.Err != nil) != (i == 0) {
+			t.Errorf("renewing %s: %v", grants[i].Name, r.Err)
+		}
+	}
+	for i, err := range d.Release(t.Context(), grants) {
+		if (err != nil) != (i == 0) {
+			t.Errorf("releasing %s: %v", grants[i].Name, err)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package txlock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfastlock/holdfast/internal/sqlerr"
+)
+
+// mode is how names are locked.
+type mode uint8
+
+const (
+	exclusive mode = iota
+	shared         // FOR SHARE
+	free           // exclusively, if nobody has it: SKIP LOCKED
+)
+
+// words are the statements of a dialect, each with the name as its only argument.
+//
+// A turn counts the exclusive holds of a name, so that a transaction at REPEATABLE
+// READ can be kept from working with a snapshot that is older than the last of them.
+// If the lock were a lock only, nothing would: the row's newest version would be the
+// one in the snapshot. SKIP LOCKED stands for NOWAIT because it is no error to the database:
+// PostgreSQL would end the transaction, and log it.
+type words struct {
+	// take locks the row, by mode, and returns its turn, or no row.
+	take [free + 1]string
+	// see returns the turn in the transaction's snapshot.
+	see string
+}
+
+const see = "SELECT turn FROM holdfast_txlock WHERE name = "
+
+var statements = [...]words{
+	// An UPDATE takes the row's lock by itself, and fails at REPEATABLE READ if the
+	// row is newer than the snapshot, as FOR SHARE does.
+	Postgres: {
+		take: [...]string{
+			exclusive: "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = $1 RETURNING turn",
+			shared:    see + "$1 FOR SHARE",
+			free: "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name =" +
+				" (SELECT name FROM holdfast_txlock WHERE name = $1 FOR UPDATE SKIP LOCKED) RETURNING turn",
+		},
+		see: see + "$1",
+	},
+	// MySQL's writes and locking reads see the newest row, whatever the snapshot is.
+	// The turn is raised later: a transaction sees its own writes at once.
+	MySQL: {
+		take: [...]string{
+			exclusive: see + "? FOR UPDATE",
+			shared:    see + "? LOCK IN SHARE MODE",
+			free:      see + "? FOR UPDATE SKIP LOCKED",
+		},
+		see: see + "?",
+	},
+	SQLite: {
+		take: [...]string{exclusive: raiseSQLite, shared: raiseSQLite, free: raiseSQLite},
+		see:  see + "?",
+	},
+}
+
+const (
+	raiseMySQL = "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = ?"
+	// raiseSQLite takes the write lock of the database.
+	raiseSQLite = raiseMySQL + " RETURNING turn"
+)
+
+// locking is one call.
+type locking struct {
+	ctx     context.Context
+	tx      Tx
+	dialect Dialect
+	mode    mode
+
+	locked  []string
+	turns   []int64  // of those locked
+	skipped []string // gave no row: another has it, or there is none
+}
+
+// take locks a name, or skips it.
+func (l *locking) take(name string) error {
+	if slices.Contains(l.locked, name) {
+		return nil
+	}
+	turn, err := l.turn(statements[l.dialect].take[l.mode], name)
+	switch {
+	case errors.Is(err, sql.ErrNoRows) && l.mode != free:
+		return ErrUnknown
+	case errors.Is(err, sql.ErrNoRows), l.mode == free && sqlerr.Busy(err):
+		l.skipped = append(l.skipped, name)
+		return nil
+	case err != nil:
+		return err
+	}
+	l.locked, l.turns = append(l.locked, name), append(l.turns, turn)
+	return nil
+}
+
+// verify makes sure, once all is locked, that the transaction sees what those have
+// done who had the names before, and that the names skipped exist. It returns the name
+// for which that is not so. In MySQL the first plain SELECT fixes what a transaction
+// sees, so it must come after all locks.
+func (l *locking) verify() (name string, err error) {
+	if l.dialect != MySQL {
+		for _, name := range l.skipped {
+			if _, err := l.turn(statements[l.dialect].see, name); errors.Is(err, sql.ErrNoRows) {
+				return name, ErrUnknown
+			} else if err != nil {
+				return name, err
+			}
+		}
+		return "", nil
+	}
+	for i, name := range l.locked {
+		seen, err := l.turn(statements[MySQL].see, name)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && seen != l.turns[i] {
+			return name, errOldSnapshot
+		} else if err != nil {
+			return name, err
+		}
+	}
+	if l.mode == shared {
+		return "", nil
+	}
+	for _, name := range l.locked {
+		if _, err := l.tx.ExecContext(l.ctx, raiseMySQL, MySQL.key(name)); err != nil {
+			return name, err
+		}
+	}
+	return "", nil
+}
+
+// errOldSnapshot is ErrConflict, found by ourselves.
+var errOldSnapshot = fmt.Errorf("%w: it read before it locked, and its snapshot is older than another's hold", ErrConflict)
+
+// turn runs a query for the turn of a name.
+func (l *locking) turn(query, name string) (turn int64, err error) {
+	err = l.tx.QueryRowContext(l.ctx, query, l.dialect.key(name)).Scan(&turn)
+	return turn, err
+}

@@ -1,0 +1,227 @@
+// Package txlock locks names inside the caller's own database transaction, by SELECT
+// … FOR UPDATE: the lock and the work it protects are committed together, or not at
+// all. Such a lock has no lease that can end too early, needs no fencing token, and
+// is freed by the commit or the rollback, also by that of a client that died.
+//
+// It is the right form where all that is protected is in one database, and the work
+// is short: the transaction, its connection and the lock last equally long. Where the
+// work goes beyond the database use a lease, and let the database check its token:
+// packages holdfast and fence.
+//
+// # Names are rows
+//
+// A name is a row of the table holdfast_txlock (see [Dialect.Schema]), which must be
+// committed before it can be locked: a lock that first had to insert its row would wait for
+// other transactions where it must not, and in MySQL run into deadlocks. Create
+// the row where the thing comes to exist that it stands for, in the same
+// transaction, or for fixed names at the start of the program:
+//
+//	err := txlock.Postgres.Create(ctx, db, "stock/apple")
+//
+//	tx, err := db.BeginTx(ctx, nil)
+//	…
+//	err = txlock.Postgres.Lock(ctx, tx, "stock/apple") // first, before any read
+//
+// Remove it, with [Dialect.Remove], under its lock. There are as many rows as the
+// program makes, and nothing else creates or deletes any.
+//
+// # What is promised
+//
+// After [Dialect.Lock] the transaction sees all that those have committed who had the
+// name before, and nobody else has it until the transaction ends. That is so at these
+// levels of isolation; where it cannot be had, the lock fails with [ErrConflict]
+// rather than let the transaction work on old data, and the transaction can be run
+// again from its beginning (optimistic.Retry does that).
+//
+//   - PostgreSQL, READ COMMITTED: the transaction waits, then sees the newest data.
+//     REPEATABLE READ and SERIALIZABLE: the same, but if another had the name since
+//     the transaction's snapshot was taken (by its first statement, thus also while
+//     the lock was waited for) the lock fails: SQLSTATE 40001.
+//   - MySQL and MariaDB with InnoDB, READ COMMITTED and SERIALIZABLE: the newest data.
+//     REPEATABLE READ, their default: the lock must be the first that the
+//     transaction does, because a plain SELECT before it fixes what all later ones
+//     see. The lock finds out whether that is too old, and then fails. MariaDB with
+//     innodb_snapshot_isolation, the default from 11.6 on, is at SERIALIZABLE as
+//     PostgreSQL.
+//   - SQLite has no locks of rows: each function takes the write lock of the whole
+//     database file, so names exclude each other too, and shared holders as well.
+//     Waiting ends after the connection's busy timeout, with ErrConflict, and a
+//     context that ends is noticed only then. In a transaction that was begun with BEGIN
+//     IMMEDIATE (in modernc.org/sqlite: _txlock=immediate) it is BeginTx that waits.
+//     A transaction that has read before, and since then another has
+//     written, fails at once.
+//
+// What was read before the lock may be old at every level: read it again. READ
+// UNCOMMITTED is not supported.
+//
+// # Deadlocks
+//
+// The names of one call are locked in the order of their bytes, so transactions that
+// name all they need in one call, before anything else, cannot deadlock over them. Who
+// locks in several calls must keep an order of his own. A deadlock is found by the
+// database, which ends one transaction with ErrConflict: PostgreSQL after a second.
+//
+// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back.
+// MySQL has often done so by itself; what is still done by the *sql.Tx is then outside of
+// any transaction, and stays.
+package txlock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/sqlerr"
+)
+
+// The errors of this package. Match them with errors.Is. The error of the database
+// is wrapped beside them.
+var (
+	// ErrHeld: another transaction has the name; see [Dialect.TryLock].
+	ErrHeld = errors.New("locked by another transaction")
+	// ErrConflict: the transaction cannot go on, for another's sake: a deadlock, a
+	// lock timeout, a serialization failure, a snapshot that is too old. Roll back;
+	// the whole of it may be run again. It is the same error as
+	// optimistic.ErrConflict.
+	ErrConflict = sqlerr.ErrConflict
+	// ErrUnknown: the name has no row that this transaction can see; see
+	// [Dialect.Create].
+	ErrUnknown = errors.New("name has no row")
+)
+
+// Dialect is a database's SQL. Its methods may be called by several goroutines, but
+// not on one transaction at the same time.
+type Dialect uint8
+
+// The dialects.
+const (
+	Postgres Dialect = iota + 1 // PostgreSQL 9.5 and later
+	MySQL                       // MariaDB 10.6 and MySQL 8.0 (not tested), and later; InnoDB tables
+	SQLite                      // SQLite 3.35 and later
+)
+
+// Tx is what a lock needs of a transaction. *sql.Tx has it. A *sql.Conn on which the
+// caller has begun a transaction by hand will do as well; a *sql.DB, or what embeds
+// one, is refused, because there every statement is a transaction of its own, and
+// would free the name before it returns.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Lock locks the names exclusively, and waits for those who have them. It returns
+// [ErrConflict], [ErrUnknown] or another error of the database or the context.
+//
+// The wait is bounded by the context and by the server's settings: lock_timeout in
+// PostgreSQL (none by default), innodb_lock_wait_timeout in MySQL (50 s), the busy
+// timeout of the connection in SQLite.
+func (d Dialect) Lock(ctx context.Context, tx Tx, names ...string) error {
+	_, err := d.lock(ctx, tx, exclusive, inOrder(names), len(names))
+	return err
+}
+
+// LockShared is Lock for transactions that only read what the names protect: any
+// number of them have a name at the same time, while none has it exclusively. A
+// stream of them can keep out one that wants it exclusively. A transaction that will
+// lock a name exclusively must not lock it shared first: two that do are a
+// deadlock.
+func (d Dialect) LockShared(ctx context.Context, tx Tx, names ...string) error {
+	_, err := d.lock(ctx, tx, shared, inOrder(names), len(names))
+	return err
+}
+
+// TryLock is Lock without waiting, as by NOWAIT: if another transaction has one of
+// the names, shared or not, it returns [ErrHeld]. That does no harm to the
+// transaction, and writes nothing into the server's log; but of several names it may
+// have locked some, which stay locked until it ends.
+//
+// In SQLite it waits for the busy timeout, as every write does. In MySQL a name
+// without a row counts as held: to tell the one from the other it would have to wait at
+// some levels of isolation.
+func (d Dialect) TryLock(ctx context.Context, tx Tx, names ...string) error {
+	names = inOrder(names)
+	locked, err := d.lock(ctx, tx, free, names, len(names))
+	if err != nil || len(locked) == len(names) {
+		return err
+	}
+	held := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(locked, name) })
+	return fmt.Errorf("txlock: %w: %q", ErrHeld, held)
+}
+
+// LockFree locks, without waiting, up to limit of those names that no other
+// transaction has, as by SKIP LOCKED, and returns them: the first free ones in the
+// given order. None is not an error. It is for workers that share out a list of
+// jobs. See TryLock for names without a row, and for SQLite, where it is all or
+// nothing.
+func (d Dialect) LockFree(ctx context.Context, tx Tx, limit int, names ...string) ([]string, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("txlock: limit %d is too small: at least 1", limit)
+	}
+	return d.lock(ctx, tx, free, names, limit)
+}
+
+// inOrder returns the names sorted, each once.
+func inOrder(names []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}
+
+// lock locks up to limit of the names, in the given order, and returns them.
+func (d Dialect) lock(ctx context.Context, tx Tx, how mode, names []string, limit int) ([]string, error) {
+	if err := d.check(tx, names); err != nil {
+		return nil, err
+	}
+	l := locking{ctx: ctx, tx: tx, dialect: d, mode: how}
+	for _, name := range names {
+		if len(l.locked) == limit {
+			break
+		}
+		if err := l.take(name); err != nil {
+			return nil, failed("locking", name, err)
+		}
+	}
+	if name, err := l.verify(); err != nil {
+		return nil, failed("locking", name, err)
+	}
+	return l.locked, nil
+}
+
+// check returns an error if something can never be locked (P10).
+func (d Dialect) check(tx Tx, names []string) error {
+	if _, ok := tx.(interface{ Stats() sql.DBStats }); ok {
+		return errors.New("txlock: a lock needs the transaction that does the work, not a *sql.DB")
+	}
+	return d.checkNames(names)
+}
+
+func (d Dialect) checkNames(names []string) error {
+	if !d.known() {
+		return fmt.Errorf("txlock: dialect %d is unknown: use txlock.Postgres, txlock.MySQL or txlock.SQLite", uint8(d))
+	}
+	if len(names) == 0 {
+		return errors.New("txlock: no name")
+	}
+	for _, name := range names {
+		if err := driver.CheckName(name); err != nil {
+			return fmt.Errorf("txlock: %w", err)
+		}
+	}
+	return nil
+}
+
+// failed adds to an error what was being done, and what it means.
+func failed(doing, name string, err error) error {
+	return fmt.Errorf("txlock: %s %q: %w", doing, name, sqlerr.Judged(err))
+}
+
+func (d Dialect) known() bool { return d >= Postgres && d <= SQLite }
+
+// String returns "postgres", "mysql" or "sqlite".
+func (d Dialect) String() string {
+	if !d.known() {
+		return "unknown dialect"
+	}
+	return [...]string{Postgres: "postgres", MySQL: "mysql", SQLite: "sqlite"}[d]
+}
