@@ -16,6 +16,12 @@ const withdrawnFor = time.Minute
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	c.mu.Lock()
+	gone := c.gone.To(req.Owner, c.clock.Now())
+	c.mu.Unlock()
+	if gone != nil {
+		return driver.Grant{Request: req}, gone
+	}
 	return c.ask(ctx, req, false, true)
 }
 
@@ -105,7 +111,6 @@ func (t *turn) goodbye(owner string) error {
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	for i := range grants {
-		c.forget(grants[i].Owner)
 		errs[i] = c.release(ctx, &grants[i])
 	}
 	return errs
@@ -113,7 +118,12 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	var answer error
+	// A request that may still be under way is remembered by the store (P6).
 	withdraw := g.Token == 0 || g.Stray
+	remember := withdraw && !c.withdraw(g)
+	if !withdraw {
+		c.forget(g.Owner)
+	}
 	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
 		if !withdraw && c.quick(g.Mode) {
@@ -129,7 +139,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			if !t.Release(g.Owner, g.MinHold, t.now) && g.Token != 0 {
 				answer = t.goodbye(g.Owner)
 			}
-			if withdraw {
+			if remember {
 				t.say(farewell{Owner: g.Owner, Until: t.now.Add(max(g.TTL, withdrawnFor))})
 			}
 			t.settle(t.now, &t.rules) // whoever is next gets it in this very step

@@ -2,10 +2,10 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -13,7 +13,9 @@ import (
 // waiter is what the client keeps of an owner that may be queued.
 type waiter struct {
 	request driver.Request
-	placed  atomic.Bool // the store has said that it is queued
+	placed  bool // the store has said that it is queued
+	asking  int  // requests under way
+	unsure  bool // the outcome of one is not known
 	// news has the grant of a hand-off, or one without token when it is worth
 	// asking again.
 	news chan driver.Grant
@@ -22,12 +24,19 @@ type waiter struct {
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	w := c.expect(req) // before the place is: a grant may come at once (P7)
-	g, err := c.ask(ctx, req, true, !w.placed.Load())
-	if _, queued := err.(*driver.HeldError); queued {
-		w.placed.Store(true)
-	} else {
-		c.forget(req.Owner)
+	w, placed, err := c.expect(req) // before the place is: a grant may come at once (P7)
+	if err != nil {
+		return driver.Grant{Request: req}, err
+	}
+	g, err := c.ask(ctx, req, true, !placed)
+	_, queued := err.(*driver.HeldError)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.asking--
+	w.placed = queued
+	w.unsure = w.unsure || errors.Is(err, driver.ErrUncertain)
+	if !queued && !w.unsure && c.waiters[req.Owner] == w {
+		delete(c.waiters, req.Owner)
 	}
 	return g, err
 }
@@ -62,21 +71,44 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-func (c *client) expect(req driver.Request) *waiter {
+// expect returns the owner's waiter, of which one more request is under way, and
+// whether it is placed; or an error if the owner has been withdrawn.
+func (c *client) expect(req driver.Request) (w *waiter, placed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := c.waiters[req.Owner]
+	if err := c.gone.To(req.Owner, c.clock.Now()); err != nil {
+		return nil, false, err
+	}
+	w = c.waiters[req.Owner]
 	if w == nil {
 		w = &waiter{request: req, news: make(chan driver.Grant, 1)}
 		c.waiters[req.Owner] = w
 	}
-	return w
+	w.asking++
+	return w, w.placed, nil
 }
 
 func (c *client) forget(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiters, owner)
+}
+
+// withdraw forgets an owner whose request is withdrawn, and reports whether all its
+// requests are answered, as far as this client has sent them: as a rule it has sent
+// all. Then none can be under way to the store, and what comes to this client later is
+// refused here (P6). Otherwise the store has to remember the owner.
+func (c *client) withdraw(g *driver.Grant) (answered bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiters[g.Owner]
+	delete(c.waiters, g.Owner)
+	if w == nil || !w.placed || w.asking > 0 || w.unsure || g.Stray {
+		return false
+	}
+	now := c.clock.Now()
+	c.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
+	return true
 }
 
 // news are the messages about what a turn did: a hand-off, "g TOKEN CLAIM ASKED

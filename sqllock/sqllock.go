@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
 )
 
 // DefaultPrefix is what the tables' names begin with.
@@ -79,6 +80,7 @@ type client struct {
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
+	gone    record.Farewells   // owners that were withdrawn, all of whose requests had been answered
 	looking bool               // the looker is at work
 	losses  chan driver.Loss
 	closed  chan struct{}

@@ -15,6 +15,23 @@ import (
 // requestTimeout bounds each request, besides its context.
 const requestTimeout = 10 * time.Second
 
+// grace is for how long a statement may go on after its context has ended: as a
+// rule its outcome is known then, and its connection, which most libraries close
+// otherwise, can be kept.
+const grace = 250 * time.Millisecond
+
+// outlast returns a context that ends some grace after ctx.
+func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if late.Err() == nil {
+			timer := time.AfterFunc(grace, cancel)
+			context.AfterFunc(late, func() { timer.Stop() })
+		}
+	})
+	return late, func() { stop(); cancel() }
+}
+
 // snapshot is what the server said of one name at one time.
 type snapshot struct {
 	row
@@ -30,6 +47,8 @@ func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
 func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn) error) (Failure, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	late, cancelLate := outlast(ctx)
+	defer cancelLate()
 	for attempt := 0; ; attempt++ {
 		if err := c.alive(ctx); err != nil {
 			return Refused, err
@@ -37,7 +56,7 @@ func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn)
 		conn, err := c.db.Conn(ctx)
 		connected := err == nil
 		if connected {
-			err = f(ctx, conn)
+			err = f(late, conn)
 			conn.Close()
 		}
 		if err == nil {

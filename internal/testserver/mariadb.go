@@ -35,7 +35,7 @@ func StartMariaDB(t testing.TB, args ...string) *MariaDB {
 		_, port, _ := net.SplitHostPort(m.Addr)
 		m.args = append([]string{
 			program, "--no-defaults", "--datadir=" + data, "--port=" + port, "--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "s"),
-			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--max-connections=200",
+			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--max-connections=400",
 		}, args...)
 		if err = m.start(); err == nil {
 			return m

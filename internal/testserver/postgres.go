@@ -51,7 +51,7 @@ func servePostgres(t testing.TB, data string, attr *syscall.SysProcAttr, setting
 		_, port, _ := net.SplitHostPort(p.Addr)
 		p.args = []string{
 			program, "-D", data, "-p", port, "-h", "127.0.0.1", "-k", filepath.Dir(data),
-			"-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=32MB", "-c", "max_wal_senders=4",
+			"-c", "fsync=off", "-c", "max_connections=400", "-c", "shared_buffers=32MB", "-c", "max_wal_senders=4",
 		}
 		for _, s := range settings {
 			p.args = append(p.args, "-c", s)

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 		Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },
 		Restart:    func(testing.TB) { server.Kill(); server.Start() },
 		Operations: operations,
-		Parallel:   8, // a case gives an acquire 30 ms to hear that a name is held
+		Parallel:   4, // a case gives an acquire 30 ms to hear that a name is held
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})
@@ -38,6 +38,7 @@ func dial(t testing.TB, server *testserver.MariaDB, change func(*sql.DB)) driver
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.SetMaxIdleConns(4) // database/sql keeps two, and making them again costs much
 	if change != nil {
 		change(db)
 	}

@@ -38,6 +38,7 @@ func dial(t testing.TB, server *testserver.Postgres, change func(*sql.DB)) drive
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.SetMaxIdleConns(4) // database/sql keeps two, and making them again costs much
 	if change != nil {
 		change(db)
 	}
