@@ -30,6 +30,7 @@ type supervisor struct {
 	asked  bool             // a signal has asked for the end
 	stops  bool             // SIGTSTP is heeded
 	doomed bool             // the command was told to end, as the lock is not renewed
+	told   chan struct{}    // doomed: closed when that has been written
 	kill   driver.Instant   // doomed: when it is killed
 	wake   <-chan time.Time // when a job is continued that nobody else continues
 }
@@ -109,7 +110,11 @@ func (s *supervisor) look() time.Duration {
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Signal(syscall.SIGCONT) // one that is stopped must hear it too
 	// Whoever does not read this must not delay what comes next.
-	go complain(fmt.Errorf("lock %q could not be renewed: the command is told to end, and killed in %v", s.name, left.Round(time.Millisecond)))
+	s.told = make(chan struct{})
+	go func() {
+		defer close(s.told)
+		complain(fmt.Errorf("lock %q could not be renewed: the command is told to end, and killed in %v", s.name, left.Round(time.Millisecond)))
+	}()
 	return left
 }
 
@@ -182,6 +187,12 @@ func (s *supervisor) lost(code int) error {
 	left := s.child.Kill(killWithin)
 	s.child.RestoreTerminal()
 	s.child.Close()
+	if s.doomed {
+		select {
+		case <-s.told: // what was said first stands first
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 	err := s.lease.Err()
 	if err == nil {
 		err = errors.New("it was not renewed in time")
