@@ -103,8 +103,10 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 	r.Clock.Set(idle + time.Second)
 	until(t, "the records expire", func() bool { return count(t, do).keys <= 1 }) // which store it is
-	// The client library keeps a little for its next client.
-	if after := count(t, do); after.heap > opened.heap {
+	// The client library keeps a little for its next client; 100,000 names that
+	// were left would be much more.
+	const little = 1 << 20
+	if after := count(t, do); after.heap > opened.heap+little {
 		t.Errorf("P9: after all %+v is left, with an open client it was %+v", after, opened)
 	}
 }
