@@ -1,5 +1,5 @@
-// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL (not
-// tested) or SQLite.
+// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL 8 or
+// SQLite.
 //
 // It works over a *sql.DB and imports no SQL driver. To open a lock by its URL,
 // import one of the packages beside it:

@@ -1,6 +1,5 @@
-// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL, on
-// which it is not tested, through the client library go-sql-driver/mysql, and
-// registers the URL scheme mysql:
+// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL 8,
+// through the client library go-sql-driver/mysql, and registers the URL scheme mysql:
 //
 //	mysql://user:password@host:3306/database?tls=true
 //
