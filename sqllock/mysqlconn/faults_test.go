@@ -23,10 +23,9 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 		isolation = "tx_isolation" // MariaDB before 11.1
 	}
 	for name, params := range map[string]string{
-		"twin": "?interpolateParams=true", "twin with prepared statements": "",
-		"twin with matched rows":          "?interpolateParams=true&clientFoundRows=true",
-		"twin at the strictest isolation": "?interpolateParams=true&" + isolation + "=%27SERIALIZABLE%27",
-		"twin in another time zone":       "?interpolateParams=true&time_zone=%27-08:00%27",
+		"twin": "?interpolateParams=true",
+		"twin with prepared statements, at the strictest isolation": "?" + isolation + "=%27SERIALIZABLE%27",
+		"twin with matched rows, in another time zone":              "?interpolateParams=true&clientFoundRows=true&time_zone=%27-08:00%27",
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin", Poll: sqltest.TwinPoll})

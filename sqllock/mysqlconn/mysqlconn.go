@@ -8,6 +8,7 @@
 package mysqlconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -34,23 +35,42 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	config, o, err := parse(u)
+	db, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(poolSize)
-	db.SetMaxIdleConns(poolSize)
-	db.SetConnMaxIdleTime(idleFor)
 	d, err := sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
 	return d, nil
+}
+
+// Pool returns a pool such as the driver has for a URL, and what its tables' names
+// begin with, for those who look at the database beside the driver. It makes no
+// contact; the caller closes it.
+func Pool(u *url.URL) (db *sql.DB, prefix string, err error) {
+	db, o, err := pool(u)
+	if err != nil {
+		return nil, "", err
+	}
+	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+}
+
+func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(poolSize)
+	db.SetMaxIdleConns(poolSize)
+	db.SetConnMaxIdleTime(idleFor)
+	return db, o, nil
 }
 
 // parse reads a URL. Its errors show nothing of user and password.

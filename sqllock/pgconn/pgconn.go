@@ -12,6 +12,7 @@
 package pgconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -42,14 +43,10 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	config, o, err := parse(u)
+	db, config, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*config)
-	db.SetMaxOpenConns(poolSize)
-	db.SetMaxIdleConns(poolSize)
-	db.SetConnMaxIdleTime(idleFor)
 	library := libraryFor(config)
 	library.Close = db.Close
 	d, err := sqllock.New(ctx, db, sqllock.Postgres, library, o)
@@ -57,6 +54,29 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
 	return d, nil
+}
+
+// Pool returns a pool such as the driver has for a URL, and what its tables' names
+// begin with, for those who look at the database beside the driver. It makes no
+// contact; the caller closes it.
+func Pool(u *url.URL) (db *sql.DB, prefix string, err error) {
+	db, _, o, err := pool(u)
+	if err != nil {
+		return nil, "", err
+	}
+	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+}
+
+func pool(u *url.URL) (*sql.DB, *pgx.ConnConfig, *sqllock.Options, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(poolSize)
+	db.SetMaxIdleConns(poolSize)
+	db.SetConnMaxIdleTime(idleFor)
+	return db, config, o, nil
 }
 
 // parse reads a URL. Its errors show nothing of user and password.

@@ -1,0 +1,237 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/sqllock/mysqlconn"
+)
+
+// mysqlChecks are the checks of a MariaDB or MySQL server. They share a pool.
+var mysqlChecks = databaseChecks(sqllock.MySQL, nil, mysqlconn.Pool,
+	mysqlSettings, mysqlTransport, mysqlRole, mysqlTables, mysqlLiveClock, mysqlIsolation, mysqlDurability, mysqlReplication,
+	mysqlTimeouts, mysqlConnections, databaseAccess, mysqlBloat, databaseClock, databaseLatency)
+
+// mysqlSettings reads the variables of our sessions, and what the server counts.
+func mysqlSettings(ctx context.Context, d *database) []Finding {
+	d.read(ctx, "SHOW STATUS WHERE Variable_name IN ('Ssl_cipher', 'Threads_connected', 'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')")
+	d.read(ctx, "SHOW VARIABLES")
+	return nil
+}
+
+func mysqlTransport(_ context.Context, d *database) []Finding {
+	return encrypted(d.Patient, d.settings["ssl_cipher"] != "", "add tls=true to the URL, and let the server have a certificate")
+}
+
+// mysqlRole finds servers that take no locks.
+func mysqlRole(_ context.Context, d *database) []Finding {
+	const check = "role"
+	text := d.settings["version"]
+	program, oldest := "MySQL", release{8, 0, 0}
+	if strings.Contains(text, "MariaDB") {
+		program, oldest = "MariaDB", release{10, 6, 0}
+	}
+	f := Finding{Check: check, Severity: Error, Risk: "no lock can be taken here"}
+	v, ok := parseRelease(text)
+	switch {
+	case ok && v.before(oldest):
+		f.Severity, f.Risk = Warning, "locks have not been tested there, and may fail"
+		f.Found, f.Remedy = fmt.Sprintf("this is %s %s", program, text), fmt.Sprintf("use %d.%d or later", oldest[0], oldest[1])
+	case d.settings["read_only"] == "ON", d.settings["innodb_read_only"] == "ON":
+		f.Found, f.Remedy = "the server is read-only, as a replica is", "name the primary"
+		if d.Client != nil {
+			f.Severity, f.Found = Warning, "the server is read-only, though not for this user"
+			f.Risk = "if it is a replica, its locks exclude nobody who uses the primary, and break its replication"
+		}
+	case d.settings["autocommit"] == "OFF":
+		f.Found, f.Remedy = "autocommit is off in our sessions", "take autocommit=0 out of the URL, or out of init_connect on the server"
+	default:
+		return good(check, "this is %s %s, and it takes writes", program, text)
+	}
+	return []Finding{f}
+}
+
+// mysqlTables finds tables that are not InnoDB's.
+func mysqlTables(ctx context.Context, d *database) []Finding {
+	const check = "tables"
+	var others int
+	var names *string
+	err := d.ask(ctx, "SELECT COUNT(*), GROUP_CONCAT(CONCAT(table_name, ' is ', engine)) FROM information_schema.tables WHERE "+d.ofTables()+
+		" AND engine <> 'InnoDB'", &others, &names)
+	switch {
+	case err != nil:
+		return d.unread(check, "the tables", err)
+	case others > 0:
+		return []Finding{{
+			Check: check, Severity: Error, Found: "not all tables are InnoDB's: " + *names,
+			Risk: "after a crash locks are forgotten or the table is damaged, and steps that were to be undone are not", Remedy: "ALTER TABLE … ENGINE = InnoDB",
+		}}
+	}
+	return good(check, "the tables are InnoDB's")
+}
+
+// ofTables is the condition that picks our tables in information_schema.
+func (d *database) ofTables() string {
+	schema, place := "DATABASE()", d.prefix
+	if s, rest, two := strings.Cut(d.prefix, "."); two {
+		schema, place = "'"+s+"'", rest
+	}
+	return "table_schema = " + schema + " AND table_name IN ('" + place + "_locks', '" + place + "_meta')"
+}
+
+// mysqlLiveClock finds servers whose clock stands still during a statement.
+func mysqlLiveClock(ctx context.Context, d *database) []Finding {
+	const check = "live clock"
+	var ran int64
+	err := d.ask(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND, b.at, SYSDATE(6)) FROM (SELECT SYSDATE(6) AS at, SLEEP(0.02) AS pause LIMIT 1) AS b", &ran)
+	switch {
+	case err != nil:
+		return d.unread(check, "the server's clock", err)
+	case ran < 10_000:
+		return []Finding{{
+			Check: check, Severity: Warning, Found: "SYSDATE stands still during a statement: the server runs with --sysdate-is-now",
+			Risk: "a statement that waited for a row judges by when it began: locks that ended meanwhile count as held", Remedy: "start the server without --sysdate-is-now",
+		}}
+	}
+	return good(check, "statements that wait judge by the time at which they go on")
+}
+
+func mysqlIsolation(_ context.Context, d *database) []Finding {
+	const check = "isolation"
+	level := d.settings["transaction_isolation"]
+	if level == "" {
+		level = d.settings["tx_isolation"] // MariaDB before 11.1
+	}
+	if level == "READ-COMMITTED" || level == "REPEATABLE-READ" {
+		return good(check, "transactions are %s; each step of a lock is one statement", level)
+	}
+	return []Finding{{
+		Check: check, Severity: Note, Found: "transactions are " + level,
+		Risk:   "locks are right at every level, but at SERIALIZABLE their reads lock rows too, and steps wait for each other",
+		Remedy: "for locks set transaction_isolation (tx_isolation in MariaDB) to READ-COMMITTED in the URL",
+	}}
+}
+
+// mysqlDurability finds what forgets holds that were acknowledged.
+func mysqlDurability(_ context.Context, d *database) []Finding {
+	const check = "durability"
+	if at := d.settings["innodb_flush_log_at_trx_commit"]; at != "1" {
+		return []Finding{{
+			Check: check, Severity: Warning, Found: "innodb_flush_log_at_trx_commit is " + at + ": commits are acknowledged before they are on disk",
+			Risk:   "after a crash of the host the locks of the last second are forgotten: they can be taken a second time, with tokens that are no higher",
+			Remedy: "set innodb_flush_log_at_trx_commit = 1",
+		}}
+	}
+	return good(check, "commits are on disk when they are acknowledged")
+}
+
+// mysqlReplication finds what a fail-over would forget.
+func mysqlReplication(ctx context.Context, d *database) []Finding {
+	const check = "replication"
+	var nodes, replicas int
+	fmt.Sscan(d.settings["wsrep_cluster_size"], &nodes)
+	if nodes > 1 || d.settings["wsrep_on"] == "ON" {
+		return []Finding{{
+			Check: check, Severity: Warning, Found: fmt.Sprintf("this is a Galera cluster of %d nodes", nodes),
+			Risk:   "locks are not tested on one; clients on different nodes meet as conflicts at the commit, and may read what is a moment old",
+			Remedy: "let all clients of locks use the same node",
+		}}
+	}
+	if d.settings["log_bin"] != "ON" {
+		return good(check, "there is no binary log, so no replica can take over with old data")
+	}
+	if d.settings["binlog_format"] == "STATEMENT" {
+		return []Finding{{
+			Check: check, Severity: Warning, Found: "binlog_format is STATEMENT: replicas run the statements again, by their own clocks",
+			Risk: "a replica that takes over has other times and tokens: locks end early or late there, and tokens may be no higher than before", Remedy: "set binlog_format = ROW",
+		}}
+	}
+	if err := d.ask(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'", &replicas); err != nil {
+		return d.unread(check, "the replicas", err)
+	}
+	waits := d.settings["rpl_semi_sync_master_status"] == "ON" || d.settings["rpl_semi_sync_source_status"] == "ON"
+	point := d.settings["rpl_semi_sync_master_wait_point"] + d.settings["rpl_semi_sync_source_wait_point"]
+	switch {
+	case replicas == 0:
+		return good(check, "there is a binary log, and as far as this user may see no replica reads it")
+	case waits && point == "AFTER_SYNC" && d.settings["sync_binlog"] == "1":
+		return good(check, "commits wait until a replica has them; replicas that follow: %d", replicas)
+	}
+	return []Finding{{
+		Check: check, Severity: Warning,
+		Found:  fmt.Sprintf("replicas that follow: %d, and commits are acknowledged before they have them (semi-synchronous: %t, wait point %q, sync_binlog %s)", replicas, waits, point, d.settings["sync_binlog"]),
+		Risk:   "if a replica takes over, locks of the last moments before are forgotten: they can be taken a second time, with tokens that are no higher",
+		Remedy: "turn semi-synchronous replication on, with a long timeout, wait point AFTER_SYNC and sync_binlog = 1; or guard what must not break by fencing tokens in this same database",
+	}}
+}
+
+// mysqlTimeouts finds timeouts that end what locks need.
+func mysqlTimeouts(_ context.Context, d *database) []Finding {
+	const check = "timeouts"
+	wait, lock := d.period("wait_timeout", time.Second), d.period("innodb_lock_wait_timeout", time.Second)
+	statement := d.period("max_statement_time", time.Second) // MariaDB's, for all statements
+	f := Finding{Check: check, Severity: Warning}
+	switch {
+	case statement > 0 && statement < shortestStatement:
+		f.Found = fmt.Sprintf("max_statement_time is %v", statement)
+		f.Risk = "statements that wait for a busy server are ended, and renewals with them: locks are lost under load"
+		f.Remedy = "set max_statement_time = 0 for locks, in the URL or for their user"
+	case wait > 0 && wait < shortestIdle:
+		f.Found = fmt.Sprintf("wait_timeout is %v: connections that do nothing for so long are ended", wait)
+		f.Risk = "after each pause locks connect anew, which takes time, and may be refused when it matters"
+		f.Remedy = "set wait_timeout to some minutes, on the server or in the URL"
+	default:
+		return good(check, "wait_timeout %v, innodb_lock_wait_timeout %v: neither ends what locks need", wait, lock)
+	}
+	return []Finding{f}
+}
+
+func mysqlConnections(_ context.Context, d *database) []Finding {
+	var used, limit int
+	_, err1 := fmt.Sscan(d.settings["threads_connected"], &used)
+	_, err2 := fmt.Sscan(d.settings["max_connections"], &limit)
+	if err := errors.Join(err1, err2); err != nil {
+		return d.unread("connections", "the connections", err)
+	}
+	return []Finding{judgeConnections(used, limit)}
+}
+
+// mysqlBloat looks at how much room the rows take, and at old versions of rows.
+func mysqlBloat(ctx context.Context, d *database) []Finding {
+	const check = "bloat"
+	var rows, size, history int64
+	if err := d.ask(ctx, "SELECT COALESCE(SUM(table_rows), 0), COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE "+d.ofTables(), &rows, &size); err != nil {
+		return d.unread(check, "the tables' state", err)
+	}
+	// Who may not see it sees nothing wrong.
+	d.ask(ctx, "SELECT COALESCE(MAX(count), 0) FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'", &history)
+	return []Finding{judgeHistory(d.locks(), rows, size, history)}
+}
+
+// What is remarked on: old transactions, bytes, and bytes for each row.
+const (
+	muchUndone = 1_000_000
+	muchData   = 256 << 20
+	bigRow     = 64 << 10
+)
+
+func judgeHistory(table string, rows, size, history int64) Finding {
+	f := Finding{
+		Check: "bloat", Severity: Warning,
+		Found: fmt.Sprintf("%s has about %d rows and %d MiB; the server keeps %d old transactions for readers", table, rows, size>>20, history),
+		Risk:  "locks become slower and slower",
+	}
+	switch {
+	case history > muchUndone:
+		f.Remedy = "end the transaction that has been open for long: information_schema.innodb_trx says whose it is"
+	case size > muchData && size > rows*bigRow:
+		f.Remedy = "OPTIMIZE TABLE " + table + ", while few locks are used"
+	default:
+		f.Severity, f.Risk = OK, ""
+	}
+	return f
+}
