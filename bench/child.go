@@ -15,6 +15,7 @@ type task struct {
 	Workload          string
 	Workers           int
 	Window            time.Duration
+	Stay              time.Duration // how long each one keeps a hot name
 	// Arena is the file of the memory that the processes of a hot name share,
 	// Process the number of this one and Processes how many there are.
 	Arena              string
@@ -33,8 +34,11 @@ type result struct {
 	Turns    []int64
 	Overlaps int64
 	Fairness float64
+	// Gaps are the times for which nobody had the name between two owners.
+	Gaps []time.Duration
 	// Commands and Scripts are the server's, per second.
 	Commands, Scripts float64
+	Connections       int // to the server, while all wait
 	Drain             time.Duration
 	Lost              int
 	Stuck             int // workers who wait for a lock that nobody holds
@@ -93,15 +97,21 @@ func (t task) do(ctx context.Context) (result, error) {
 		return result{}, err
 	}
 	work := func() (commands, scripts int64, err error) { return s.work(ctx, t.Addr) }
+	connections := func() (int, error) {
+		if s.connections == nil {
+			return 0, nil
+		}
+		return s.connections(ctx, t.Addr)
+	}
 	// The process ends next: a peer's Close, which may wait for what is stuck, is
 	// not called.
 	switch t.Workload {
 	case "pair", "pair64":
 		return pairs(ctx, l, t.Workers, t.Window)
-	case "hot", "hot4":
+	case "hot", "hot4", "handoff":
 		return hot(ctx, l, t)
 	case "wait":
-		return wait(ctx, l, t.Workers, t.Window, work)
+		return wait(ctx, l, t.Workers, t.Window, work, connections)
 	case "hold":
 		return hold(ctx, l, t.Workers, t.Window, work)
 	}

@@ -21,7 +21,7 @@ func init() {
 	stores["etcd"] = &store{
 		name: "etcd", floor: "raw clientv3", ours: "holdfast", work: etcdWork,
 		peers: []peer{
-			{name: "raw clientv3", open: openRawEtcd, skips: []string{"hot", "hot4", "wait", "hold"}},
+			{name: "raw clientv3", open: openRawEtcd, skips: []string{"hot", "hot4", "handoff", "wait", "hold"}},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, "etcd://"+addr) }},
 			{name: "concurrency.Mutex, a session each", open: openStockEtcd},
 		},

@@ -35,6 +35,8 @@ type store struct {
 	// work counts what the server at addr has done so far: commands of any
 	// kind, and calls of scripts.
 	work func(ctx context.Context, addr string) (commands, scripts int64, err error)
+	// connections counts the clients of the server at addr. nil: not counted.
+	connections func(ctx context.Context, addr string) (int, error)
 }
 
 // stores are all of them, by name.

@@ -28,7 +28,7 @@ func init() {
 	stores["redis"] = &store{
 		name: "redis", floor: "raw rueidis", ours: "holdfast", work: redisWork,
 		peers: []peer{
-			{name: "raw rueidis", open: openRaw, skips: []string{"hot", "hot4", "wait", "hold"}},
+			{name: "raw rueidis", open: openRaw, skips: []string{"hot", "hot4", "handoff", "wait", "hold"}},
 			{name: "holdfast", open: openHoldfastRedis},
 			{name: "redsync on go-redis", open: openRedsyncGoRedis, skips: []string{"hold"}},
 			{name: "redsync on rueidis", open: openRedsyncRueidis, skips: []string{"hold"}},

@@ -20,6 +20,7 @@ type workload struct {
 	about     string
 	workers   int // of each process
 	processes int
+	stay      time.Duration // how long each one keeps a hot name
 	window    time.Duration // 0: HOLDFAST_BENCH_WINDOW
 	reps      int           // 0: HOLDFAST_BENCH_REPS
 	columns   []column
@@ -31,6 +32,7 @@ var workloads = []workload{
 	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64, processes: 1, columns: pairColumns},
 	{name: "hot", about: "64 goroutines want one name", workers: 64, processes: 1, columns: hotColumns},
 	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4, columns: hotColumns},
+	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", workers: 1, processes: 8, stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
 	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, columns: waitColumns},
 	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1, window: 31 * time.Second, reps: 1, columns: holdColumns},
 }
@@ -81,7 +83,7 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Processes: w.processes}
+			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Stay: w.stay, Processes: w.processes}
 			before := loadNow()
 			r, err := runProcesses(t, dir)
 			r.Foreign = foreign(before, loadNow())
@@ -127,7 +129,7 @@ func runProcesses(t task, dir string) (result, error) {
 		}(t)
 	}
 	var elapsed time.Duration
-	if t.Workload == "hot" || t.Workload == "hot4" {
+	if slices.Contains([]string{"hot", "hot4", "handoff"}, t.Workload) {
 		for int(a.ready.Load()) < t.Processes && len(answers) == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -146,10 +148,10 @@ func runProcesses(t task, dir string) (result, error) {
 			a.stage.Store(over)
 			err = got.err
 		}
-		turns := append(r.Turns, got.Turns...)
+		turns, gaps := append(r.Turns, got.Turns...), append(r.Gaps, got.Gaps...)
 		p50, p99 := max(r.P50, got.P50), max(r.P99, got.P99) // of the worst process
 		r = got.result
-		r.Turns, r.P50, r.P99 = turns, p50, p99
+		r.Turns, r.Gaps, r.P50, r.P99 = turns, gaps, p50, p99
 	}
 	if elapsed > 0 {
 		r.PerSecond = float64(a.changes.Load()) / elapsed.Seconds()

@@ -14,7 +14,7 @@ type counter func() (commands, scripts int64, err error)
 
 // wait lets many workers wait for one name that is held: what do they cost
 // while nothing happens, and how long does it take until each had its turn?
-func wait(ctx context.Context, l Locker, workers int, window time.Duration, work counter) (result, error) {
+func wait(ctx context.Context, l Locker, workers int, window time.Duration, work counter, connections func() (int, error)) (result, error) {
 	parked := park(workers)
 	unlock, err := l.Lock(ctx, "bench/wait")
 	if err != nil {
@@ -41,6 +41,10 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	if err != nil {
 		return result{}, err
 	}
+	connected, err := connections()
+	if err != nil {
+		return result{}, err
+	}
 	start := time.Now()
 	if err := unlock(); err != nil {
 		return result{}, err
@@ -50,7 +54,7 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	if err := failed.Load(); err != nil {
 		return result{}, fmt.Errorf("a waiter: %w", *err)
 	}
-	return result{Bytes: each - parked, Commands: commands, Drain: drain}, nil
+	return result{Bytes: each - parked, Commands: commands, Connections: connected, Drain: drain}, nil
 }
 
 // park returns what a goroutine costs that waits for nothing but a channel.
