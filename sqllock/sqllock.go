@@ -188,6 +188,9 @@ type meta struct {
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
+		if err := c.db.PingContext(ctx); err != nil {
+			return meta{}, err // there is no database to create them in
+		}
 		for _, text := range c.statements.dialect.creation(prefix) {
 			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 				_, err := conn.ExecContext(ctx, text)

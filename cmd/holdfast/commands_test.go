@@ -270,7 +270,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	w.run(64, "doctor", "--store", "nosuch://x")
-	w.run(1, "doctor", "--store", "file:///proc/holdfast").expectOut("error    lock: the store cannot be opened")
+	w.run(1, "doctor", "--store", "file:///proc/holdfast").expectOut("error    lock: cannot open file:///proc/holdfast")
 
 	// A damaged record.
 	end := w.hold("x")

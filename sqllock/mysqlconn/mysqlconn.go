@@ -12,7 +12,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -39,11 +38,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, o)
 }
 
 // Pool returns a pool such as the driver has for a URL, and what its tables' names
@@ -64,7 +59,7 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, nil, err
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(poolSize)
@@ -91,7 +86,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: the client library does not understand the parameters", driver.Redact(u))
+		return nil, nil, errors.New("the client library does not understand the parameters of this URL")
 	}
 	host, port := u.Hostname(), u.Port()
 	if host == "" {

@@ -49,11 +49,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	}
 	library := libraryFor(config)
 	library.Close = db.Close
-	d, err := sqllock.New(ctx, db, sqllock.Postgres, library, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
 // Pool returns a pool such as the driver has for a URL, and what its tables' names
@@ -99,7 +95,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
 		// pgx's own words may show what it has taken for a password.
-		return nil, nil, fmt.Errorf("%s: pgx does not understand this URL", driver.Redact(u))
+		return nil, nil, errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTimeout

@@ -14,7 +14,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 
@@ -36,11 +35,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
 }
 
 // Pool returns a pool such as the driver has for a URL, and what its tables' names
@@ -61,7 +56,7 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, nil, err
 	}
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)

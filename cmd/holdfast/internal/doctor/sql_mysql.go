@@ -50,7 +50,8 @@ func mysqlRole(_ context.Context, d *database) []Finding {
 	case d.settings["autocommit"] == "OFF":
 		f.Found, f.Remedy = "autocommit is off in our sessions", "take autocommit=0 out of the URL, or out of init_connect on the server"
 	default:
-		return good(check, "this is %s %s, and it takes writes", program, text)
+		number, _, _ := strings.Cut(text, "-")
+		return good(check, "this is %s %s, and it takes writes", program, number)
 	}
 	return []Finding{f}
 }
