@@ -33,7 +33,7 @@ var workloads = []workload{
 	{name: "hot", about: "64 goroutines want one name", workers: 64, processes: 1, columns: hotColumns},
 	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4, columns: hotColumns},
 	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", workers: 1, processes: 8, stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
-	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, columns: waitColumns},
+	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, reps: 1, columns: waitColumns},
 	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1, window: 31 * time.Second, reps: 1, columns: holdColumns},
 }
 

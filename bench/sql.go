@@ -217,7 +217,7 @@ type session struct {
 }
 
 func openAdvisory(_ context.Context, addr string) (Locker, error) {
-	db, err := pool(postgresURL(addr), pgconn.Pool)
+	db, err := pool(postgresURL(addr)+"&connect_timeout=60", pgconn.Pool) // of a thousand at once some wait long
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func openAdvisory(_ context.Context, addr string) (Locker, error) {
 }
 
 func openGetLock(_ context.Context, addr string) (Locker, error) {
-	db, err := pool(mysqlURL(addr), mysqlconn.Pool)
+	db, err := pool(mysqlURL(addr)+"?timeout=60s", mysqlconn.Pool)
 	if err != nil {
 		return nil, err
 	}
