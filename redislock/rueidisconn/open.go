@@ -28,6 +28,12 @@ func init() {
 // dialTimeout bounds the making of a connection.
 const dialTimeout = 5 * time.Second
 
+// flushDelay is how long a request waits for others to be sent with it, when
+// others are under way. With many at the same time it saves a third of the
+// client's processor time, with a few it changes nothing, and a single one
+// does not wait.
+const flushDelay = 20 * time.Microsecond
+
 // open opens the driver for a URL.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	conn, o, err := connect(u)
@@ -100,6 +106,7 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 		ForceSingleClient: true,
 		DisableCache:      true, // we read nothing that could be cached
 		DisableRetry:      true, // what may be asked again is decided above
+		MaxFlushDelay:     flushDelay,
 		Dialer:            net.Dialer{Timeout: dialTimeout},
 	}
 	if u.User != nil {

@@ -24,6 +24,7 @@ package rueidisconn
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -32,7 +33,7 @@ import (
 )
 
 // Wrap returns a redislock.Conn over a client that the caller keeps and closes,
-// after the driver. The client must be one of a single node, and its
+// after the driver. It pipelines, also when it has a single caller. The client must be one of a single node, and its
 // ClientOption.ConnLifetime 0: rueidis sends what was under way on a connection
 // that ends by its lifetime a second time, when the server has not answered for a second, whatever
 // DisableRetry says. A request that takes effect twice may leave a hold behind,
@@ -50,6 +51,7 @@ type conn struct {
 // Do implements redislock.Conn. An arbitrary command is none of those that
 // rueidis sends again, as long as connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	ctx = cancelOnly{ctx}
 	replies := make([]redislock.Reply, len(commands))
 	if len(commands) == 1 {
 		replies[0] = reply(c.client.Do(ctx, c.command(&commands[0])))
@@ -64,6 +66,13 @@ func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock
 	}
 	return replies
 }
+
+// cancelOnly is a context whose deadline shows only as its end. Rueidis, where it
+// does not pipeline yet, makes a deadline that it sees one of the connection, and
+// gives that up with all that others have under way there (P2, P6).
+type cancelOnly struct{ context.Context }
+
+func (cancelOnly) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 func (c *conn) command(cmd *redislock.Command) rueidis.Completed {
 	return c.client.B().Arbitrary(cmd.Args[0]).Args(cmd.Args[1:]...).Build()
