@@ -17,8 +17,8 @@ import (
 
 func init() {
 	stores["postgres"] = &store{
-		name: "postgres", floor: "upsert and update", ours: "holdfast", work: countedBy(postgresURL, pgconn.Pool, "SELECT sum(calls)::bigint FROM pg_stat_statements"),
-		connections: clientsBy(postgresURL, pgconn.Pool, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"),
+		name: "postgres", floor: "upsert and update", ours: "holdfast", work: countedBy(postgresURL, pgconn.OpenPool, "SELECT sum(calls)::bigint FROM pg_stat_statements"),
+		connections: clientsBy(postgresURL, pgconn.OpenPool, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"),
 		peers: []peer{
 			{name: "upsert and update", open: rowsOf(postgresRows, 0), skips: []string{"hot", "hot4", "handoff", "wait", "hold"}},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, postgresURL(addr)) }},
@@ -27,8 +27,8 @@ func init() {
 		},
 	}
 	stores["mariadb"] = &store{
-		name: "mariadb", floor: "two updates", ours: "holdfast", work: countedBy(mysqlURL, mysqlconn.Pool, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'"),
-		connections: clientsBy(mysqlURL, mysqlconn.Pool, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"),
+		name: "mariadb", floor: "two updates", ours: "holdfast", work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'"),
+		connections: clientsBy(mysqlURL, mysqlconn.OpenPool, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"),
 		peers: []peer{
 			{name: "two updates", open: rowsOf(mysqlRows, 0), skips: []string{"hot", "hot4", "handoff", "wait", "hold"}},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, mysqlURL(addr)) }},
@@ -108,7 +108,7 @@ const benchOwner = "an owner of 26 characters."
 
 var (
 	postgresRows = rowWords{
-		url: postgresURL, pool: pgconn.Pool, returning: true,
+		url: postgresURL, pool: pgconn.OpenPool, returning: true,
 		create: "CREATE TABLE IF NOT EXISTS raw (name text PRIMARY KEY, owner text, token bigint, expires timestamptz) WITH (fillfactor = 50)",
 		take: `INSERT INTO raw AS r VALUES ($1, $2, 1, clock_timestamp() + interval '30 s')
  ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = r.token + 1, expires = clock_timestamp() + interval '30 s'
@@ -116,7 +116,7 @@ var (
 		release: "UPDATE raw SET owner = '', expires = 'epoch' WHERE name = $1 AND owner = $2 AND token = $3",
 	}
 	mysqlRows = rowWords{
-		url: mysqlURL, pool: mysqlconn.Pool,
+		url: mysqlURL, pool: mysqlconn.OpenPool,
 		create: "CREATE TABLE IF NOT EXISTS raw (name VARBINARY(512) PRIMARY KEY, owner VARBINARY(64) NOT NULL, token BIGINT NOT NULL, expires DATETIME(6) NOT NULL) ENGINE = InnoDB",
 		insert: "INSERT IGNORE INTO raw VALUES (?, '', 0, '1970-01-02')",
 		take: "UPDATE raw SET token = LAST_INSERT_ID(token + 1), expires = SYSDATE(6) + INTERVAL 30 SECOND, owner = '" + benchOwner + "'" +
@@ -124,7 +124,7 @@ var (
 		release: "UPDATE raw SET owner = '', expires = '1970-01-02' WHERE name = ? AND owner = ? AND token = ?",
 	}
 	sqliteRows = rowWords{
-		url: sqliteURL, pool: sqliteconn.Pool, returning: true,
+		url: sqliteURL, pool: sqliteconn.OpenPool, returning: true,
 		create: "CREATE TABLE IF NOT EXISTS raw (name TEXT PRIMARY KEY, owner TEXT, token INTEGER, expires REAL) WITHOUT ROWID",
 		take: `INSERT INTO raw AS r VALUES (?, ?, 1, julianday('now') + 30.0 / 86400)
  ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = r.token + 1, expires = julianday('now') + 30.0 / 86400
@@ -217,7 +217,7 @@ type session struct {
 }
 
 func openAdvisory(_ context.Context, addr string) (Locker, error) {
-	db, err := pool(postgresURL(addr)+"&connect_timeout=60", pgconn.Pool) // of a thousand at once some wait long
+	db, err := pool(postgresURL(addr)+"&connect_timeout=60", pgconn.OpenPool) // of a thousand at once some wait long
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func openAdvisory(_ context.Context, addr string) (Locker, error) {
 }
 
 func openGetLock(_ context.Context, addr string) (Locker, error) {
-	db, err := pool(mysqlURL(addr)+"?timeout=60s", mysqlconn.Pool)
+	db, err := pool(mysqlURL(addr)+"?timeout=60s", mysqlconn.OpenPool)
 	if err != nil {
 		return nil, err
 	}

@@ -52,10 +52,10 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
-// Pool returns a pool such as the driver has for a URL, and what its tables' names
+// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
 // begin with, for those who look at the database beside the driver. It makes no
 // contact; the caller closes it.
-func Pool(u *url.URL) (db *sql.DB, prefix string, err error) {
+func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, _, o, err := pool(u)
 	if err != nil {
 		return nil, "", err

@@ -12,7 +12,7 @@ import (
 )
 
 // mysqlChecks are the checks of a MariaDB or MySQL server. They share a pool.
-var mysqlChecks = databaseChecks(sqllock.MySQL, nil, mysqlconn.Pool,
+var mysqlChecks = databaseChecks(sqllock.MySQL, nil, mysqlconn.OpenPool,
 	mysqlSettings, mysqlTransport, mysqlRole, mysqlTables, mysqlLiveClock, mysqlIsolation, mysqlDurability, mysqlReplication,
 	mysqlTimeouts, mysqlConnections, databaseAccess, mysqlBloat, databaseClock, databaseLatency)
 

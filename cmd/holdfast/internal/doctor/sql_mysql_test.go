@@ -16,7 +16,7 @@ import (
 // mysqlAlone runs the check that a want names.
 func mysqlAlone(t *testing.T, rawURL string, w want) {
 	t.Helper()
-	alone(t, rawURL, databaseChecks(sqllock.MySQL, nil, mysqlconn.Pool, mysqlSettings, map[string]func(context.Context, *database) []Finding{
+	alone(t, rawURL, databaseChecks(sqllock.MySQL, nil, mysqlconn.OpenPool, mysqlSettings, map[string]func(context.Context, *database) []Finding{
 		"role": mysqlRole, "tables": mysqlTables, "live clock": mysqlLiveClock, "isolation": mysqlIsolation, "durability": mysqlDurability,
 		"replication": mysqlReplication, "timeouts": mysqlTimeouts, "connections": mysqlConnections, "access": databaseAccess,
 	}[w.check]), w)
@@ -84,7 +84,7 @@ func onMySQL(t *testing.T, server *testserver.MySQL, isolation string) {
 	}
 	mysqlAccess(t, server, do)
 	t.Run("clocks", func(t *testing.T) {
-		sqlClocks(t, server.Addr, databaseChecks(sqllock.MySQL, nil, mysqlconn.Pool, databaseClock), func(addr string) string { return strings.Replace(here, server.Addr, addr, 1) })
+		sqlClocks(t, server.Addr, databaseChecks(sqllock.MySQL, nil, mysqlconn.OpenPool, databaseClock), func(addr string) string { return strings.Replace(here, server.Addr, addr, 1) })
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // postgresChecks are the checks of a PostgreSQL server. They share a pool.
-var postgresChecks = databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.Pool,
+var postgresChecks = databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.OpenPool,
 	postgresSettings, postgresTransport, postgresRole, postgresPooler, postgresIsolation, postgresDurability, postgresReplication,
 	postgresTimeouts, postgresKeepalives, postgresConnections, databaseAccess, postgresBloat, databaseClock, databaseLatency)
 

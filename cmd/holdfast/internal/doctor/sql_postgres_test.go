@@ -17,7 +17,7 @@ import (
 // postgresAlone runs the check that a want names.
 func postgresAlone(t *testing.T, rawURL string, w want) {
 	t.Helper()
-	alone(t, rawURL, databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.Pool, postgresSettings, map[string]func(context.Context, *database) []Finding{
+	alone(t, rawURL, databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.OpenPool, postgresSettings, map[string]func(context.Context, *database) []Finding{
 		"isolation": postgresIsolation, "role": postgresRole, "durability": postgresDurability, "timeouts": postgresTimeouts,
 		"access": databaseAccess, "pooler": postgresPooler, "connections": postgresConnections, "server clock": databaseClock, "bloat": postgresBloat,
 		"replication": postgresReplication,
@@ -59,7 +59,7 @@ func TestPostgres(t *testing.T) {
 		}
 		postgresAlone(t, here+"&hf.tables="+tables, c.want)
 	}
-	sqlClocks(t, server.Addr, databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.Pool, databaseClock), func(addr string) string { return strings.Replace(here, server.Addr, addr, 1) })
+	sqlClocks(t, server.Addr, databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.OpenPool, databaseClock), func(addr string) string { return strings.Replace(here, server.Addr, addr, 1) })
 	postgresAccess(t, here, do)
 }
 

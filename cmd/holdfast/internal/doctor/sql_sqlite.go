@@ -14,7 +14,7 @@ import (
 
 // sqliteChecks are the checks of a SQLite file.
 var sqliteChecks = append([]Check{sqliteDirectory, filePlace, fileSpace},
-	databaseChecks(sqllock.SQLite, nil, sqliteconn.Pool, sqlitePragmas, sqliteHealth, sqliteOthers, sqliteLog, databaseAccess, databaseLatency)...)
+	databaseChecks(sqllock.SQLite, nil, sqliteconn.OpenPool, sqlitePragmas, sqliteHealth, sqliteOthers, sqliteLog, databaseAccess, databaseLatency)...)
 
 // sqliteDirectory finds network file systems, where SQLite's own locks do not hold,
 // and directories where others can replace the file.
