@@ -19,15 +19,18 @@ type MySQL struct {
 	Addr string // on the loopback interface, host:port; the same after Start
 }
 
+// mysqlPackage is what packages.txt calls it; it is no Debian package.
+const mysqlPackage = "mysql-8.0.15"
+
 // mysqlDir is where scripts/install-mysql puts the server. MariaDB may have a program
 // of the same name on PATH.
-const mysqlDir = "/usr/local/lib/holdfast-mysql-8.0.15"
+const mysqlDir = "/usr/local/lib/holdfast-" + mysqlPackage
 
 // StartMySQL starts a MySQL 8 server, which ends with the test. It needs what
 // scripts/install-mysql installs: see [Need].
 func StartMySQL(t testing.TB, args ...string) *MySQL {
 	t.Helper()
-	program := Need(t, filepath.Join(mysqlDir, "bin", "mysqld"), "mysql-8.0.15")
+	program := Need(t, filepath.Join(mysqlDir, "bin", "mysqld"), mysqlPackage)
 	dir, attr := ordinary(t, "nobody")
 	files := []string{
 		program, "--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--lc-messages-dir=" + filepath.Join(mysqlDir, "share"),

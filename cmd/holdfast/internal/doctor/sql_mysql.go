@@ -14,7 +14,7 @@ import (
 // mysqlChecks are the checks of a MariaDB or MySQL server. They share a pool.
 var mysqlChecks = databaseChecks(sqllock.MySQL, nil, mysqlconn.OpenPool,
 	mysqlSettings, mysqlTransport, mysqlRole, mysqlTables, mysqlLiveClock, mysqlIsolation, mysqlDurability, mysqlReplication,
-	mysqlTimeouts, mysqlConnections, databaseAccess, mysqlBloat, databaseClock, databaseLatency)
+	mysqlTimeouts, mysqlKeepalives, mysqlConnections, databaseAccess, mysqlBloat, databaseClock, databaseLatency)
 
 // mysqlSettings reads the variables of our sessions, and what the server counts.
 func mysqlSettings(ctx context.Context, d *database) []Finding {
@@ -189,6 +189,27 @@ func mysqlTimeouts(_ context.Context, d *database) []Finding {
 		return good(check, "wait_timeout %v, innodb_lock_wait_timeout %v: neither ends what locks need", wait, lock)
 	}
 	return []Finding{f}
+}
+
+func mysqlKeepalives(_ context.Context, d *database) []Finding {
+	return []Finding{judgeIdle(onThisHost(d.URL.Hostname()), d.period("wait_timeout", time.Second))}
+}
+
+// judgeIdle judges for how long the server keeps connections that say nothing.
+func judgeIdle(local bool, wait time.Duration) Finding {
+	f := Finding{Check: "keepalives", Severity: OK}
+	switch {
+	case local:
+		f.Found = "the server is on this host: it learns at once of clients that end"
+	case wait > longestSilence:
+		f.Severity = Note
+		f.Found = fmt.Sprintf("the server keeps connections for up to %v of silence (wait_timeout), unless its host finds out sooner", wait)
+		f.Risk = "the connections of hosts that vanish stay open for as long, and may use up max_connections; their locks end by the TTL all the same"
+		f.Remedy = "set wait_timeout to 10 minutes, say: locks close theirs after a minute without use"
+	default:
+		f.Found = fmt.Sprintf("the server ends connections after %v of silence", wait)
+	}
+	return f
 }
 
 func mysqlConnections(_ context.Context, d *database) []Finding {

@@ -60,7 +60,7 @@ func onMySQL(t *testing.T, server *testserver.MySQL, isolation string) {
 	here := server.URL()
 	do := sqlAdmin(t, "mysql", "root@tcp("+server.Addr+")/test")
 	allGood(t, examine(t, here+"?hf.prefix=billing/"), "transport", "role", "tables", "live clock", "isolation", "durability", "replication",
-		"timeouts", "connections", "access", "bloat", "server clock")
+		"timeouts", "keepalives", "connections", "access", "bloat", "server clock")
 	for params, w := range map[string]want{
 		isolation + "=%27SERIALIZABLE%27": {"isolation", Note, "SERIALIZABLE"},
 		"autocommit=0":                    {"role", Error, "autocommit"},
