@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 )
@@ -19,6 +20,10 @@ type Library struct {
 	// notifications may have been lost meanwhile. hear does not block. After stop has
 	// returned it is not called any more. For PostgreSQL; nil: waiters poll.
 	Listen func(ctx context.Context, channel string, hear func(payload string)) (stop func(), err error)
+
+	// Together runs statements one after the other on a connection, in one round
+	// trip, and returns the first error. nil: each is a round trip.
+	Together func(ctx context.Context, conn *sql.Conn, statements []Statement) error
 
 	// Close is called when the driver is closed, or could not be made. nil: the
 	// pool stays open, it is the caller's.

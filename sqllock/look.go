@@ -115,7 +115,7 @@ func (c *client) lookOnce(ctx context.Context, waiters map[string][]*waiter) err
 			if err != nil {
 				return err
 			}
-			c.show(list, &s, st)
+			c.show(list, s, st)
 		}
 		return nil
 	})

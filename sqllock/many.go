@@ -65,7 +65,7 @@ func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []
 func (c *client) execList(ctx context.Context, conn *sql.Conn, text string, grants []driver.Grant, which []int) (int64, error) {
 	q, args := c.statements.list(text, namesOf(grants, which), ownersOf(grants, which))
 	var n int64
-	err := c.alone(ctx, func() (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
+	err := c.alone(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
 	return n, err
 }
 

@@ -120,7 +120,7 @@ func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err erro
 
 func libraryFor(config *pgx.ConnConfig) sqllock.Library {
 	l := listener{config}
-	return sqllock.Library{Failure: failure, Listen: l.listen}
+	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together}
 }
 
 // failure judges an error of a statement.

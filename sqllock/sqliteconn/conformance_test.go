@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 // dial returns a driver with a pool of its own, which change may change.
 func dial(t testing.TB, file string, change func(*sql.DB)) driver.Driver {
 	t.Helper()
-	db, err := sql.Open("sqlite", DSN(file)+"&_pragma=synchronous(OFF)") // outlives the process, not the host
+	db, err := Pool(DSN(file) + "&_pragma=synchronous(OFF)") // outlives the process, not the host
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", dsn)
+	db, err := Pool(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
@@ -70,8 +70,8 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite, which the caller keeps and
-// closes, after the driver. One connection is enough for it. See [DSN] for
-// settings. Nil options are fine.
+// closes, after the driver. One connection is enough for it. [Pool] makes one that
+// is quick; see [DSN] for settings. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
 }
