@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"slices"
 	"sync"
 )
 
@@ -94,18 +95,23 @@ func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, s
 		}
 		return err
 	}
-	written := int64(1)
-	statements, err := c.decide(name, &s, step, &written)
+	d, err := c.decide(name, &s, step)
 	if err == nil {
-		err = c.together(ctx, conn, append(statements, bound(c.statements.end, name)...))
+		statements := bound(c.statements.end, name)
+		if d.write != nil {
+			statements = slices.Insert(statements, 0, *d.write)
+		}
+		err = c.together(ctx, conn, statements)
 	}
 	switch {
 	case err != nil:
 		c.discard(conn) // with what it has not committed
-	case written == 0:
-		err = errChanged // the row is new: there was none to lock
+		return err
+	case *d.written == 0:
+		return errChanged // the row is new: there was none to lock
 	}
-	return err
+	c.tellOwn(d.turn)
+	return nil
 }
 
 // discard closes a connection instead of giving it back to the pool.

@@ -18,11 +18,17 @@ const withdrawnFor = time.Minute
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
 	gone := c.gone.To(req.Owner, c.clock.Now())
-	c.mu.Unlock()
 	if gone != nil {
+		c.mu.Unlock()
 		return driver.Grant{Request: req}, gone
 	}
-	return c.ask(ctx, req, false, true)
+	c.requests.begin(req.Owner)
+	c.mu.Unlock()
+	g, err := c.ask(ctx, req, false, true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests.end(req.Owner, errors.Is(err, driver.ErrUncertain))
+	return g, err
 }
 
 // ask takes the hold or, with queue, a place. With quick it begins with the one

@@ -10,7 +10,9 @@ import (
 
 // A client to which the store does not speak looks for what has become of its
 // waiters: in one goroutine, in one statement for all of them, the more seldom the
-// longer nothing has changed and the more others come first.
+// longer nothing has changed and the more others come first. In SQLite it first looks,
+// on a connection that it keeps while it has waiters, at a number in memory that
+// tells whether anything at all has been written.
 
 // sight is what the looker knows of a waiter. The client's mutex guards it.
 type sight struct {
@@ -22,21 +24,26 @@ type sight struct {
 }
 
 // The pauses between two looks: a part of the time for which nothing has changed,
-// within bounds. The first bound is longer where a look costs a round trip.
+// within bounds. The bounds are longer where a look costs a round trip.
 const (
-	pausePart    = 8
-	longestPause = 50 * time.Millisecond
-	maxBefore    = 3
+	pausePart = 8
+	maxBefore = 3
 )
 
-var shortestPause = map[Dialect]time.Duration{Postgres: 5 * time.Millisecond, MySQL: 2 * time.Millisecond, SQLite: time.Millisecond}
+type bounds struct{ shortest, longest time.Duration }
+
+var pauses = map[Dialect]bounds{
+	Postgres: {5 * time.Millisecond, 200 * time.Millisecond},
+	MySQL:    {2 * time.Millisecond, 200 * time.Millisecond},
+	SQLite:   {500 * time.Microsecond, 5 * time.Millisecond},
+}
 
 // lookFor lets the looker look for a waiter.
 func (c *client) lookFor(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.waiting++
-	w.changed = time.Now()
+	w.version, w.changed = 0, time.Now() // what came before is new to it
 	if !c.looking && c.alive(context.Background()) == nil {
 		c.looking = true
 		c.working.Go(c.look)
@@ -51,19 +58,21 @@ func (c *client) lookAway(w *waiter) {
 
 // look looks until nobody waits.
 func (c *client) look() {
+	sign := c.sign()
+	defer sign.end()
 	for {
 		waiters, pause := c.watched()
 		if len(waiters) == 0 {
 			return
 		}
-		select {
-		case <-time.After(pause):
-		case <-c.closed:
+		c.sleep(pause)
+		if c.alive(context.Background()) != nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		if err := c.lookOnce(ctx, waiters); err != nil {
-			c.sleep(longestPause)
+		if (sign.changed(ctx) || c.unseen(waiters)) && c.lookOnce(ctx, waiters) != nil {
+			sign.missed()
+			c.sleep(pauses[c.statements.dialect].longest)
 		}
 		cancel()
 	}
@@ -83,13 +92,14 @@ func (c *client) watched() (map[string][]*waiter, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiters := map[string][]*waiter{}
-	pause := (1 + maxBefore) * longestPause
+	b := pauses[c.statements.dialect]
+	pause := (1 + maxBefore) * b.longest
 	for _, w := range c.waiters {
 		if w.waiting == 0 {
 			continue
 		}
 		waiters[w.request.Name] = append(waiters[w.request.Name], w)
-		own := min(max(time.Since(w.changed)/pausePart, shortestPause[c.statements.dialect]), longestPause)
+		own := min(max(time.Since(w.changed)/pausePart, b.shortest), b.longest)
 		pause = min(pause, own*time.Duration(1+min(w.before, maxBefore)))
 	}
 	c.looking = len(waiters) > 0
@@ -161,6 +171,20 @@ func (c *client) scan(ctx context.Context, conn *sql.Conn, q *query, args []any,
 	return rows.Err()
 }
 
+// unseen reports whether there are waiters that have not been looked for yet.
+func (c *client) unseen(waiters map[string][]*waiter) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, list := range waiters {
+		for _, w := range list {
+			if w.version == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // stale reports whether a row has changed since one of the waiters saw it.
 func (c *client) stale(waiters []*waiter, version int64) bool {
 	c.mu.Lock()
@@ -183,7 +207,7 @@ func (c *client) show(waiters []*waiter, s *snapshot, st *state) {
 		}
 		w.version = s.version
 		if h := st.Held(w.request.Owner); h != nil && claimed(h) {
-			w.tell(driver.Grant{Request: w.request, Token: h.Token, Since: h.Since, Valid: min(h.Valid, w.request.TTL)})
+			w.handOver(h.Token, h.Since, h.Valid)
 			continue
 		}
 		before := w.before

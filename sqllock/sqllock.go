@@ -78,13 +78,14 @@ type client struct {
 	unhear  func()
 	turns   chan struct{} // in SQLite: see alone
 
-	mu      sync.Mutex
-	waiters map[string]*waiter // by owner
-	gone    record.Farewells   // owners that were withdrawn, all of whose requests had been answered
-	looking bool               // the looker is at work
-	losses  chan driver.Loss
-	closed  chan struct{}
-	working sync.WaitGroup // goroutines
+	mu       sync.Mutex
+	waiters  map[string]*waiter // by owner
+	requests answered
+	gone     record.Farewells // owners that were withdrawn, all of whose requests had been answered
+	looking  bool             // the looker is at work
+	losses   chan driver.Loss
+	closed   chan struct{}
+	working  sync.WaitGroup // goroutines
 }
 
 // OpenError says that the database could not be reached, or is not as locks need

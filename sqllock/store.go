@@ -139,55 +139,60 @@ type turn struct {
 // slow beside the others has its turn too. It begins with the snapshot first, if
 // there is one.
 func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first *snapshot, step func(*turn)) error {
-	var writes []Statement
-	var written int64
+	var d decision
 	look := func() (err error) {
 		if first == nil {
 			if first, err = c.read(ctx, conn, name); err != nil {
 				return err
 			}
 		}
-		written = 1
-		writes, err = c.decide(name, first, step, &written)
+		d, err = c.decide(name, first, step)
 		return err
 	}
-	if err := look(); err != nil || len(writes) == 0 {
+	if err := look(); err != nil || d.write == nil {
 		return err
 	}
 	return c.alone(ctx, func(waited bool) error {
 		if waited {
 			first = nil
-			if err := look(); err != nil || len(writes) == 0 {
+			if err := look(); err != nil || d.write == nil {
 				return err
 			}
 		}
-		err := runOne(c.local(ctx), conn, &writes[0])
-		if written > 0 && (err == nil || c.library.judge(err) != Conflict) {
-			return err
+		err := runOne(c.local(ctx), conn, d.write)
+		switch {
+		case err == nil && *d.written > 0:
+			c.tellOwn(d.turn)
+			return nil
+		case err == nil || c.library.judge(err) == Conflict:
+			return c.changeAlone(ctx, conn, name, step)
 		}
-		return c.changeAlone(ctx, conn, name, step)
+		return err
 	})
 }
 
-// decide lets step change what a snapshot shows, and returns the statement that
-// writes it unless the row has changed meanwhile, or none if there is nothing to
-// write. The statement sets written to 0 if it has changed.
-func (c *client) decide(name string, s *snapshot, step func(*turn), written *int64) ([]Statement, error) {
+// decision is what a step makes of a snapshot.
+type decision struct {
+	*turn
+	write   *Statement // writes it unless the row has changed meanwhile; nil: there is nothing to write
+	written *int64     // 0 after it if the row has changed
+}
+
+// decide lets step change what a snapshot shows.
+func (c *client) decide(name string, s *snapshot, step func(*turn)) (decision, error) {
 	t, err := c.turn(name, s)
 	if err != nil {
-		return nil, err
+		return decision{}, err
 	}
 	step(t)
 	next := t.encode()
+	d := decision{turn: t, written: new(int64(1))}
 	if next.version = s.version; next == s.row {
-		return nil, nil
+		return d, nil
 	}
 	next.version = max(s.version+1, s.now)
-	w, err := c.writing(name, s, next, c.news(t))
-	if w.Changed = written; w.Into != nil {
-		w.Into, w.Changed = []any{written}, nil
-	}
-	return []Statement{w}, err
+	d.write, err = c.writing(name, s, next, c.news(t), d.written)
+	return d, err
 }
 
 // turn settles the state that a snapshot shows.
@@ -206,22 +211,27 @@ func (c *client) turn(name string, s *snapshot) (*turn, error) {
 	return t, nil
 }
 
-// writing returns the statement that writes the row if it has the version of the
-// snapshot. One that tells others returns a number, which is 0 if it has not.
-func (c *client) writing(name string, s *snapshot, next row, news []message) (Statement, error) {
+// writing returns the statement that writes the row, and tells others, if it has the
+// version of the snapshot. It sets written to 0 if it has not.
+func (c *client) writing(name string, s *snapshot, next row, news []message, written *int64) (*Statement, error) {
 	args := []any{
 		name, next.version, next.token, next.owner, next.client, next.ttl, next.delay, next.note, next.taken, next.expires, next.record,
 	}
-	switch {
-	case s.version == 0:
-		return c.statements.insert.bound(args...), nil
-	case c.statements.dialect != Postgres || len(news) == 0:
-		return c.statements.update.bound(append(args, s.version)...), nil
+	if s.version == 0 {
+		w := c.statements.insert.bound(args...)
+		w.Changed = written
+		return &w, nil
+	}
+	args = append(args, s.version)
+	if c.statements.dialect != Postgres || len(news) == 0 {
+		w := c.statements.update.bound(args...)
+		w.Changed = written
+		return &w, nil
 	}
 	text, err := json.Marshal(news)
-	w := c.statements.tell.bound(append(args, s.version, string(text))...)
-	w.Into = []any{}
-	return w, err
+	w := c.statements.tell.bound(append(args, string(text))...)
+	w.Into = []any{written}
+	return &w, err
 }
 
 // message is one for a client that listens.

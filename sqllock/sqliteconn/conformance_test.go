@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		Open:       func(t testing.TB) driver.Driver { return dial(t, file, nil) },
 		Operations: operations,
-		Parallel:   1, // there is one writer at a time, and with the race detector it is slow
+		Parallel:   4,
 	})
 }
 
