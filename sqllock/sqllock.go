@@ -33,7 +33,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -243,13 +242,13 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	return values, err
 }
 
-// listen subscribes to the client's channel, and makes sure that what the pool's
-// connections notify is heard there: through a pooler it may not be.
+// listen subscribes to a channel, and makes sure that what the pool's connections
+// notify is heard there: through a pooler it may not be.
 func (c *client) listen(ctx context.Context) error {
-	channel := "holdfast_" + strings.ToLower(rand.Text()[:16])
+	hello := "hello " + rand.Text()
 	heard := make(chan struct{}, 1)
-	stop, err := c.library.Listen(ctx, channel, func(payload string) {
-		if payload == "hello" {
+	channel, stop, err := c.library.Listen(ctx, func(payload string) {
+		if payload == hello {
 			select {
 			case heard <- struct{}{}:
 			default:
@@ -259,7 +258,7 @@ func (c *client) listen(ctx context.Context) error {
 		c.hear(payload)
 	})
 	if err == nil {
-		err = c.greet(ctx, channel, heard)
+		err = c.greet(ctx, channel, hello, heard)
 		if err != nil {
 			stop()
 		}
@@ -280,9 +279,9 @@ func (c *client) listen(ctx context.Context) error {
 // greetTimeout is how long a notification may take that tells whether we hear any.
 const greetTimeout = time.Second
 
-func (c *client) greet(ctx context.Context, channel string, heard <-chan struct{}) error {
+func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan struct{}) error {
 	if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, 'hello')", channel)
+		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, hello)
 		return err
 	}); err != nil {
 		return err
