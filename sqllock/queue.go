@@ -46,13 +46,13 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
+	if w != nil && c.channel == "" {
+		c.lookFor(&w.sight)
+		defer c.lookAway(w)
+	}
 	c.mu.Unlock()
 	if w == nil {
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
-	}
-	if c.channel == "" {
-		c.lookFor(w)
-		defer c.lookAway(w)
 	}
 	select {
 	case g := <-w.news:

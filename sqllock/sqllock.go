@@ -80,6 +80,7 @@ type client struct {
 	mu       sync.Mutex
 	waiters  map[string]*waiter // by owner
 	requests answered
+	watches  map[*watch]bool
 	gone     record.Farewells // owners that were withdrawn, all of whose requests had been answered
 	looking  bool             // the looker is at work
 	losses   chan driver.Loss
@@ -131,7 +132,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c := &client{
 		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -148,7 +149,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,
-		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
+		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll,
 		Guarantees: guarantees[dialect],
@@ -318,6 +319,9 @@ func (c *client) Close() error {
 	}
 	close(c.closed)
 	close(c.losses)
+	for w := range c.watches {
+		c.unwatch(w)
+	}
 	c.mu.Unlock()
 	if c.unhear != nil {
 		c.unhear()
