@@ -116,7 +116,19 @@ func (t *turn) goodbye(owner string) error {
 // Release implements driver.Driver.
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
+	var many, rest []int
 	for i := range grants {
+		if g := &grants[i]; g.Mode == driver.Exclusive && g.Token != 0 && !g.Stray && g.MinHold == 0 {
+			many = append(many, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	if len(many) < 2 {
+		many, rest = nil, append(rest, many...)
+	}
+	rest = append(rest, c.releaseMany(ctx, grants, many, errs)...)
+	for _, i := range rest {
 		errs[i] = c.release(ctx, &grants[i])
 	}
 	return errs

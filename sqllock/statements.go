@@ -58,8 +58,8 @@ const (
  WHERE name = $1 AND record = '' AND (owner = '' OR expires + delay <= {now})`
 
 	// The end of such a hold.
-	releaseText = `UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0
- WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now} AND taken + $3 <= {now}`
+	freeText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
+	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now} AND taken + $3 <= {now}`
 
 	// In PostgreSQL the two tell in the same round trip what is there instead.
 	takePostgres    = "WITH done AS (" + takeText + ") SELECT COALESCE((SELECT token FROM done), 0), {now}, " + present + insteadText
@@ -73,6 +73,7 @@ const (
 	// An owner has one name, so lists of both say which pairs are meant.
 	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND record = '' AND expires > {now}"
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
+	endText      = freeText + pairs
 	plainText    = "SELECT name, owner FROM {locks}" + pairs
 	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names})"
 

@@ -30,6 +30,7 @@ func TestServer(t *testing.T) {
 			}
 			defer d.Close()
 			sqltest.Twin(t, d)
+			sqltest.Batches(t, d)
 		})
 	}
 	t.Run("start together", func(t *testing.T) {

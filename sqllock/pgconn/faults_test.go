@@ -36,6 +36,7 @@ func TestServer(t *testing.T) {
 			return openURL(t.Context(), server.URL("postgres")+"&hf.tables=together")
 		})
 	})
+	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
@@ -177,6 +178,13 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 		for i, r := range d.Renew(ctx, grants) {
 			if want := i == 7; driver.Gone(r.Err) != want {
 				t.Errorf("renewal %d returned %v", i, r.Err)
+			}
+		}
+	})
+	costs("1000 releases, one of them of a hold that is gone", 10, func() {
+		for i, err := range d.Release(ctx, grants) {
+			if want := i == 7; driver.Gone(err) != want {
+				t.Errorf("release %d returned %v", i, err)
 			}
 		}
 	})

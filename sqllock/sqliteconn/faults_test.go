@@ -31,6 +31,15 @@ func TestStartTogether(t *testing.T) {
 	sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), "sqlite://"+file) })
 }
 
+func TestBatches(t *testing.T) {
+	d, err := New(t.Context(), openDB(t, filepath.Join(t.TempDir(), "locks.db")), &sqllock.Options{Poll: sqltest.TwinPoll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	sqltest.Batches(t, d)
+}
+
 func TestOneConnection(t *testing.T) {
 	sqltest.OneConnection(t, dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 }
