@@ -72,7 +72,7 @@ var (
 		MySQL: {
 			"SET @holdfast = 1 /*M!100300 , @holdfast = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout = 2 */",
 			"BEGIN",
-			"SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE",
+			"SELECT version INTO @holdfast_version FROM {locks} WHERE name = $1 FOR UPDATE",
 		},
 		SQLite: {"BEGIN IMMEDIATE"},
 	}

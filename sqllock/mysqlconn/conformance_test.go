@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 // dial returns a driver with a pool of its own, which change may change.
 func dial(t testing.TB, server *testserver.MariaDB, change func(*sql.DB)) driver.Driver {
 	t.Helper()
-	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true")
+	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true&multiStatements=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,9 @@ func dial(t testing.TB, server *testserver.MariaDB, change func(*sql.DB)) driver
 	if change != nil {
 		change(db)
 	}
-	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, &sqllock.Options{Poll: shortPoll})
+	library := libraryFor(t.Context(), db)
+	library.Close = db.Close
+	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Poll: shortPoll})
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

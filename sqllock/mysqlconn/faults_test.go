@@ -18,7 +18,8 @@ func TestServer(t *testing.T) {
 	server := testserver.StartMariaDB(t)
 	admin := openDB(t, server, "")
 	for name, params := range map[string]string{
-		"twin": "?interpolateParams=true", "twin with prepared statements": "",
+		"twin": "?interpolateParams=true&multiStatements=true", "twin with prepared statements": "",
+		"twin with single statements":     "?interpolateParams=true",
 		"twin with matched rows":          "?interpolateParams=true&clientFoundRows=true",
 		"twin at the strictest isolation": "?interpolateParams=true&tx_isolation=%27SERIALIZABLE%27",
 		"twin in another time zone":       "?interpolateParams=true&time_zone=%27-08:00%27",
@@ -28,9 +29,13 @@ func TestServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer d.Close()
 			sqltest.Twin(t, d)
 			sqltest.Batches(t, d)
+			other, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sqltest.Contended(t, d, other)
 		})
 	}
 	t.Run("start together", func(t *testing.T) {

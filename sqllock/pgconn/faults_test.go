@@ -37,6 +37,19 @@ func TestServer(t *testing.T) {
 		})
 	})
 	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
+	t.Run("contended", func(t *testing.T) {
+		for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
+			var drivers []driver.Driver
+			for range 3 {
+				d, err := openURL(t.Context(), server.URL("postgres")+"&hf.tables=contended&default_query_exec_mode="+mode)
+				if err != nil {
+					t.Fatal(err)
+				}
+				drivers = append(drivers, d)
+			}
+			sqltest.Contended(t, drivers...)
+		}
+	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})

@@ -40,6 +40,11 @@ func TestBatches(t *testing.T) {
 	sqltest.Batches(t, d)
 }
 
+func TestContended(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	sqltest.Contended(t, dial(t, file, nil), dial(t, file, nil))
+}
+
 func TestOneConnection(t *testing.T) {
 	sqltest.OneConnection(t, dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 }
