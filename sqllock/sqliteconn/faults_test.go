@@ -169,9 +169,12 @@ func TestDeadAndStopped(t *testing.T) {
 	}
 }
 
+// parts are what other processes play.
+var parts = map[string]func([]string) error{"count": count, "hold": hold}
+
 // TestMain plays the other processes too.
 func TestMain(m *testing.M) {
-	sqltest.Play(map[string]func([]string) error{"count": count, "hold": hold})
+	sqltest.Play(parts)
 	os.Exit(m.Run())
 }
 
