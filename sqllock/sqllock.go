@@ -10,19 +10,22 @@
 //
 // To use a pool that you have, see their functions New.
 //
-// Each name is one row. A statement is a transaction of its own that changes
-// one row, if that still has the version that was read: so nothing can deadlock, a
-// client that stops leaves no row locked, and all levels of isolation are alike.
-// Only who finds it changed several times locks it for a moment, as SQLite always
-// does.
+// Each name is one row. As a rule a statement is a transaction of its own that
+// changes one row, if that still has the version that was read: so nothing can
+// deadlock, a client that stops leaves no row locked, and all levels of isolation
+// are alike. Only who finds it changed locks it, for a round trip, and the server
+// ends that if it takes long (MySQL cannot).
 // Taking, renewing and releasing an exclusive hold for which nobody waits is one
 // statement, judged by the server's clock. Otherwise the row is read, changed as
 // package internal/record says, and written; a release hands the name over to the
 // first waiter in that write.
 //
-// PostgreSQL tells that waiter by NOTIFY in the same statement. Elsewhere, and
-// where a pooler swallows notifications, each client looks for its waiters in one
-// statement, the more seldom the longer nothing has changed.
+// PostgreSQL tells that waiter by NOTIFY in the same statement; all drivers of a
+// process listen on one connection. Elsewhere, and where a pooler swallows
+// notifications, each client looks for its waiters in one statement, the more seldom
+// the longer nothing has changed; in SQLite it looks at a count of commits, on a
+// connection that it keeps while it waits, unless the pool has but one. Watches look
+// in the same way in all of them.
 package sqllock
 
 import (

@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
@@ -19,7 +18,6 @@ const shortPoll = 400 * time.Millisecond
 const operations = 10_000
 
 func TestConformance(t *testing.T) {
-	testserver.Unfinished(t)
 	file := filepath.Join(t.TempDir(), "locks.db")
 	drivertest.Run(t, drivertest.Harness{
 		Open:       func(t testing.TB) driver.Driver { return dial(t, file, nil) },
