@@ -41,6 +41,20 @@ func TestServer(t *testing.T) {
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})
+	t.Run("a client stands still", func(t *testing.T) {
+		db, stall := openDB(t, server, "?interpolateParams=true&multiStatements=true"), sqltest.NewStall()
+		library := libraryFor(t.Context(), db)
+		library.Together = stall.Together(library.Together)
+		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stall.Test(t, stalls, other)
+	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})

@@ -50,6 +50,24 @@ func TestServer(t *testing.T) {
 			sqltest.Contended(t, drivers...)
 		}
 	})
+	t.Run("a client stands still", func(t *testing.T) {
+		db, stall := openDB(t, server), sqltest.NewStall()
+		config, err := configOf(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		library := libraryFor(config)
+		library.Together = stall.Together(library.Together)
+		stalls, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stall.Test(t, stalls, other)
+	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
