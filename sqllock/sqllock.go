@@ -84,6 +84,7 @@ type client struct {
 	waiters  map[string]*waiter // by owner
 	requests answered
 	watches  map[*watch]bool
+	crowds   crowds
 	gone     record.Farewells // owners that were withdrawn, all of whose requests had been answered
 	looking  bool             // the looker is at work
 	losses   chan driver.Loss
@@ -135,7 +136,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c := &client{
 		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock

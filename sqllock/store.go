@@ -165,6 +165,7 @@ func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first 
 			c.tellOwn(d.turn)
 			return nil
 		case err == nil || c.library.judge(err) == Conflict:
+			c.crowd(name)
 			return c.changeAlone(ctx, conn, name, step)
 		}
 		return err
