@@ -20,7 +20,6 @@ const shortPoll = 400 * time.Millisecond
 const operations = 5_000
 
 func TestConformance(t *testing.T) {
-	testserver.Unfinished(t)
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		drivertest.Run(t, drivertest.Harness{
 			Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },
@@ -36,7 +35,7 @@ func TestConformance(t *testing.T) {
 // dial returns a driver with a pool of its own, which change may change.
 func dial(t testing.TB, server *testserver.MySQL, change func(*sql.DB)) driver.Driver {
 	t.Helper()
-	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true")
+	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true&multiStatements=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,9 @@ func dial(t testing.TB, server *testserver.MySQL, change func(*sql.DB)) driver.D
 	if change != nil {
 		change(db)
 	}
-	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, &sqllock.Options{Poll: shortPoll})
+	library := libraryFor(t.Context(), db)
+	library.Close = db.Close
+	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Poll: shortPoll})
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

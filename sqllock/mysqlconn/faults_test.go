@@ -23,7 +23,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 		isolation = "tx_isolation" // MariaDB before 11.1
 	}
 	for name, params := range map[string]string{
-		"twin": "?interpolateParams=true",
+		"twin": "?interpolateParams=true&multiStatements=true",
 		"twin with prepared statements, at the strictest isolation": "?" + isolation + "=%27SERIALIZABLE%27",
 		"twin with matched rows, in another time zone":              "?interpolateParams=true&clientFoundRows=true&time_zone=%27-08:00%27",
 	} {
@@ -32,12 +32,31 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer d.Close()
 			sqltest.Twin(t, d)
+			sqltest.Batches(t, d)
+			other, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sqltest.Contended(t, d, other)
 		})
 	}
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
+	})
+	t.Run("a client stands still", func(t *testing.T) {
+		db, stall := openDB(t, server, "?interpolateParams=true&multiStatements=true"), sqltest.NewStall()
+		library := libraryFor(t.Context(), db)
+		library.Together = stall.Together(library.Together)
+		stalls, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stall.Test(t, stalls, other)
 	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))

@@ -38,7 +38,9 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, o)
+	library := libraryFor(ctx, db)
+	library.Close = db.Close
+	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and what its tables' names
@@ -102,6 +104,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	config.Logger = &mysql.NopLogger{} // errors are returned
 	config.InterpolateParams = true    // one round trip for each statement
+	config.MultiStatements = true      // and for several
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
@@ -110,9 +113,18 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 
 // New returns a driver over a pool of go-sql-driver/mysql, which the caller keeps
 // and closes, after the driver. One connection is enough for it; set
-// interpolateParams, or each statement takes two round trips. Nil options are fine.
+// interpolateParams, or each statement takes two round trips, and multiStatements, or
+// a name that many want is locked over several. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
-	return sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure}, o)
+	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
+}
+
+func libraryFor(ctx context.Context, db *sql.DB) sqllock.Library {
+	library := sqllock.Library{Failure: failure}
+	if takesTogether(ctx, db) {
+		library.Together = together
+	}
+	return library
 }
 
 // failure judges an error of a statement.

@@ -8,7 +8,8 @@
 // transaction another connection add default_query_exec_mode=exec; notifications
 // do not arrive there, so waiters poll.
 //
-// Each driver has one connection besides its pool, on which it listens.
+// The drivers of a process that connect in the same way have one connection besides
+// their pools, on which they listen.
 package pgconn
 
 import (
@@ -136,7 +137,7 @@ func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err erro
 
 func libraryFor(config *pgx.ConnConfig) sqllock.Library {
 	l := listener{config}
-	return sqllock.Library{Failure: failure, Listen: l.listen}
+	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together}
 }
 
 // failure judges an error of a statement.

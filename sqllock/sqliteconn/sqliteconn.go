@@ -54,7 +54,7 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := sql.Open("sqlite", dsn)
+	db, err := Pool(dsn)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,8 +85,8 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite, which the caller keeps and
-// closes, after the driver. One connection is enough for it. See [DSN] for
-// settings. Nil options are fine.
+// closes, after the driver. One connection is enough for it. [Pool] makes one that
+// is quick; see [DSN] for settings. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
 }
