@@ -37,7 +37,7 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	const settle = 2 * time.Second
 	time.Sleep(settle)
 	each := (memory() - before) / float64(workers)
-	commands, _, err := rate(work, window)
+	commands, scripts, err := rate(work, window)
 	if err != nil {
 		return result{}, err
 	}
@@ -50,7 +50,7 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	if err := failed.Load(); err != nil {
 		return result{}, fmt.Errorf("a waiter: %w", *err)
 	}
-	return result{Bytes: each - parked, Commands: commands, Drain: drain}, nil
+	return result{Bytes: each - parked, Commands: commands, Scripts: scripts, Drain: drain}, nil
 }
 
 // park returns what a goroutine costs that waits for nothing but a channel.
