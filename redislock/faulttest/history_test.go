@@ -27,7 +27,7 @@ func TestHistories(t *testing.T) {
 		Operations: 20_000,
 		Unsteady:   true,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*Redis).watch"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/redislock/faulttest.storm"),
 		},
 	})
