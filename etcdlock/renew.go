@@ -135,11 +135,15 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 }
 
 // renewClaim puts a claim's key on the lease of its TTL. It reports false if the
-// key is gone.
+// key is gone. Whoever has the claim trusts no renewal that counts from before it:
+// such an answer looks as if a later one had overtaken it.
 func (c *client) renewClaim(ctx context.Context, r renewing) bool {
 	key := c.key(r.record)
+	c.mu.Lock()
+	claimed := r.since
+	c.mu.Unlock()
 	for {
-		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, c.clock.Now().Add(-r.grant.TTL/8))
+		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, max(c.clock.Now().Add(-r.grant.TTL/8), claimed))
 		if err != nil {
 			r.out.Err = err
 			return true
