@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -79,7 +80,7 @@ func (w *worker) run() {
 		w.state.Store("holding since " + time.Now().Format("05.000"))
 		w.hold(lease)
 		w.state.Store("releasing since " + time.Now().Format("05.000"))
-		if err := lease.Release(); err != nil {
+		if err := lease.Release(); errors.Is(err, holdfast.ErrLost) {
 			w.lose(err)
 		}
 		w.done.Add(1)
@@ -97,7 +98,7 @@ func over(stop <-chan struct{}) bool {
 	}
 }
 
-// lose notes a lease whose release has failed.
+// lose notes a lease that its release found lost.
 func (w *worker) lose(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
