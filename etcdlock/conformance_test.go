@@ -39,7 +39,6 @@ func TestConformance(t *testing.T) {
 // TestConformanceOfThree is the same on three members, of which one after the
 // other is killed where the suite restarts the store.
 func TestConformanceOfThree(t *testing.T) {
-	testserver.Unfinished(t)
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
 	next := 0
 	drivertest.Run(t, drivertest.Harness{

@@ -17,7 +17,6 @@ import (
 // TestHistories runs random histories of 20,000 operations while the member is
 // paused, killed and restarted, and clients are cut off, again and again.
 func TestHistories(t *testing.T) {
-	testserver.Unfinished(t)
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := testserver.StartProxy(t, e.Addrs())
 	storm := faults.StartStorm(e.Members[0], proxy, 2*time.Second)
