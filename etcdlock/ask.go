@@ -143,7 +143,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	v, err := c.still(ctx, r, req)
 	if err == nil && v == nil {
-		v, err = c.look(ctx, r, req)
+		v, err = c.look(ctx, r, req, 0)
 	}
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone

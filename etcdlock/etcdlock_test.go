@@ -98,7 +98,7 @@ func TestWaiting(t *testing.T) {
 				for {
 					waiter.mu.Lock()
 					r := waiter.record(req.Name, req.Owner)
-					watches := r != nil && r.place.waits != nil && r.place.waits.f != nil && r.place.waits.f.begun
+					watches := r != nil && r.place.waits != nil && r.place.waits.listens()
 					waiter.mu.Unlock()
 					if watches {
 						c.happens(t, waiter, req)
