@@ -61,6 +61,10 @@ type Harness struct {
 	// from several goroutines at once.
 	Struck func(from, until driver.Instant) bool
 
+	// Except are cases, as theme/case, that are left out because the store cannot
+	// pass them by its nature. Say why in the driver's documentation.
+	Except []string
+
 	// Leaks are further options for goleak, for goroutines of a client library
 	// that outlive its connections by design.
 	Leaks []goleak.Option
