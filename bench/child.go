@@ -71,7 +71,11 @@ func Child() {
 			fmt.Fprintf(os.Stderr, "%s, %s: hangs\n", t.Workload, t.Peer)
 			os.Exit(exitHangs)
 		})
-		r, err = t.do(context.Background())
+		// The contexts of a program's work can end, and some clients take another
+		// way for one that cannot.
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		r, err = t.do(ctx)
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(r)

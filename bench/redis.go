@@ -29,6 +29,7 @@ func init() {
 		name: "redis", floor: "raw rueidis", ours: "holdfast", work: redisWork,
 		peers: []peer{
 			{name: "raw rueidis", open: openRaw, skips: []string{"hot", "hot4", "clients2", "clients16", "wait", "hold"}},
+			{name: "raw rueidis, endless context", open: openRawEndless, skips: []string{"pair64", "hot", "hot4", "clients2", "clients16", "wait", "hold"}},
 			{name: "holdfast", open: openHoldfastRedis},
 			{name: "redsync on go-redis", open: openRedsyncGoRedis, skips: []string{"hold"}},
 			{name: "redsync on rueidis", open: openRedsyncRueidis, skips: []string{"hold"}},
@@ -64,6 +65,19 @@ func (r *raw) Lock(ctx context.Context, name string) (func() error, error) {
 		return nil, err
 	}
 	return func() error { return r.release.Exec(ctx, r.client, []string{name}, []string{owner}).Error() }, nil
+}
+
+// rawEndless is raw where contexts cannot end: rueidis then serves a lone caller
+// without its pipeline.
+type rawEndless struct{ Locker }
+
+func openRawEndless(ctx context.Context, addr string) (Locker, error) {
+	l, err := openRaw(ctx, addr)
+	return rawEndless{l}, err
+}
+
+func (r rawEndless) Lock(ctx context.Context, name string) (func() error, error) {
+	return r.Locker.Lock(context.WithoutCancel(ctx), name)
 }
 
 func (r *raw) Close() error { r.client.Close(); return nil }

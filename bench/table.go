@@ -38,6 +38,7 @@ var (
 	waitColumns = []column{
 		{"drain", func(r result) float64 { return float64(r.Drain) }, span},
 		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole},
+		{"of them scripts", func(r result) float64 { return r.Scripts }, whole},
 		{"bytes/waiter", func(r result) float64 { return r.Bytes }, whole},
 		{"server bytes/waiter", func(r result) float64 { return r.ServerBytes }, whole},
 		others,

@@ -41,7 +41,7 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	const settle = 2 * time.Second
 	time.Sleep(settle)
 	each := (memory() - before) / float64(workers)
-	commands, _, err := rate(work, window)
+	commands, scripts, err := rate(work, window)
 	if err != nil {
 		return result{}, err
 	}
@@ -59,7 +59,8 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 		return result{}, fmt.Errorf("a waiter: %w", *err)
 	}
 	return result{
-		Bytes: each - parked, ServerBytes: float64(now.memory-server.memory) / float64(workers), Commands: commands, Drain: drain,
+		Bytes: each - parked, ServerBytes: float64(now.memory-server.memory) / float64(workers),
+		Commands: commands, Scripts: scripts, Drain: drain,
 	}, nil
 }
 
