@@ -30,14 +30,22 @@ type peer struct {
 type store struct {
 	name  string
 	floor string // the peer whose pairs are the floor
+	bare  string // the peer whose hand-overs are the floor; "": there is none
 	ours  string // the peer that is Holdfast
 	peers []peer
-	// work counts what the server at addr has done so far: commands of any
-	// kind, and calls of scripts.
-	work func(ctx context.Context, addr string) (commands, scripts int64, err error)
-	// connections counts the clients of the server at addr. nil: not counted.
-	connections func(ctx context.Context, addr string) (int, error)
+	// work asks the server at addr.
+	work func(ctx context.Context, addr string) (served, error)
 }
+
+// served is what a server has done so far, and what it needs now.
+type served struct {
+	commands, scripts int64 // commands of any kind, and calls of scripts
+	memory            int64 // bytes
+	connections       int64 // of clients, but for the one that asks; where they are counted
+}
+
+// notPairs are the workloads of locks that others want, or that are kept.
+var notPairs = []string{"hot", "hot4", "clients2", "clients16", "handoff", "wait", "hold"}
 
 // stores are all of them, by name.
 var stores = map[string]*store{}

@@ -28,8 +28,8 @@ func init() {
 	stores["redis"] = &store{
 		name: "redis", floor: "raw rueidis", ours: "holdfast", work: redisWork,
 		peers: []peer{
-			{name: "raw rueidis", open: openRaw, skips: []string{"hot", "hot4", "handoff", "wait", "hold"}},
-			{name: "raw rueidis, endless context", open: openRawEndless, skips: []string{"pair64", "hot", "hot4", "handoff", "wait", "hold"}},
+			{name: "raw rueidis", open: openRaw, skips: notPairs},
+			{name: "raw rueidis, endless context", open: openRawEndless, skips: append([]string{"pair64"}, notPairs...)},
 			{name: "holdfast", open: openHoldfastRedis},
 			{name: "redsync on go-redis", open: openRedsyncGoRedis, skips: []string{"hold"}},
 			{name: "redsync on rueidis", open: openRedsyncRueidis, skips: []string{"hold"}},
@@ -201,25 +201,31 @@ func (t *tracked) Close() error { t.locks.Close(); return nil }
 
 var (
 	commandLine = regexp.MustCompile(`total_commands_processed:(\d+)`)
+	memoryLine  = regexp.MustCompile(`used_memory:(\d+)`)
 	scriptLine  = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
 )
 
 // redisWork asks the server. Commands count also where scripts run them.
-func redisWork(ctx context.Context, addr string) (commands, scripts int64, err error) {
+func redisWork(ctx context.Context, addr string) (served, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, Protocol: 2, MaxRetries: -1})
 	defer client.Close()
 	info, err := client.Do(ctx, "INFO", "everything").Text()
 	if err != nil {
-		return 0, 0, err
+		return served{}, err
 	}
-	m := commandLine.FindStringSubmatch(info)
-	if m == nil {
-		return 0, 0, fmt.Errorf("INFO has no count of commands: %.200s", strings.ReplaceAll(info, "\n", " "))
+	commands, memory := commandLine.FindStringSubmatch(info), memoryLine.FindStringSubmatch(info)
+	if commands == nil || memory == nil {
+		return served{}, fmt.Errorf("INFO has no count of commands or no size: %.200s", strings.ReplaceAll(info, "\n", " "))
 	}
-	commands, err = strconv.ParseInt(m[1], 10, 64)
+	s := served{commands: number(commands[1]), memory: number(memory[1])}
 	for _, m := range scriptLine.FindAllStringSubmatch(info, -1) {
-		n, _ := strconv.ParseInt(m[1], 10, 64)
-		scripts += n
+		s.scripts += number(m[1])
 	}
-	return commands, scripts, err
+	return s, nil
+}
+
+// number reads decimal digits.
+func number(digits string) int64 {
+	n, _ := strconv.ParseInt(digits, 10, 64)
+	return n
 }

@@ -19,6 +19,7 @@ type workload struct {
 	name      string
 	about     string
 	workers   int // of each process
+	clients   int // of each process, which its workers share; 0: one
 	processes int
 	stay      time.Duration // how long each one keeps a hot name
 	window    time.Duration // 0: HOLDFAST_BENCH_WINDOW
@@ -32,6 +33,8 @@ var workloads = []workload{
 	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64, processes: 1, columns: pairColumns},
 	{name: "hot", about: "64 goroutines want one name", workers: 64, processes: 1, columns: hotColumns},
 	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4, columns: hotColumns},
+	{name: "clients2", about: "2 goroutines, a client each, want one name", workers: 2, clients: 2, processes: 1, columns: hotColumns},
+	{name: "clients16", about: "16 goroutines, a client each, want one name", workers: 16, clients: 16, processes: 1, columns: hotColumns},
 	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", workers: 1, processes: 8, stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
 	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, reps: 1, columns: waitColumns},
 	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1, window: 31 * time.Second, reps: 1, columns: holdColumns},
@@ -83,7 +86,7 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Stay: w.stay, Processes: w.processes}
+			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Clients: w.clients, Stay: w.stay, Processes: w.processes}
 			before := loadNow()
 			r, err := runProcesses(t, dir)
 			r.Foreign = foreign(before, loadNow())
@@ -129,7 +132,7 @@ func runProcesses(t task, dir string) (result, error) {
 		}(t)
 	}
 	var elapsed time.Duration
-	if slices.Contains([]string{"hot", "hot4", "handoff"}, t.Workload) {
+	if t.Workload != "wait" && t.Workload != "hold" && !strings.HasPrefix(t.Workload, "pair") {
 		for int(a.ready.Load()) < t.Processes && len(answers) == 0 {
 			time.Sleep(time.Millisecond)
 		}

@@ -17,29 +17,29 @@ import (
 
 func init() {
 	stores["postgres"] = &store{
-		name: "postgres", floor: "upsert and update", ours: "holdfast", work: countedBy(postgresURL, pgconn.OpenPool, "SELECT sum(calls)::bigint FROM pg_stat_statements"),
-		connections: clientsBy(postgresURL, pgconn.OpenPool, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"),
+		name: "postgres", floor: "upsert and update", ours: "holdfast", work: countedBy(postgresURL, pgconn.OpenPool, "SELECT sum(calls)::bigint FROM pg_stat_statements",
+			"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"),
 		peers: []peer{
-			{name: "upsert and update", open: rowsOf(postgresRows, 0), skips: []string{"hot", "hot4", "handoff", "wait", "hold"}},
+			{name: "upsert and update", open: rowsOf(postgresRows, 0), skips: notPairs},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, postgresURL(addr)) }},
 			{name: "pg_advisory_lock, a connection each", open: openAdvisory, skips: []string{"hold"}},
 			{name: "upsert, polled every 100 ms", open: rowsOf(postgresRows, poll), skips: []string{"pair", "pair64", "hold"}},
 		},
 	}
 	stores["mariadb"] = &store{
-		name: "mariadb", floor: "two updates", ours: "holdfast", work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'"),
-		connections: clientsBy(mysqlURL, mysqlconn.OpenPool, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"),
+		name: "mariadb", floor: "two updates", ours: "holdfast", work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'",
+			"SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"),
 		peers: []peer{
-			{name: "two updates", open: rowsOf(mysqlRows, 0), skips: []string{"hot", "hot4", "handoff", "wait", "hold"}},
+			{name: "two updates", open: rowsOf(mysqlRows, 0), skips: notPairs},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, mysqlURL(addr)) }},
 			{name: "GET_LOCK, a connection each", open: openGetLock, skips: []string{"hold"}},
 			{name: "update, polled every 100 ms", open: rowsOf(mysqlRows, poll), skips: []string{"pair", "pair64", "hold"}},
 		},
 	}
 	stores["sqlite"] = &store{
-		name: "sqlite", floor: "upsert and update", ours: "holdfast", work: func(context.Context, string) (int64, int64, error) { return 0, 0, nil },
+		name: "sqlite", floor: "upsert and update", ours: "holdfast", work: func(context.Context, string) (served, error) { return served{}, nil },
 		peers: []peer{
-			{name: "upsert and update", open: rowsOf(sqliteRows, 0), skips: []string{"hot", "hot4", "handoff"}},
+			{name: "upsert and update", open: rowsOf(sqliteRows, 0), skips: []string{"hot", "hot4", "handoff", "clients2", "clients16"}},
 			{name: "holdfast", open: func(ctx context.Context, file string) (Locker, error) { return openHoldfast(ctx, sqliteURL(file)) }},
 			{name: "upsert, polled every 100 ms", open: rowsOf(sqliteRows, poll), skips: []string{"pair", "pair64"}},
 		},
@@ -67,23 +67,19 @@ func pool(raw string, open poolOf) (*sql.DB, error) {
 	return db, err
 }
 
-// countedBy asks the server how many statements it has been sent.
-func countedBy(of func(addr string) string, open poolOf, text string) func(context.Context, string) (int64, int64, error) {
-	count := clientsBy(of, open, text)
-	return func(ctx context.Context, addr string) (int64, int64, error) {
-		n, err := count(ctx, addr)
-		return int64(n), 0, err
-	}
-}
-
-func clientsBy(of func(addr string) string, open poolOf, text string) func(context.Context, string) (int, error) {
-	return func(ctx context.Context, addr string) (n int, err error) {
+// countedBy asks the server how many statements it has been sent, and by how many
+// others.
+func countedBy(of func(addr string) string, open poolOf, statements, clients string) func(context.Context, string) (served, error) {
+	return func(ctx context.Context, addr string) (n served, err error) {
 		db, err := pool(of(addr), open)
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		defer db.Close()
-		return n, db.QueryRowContext(ctx, text).Scan(&n)
+		if err := db.QueryRowContext(ctx, statements).Scan(&n.commands); err != nil {
+			return n, err
+		}
+		return n, db.QueryRowContext(ctx, clients).Scan(&n.connections)
 	}
 }
 

@@ -50,11 +50,12 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return g, err
 		}
 	}
-	return c.ask(ctx, req, false)
+	return c.ask(ctx, req, false, false)
 }
 
-// ask takes the hold or, if it may, a place in the queue.
-func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (driver.Grant, error) {
+// ask takes the hold or, if it may, a place in the queue. First says that the name may be
+// idle, for all we know.
+func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (driver.Grant, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
@@ -67,7 +68,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
 	args := []string{field(req.Owner), c.text(&req), string(rest[:len(rest)-1]), ""}
-	if !queue || !mayBePlain(&req) { // a Try has run idle.lua before
+	if !first || !mayBePlain(&req) {
 		args = args[:3]
 	}
 	reply := c.run(ctx, askScript, askScript.command(record, gone, args...))[0]
