@@ -97,7 +97,8 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 			exclusive++
 		}
 	}
-	t.Logf("%d holds (%d exclusive), %d places in queues, seed %d", len(h.holds), exclusive, len(h.places), t.seed)
+	t.Logf("%d of %d operations: %d holds (%d exclusive), %d places in queues, seed %d",
+		operations-int(max(h.budget.Load(), 0)), operations, len(h.holds), exclusive, len(h.places), t.seed)
 	if exclusive == 0 {
 		t.Errorf("P7: a random history of %d operations got no exclusive hold (seed %d)", operations, t.seed)
 	}

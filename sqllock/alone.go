@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"strings"
+	"slices"
 	"sync"
 )
 
@@ -33,19 +33,26 @@ func turnsOf(store string) chan struct{} {
 
 // alone runs f, which writes, when it is this client's turn, again while another
 // process writes. In other databases it just runs f. Whoever calls it has a
-// connection already, so that nobody waits for one in his turn.
-func (c *client) alone(ctx context.Context, f func() error) error {
+// connection already, so that nobody waits for one in his turn. It tells f whether
+// others may have had a turn meanwhile.
+func (c *client) alone(ctx context.Context, f func(waited bool) error) error {
 	if c.turns == nil {
-		return f()
+		return f(false)
 	}
+	waited := false
 	select {
 	case c.turns <- struct{}{}:
-	case <-ctx.Done():
-		return errChanged
+	default:
+		waited = true
+		select {
+		case c.turns <- struct{}{}:
+		case <-ctx.Done():
+			return errChanged
+		}
 	}
 	defer func() { <-c.turns }()
 	for attempt := 0; ; attempt++ {
-		err := f()
+		err := f(waited || attempt > 0)
 		if err == nil || c.library.judge(err) != Conflict || !c.pause(ctx, attempt) {
 			return err
 		}
@@ -53,56 +60,58 @@ func (c *client) alone(ctx context.Context, f func() error) error {
 }
 
 // begin are the statements that begin a transaction in which nobody else writes the
-// row of a name. Others wait for its end, so the server ends it if this client stops
-// in the middle (P7). MySQL cannot; for MariaDB it is set for the session, which
-// must not be used for anything else then.
-var begin = map[Dialect][]string{
-	Postgres: {
-		"BEGIN ISOLATION LEVEL READ COMMITTED",
-		"SELECT set_config('idle_in_transaction_session_timeout', '2000', true) FROM (SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE) l",
-	},
-	MySQL: {
-		"SET @holdfast = 1 /*M!100300 , SESSION idle_transaction_timeout = 2 */",
-		"BEGIN",
-		"SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE",
-	},
-	SQLite: {"BEGIN IMMEDIATE"},
-}
+// row of a name, and end those that end it. Others wait for its end, so the server
+// ends it if this client stops in the middle (P7). In MySQL that is a setting of the
+// session, which gets back what it had.
+var (
+	begin = map[Dialect][]string{
+		Postgres: {
+			"BEGIN ISOLATION LEVEL READ COMMITTED",
+			"SELECT set_config('idle_in_transaction_session_timeout', '2000', true) FROM (SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE) l",
+		},
+		MySQL: {
+			"SET @holdfast = @@SESSION.wait_timeout, SESSION wait_timeout = 2", // for connections that are idle, in a transaction too
+			"BEGIN",
+			"SELECT version INTO @holdfast_version FROM {locks} WHERE name = $1 FOR UPDATE",
+		},
+		SQLite: {"BEGIN IMMEDIATE"},
+	}
+	end = map[Dialect][]string{
+		Postgres: {"COMMIT"},
+		MySQL:    {"COMMIT", "SET SESSION wait_timeout = @holdfast"},
+		SQLite:   {"COMMIT"},
+	}
+)
 
-// changeAlone changes a name while nobody else writes it. In SQLite that is the
-// only way: there it takes long to be let in, and reading and writing take no time,
-// so whoever had read before would hardly ever be the first to write.
+// changeAlone changes a name while nobody else writes it: it locks and reads, then
+// writes and commits, which is two round trips where the library can.
 func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, step func(*turn)) error {
-	return c.alone(ctx, func() error {
-		for i := range c.statements.begin {
-			if err := c.beginStep(ctx, conn, &c.statements.begin[i], name); err != nil {
-				if i > 0 || c.library.judge(err) != Conflict {
-					c.discard(conn) // it may have begun
-				}
-				return err
-			}
-		}
-		done, err := c.changeOnce(ctx, conn, name, nil, step, c.write)
-		if err == nil {
-			_, err = conn.ExecContext(c.local(ctx), "COMMIT")
-		}
-		if err == nil && !done {
-			err = errChanged
-		}
-		if err != nil || c.statements.dialect == MySQL {
-			c.discard(conn) // with what it has not committed
+	var s snapshot
+	read := c.statements.read.bound(name)
+	read.Into = s.into()
+	if err := c.together(ctx, conn, append(bound(c.statements.begin, name), read)); err != nil {
+		if c.statements.dialect != SQLite || c.library.judge(err) != Conflict {
+			c.discard(conn) // it may have begun
 		}
 		return err
-	})
-}
-
-func (c *client) beginStep(ctx context.Context, conn *sql.Conn, q *query, name string) error {
-	args := []any{name}
-	if !strings.Contains(q.text, "name = ") {
-		args = nil
 	}
-	_, err := conn.ExecContext(c.local(ctx), q.text, args...)
-	return err
+	d, err := c.decide(name, &s, step)
+	if err == nil {
+		statements := bound(c.statements.end, name)
+		if d.write != nil {
+			statements = slices.Insert(statements, 0, *d.write)
+		}
+		err = c.together(ctx, conn, statements)
+	}
+	switch {
+	case err != nil:
+		c.discard(conn) // with what it has not committed
+		return err
+	case *d.written == 0:
+		return errChanged // the row is new: there was none to lock
+	}
+	c.tellOwn(d.turn)
+	return nil
 }
 
 // discard closes a connection instead of giving it back to the pool.

@@ -48,7 +48,7 @@ func (c *client) clean(ctx context.Context, last string, unused time.Duration) (
 			continue
 		}
 		if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-			return c.alone(ctx, func() error {
+			return c.alone(ctx, func(bool) error {
 				_, err := c.exec(ctx, conn, &c.statements.remove, n.name, n.version)
 				return err
 			})

@@ -18,11 +18,17 @@ const withdrawnFor = time.Minute
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
 	gone := c.gone.To(req.Owner, c.clock.Now())
-	c.mu.Unlock()
 	if gone != nil {
+		c.mu.Unlock()
 		return driver.Grant{Request: req}, gone
 	}
-	return c.ask(ctx, req, false, true)
+	c.requests.begin(req.Owner)
+	c.mu.Unlock()
+	g, err := c.ask(ctx, req, false, true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests.end(req.Owner, errors.Is(err, driver.ErrUncertain))
+	return g, err
 }
 
 // ask takes the hold or, with queue, a place. With quick it begins with the one
@@ -31,12 +37,18 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	sent := c.clock.Now()
 	stored := req
 	stored.Note = storable(req.Note)
-	quick = quick && c.quick(req.Mode)
+	request, change := c.request, c.change
+	if queue {
+		request = func(ctx context.Context, f func(context.Context, *sql.Conn) error) (Failure, error) {
+			return c.requestStep(ctx, req.Name, f)
+		}
+		change = c.changeSurely
+	}
 	var g driver.Grant
 	var answer error
-	failure, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	failure, err := request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if quick {
+		if quick && c.quick(req.Mode) && !(queue && c.crowded(req.Name)) {
 			token, found, err := c.take(ctx, conn, &stored)
 			if err != nil {
 				return err
@@ -47,7 +59,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 			}
 			first = found
 		}
-		return c.change(ctx, conn, req.Name, first, func(t *turn) {
+		return change(ctx, conn, req.Name, first, func(t *turn) {
 			g = driver.Grant{Request: req}
 			if answer = t.farewellTo(req.Owner); answer != nil {
 				return // withdrawn, and this is the request arriving late (P6)
@@ -110,7 +122,19 @@ func (t *turn) goodbye(owner string) error {
 // Release implements driver.Driver.
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
+	var many, rest []int
 	for i := range grants {
+		if g := &grants[i]; g.Mode == driver.Exclusive && g.Token != 0 && !g.Stray && g.MinHold == 0 {
+			many = append(many, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	if len(many) < 2 {
+		many, rest = nil, append(rest, many...)
+	}
+	rest = append(rest, c.releaseMany(ctx, grants, many, errs)...)
+	for _, i := range rest {
 		errs[i] = c.release(ctx, &grants[i])
 	}
 	return errs
@@ -124,9 +148,9 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	if !withdraw {
 		c.forget(g.Owner)
 	}
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if !withdraw && c.quick(g.Mode) {
+		if !withdraw && c.quick(g.Mode) && !c.crowded(g.Name) {
 			done, found, err := c.end(ctx, conn, g)
 			if done || err != nil {
 				answer = nil
@@ -134,7 +158,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			}
 			first = found
 		}
-		return c.change(ctx, conn, g.Name, first, func(t *turn) {
+		return c.changeSurely(ctx, conn, g.Name, first, func(t *turn) {
 			answer = nil
 			if !t.Release(g.Owner, g.MinHold, t.now) && g.Token != 0 {
 				answer = t.goodbye(g.Owner)
@@ -195,8 +219,8 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 
 func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant) error {
 	var answer error
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		return c.change(ctx, conn, g.Name, nil, func(t *turn) {
+	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
 			answer = nil
 			if t.Renew(g.Owner, sent, t.now) == nil {
 				answer = t.goodbye(g.Owner)
@@ -213,8 +237,8 @@ func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	sent := c.clock.Now()
 	var answer error
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		return c.change(ctx, conn, g.Name, nil, func(t *turn) {
+	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
 			h := t.Downgrade(g.Owner, sent, t.now)
 			if answer = nil; h == nil {
 				answer = t.goodbye(g.Owner)
@@ -234,8 +258,8 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 // Break implements driver.Breaker.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	var answer error
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		return c.change(ctx, conn, name, nil, func(t *turn) {
+	_, err := c.requestStep(ctx, name, func(ctx context.Context, conn *sql.Conn) error {
+		return c.changeSurely(ctx, conn, name, nil, func(t *turn) {
 			answer = driver.ErrNotHeld
 			if h, ok := t.Record.Break(token); ok {
 				answer, t.broken = nil, &h
@@ -250,8 +274,8 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 // Annotate implements driver.Annotator.
 func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	var answer error
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		return c.change(ctx, conn, g.Name, nil, func(t *turn) {
+	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
 			if answer = nil; !t.Annotate(g.Owner, storable(g.Note)) {
 				answer = t.goodbye(g.Owner)
 			}

@@ -111,6 +111,22 @@ func (d Dialect) query(text string, tables tables) query {
 	return q
 }
 
+// bound returns the statement with its arguments. One without placeholders has
+// none.
+func (q *query) bound(args ...any) Statement {
+	if q.args == nil && !strings.Contains(q.text, "$1") {
+		args = nil
+	}
+	return Statement{Text: q.text, Args: q.bind(args)}
+}
+
+func bound(queries []query, args ...any) (statements []Statement) {
+	for i := range queries {
+		statements = append(statements, queries[i].bound(args...))
+	}
+	return statements
+}
+
 // bind puts arguments in the order of the placeholders.
 func (q *query) bind(args []any) []any {
 	if q.args == nil {

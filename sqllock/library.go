@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 )
@@ -12,13 +13,18 @@ type Library struct {
 	// Failure judges an error of a statement. Required.
 	Failure func(error) Failure
 
-	// Listen calls hear with each notification on the channel, one at a time,
-	// until stop is called; it returns when the server has confirmed. It uses a
-	// connection of its own, not one of the pool. When that is lost it listens
-	// again, for as long as it takes, and then calls hear with "", because
-	// notifications may have been lost meanwhile. hear does not block. After stop has
-	// returned it is not called any more. For PostgreSQL; nil: waiters poll.
-	Listen func(ctx context.Context, channel string, hear func(payload string)) (stop func(), err error)
+	// Listen calls hear with each notification on a channel that it chooses, one at
+	// a time, until stop is called; it returns when the server has confirmed. The
+	// channel may be that of other drivers of this process too. It uses a connection
+	// of its own, not one of the pool. When that is lost it listens again, for as
+	// long as it takes, and then calls hear with "", because notifications may have
+	// been lost meanwhile. hear does not block. After stop has returned it is not
+	// called any more. For PostgreSQL; nil: waiters poll.
+	Listen func(ctx context.Context, hear func(payload string)) (channel string, stop func(), err error)
+
+	// Together runs statements one after the other on a connection, in one round
+	// trip, and returns the first error. nil: each is a round trip.
+	Together func(ctx context.Context, conn *sql.Conn, statements []Statement) error
 
 	// Close is called when the driver is closed, or could not be made. nil: the
 	// pool stays open, it is the caller's.

@@ -3,40 +3,73 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
 )
 
 // A client to which the store does not speak looks for what has become of its
 // waiters: in one goroutine, in one statement for all of them, the more seldom the
-// longer nothing has changed and the more others come first.
+// longer nothing has changed and the more others come first. In SQLite it first looks,
+// on a connection that it keeps while it has waiters, at a number in memory that
+// tells whether anything at all has been written.
 
-// sight is what the looker knows of a waiter. The client's mutex guards it.
+// sight is what the looker knows of a waiter or watch. The client's mutex guards it.
 type sight struct {
-	waiting int   // calls of Wait
+	waiting int   // calls of Wait; of a watch 1
 	version int64 // of the row, when it was looked at last
 	before  int   // how many are before it in the queue
 	last    driver.Token
 	changed time.Time // when something did but signs of life
 }
 
+// unseen is the version of what has not been looked at.
+const unseen = -1
+
+// audience are those who want to know of one name.
+type audience struct {
+	waiters []*waiter
+	watches []*watch
+}
+
+// sights returns what the looker knows of them.
+func (a *audience) sights() (all []*sight) {
+	for _, w := range a.waiters {
+		all = append(all, &w.sight)
+	}
+	for _, w := range a.watches {
+		all = append(all, &w.sight)
+	}
+	return all
+}
+
 // The pauses between two looks: a part of the time for which nothing has changed,
-// within bounds. The first bound is longer where a look costs a round trip.
+// within bounds. The bounds are longer where a look costs a round trip.
 const (
-	pausePart    = 8
-	longestPause = 50 * time.Millisecond
-	maxBefore    = 3
+	pausePart = 8
+	maxBefore = 3
 )
 
-var shortestPause = map[Dialect]time.Duration{Postgres: 5 * time.Millisecond, MySQL: 2 * time.Millisecond, SQLite: time.Millisecond}
+type bounds struct{ shortest, longest time.Duration }
 
-// lookFor lets the looker look for a waiter.
-func (c *client) lookFor(w *waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w.waiting++
-	w.changed = time.Now()
+var pauses = map[Dialect]bounds{
+	Postgres: {5 * time.Millisecond, 200 * time.Millisecond},
+	MySQL:    {2 * time.Millisecond, 200 * time.Millisecond},
+	SQLite:   {500 * time.Microsecond, 5 * time.Millisecond},
+}
+
+// lookFor lets the looker look for a waiter or watch. The client's mutex is held.
+func (c *client) lookFor(s *sight) {
+	s.waiting++
+	if first := s.changed.IsZero(); first || c.statements.dialect == SQLite {
+		s.version = unseen // the sign may have told of what it has not seen
+		if first {
+			s.changed = time.Now()
+		}
+	}
 	if !c.looking && c.alive(context.Background()) == nil {
 		c.looking = true
 		c.working.Go(c.look)
@@ -49,21 +82,23 @@ func (c *client) lookAway(w *waiter) {
 	w.waiting--
 }
 
-// look looks until nobody waits.
+// look looks until nobody wants to know.
 func (c *client) look() {
+	sign := c.sign()
+	defer sign.end()
 	for {
-		waiters, pause := c.watched()
-		if len(waiters) == 0 {
+		names, pause, fresh := c.audiences()
+		if len(names) == 0 {
 			return
 		}
-		select {
-		case <-time.After(pause):
-		case <-c.closed:
+		c.sleep(pause)
+		if c.alive(context.Background()) != nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		if err := c.lookOnce(ctx, waiters); err != nil {
-			c.sleep(longestPause)
+		if (sign.changed(ctx) || fresh) && c.lookOnce(ctx, names) != nil {
+			sign.missed()
+			c.sleep(pauses[c.statements.dialect].longest)
 		}
 		cancel()
 	}
@@ -77,34 +112,50 @@ func (c *client) sleep(d time.Duration) {
 	}
 }
 
-// watched returns the waiters to look for, by name, and when to look. If there are
-// none the looker has ended.
-func (c *client) watched() (map[string][]*waiter, time.Duration) {
+// audiences returns who wants to know, by name, when to look, and whether some have
+// not been looked for yet. If there are none the looker has ended.
+func (c *client) audiences() (names map[string]*audience, pause time.Duration, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waiters := map[string][]*waiter{}
-	pause := (1 + maxBefore) * longestPause
-	for _, w := range c.waiters {
-		if w.waiting == 0 {
-			continue
+	names = map[string]*audience{}
+	of := func(name string) *audience {
+		if names[name] == nil {
+			names[name] = &audience{}
 		}
-		waiters[w.request.Name] = append(waiters[w.request.Name], w)
-		own := min(max(time.Since(w.changed)/pausePart, shortestPause[c.statements.dialect]), longestPause)
-		pause = min(pause, own*time.Duration(1+min(w.before, maxBefore)))
+		return names[name]
 	}
-	c.looking = len(waiters) > 0
-	return waiters, pause
+	for _, w := range c.waiters {
+		if w.waiting > 0 {
+			a := of(w.request.Name)
+			a.waiters = append(a.waiters, w)
+		}
+	}
+	for w := range c.watches {
+		a := of(w.name)
+		a.watches = append(a.watches, w)
+	}
+	b := pauses[c.statements.dialect]
+	pause = (1 + maxBefore) * b.longest
+	for _, a := range names {
+		for _, s := range a.sights() {
+			own := min(max(time.Since(s.changed)/pausePart, b.shortest), b.longest)
+			pause = min(pause, own*time.Duration(1+min(s.before, maxBefore)))
+			fresh = fresh || s.version == unseen
+		}
+	}
+	c.looking = len(names) > 0
+	return names, pause, fresh
 }
 
 // lookOnce looks which rows have changed, and reads those.
-func (c *client) lookOnce(ctx context.Context, waiters map[string][]*waiter) error {
+func (c *client) lookOnce(ctx context.Context, names map[string]*audience) error {
 	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		versions, err := c.versions(ctx, conn, waiters)
+		versions, err := c.versions(ctx, conn, slices.Collect(maps.Keys(names)))
 		if err != nil {
 			return err
 		}
-		for name, list := range waiters {
-			if !c.stale(list, versions[name]) {
+		for name, a := range names {
+			if !c.stale(a, versions[name]) {
 				continue
 			}
 			s, err := c.read(ctx, conn, name)
@@ -115,23 +166,18 @@ func (c *client) lookOnce(ctx context.Context, waiters map[string][]*waiter) err
 			if err != nil {
 				return err
 			}
-			c.show(list, &s, st)
+			c.show(a, s, st)
 		}
 		return nil
 	})
 	return err
 }
 
-// versions returns the version of each waiter's row.
-func (c *client) versions(ctx context.Context, conn *sql.Conn, waiters map[string][]*waiter) (map[string]int64, error) {
-	var names []string
-	for name := range waiters {
-		names = append(names, name)
-	}
+// versions returns the version of each name's row.
+func (c *client) versions(ctx context.Context, conn *sql.Conn, names []string) (map[string]int64, error) {
 	versions := map[string]int64{}
-	for len(names) > 0 {
-		n := min(len(names), batchSize)
-		q, args := c.statements.list(versionsText, names[:n], nil)
+	for batch := range slices.Chunk(names, batchSize) {
+		q, args := c.statements.list(versionsText, batch, nil)
 		if err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
 			var name string
 			var version int64
@@ -141,7 +187,6 @@ func (c *client) versions(ctx context.Context, conn *sql.Conn, waiters map[strin
 		}); err != nil {
 			return nil, err
 		}
-		names = names[n:]
 	}
 	return versions, nil
 }
@@ -161,44 +206,42 @@ func (c *client) scan(ctx context.Context, conn *sql.Conn, q *query, args []any,
 	return rows.Err()
 }
 
-// stale reports whether a row has changed since one of the waiters saw it.
-func (c *client) stale(waiters []*waiter, version int64) bool {
+// stale reports whether a row has changed since one of them saw it.
+func (c *client) stale(a *audience, version int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, w := range waiters {
-		if w.version != version {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.sights(), func(s *sight) bool { return s.version != version })
 }
 
-// show tells waiters what has become of them: a hand-off, or a place that is gone.
-func (c *client) show(waiters []*waiter, s *snapshot, st *state) {
+// show tells waiters what has become of them (a hand-off, or a place that is gone),
+// and watches who holds.
+func (c *client) show(a *audience, s *snapshot, st *state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, w := range waiters {
-		if w.version == s.version {
-			continue
+	for _, w := range a.watches {
+		if w.version = s.version; c.watches[w] && w.show(st) {
+			w.changed = time.Now()
 		}
-		w.version = s.version
-		if h := st.Held(w.request.Owner); h != nil && claimed(h) {
-			w.tell(driver.Grant{Request: w.request, Token: h.Token, Since: h.Since, Valid: min(h.Valid, w.request.TTL)})
-			continue
+	}
+	for _, w := range a.waiters {
+		if w.version != s.version {
+			w.version = s.version
+			w.show(st)
 		}
-		before := w.before
-		w.before = -1
-		for i := range st.Queue {
-			if st.Queue[i].Owner == w.request.Owner {
-				w.before = i
-			}
-		}
-		if w.before < 0 {
-			w.before = 0
-			w.tell(driver.Grant{}) // asking tells
-		}
-		if w.before != before || w.last != st.last {
-			w.last, w.changed = st.last, time.Now()
-		}
+	}
+}
+
+func (w *waiter) show(st *state) {
+	if h := st.Held(w.request.Owner); h != nil && claimed(h) {
+		w.handOver(h.Token, h.Since, h.Valid)
+		return
+	}
+	before := slices.IndexFunc(st.Queue, func(p record.Place) bool { return p.Owner == w.request.Owner })
+	if before < 0 {
+		before = 0
+		w.tell(driver.Grant{}) // asking tells
+	}
+	if before != w.before || w.last != st.last {
+		w.before, w.last, w.changed = before, st.last, time.Now()
 	}
 }

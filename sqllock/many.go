@@ -3,11 +3,12 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// batchSize is how many holds one statement renews.
+// batchSize is how many holds one statement renews or releases.
 const batchSize = 256
 
 // renewMany renews those of the grants that are exclusive holds for which nobody
@@ -62,10 +63,63 @@ func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []
 	return rest, err
 }
 
+// releaseMany releases those of the grants that are exclusive holds for which nobody
+// waits, batchSize at a time, and sets the errors of batches that failed. It returns
+// which of the grants it cannot speak for.
+func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
+	for batch := range slices.Chunk(which, batchSize) {
+		left, unsure, err := c.releaseBatch(ctx, grants, batch)
+		rest = append(rest, left...)
+		for _, i := range unsure {
+			if err == nil {
+				errs[i] = c.release(ctx, &grants[i])
+			} else {
+				errs[i] = err
+			}
+			if errs[i] == driver.ErrNotHeld {
+				errs[i] = nil // it was released a moment ago
+			}
+		}
+	}
+	return rest
+}
+
+// releaseBatch releases some grants. It returns those that it has not tried to, and
+// those of which it does not know whether it has.
+func (c *client) releaseBatch(ctx context.Context, grants []driver.Grant, which []int) (rest, unsure []int, err error) {
+	for _, i := range which {
+		c.forget(grants[i].Owner)
+	}
+	_, err = c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		rest, unsure = nil, which
+		plain, err := c.plain(ctx, conn, grants, which)
+		if err != nil {
+			return err
+		}
+		unsure = nil
+		for _, i := range which {
+			if plain[grants[i].Owner] == grants[i].Name {
+				unsure = append(unsure, i)
+			} else {
+				rest = append(rest, i)
+			}
+		}
+		if len(unsure) == 0 {
+			return nil
+		}
+		n, err := c.execList(ctx, conn, endText, grants, unsure)
+		if err == nil && n == int64(len(unsure)) {
+			unsure = nil
+		}
+		return err
+	})
+	return rest, unsure, err
+}
+
 func (c *client) execList(ctx context.Context, conn *sql.Conn, text string, grants []driver.Grant, which []int) (int64, error) {
 	q, args := c.statements.list(text, namesOf(grants, which), ownersOf(grants, which))
 	var n int64
-	err := c.alone(ctx, func() (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
+	err := c.alone(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
 	return n, err
 }
 

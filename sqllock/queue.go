@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -14,8 +15,6 @@ import (
 type waiter struct {
 	request driver.Request
 	placed  bool // the store has said that it is queued
-	asking  int  // requests under way
-	unsure  bool // the outcome of one is not known
 	// news has the grant of a hand-off, or one without token when it is worth
 	// asking again.
 	news chan driver.Grant
@@ -32,10 +31,9 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	_, queued := err.(*driver.HeldError)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.asking--
+	c.requests.end(req.Owner, errors.Is(err, driver.ErrUncertain))
 	w.placed = queued
-	w.unsure = w.unsure || errors.Is(err, driver.ErrUncertain)
-	if !queued && !w.unsure && c.waiters[req.Owner] == w {
+	if !queued && c.requests.all(req.Owner) && c.waiters[req.Owner] == w {
 		delete(c.waiters, req.Owner)
 	}
 	return g, err
@@ -48,13 +46,13 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
+	if w != nil && c.channel == "" {
+		c.lookFor(&w.sight)
+		defer c.lookAway(w)
+	}
 	c.mu.Unlock()
 	if w == nil {
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
-	}
-	if c.channel == "" {
-		c.lookFor(w)
-		defer c.lookAway(w)
 	}
 	select {
 	case g := <-w.news:
@@ -84,7 +82,7 @@ func (c *client) expect(req driver.Request) (w *waiter, placed bool, err error) 
 		w = &waiter{request: req, news: make(chan driver.Grant, 1)}
 		c.waiters[req.Owner] = w
 	}
-	w.asking++
+	c.requests.begin(req.Owner)
 	return w, w.placed, nil
 }
 
@@ -101,9 +99,8 @@ func (c *client) forget(owner string) {
 func (c *client) withdraw(g *driver.Grant) (answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := c.waiters[g.Owner]
 	delete(c.waiters, g.Owner)
-	if w == nil || !w.placed || w.asking > 0 || w.unsure || g.Stray {
+	if !c.requests.all(g.Owner) || g.Stray {
 		return false
 	}
 	now := c.clock.Now()
@@ -111,12 +108,29 @@ func (c *client) withdraw(g *driver.Grant) (answered bool) {
 	return true
 }
 
-// news are the messages about what a turn did: a hand-off, "g TOKEN CLAIM ASKED
-// OWNER", goes to the client of the winner, a break, "b OWNER", to that of the
-// broken hold.
-func (c *client) news(t *turn) (news []message) {
+// tellOwn tells this client's own waiters what a turn has handed over to them, once
+// it is written.
+func (c *client) tellOwn(t *turn) {
+	if len(t.winners) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, owner := range t.winners {
-		if h := t.Held(owner); h != nil && h.Client != "" {
+		if w, h := c.waiters[owner], t.Held(owner); w != nil && h != nil {
+			w.handOver(h.Token, h.Since, h.Valid)
+		}
+	}
+}
+
+// news are the messages to other clients about what a turn did: a hand-off, "g TOKEN
+// CLAIM ASKED OWNER", goes to the client of the winner, a break, "b OWNER", to that of
+// the broken hold.
+func (c *client) news(t *turn) (news []message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, owner := range t.winners {
+		if h := t.Held(owner); h != nil && h.Client != "" && c.waiters[owner] == nil {
 			news = append(news, message{h.Client, fmt.Sprintf("g %d %d %d %s", h.Token, micros(h.Valid), h.Since, owner)})
 		}
 	}
@@ -167,10 +181,12 @@ func (c *client) handedOver(fields string) {
 	if err1 != nil || err2 != nil || err3 != nil || w == nil {
 		return
 	}
-	w.tell(driver.Grant{
-		Request: w.request, Token: driver.Token(token), Since: driver.Instant(asked),
-		Valid: min(duration(claim), w.request.TTL),
-	})
+	w.handOver(driver.Token(token), driver.Instant(asked), duration(claim))
+}
+
+// handOver tells a waiter of a hand-off.
+func (w *waiter) handOver(token driver.Token, since driver.Instant, valid time.Duration) {
+	w.tell(driver.Grant{Request: w.request, Token: token, Since: since, Valid: min(valid, w.request.TTL)})
 }
 
 // tell gives a waiter news, instead of what it has not taken yet. Of several at a

@@ -1,5 +1,5 @@
-// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL (not
-// tested) or SQLite.
+// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL 8 or
+// SQLite.
 //
 // It works over a *sql.DB and imports no SQL driver. To open a lock by its URL,
 // import one of the packages beside it:
@@ -10,19 +10,22 @@
 //
 // To use a pool that you have, see their functions New.
 //
-// Each name is one row. A statement is a transaction of its own that changes
-// one row, if that still has the version that was read: so nothing can deadlock, a
-// client that stops leaves no row locked, and all levels of isolation are alike.
-// Only who finds it changed several times locks it for a moment, as SQLite always
-// does.
+// Each name is one row. As a rule a statement is a transaction of its own that
+// changes one row, if that still has the version that was read: so nothing can
+// deadlock, a client that stops leaves no row locked, and all levels of isolation
+// are alike. Only who finds it changed locks it, for a round trip, and the server
+// ends that if it takes long.
 // Taking, renewing and releasing an exclusive hold for which nobody waits is one
 // statement, judged by the server's clock. Otherwise the row is read, changed as
 // package internal/record says, and written; a release hands the name over to the
 // first waiter in that write.
 //
-// PostgreSQL tells that waiter by NOTIFY in the same statement. Elsewhere, and
-// where a pooler swallows notifications, each client looks for its waiters in one
-// statement, the more seldom the longer nothing has changed.
+// PostgreSQL tells that waiter by NOTIFY in the same statement; all drivers of a
+// process listen on one connection. Elsewhere, and where a pooler swallows
+// notifications, each client looks for its waiters in one statement, the more seldom
+// the longer nothing has changed; in SQLite it looks at a count of commits, on a
+// connection that it keeps while it waits, unless the pool has but one. Watches look
+// in the same way in all of them.
 package sqllock
 
 import (
@@ -33,7 +36,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -78,13 +80,16 @@ type client struct {
 	unhear  func()
 	turns   chan struct{} // in SQLite: see alone
 
-	mu      sync.Mutex
-	waiters map[string]*waiter // by owner
-	gone    record.Farewells   // owners that were withdrawn, all of whose requests had been answered
-	looking bool               // the looker is at work
-	losses  chan driver.Loss
-	closed  chan struct{}
-	working sync.WaitGroup // goroutines
+	mu       sync.Mutex
+	waiters  map[string]*waiter // by owner
+	requests answered
+	watches  map[*watch]bool
+	crowds   crowds
+	gone     record.Farewells // owners that were withdrawn, all of whose requests had been answered
+	looking  bool             // the looker is at work
+	losses   chan driver.Loss
+	closed   chan struct{}
+	working  sync.WaitGroup // goroutines
 }
 
 // OpenError says that the database could not be reached, or is not as locks need
@@ -131,7 +136,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c := &client{
 		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -148,7 +153,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,
-		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
+		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll,
 		Guarantees: guarantees[dialect],
@@ -188,6 +193,9 @@ type meta struct {
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
+		if err := c.db.PingContext(ctx); err != nil {
+			return meta{}, err // there is no database to create them in
+		}
 		for _, text := range c.statements.dialect.creation(prefix) {
 			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 				_, err := conn.ExecContext(ctx, text)
@@ -242,13 +250,13 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	return values, err
 }
 
-// listen subscribes to the client's channel, and makes sure that what the pool's
-// connections notify is heard there: through a pooler it may not be.
+// listen subscribes to a channel, and makes sure that what the pool's connections
+// notify is heard there: through a pooler it may not be.
 func (c *client) listen(ctx context.Context) error {
-	channel := "holdfast_" + strings.ToLower(rand.Text()[:16])
+	hello := "hello " + rand.Text()
 	heard := make(chan struct{}, 1)
-	stop, err := c.library.Listen(ctx, channel, func(payload string) {
-		if payload == "hello" {
+	channel, stop, err := c.library.Listen(ctx, func(payload string) {
+		if payload == hello {
 			select {
 			case heard <- struct{}{}:
 			default:
@@ -258,7 +266,7 @@ func (c *client) listen(ctx context.Context) error {
 		c.hear(payload)
 	})
 	if err == nil {
-		err = c.greet(ctx, channel, heard)
+		err = c.greet(ctx, channel, hello, heard)
 		if err != nil {
 			stop()
 		}
@@ -279,9 +287,9 @@ func (c *client) listen(ctx context.Context) error {
 // greetTimeout is how long a notification may take that tells whether we hear any.
 const greetTimeout = time.Second
 
-func (c *client) greet(ctx context.Context, channel string, heard <-chan struct{}) error {
+func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan struct{}) error {
 	if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, 'hello')", channel)
+		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, hello)
 		return err
 	}); err != nil {
 		return err
@@ -318,6 +326,9 @@ func (c *client) Close() error {
 	}
 	close(c.closed)
 	close(c.losses)
+	for w := range c.watches {
+		c.unwatch(w)
+	}
 	c.mu.Unlock()
 	if c.unhear != nil {
 		c.unhear()

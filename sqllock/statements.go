@@ -18,7 +18,7 @@ type statements struct {
 	take, release, remove      query
 	used, old                  query
 	readMeta, writeMeta        query
-	begin                      []query
+	begin, end                 []query
 
 	mu    sync.Mutex
 	lists map[string]query // those over lists of names, by their text
@@ -44,9 +44,11 @@ const (
  SELECT count(pg_notify(m.channel, m.payload)) FROM done, json_to_recordset($13::json) AS m(channel text, payload text)`
 
 	// An exclusive hold on a name that nobody uses; what waits for the row sees it
-	// as it is then.
+	// as it is then. A name that is in use is seen before, because a conflict locks
+	// the row, and a transaction that has locked one is written to the disk.
 	takeText = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
- VALUES ($1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, '')
+ SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, ''
+ WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1 AND (h.record <> '' OR h.owner <> '' AND h.expires + h.delay > {now}))
  ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + 1, {now}),
  owner = excluded.owner, client = excluded.client, ttl = excluded.ttl, delay = excluded.delay, note = excluded.note,
  taken = {now}, expires = {now} + excluded.ttl
@@ -56,8 +58,8 @@ const (
  WHERE name = $1 AND record = '' AND (owner = '' OR expires + delay <= {now})`
 
 	// The end of such a hold.
-	releaseText = `UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0
- WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now} AND taken + $3 <= {now}`
+	freeText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
+	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now} AND taken + $3 <= {now}`
 
 	// In PostgreSQL the two tell in the same round trip what is there instead.
 	takePostgres    = "WITH done AS (" + takeText + ") SELECT COALESCE((SELECT token FROM done), 0), {now}, " + present + insteadText
@@ -71,6 +73,7 @@ const (
 	// An owner has one name, so lists of both say which pairs are meant.
 	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND record = '' AND expires > {now}"
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
+	endText      = freeText + pairs
 	plainText    = "SELECT name, owner FROM {locks}" + pairs
 	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names})"
 
@@ -93,6 +96,9 @@ func newStatements(d Dialect, prefix string) *statements {
 	}
 	for _, text := range begin[d] {
 		s.begin = append(s.begin, d.query(text, s.tables))
+	}
+	for _, text := range end[d] {
+		s.end = append(s.end, d.query(text, s.tables))
 	}
 	return s
 }

@@ -118,11 +118,11 @@ func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any
 	return result.RowsAffected()
 }
 
-func (c *client) read(ctx context.Context, conn *sql.Conn, name string) (snapshot, error) {
+func (c *client) read(ctx context.Context, conn *sql.Conn, name string) (*snapshot, error) {
 	var s snapshot
-	q := &c.statements.read
-	err := conn.QueryRowContext(c.local(ctx), q.text, q.bind([]any{name})...).Scan(s.into()...)
-	return s, err
+	q := c.statements.read.bound(name)
+	q.Into = s.into()
+	return &s, runOne(c.local(ctx), conn, &q)
 }
 
 // turn is one attempt at changing a name.
@@ -134,60 +134,66 @@ type turn struct {
 	broken  *record.Hold
 }
 
-// patience is how often another may be quicker to write before a change locks the
-// row: on a host that is slow beside the others it would be so again and again.
-const patience = 2
-
 // change lets step change the state of a name, which is settled, and writes it
-// unless another has changed it meanwhile: then it begins again. It begins with
-// the snapshot first, if there is one.
+// unless another has changed it meanwhile: then it locks the row, so that whoever is
+// slow beside the others has its turn too. It begins with the snapshot first, if
+// there is one.
 func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first *snapshot, step func(*turn)) error {
-	write := c.write
-	if c.statements.dialect == SQLite {
-		write = postpone
-	}
-	for attempt := 0; ; attempt++ {
-		done, err := c.changeOnce(ctx, conn, name, first, step, write)
-		switch {
-		case done || err != nil:
-			return err
-		case c.statements.dialect == SQLite || attempt == patience:
-			return c.changeAlone(ctx, conn, name, step)
-		case !c.pause(ctx, attempt):
-			return errChanged
+	var d decision
+	look := func() (err error) {
+		if first == nil {
+			if first, err = c.read(ctx, conn, name); err != nil {
+				return err
+			}
 		}
-		first = nil
+		d, err = c.decide(name, first, step)
+		return err
 	}
+	if err := look(); err != nil || d.write == nil {
+		return err
+	}
+	return c.alone(ctx, func(waited bool) error {
+		if waited {
+			first = nil
+			if err := look(); err != nil || d.write == nil {
+				return err
+			}
+		}
+		err := runOne(c.local(ctx), conn, d.write)
+		switch {
+		case err == nil && *d.written > 0:
+			c.tellOwn(d.turn)
+			return nil
+		case err == nil || c.library.judge(err) == Conflict:
+			c.crowd(name)
+			return c.changeAlone(ctx, conn, name, step)
+		}
+		return err
+	})
 }
 
-// writer writes a row over what a snapshot shows, and reports false if it did not.
-type writer func(ctx context.Context, conn *sql.Conn, name string, s *snapshot, next row, news []message) (bool, error)
+// decision is what a step makes of a snapshot.
+type decision struct {
+	*turn
+	write   *Statement // writes it unless the row has changed meanwhile; nil: there is nothing to write
+	written *int64     // 0 after it if the row has changed
+}
 
-// changeOnce changes a name, and reports false if that was not written.
-func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, s *snapshot, step func(*turn), write writer) (bool, error) {
-	if s == nil {
-		fresh, err := c.read(ctx, conn, name)
-		if err != nil {
-			return false, err
-		}
-		s = &fresh
-	}
+// decide lets step change what a snapshot shows.
+func (c *client) decide(name string, s *snapshot, step func(*turn)) (decision, error) {
 	t, err := c.turn(name, s)
 	if err != nil {
-		return false, err
+		return decision{}, err
 	}
 	step(t)
 	next := t.encode()
+	d := decision{turn: t, written: new(int64(1))}
 	if next.version = s.version; next == s.row {
-		return true, nil
+		return d, nil
 	}
 	next.version = max(s.version+1, s.now)
-	return write(ctx, conn, name, s, next, c.news(t))
-}
-
-// postpone is a writer that does not write.
-func postpone(context.Context, *sql.Conn, string, *snapshot, row, []message) (bool, error) {
-	return false, nil
+	d.write, err = c.writing(name, s, next, c.news(t), d.written)
+	return d, err
 }
 
 // turn settles the state that a snapshot shows.
@@ -206,36 +212,31 @@ func (c *client) turn(name string, s *snapshot) (*turn, error) {
 	return t, nil
 }
 
-// write is the writer that writes the row if it has the version of the snapshot.
-func (c *client) write(ctx context.Context, conn *sql.Conn, name string, s *snapshot, next row, news []message) (bool, error) {
+// writing returns the statement that writes the row, and tells others, if it has the
+// version of the snapshot. It sets written to 0 if it has not.
+func (c *client) writing(name string, s *snapshot, next row, news []message, written *int64) (*Statement, error) {
 	args := []any{
 		name, next.version, next.token, next.owner, next.client, next.ttl, next.delay, next.note, next.taken, next.expires, next.record,
 	}
 	if s.version == 0 {
-		n, err := c.exec(ctx, conn, &c.statements.insert, args...)
-		return n == 1, err
+		w := c.statements.insert.bound(args...)
+		w.Changed = written
+		return &w, nil
 	}
 	args = append(args, s.version)
-	if c.statements.dialect == Postgres && len(news) > 0 {
-		return c.writeAndTell(ctx, conn, args, news)
+	if c.statements.dialect != Postgres || len(news) == 0 {
+		w := c.statements.update.bound(args...)
+		w.Changed = written
+		return &w, nil
 	}
-	n, err := c.exec(ctx, conn, &c.statements.update, args...)
-	return n == 1, err
+	text, err := json.Marshal(news)
+	w := c.statements.tell.bound(append(args, string(text))...)
+	w.Into = []any{written}
+	return &w, err
 }
 
 // message is one for a client that listens.
 type message struct {
 	Channel string `json:"channel"`
 	Payload string `json:"payload"`
-}
-
-func (c *client) writeAndTell(ctx context.Context, conn *sql.Conn, args []any, news []message) (bool, error) {
-	text, err := json.Marshal(news)
-	if err != nil {
-		return false, err
-	}
-	q := &c.statements.tell
-	var told int
-	err = conn.QueryRowContext(ctx, q.text, q.bind(append(args, string(text)))...).Scan(&told)
-	return told > 0, err
 }

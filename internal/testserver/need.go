@@ -52,6 +52,9 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 		return path
 	}
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
+	if debianPackage == mysqlPackage {
+		hint = program + " is not installed: run scripts/install-servers"
+	}
 	if required {
 		t.Fatalf("%s (required by HOLDFAST_REQUIRE)", hint)
 	}
@@ -101,14 +104,4 @@ func parsePackages(table string) map[string]string {
 		}
 	}
 	return stores
-}
-
-// Unfinished skips a suite of a store that is still being built, unless
-// HOLDFAST_UNFINISHED is 1: what is not ready there must not hide what breaks
-// elsewhere. The call goes when the store is done.
-func Unfinished(t testing.TB) {
-	t.Helper()
-	if os.Getenv("HOLDFAST_UNFINISHED") != "1" {
-		t.Skip("this store is being finished: HOLDFAST_UNFINISHED=1 runs this suite")
-	}
 }

@@ -26,7 +26,7 @@ func TestHistories(t *testing.T) {
 		Operations: 20_000,
 		Struck:     storm.Struck,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*Redis).watch"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/faults.(*Storm).rage"),
 		},
 	})

@@ -40,6 +40,8 @@ const loneRetry = time.Second
 // newLone returns a connection that is not open yet.
 func newLone(option rueidis.ClientOption) *lone {
 	l := &lone{option: option}
+	// It has one request at a time.
+	l.option.ReadBufferEachConn, l.option.WriteBufferEachConn, l.option.RingScaleEachConn = 8<<10, 8<<10, 1
 	l.option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		wire, err := option.DialCtxFn(ctx, address, dialer, config)
 		if err == nil {

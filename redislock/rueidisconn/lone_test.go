@@ -42,7 +42,7 @@ func becomeAlone(t *testing.T, c *conn) {
 }
 
 func leaks(t *testing.T) {
-	goleak.VerifyNone(t, goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*Redis).watch"))
+	goleak.VerifyNone(t, goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"))
 }
 
 // The end of a lone caller's context is heard, whatever kind it is, and costs

@@ -1,6 +1,5 @@
-// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL, on
-// which it is not tested, through the client library go-sql-driver/mysql, and
-// registers the URL scheme mysql:
+// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL 8,
+// through the client library go-sql-driver/mysql, and registers the URL scheme mysql:
 //
 //	mysql://user:password@host:3306/database?tls=true
 //
@@ -9,10 +8,10 @@
 package mysqlconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -35,23 +34,40 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	config, o, err := parse(u)
+	db, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
+	library := libraryFor(ctx, db)
+	library.Close = db.Close
+	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
+}
+
+// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
+// begin with, for those who look at the database beside the driver. It makes no
+// contact; the caller closes it.
+func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
+	db, o, err := pool(u)
+	if err != nil {
+		return nil, "", err
+	}
+	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+}
+
+func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, nil, err
+	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, nil, err
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	d, err := sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure, Close: db.Close}, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return db, o, nil
 }
 
 // parse reads a URL. Its errors show nothing of user and password.
@@ -72,7 +88,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: the client library does not understand the parameters", driver.Redact(u))
+		return nil, nil, errors.New("the client library does not understand the parameters of this URL")
 	}
 	host, port := u.Hostname(), u.Port()
 	if host == "" {
@@ -88,6 +104,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	config.Logger = &mysql.NopLogger{} // errors are returned
 	config.InterpolateParams = true    // one round trip for each statement
+	config.MultiStatements = true      // and for several
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
@@ -96,9 +113,18 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 
 // New returns a driver over a pool of go-sql-driver/mysql, which the caller keeps
 // and closes, after the driver. One connection is enough for it; set
-// interpolateParams, or each statement takes two round trips. Nil options are fine.
+// interpolateParams, or each statement takes two round trips, and multiStatements, or
+// a name that many want is locked over several. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
-	return sqllock.New(ctx, db, sqllock.MySQL, sqllock.Library{Failure: failure}, o)
+	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
+}
+
+func libraryFor(ctx context.Context, db *sql.DB) sqllock.Library {
+	library := sqllock.Library{Failure: failure}
+	if takesTogether(ctx, db) {
+		library.Together = together
+	}
+	return library
 }
 
 // failure judges an error of a statement.

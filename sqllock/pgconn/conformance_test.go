@@ -20,7 +20,6 @@ const shortPoll = 400 * time.Millisecond
 const operations = 10_000
 
 func TestConformance(t *testing.T) {
-	testserver.Unfinished(t)
 	server := testserver.StartPostgres(t)
 	drivertest.Run(t, drivertest.Harness{
 		Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },

@@ -36,6 +36,38 @@ func TestServer(t *testing.T) {
 			return openURL(t.Context(), server.URL("postgres")+"&hf.tables=together")
 		})
 	})
+	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
+	t.Run("contended", func(t *testing.T) {
+		for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
+			var drivers []driver.Driver
+			for range 3 {
+				d, err := openURL(t.Context(), server.URL("postgres")+"&hf.tables=contended&default_query_exec_mode="+mode)
+				if err != nil {
+					t.Fatal(err)
+				}
+				drivers = append(drivers, d)
+			}
+			sqltest.Contended(t, drivers...)
+		}
+	})
+	t.Run("a client stands still", func(t *testing.T) {
+		db, stall := openDB(t, server), sqltest.NewStall()
+		config, err := configOf(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		library := libraryFor(config)
+		library.Together = stall.Together(library.Together)
+		stalls, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: "stall"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stall.Test(t, stalls, other)
+	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
@@ -177,6 +209,13 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 		for i, r := range d.Renew(ctx, grants) {
 			if want := i == 7; driver.Gone(r.Err) != want {
 				t.Errorf("renewal %d returned %v", i, r.Err)
+			}
+		}
+	})
+	costs("1000 releases, one of them of a hold that is gone", 10, func() {
+		for i, err := range d.Release(ctx, grants) {
+			if want := i == 7; driver.Gone(err) != want {
+				t.Errorf("release %d returned %v", i, err)
 			}
 		}
 	})

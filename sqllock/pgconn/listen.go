@@ -2,14 +2,38 @@ package pgconn
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// listener listens on a connection of its own.
-type listener struct{ config *pgx.ConnConfig }
+// All drivers of a process that connect in the same way hear through one connection,
+// on one channel: a hub. It is there while somebody listens.
+
+// hubs are those of this process, by how they connect.
+var hubs = struct {
+	sync.Mutex
+	m map[string]*hub
+}{m: map[string]*hub{}}
+
+// hub is one connection that listens.
+type hub struct {
+	config  *pgx.ConnConfig
+	channel string
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+
+	mu    sync.Mutex // held while hears are called
+	hears map[*hearer]bool
+	up    chan struct{} // closed while it listens
+	err   error         // of the last attempt to
+}
+
+type hearer struct{ hear func(payload string) }
 
 const (
 	// firstPause is the pause before another attempt to listen; it doubles up to
@@ -21,51 +45,140 @@ const (
 	quiet = 20 * time.Second
 )
 
-// listen implements Listen of sqllock.Library.
-func (l listener) listen(ctx context.Context, channel string, hear func(string)) (func(), error) {
-	conn, err := l.subscribe(ctx, channel)
-	if err != nil {
-		return nil, err
+// keyOf tells configurations apart that may lead to different servers.
+func keyOf(c *pgx.ConnConfig) string {
+	return fmt.Sprintf("%q", []any{c.ConnString(), c.Host, c.Port, c.User, c.Password, c.Database})
+}
+
+// listener implements Listen of sqllock.Library.
+type listener struct{ config *pgx.ConnConfig }
+
+func (l listener) listen(ctx context.Context, hear func(string)) (string, func(), error) {
+	key, me := keyOf(l.config), &hearer{hear}
+	hubs.Lock()
+	h := hubs.m[key]
+	if h == nil {
+		h = newHub(l.config)
+		hubs.m[key] = h
 	}
-	alive, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		for conn != nil {
-			l.follow(alive, conn, hear)
-			l.close(conn)
-			if conn = l.again(alive, channel); conn != nil {
-				hear("")
-			}
+	h.mu.Lock()
+	h.hears[me] = true
+	h.mu.Unlock()
+	hubs.Unlock()
+	leave := func() {
+		hubs.Lock()
+		h.mu.Lock() // so that nothing is heard after this
+		delete(h.hears, me)
+		last := len(h.hears) == 0
+		h.mu.Unlock()
+		if last && hubs.m[key] == h {
+			delete(hubs.m, key)
 		}
-	})
-	return func() { cancel(); done.Wait() }, nil
+		hubs.Unlock()
+		if last {
+			h.cancel()
+			h.done.Wait()
+		}
+	}
+	if err := h.await(ctx); err != nil {
+		leave()
+		return "", nil, err
+	}
+	return h.channel, leave, nil
+}
+
+// newHub returns a hub that begins to listen.
+func newHub(config *pgx.ConnConfig) *hub {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &hub{
+		config: config.Copy(), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
+		hears: map[*hearer]bool{}, up: make(chan struct{}),
+	}
+	h.config.OnNotification = nil // that of a connection of the pool would keep ours
+	h.done.Go(func() { h.run(ctx) })
+	return h
+}
+
+// await returns when the hub listens, or why it does not.
+func (h *hub) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	h.mu.Lock()
+	up := h.up
+	h.mu.Unlock()
+	select {
+	case <-up:
+		return nil
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return h.err
+	}
+	return ctx.Err()
+}
+
+// run listens until the context ends, and again when the connection is lost: then
+// notifications may have been lost too.
+func (h *hub) run(ctx context.Context) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+		conn, err := h.subscribe(ctx)
+		if err == nil {
+			pause = firstPause
+			h.mu.Lock()
+			close(h.up)
+			h.mu.Unlock()
+			h.tell("")
+			h.follow(ctx, conn)
+			closeConn(conn)
+		}
+		h.mu.Lock()
+		if h.err = err; err == nil {
+			h.up = make(chan struct{})
+		}
+		h.mu.Unlock()
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tell passes a notification on to all.
+func (h *hub) tell(payload string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.hears {
+		l.hear(payload)
+	}
 }
 
 // subscribe opens a connection and listens on it.
-func (l listener) subscribe(ctx context.Context, channel string) (*pgx.Conn, error) {
-	config := l.config.Copy()
-	config.OnNotification = nil // that of a connection of the pool would keep ours
-	conn, err := pgx.ConnectConfig(ctx, config)
+func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, h.config.Copy())
 	if err != nil {
 		return nil, err
 	}
 	// In quotes, because otherwise PostgreSQL folds the case.
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		l.close(conn)
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+		closeConn(conn)
 		return nil, err
 	}
 	return conn, nil
 }
 
-// close closes a connection; what that fails at is of no use to anybody.
-func (l listener) close(conn *pgx.Conn) {
+// closeConn closes a connection; what that fails at is of no use to anybody.
+func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	conn.Close(ctx)
 }
 
 // follow passes notifications on until the connection or ctx ends.
-func (l listener) follow(ctx context.Context, conn *pgx.Conn, hear func(string)) {
+func (h *hub) follow(ctx context.Context, conn *pgx.Conn) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, quiet)
 		n, err := conn.WaitForNotification(wait)
@@ -73,30 +186,16 @@ func (l listener) follow(ctx context.Context, conn *pgx.Conn, hear func(string))
 		cancel()
 		switch {
 		case err == nil:
-			hear(n.Payload)
-		case ctx.Err() != nil || !silent || !l.answers(ctx, conn):
+			h.tell(n.Payload)
+		case ctx.Err() != nil || !silent || !answers(ctx, conn):
 			return
 		}
 	}
 }
 
 // answers reports whether the server is still there.
-func (l listener) answers(ctx context.Context, conn *pgx.Conn) bool {
+func answers(ctx context.Context, conn *pgx.Conn) bool {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	return conn.Ping(ctx) == nil
-}
-
-// again listens until it succeeds, or returns nil when ctx ends.
-func (l listener) again(ctx context.Context, channel string) *pgx.Conn {
-	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
-		if conn, err := l.subscribe(ctx, channel); err == nil {
-			return conn
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }

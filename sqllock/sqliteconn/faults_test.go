@@ -31,6 +31,20 @@ func TestStartTogether(t *testing.T) {
 	sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), "sqlite://"+file) })
 }
 
+func TestBatches(t *testing.T) {
+	d, err := New(t.Context(), openDB(t, filepath.Join(t.TempDir(), "locks.db")), &sqllock.Options{Poll: sqltest.TwinPoll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	sqltest.Batches(t, d)
+}
+
+func TestContended(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	sqltest.Contended(t, dial(t, file, nil), dial(t, file, nil))
+}
+
 func TestOneConnection(t *testing.T) {
 	sqltest.OneConnection(t, dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 }
@@ -155,9 +169,12 @@ func TestDeadAndStopped(t *testing.T) {
 	}
 }
 
+// parts are what other processes play.
+var parts = map[string]func([]string) error{"count": count, "hold": hold}
+
 // TestMain plays the other processes too.
 func TestMain(m *testing.M) {
-	sqltest.Play(map[string]func([]string) error{"count": count, "hold": hold})
+	sqltest.Play(parts)
 	os.Exit(m.Run())
 }
 

@@ -10,10 +10,10 @@
 package sqliteconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 
@@ -31,21 +31,36 @@ const poolSize = 4
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	dsn, o, err := parse(u)
+	db, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", dsn)
+	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
+}
+
+// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
+// begin with, for those who look at the file beside the driver. It does not touch
+// the file; the caller closes it.
+func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
+	db, o, err := pool(u)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, "", err
+	}
+	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+}
+
+func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
+	dsn, o, err := parse(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := Pool(dsn)
+	if err != nil {
+		return nil, nil, err
 	}
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
-	d, err := sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return db, o, nil
 }
 
 // parse reads a URL.
@@ -70,8 +85,8 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite, which the caller keeps and
-// closes, after the driver. One connection is enough for it. See [DSN] for
-// settings. Nil options are fine.
+// closes, after the driver. One connection is enough for it. [Pool] makes one that
+// is quick; see [DSN] for settings. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
 }

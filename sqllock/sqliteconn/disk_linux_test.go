@@ -1,0 +1,167 @@
+package sqliteconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+func init() { parts["fill"], parts["read"] = fill, read }
+
+// TestFullDisk: on a disk that is full, or where the file may not grow, a request
+// fails with an error, a hold stays, and everything goes on when there is room again.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err == nil { // as root
+		t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+		sqltest.StartChild(t, "fill", filepath.Join(dir, "locks.db"), filepath.Join(dir, "ballast")).Wait()
+	}
+	sqltest.StartChild(t, "fill", filepath.Join(t.TempDir(), "locks.db"), "").Wait()
+}
+
+// fill uses a store whose disk is full for a while: with another file if there is one
+// to write, otherwise by this process's limit for files.
+func fill(args []string) error {
+	file, ballast := args[0], args[1]
+	signal.Ignore(syscall.SIGXFSZ)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	d, err := openURL(ctx, "sqlite://"+file)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	held, err := d.Try(ctx, driver.Request{Name: "held", Owner: "o", TTL: time.Minute})
+	if err != nil {
+		return err
+	}
+	empty, err := fillUp(file, ballast)
+	if err != nil {
+		return err
+	}
+	refused, err := untilRefused(ctx, d)
+	if err != nil || refused.Owner == "" {
+		return fmt.Errorf("requests on a full disk: %w", err)
+	}
+	if err := d.Renew(ctx, []driver.Grant{held})[0].Err; driver.Gone(err) {
+		return fmt.Errorf("P1: on a full disk a hold is gone: %w", err)
+	}
+	if err := empty(); err != nil {
+		return err
+	}
+	if err := d.Renew(ctx, []driver.Grant{held})[0].Err; err != nil {
+		return fmt.Errorf("P2: a hold cannot be renewed when there is room again: %w", err)
+	}
+	if err := d.Release(ctx, []driver.Grant{refused})[0]; err != nil {
+		return fmt.Errorf("P6: a request that failed cannot be withdrawn: %w", err)
+	}
+	next := refused.Request
+	next.Owner = "another"
+	g, err := d.Try(ctx, next)
+	if err != nil || g.Token <= held.Token {
+		return fmt.Errorf("P6: after a request that failed and was withdrawn the name is not free: %+v, %w", g, err)
+	}
+	return errors.Join(d.Release(ctx, []driver.Grant{held, g})...)
+}
+
+// fillUp leaves no room and returns how to have some again.
+func fillUp(file, ballast string) (empty func() error, err error) {
+	if ballast == "" {
+		log, err := os.Stat(file + "-wal")
+		if err != nil {
+			return nil, err
+		}
+		var was syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+			return nil, err
+		}
+		limit := syscall.Rlimit{Cur: uint64(log.Size() + 100), Max: was.Max}
+		return func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was) }, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
+	}
+	f, err := os.Create(ballast)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 512))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		return nil, err
+	}
+	return func() error { return os.Remove(ballast) }, nil
+}
+
+// untilRefused takes holds until the store cannot keep another, and returns the
+// request that failed.
+func untilRefused(ctx context.Context, d driver.Driver) (driver.Grant, error) {
+	for i := range 1000 {
+		r := driver.Request{Name: fmt.Sprint("n", i), Owner: fmt.Sprint("o", i), TTL: time.Minute, Note: strings.Repeat("x", 500)}
+		_, err := d.Try(ctx, r)
+		switch {
+		case err == nil:
+		case errors.Is(err, driver.ErrHeld), driver.Gone(err), ctx.Err() != nil:
+			return driver.Grant{}, err
+		default:
+			return driver.Grant{Request: r}, nil
+		}
+	}
+	return driver.Grant{}, errors.New("all were granted")
+}
+
+// TestReadOnlyFile: who may not write the file is told so, at once.
+func TestReadOnlyFile(t *testing.T) {
+	for name, mode := range map[string]os.FileMode{"in a directory of others": 0o555, "in a directory of its own": 0o777} {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			dir := filepath.Join(parent, "dir")
+			file := filepath.Join(dir, "locks.db")
+			if err := os.Mkdir(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := dial(t, file, nil).Close(); err != nil {
+				t.Fatal(err)
+			}
+			for path, mode := range map[string]os.FileMode{filepath.Dir(parent): 0o755, parent: 0o755, dir: mode, file: 0o444} {
+				if err := os.Chmod(path, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer os.Chmod(dir, 0o777) // so that it can be removed
+			sqltest.StartChild(t, "read", file).Wait()
+		})
+	}
+}
+
+// read uses a file that it may not write, as nobody if it is root.
+func read(args []string) error {
+	if os.Getuid() == 0 {
+		if err := syscall.Setuid(65534); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	d, err := openURL(ctx, "sqlite://"+args[0])
+	if err == nil {
+		defer d.Close()
+		_, err = d.Try(ctx, driver.Request{Name: "n", Owner: "o", TTL: time.Minute})
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, driver.ErrUncertain) {
+		return fmt.Errorf("a file that may not be written: %w, and %w", err, ctx.Err())
+	}
+	if s := err.Error(); !strings.Contains(s, "readonly") && !strings.Contains(s, "unable to open") {
+		return fmt.Errorf("the error does not say why: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Statement is one of several that are sent together.
+type Statement struct {
+	Text    string
+	Args    []any
+	Into    []any  // where the columns of its one row go; nil: its rows do not matter
+	Changed *int64 // where the number of rows goes that it changed; nil: nowhere. Not with Into
+}
+
+// together runs statements one after the other, in one round trip where the
+// library can.
+func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) error {
+	ctx = c.local(ctx)
+	if c.library.Together != nil {
+		return c.library.Together(ctx, conn, statements)
+	}
+	for i := range statements {
+		if err := runOne(ctx, conn, &statements[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runOne(ctx context.Context, conn *sql.Conn, s *Statement) error {
+	if s.Into != nil {
+		return conn.QueryRowContext(ctx, s.Text, s.Args...).Scan(s.Into...)
+	}
+	result, err := conn.ExecContext(ctx, s.Text, s.Args...)
+	if err == nil && s.Changed != nil {
+		*s.Changed, err = result.RowsAffected()
+	}
+	return err
+}

@@ -1,0 +1,70 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// watch is one call of Watch. The client's mutex guards it.
+type watch struct {
+	sight
+	name    string
+	hints   chan struct{}
+	holders string // as they were seen last; "": not yet
+}
+
+// Watch implements driver.Watcher. No database tells a client of a row's changes, so
+// it looks, in one statement for all names that are watched or waited for; renewals
+// and waiters are no changes.
+func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	w := &watch{name: name, hints: make(chan struct{}, 1)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.alive(ctx); err != nil {
+		return nil, err
+	}
+	c.watches[w] = true
+	c.lookFor(&w.sight)
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.unwatch(w)
+	})
+	return w.hints, nil
+}
+
+// unwatch ends a watch. The client's mutex is held.
+func (c *client) unwatch(w *watch) {
+	if c.watches[w] {
+		delete(c.watches, w)
+		close(w.hints)
+	}
+}
+
+// show tells of holders that are not those that were seen before. The first look
+// tells too, because others may have changed since the watch began.
+func (w *watch) show(st *state) bool {
+	var b strings.Builder
+	b.WriteString("seen")
+	for i := range st.Holds {
+		if h := &st.Holds[i]; h.Closed {
+			b.WriteString(" closed")
+		} else {
+			fmt.Fprintf(&b, " %d %d %d %q", h.Token, h.Mode, h.Permits, h.Note)
+		}
+	}
+	if b.String() == w.holders {
+		return false
+	}
+	w.holders = b.String()
+	select {
+	case w.hints <- struct{}{}:
+	default: // it has not looked yet
+	}
+	return true
+}
+
+var _ driver.Watcher = (*client)(nil)
