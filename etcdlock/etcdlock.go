@@ -1,5 +1,7 @@
-// Package etcdlock keeps locks in etcd, version 3.4 or newer. Import it for its
-// URL schemes, or give [New] a client of your own:
+// Package etcdlock keeps locks in etcd, version 3.4 or newer; before 3.4.38, 3.5.23
+// and 3.6.5 etcd itself may end a lease too early, or say that it is kept alive when
+// it has ended ("holdfast doctor" tells). Import it for its URL schemes, or give [New]
+// a client of your own:
 //
 //	import _ "github.com/holdfastlock/holdfast/etcdlock"
 //

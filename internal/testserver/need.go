@@ -105,13 +105,3 @@ func parsePackages(table string) map[string]string {
 	}
 	return stores
 }
-
-// Unfinished skips a suite of a store that is still being built, unless
-// HOLDFAST_UNFINISHED is 1: what is not ready there must not hide what breaks
-// elsewhere. The call goes when the store is done.
-func Unfinished(t testing.TB) {
-	t.Helper()
-	if os.Getenv("HOLDFAST_UNFINISHED") != "1" {
-		t.Skip("this store is being finished: HOLDFAST_UNFINISHED=1 runs this suite")
-	}
-}
