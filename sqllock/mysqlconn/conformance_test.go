@@ -3,7 +3,6 @@ package mysqlconn
 import (
 	"database/sql"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
-
-// shortPoll is short, so that dead waiters are waited for quickly.
-const shortPoll = 400 * time.Millisecond
 
 // operations is the length of each random history.
 const operations = 10_000
@@ -44,7 +40,7 @@ func dial(t testing.TB, server *testserver.MariaDB, change func(*sql.DB)) driver
 	}
 	library := libraryFor(t.Context(), db)
 	library.Close = db.Close
-	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Poll: shortPoll})
+	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, nil)
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

@@ -3,7 +3,6 @@ package pgconn
 import (
 	"database/sql"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
-
-// shortPoll is short, so that dead waiters are waited for quickly.
-const shortPoll = 400 * time.Millisecond
 
 // operations is the length of each random history.
 const operations = 10_000
@@ -25,7 +21,7 @@ func TestConformance(t *testing.T) {
 		Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },
 		Restart:    func(testing.TB) { server.Kill(); server.Start() },
 		Operations: operations,
-		Parallel:   8, // a case gives an acquire 30 ms to hear that a name is held
+		Parallel:   4, // a case gives an acquire 30 ms to hear that a name is held
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})
@@ -48,7 +44,7 @@ func dial(t testing.TB, server *testserver.Postgres, change func(*sql.DB)) drive
 	}
 	library := libraryFor(config)
 	library.Close = db.Close
-	d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, &sqllock.Options{Poll: shortPoll})
+	d, err := sqllock.New(t.Context(), db, sqllock.Postgres, library, nil)
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

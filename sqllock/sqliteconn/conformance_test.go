@@ -4,15 +4,11 @@ import (
 	"database/sql"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
-
-// shortPoll is short, so that dead waiters are waited for quickly.
-const shortPoll = 400 * time.Millisecond
 
 // operations is the length of each random history.
 const operations = 10_000
@@ -36,7 +32,7 @@ func dial(t testing.TB, file string, change func(*sql.DB)) driver.Driver {
 	if change != nil {
 		change(db)
 	}
-	d, err := sqllock.New(t.Context(), db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, &sqllock.Options{Poll: shortPoll})
+	d, err := sqllock.New(t.Context(), db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, nil)
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}
