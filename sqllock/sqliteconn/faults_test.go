@@ -232,7 +232,7 @@ func openURL(ctx context.Context, raw string) (driver.Driver, error) {
 // openDB returns a pool of its own.
 func openDB(t *testing.T, file string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", DSN(file))
+	db, err := Pool(DSN(file))
 	if err != nil {
 		t.Fatal(err)
 	}
