@@ -58,7 +58,7 @@ func TestEveryWorkloadMeasures(t *testing.T) {
 		only.peers = append(only.peers, p)
 	}
 	for _, w := range workloads {
-		w.workers, w.window, w.reps = min(w.workers, 20), time.Second, 1
+		w.workers, w.clients, w.window, w.reps = min(w.workers, 20), min(w.clients, 20), time.Second, 1
 		got, err := measure(&only, w, settings{reps: 1, window: time.Second}, t.TempDir(), func() (string, func()) {
 			server := testserver.StartRedis(t, testserver.RedisOptions{})
 			return server.Addr, server.Kill
@@ -124,11 +124,11 @@ func TestFigures(t *testing.T) {
 		t.Errorf("the median of 1, 2, 3 is %v", got)
 	}
 	c := 0
-	commands, scripts, err := rate(func() (int64, int64, error) { c += 3; return int64(c), 0, nil }, time.Millisecond)
+	commands, scripts, err := rate(func() (served, error) { c += 3; return served{commands: int64(c)}, nil }, time.Millisecond)
 	if commands != 0 || scripts != 0 || err != nil {
 		t.Errorf("a server that only answers the questions does %v commands/s (%v)", commands, err)
 	}
-	if _, _, err := rate(func() (int64, int64, error) { return 0, 0, errors.New("gone") }, time.Millisecond); err == nil {
+	if _, _, err := rate(func() (served, error) { return served{}, errors.New("gone") }, time.Millisecond); err == nil {
 		t.Error("no error of a server that is gone")
 	}
 	for _, bad := range []string{"HOLDFAST_BENCH_REPS=0", "HOLDFAST_BENCH_REPS=x", "HOLDFAST_BENCH_WINDOW=2", "HOLDFAST_BENCH_WINDOW=-1s"} {

@@ -15,6 +15,8 @@ type task struct {
 	Workload          string
 	Workers           int
 	Window            time.Duration
+	// Clients is how many clients the workers of a process have between them.
+	Clients int
 	// Arena is the file of the memory that the processes of a hot name share,
 	// Process the number of this one and Processes how many there are.
 	Arena              string
@@ -29,6 +31,8 @@ type result struct {
 	CPU    time.Duration
 	Allocs float64
 	Bytes  float64
+	// ServerBytes is how much the server's memory has grown for each waiter.
+	ServerBytes float64
 	// Turns are those of each goroutine; Overlaps the holds that were not alone.
 	Turns    []int64
 	Overlaps int64
@@ -67,7 +71,11 @@ func Child() {
 			fmt.Fprintf(os.Stderr, "%s, %s: hangs\n", t.Workload, t.Peer)
 			os.Exit(exitHangs)
 		})
-		r, err = t.do(context.Background())
+		// The contexts of a program's work can end, and some clients take another
+		// way for one that cannot.
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		r, err = t.do(ctx)
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(r)
@@ -88,18 +96,21 @@ func (t task) do(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	l, err := p.open(ctx, t.Addr)
-	if err != nil {
-		return result{}, err
+	clients := make([]Locker, max(1, t.Clients))
+	for i := range clients {
+		if clients[i], err = p.open(ctx, t.Addr); err != nil {
+			return result{}, err
+		}
 	}
-	work := func() (commands, scripts int64, err error) { return s.work(ctx, t.Addr) }
+	l := clients[0]
+	work := func() (served, error) { return s.work(ctx, t.Addr) }
 	// The process ends next: a peer's Close, which may wait for what is stuck, is
 	// not called.
 	switch t.Workload {
 	case "pair", "pair64":
 		return pairs(ctx, l, t.Workers, t.Window)
-	case "hot", "hot4":
-		return hot(ctx, l, t)
+	case "hot", "hot4", "clients2", "clients16":
+		return hot(ctx, clients, t)
 	case "wait":
 		return wait(ctx, l, t.Workers, t.Window, work)
 	case "hold":

@@ -19,11 +19,12 @@ import (
 
 func init() {
 	stores["etcd"] = &store{
-		name: "etcd", floor: "raw clientv3", ours: "holdfast", work: etcdWork,
+		name: "etcd", floor: "raw clientv3", bare: "bare put, watch and delete", ours: "holdfast", work: etcdWork,
 		peers: []peer{
-			{name: "raw clientv3", open: openRawEtcd, skips: []string{"hot", "hot4", "wait", "hold"}},
+			{name: "raw clientv3", open: openRawEtcd, skips: []string{"hot", "hot4", "clients2", "clients16", "wait", "hold"}},
+			{name: "bare put, watch and delete", open: openBareEtcd, skips: []string{"pair", "pair64", "hot", "hot4", "wait", "hold"}},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, "etcd://"+addr) }},
-			{name: "concurrency.Mutex, a session each", open: openStockEtcd},
+			{name: "concurrency.Mutex", open: openStockEtcd},
 		},
 	}
 }
@@ -61,15 +62,19 @@ func (r *rawEtcd) Close() error { return r.client.Close() }
 
 // stockEtcd is etcd's own Mutex. Two goroutines with one session do not keep one
 // another out, so each has its own while it wants a lock; sessions are used again.
+// Holds on names of their own are all on one session, which is what is best for it.
 type stockEtcd struct {
 	client *clientv3.Client
 	mu     sync.Mutex
 	idle   []*concurrency.Session
+	holds  func() (*concurrency.Session, error)
 }
 
 func openStockEtcd(_ context.Context, addr string) (Locker, error) {
 	client, err := newEtcd(addr)
-	return &stockEtcd{client: client}, err
+	return &stockEtcd{client: client, holds: sync.OnceValues(func() (*concurrency.Session, error) {
+		return concurrency.NewSession(client, concurrency.WithTTL(int(ttl.Seconds())))
+	})}, err
 }
 
 func (s *stockEtcd) session() (*concurrency.Session, error) {
@@ -84,68 +89,64 @@ func (s *stockEtcd) session() (*concurrency.Session, error) {
 	return concurrency.NewSession(s.client, concurrency.WithTTL(int(ttl.Seconds())))
 }
 
-func (s *stockEtcd) lock(ctx context.Context, name string) (*concurrency.Session, *concurrency.Mutex, error) {
+func (s *stockEtcd) Lock(ctx context.Context, name string) (func() error, error) {
 	session, err := s.session()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	m := concurrency.NewMutex(session, name)
-	return session, m, m.Lock(ctx)
-}
-
-func (s *stockEtcd) Lock(ctx context.Context, name string) (func() error, error) {
-	session, m, err := s.lock(ctx, name)
 	return func() error {
 		err := m.Unlock(context.Background())
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.idle = append(s.idle, session)
 		return err
-	}, err
+	}, m.Lock(ctx)
 }
 
 func (s *stockEtcd) Hold(ctx context.Context, name string) (func() bool, error) {
-	session, _, err := s.lock(ctx, name)
+	session, err := s.holds()
+	if err != nil {
+		return nil, err
+	}
+	m := concurrency.NewMutex(session, name)
 	return func() bool {
 		select {
 		case <-session.Done():
 			return true
 		default:
-			return false
+			return m.Key() == "" // which is not: the Mutex must be there as long as its user
 		}
-	}, err
+	}, m.Lock(ctx)
 }
 
 func (s *stockEtcd) Close() error { return s.client.Close() }
 
-// etcdWork asks the server how many messages it has got: requests, and what comes
-// by streams.
-func etcdWork(ctx context.Context, addr string) (calls, scripts int64, err error) {
+// etcdWork asks the server how many messages it has got, requests and what comes
+// by streams, and how much memory it has.
+func etcdWork(ctx context.Context, addr string) (served, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
-		return 0, 0, err
+		return served{}, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, 0, err
+		return served{}, err
 	}
 	defer resp.Body.Close()
-	lines, found := bufio.NewScanner(resp.Body), false
-	for lines.Scan() {
-		if !strings.HasPrefix(lines.Text(), "grpc_server_msg_received_total{") {
-			continue
+	var s served
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		name, figure, _ := strings.Cut(lines.Text(), " ")
+		n, _ := strconv.ParseFloat(figure, 64)
+		switch {
+		case strings.HasPrefix(name, "grpc_server_msg_received_total{"):
+			s.commands += int64(n)
+		case name == "process_resident_memory_bytes":
+			s.memory = int64(n)
 		}
-		n, err := strconv.ParseFloat(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], 64)
-		if err != nil {
-			return 0, 0, err
-		}
-		calls, found = calls+int64(n), true
 	}
-	if err := lines.Err(); err != nil {
-		return 0, 0, err
+	if s.commands == 0 || s.memory == 0 {
+		return served{}, fmt.Errorf("%s has no count of calls or no size", req.URL)
 	}
-	if !found {
-		return 0, 0, fmt.Errorf("%s has no count of calls", req.URL)
-	}
-	return calls, 0, nil
+	return s, nil
 }

@@ -30,11 +30,16 @@ type peer struct {
 type store struct {
 	name  string
 	floor string // the peer whose pairs are the floor
+	bare  string // the peer whose hand-overs are the floor; "": there is none
 	ours  string // the peer that is Holdfast
 	peers []peer
-	// work counts what the server at addr has done so far: commands of any
-	// kind, and calls of scripts.
-	work func(ctx context.Context, addr string) (commands, scripts int64, err error)
+	work  func(ctx context.Context, addr string) (served, error)
+}
+
+// served is what a server has done so far, and what it needs now.
+type served struct {
+	commands, scripts int64 // commands of any kind, and calls of scripts
+	memory            int64 // bytes
 }
 
 // stores are all of them, by name.

@@ -19,6 +19,7 @@ type workload struct {
 	name      string
 	about     string
 	workers   int // of each process
+	clients   int // of each process, which its workers share; 0: one
 	processes int
 	window    time.Duration // 0: HOLDFAST_BENCH_WINDOW
 	reps      int           // 0: HOLDFAST_BENCH_REPS
@@ -31,6 +32,8 @@ var workloads = []workload{
 	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64, processes: 1, columns: pairColumns},
 	{name: "hot", about: "64 goroutines want one name", workers: 64, processes: 1, columns: hotColumns},
 	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4, columns: hotColumns},
+	{name: "clients2", about: "2 goroutines, a client each, want one name", workers: 2, clients: 2, processes: 1, columns: hotColumns},
+	{name: "clients16", about: "16 goroutines, a client each, want one name", workers: 16, clients: 16, processes: 1, columns: hotColumns},
 	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, columns: waitColumns},
 	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1, window: 31 * time.Second, reps: 1, columns: holdColumns},
 }
@@ -81,7 +84,7 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Processes: w.processes}
+			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Clients: w.clients, Processes: w.processes}
 			before := loadNow()
 			r, err := runProcesses(t, dir)
 			r.Foreign = foreign(before, loadNow())
@@ -127,7 +130,7 @@ func runProcesses(t task, dir string) (result, error) {
 		}(t)
 	}
 	var elapsed time.Duration
-	if t.Workload == "hot" || t.Workload == "hot4" {
+	if t.Workload != "wait" && t.Workload != "hold" && !strings.HasPrefix(t.Workload, "pair") {
 		for int(a.ready.Load()) < t.Processes && len(answers) == 0 {
 			time.Sleep(time.Millisecond)
 		}

@@ -38,7 +38,9 @@ var (
 	waitColumns = []column{
 		{"drain", func(r result) float64 { return float64(r.Drain) }, span},
 		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole},
+		{"of them scripts", func(r result) float64 { return r.Scripts }, whole},
 		{"bytes/waiter", func(r result) float64 { return r.Bytes }, whole},
+		{"server bytes/waiter", func(r result) float64 { return r.ServerBytes }, whole},
 		others,
 	}
 	holdColumns = []column{
@@ -128,11 +130,11 @@ func spread(figures []float64) (low, mid, high float64) {
 	return figures[0], (figures[(n-1)/2] + figures[n/2]) / 2, figures[n-1]
 }
 
-// best returns the peer, other than the floor and us, with the greatest median.
+// best returns the peer, other than floors and us, with the greatest median.
 func (got series) best(s *store, of func(result) float64) string {
 	name, most := "", 0.0
 	for _, p := range s.peers {
-		if p.name == s.ours || p.name == s.floor {
+		if p.name == s.ours || p.name == s.floor || p.name == s.bare {
 			continue
 		}
 		if m := median(got[p.name], of); m > most {

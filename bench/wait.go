@@ -10,7 +10,7 @@ import (
 )
 
 // counter asks the server what it has done so far.
-type counter func() (commands, scripts int64, err error)
+type counter func() (served, error)
 
 // wait lets many workers wait for one name that is held: what do they cost
 // while nothing happens, and how long does it take until each had its turn?
@@ -21,6 +21,10 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 		return result{}, err
 	}
 	before := memory()
+	server, err := work()
+	if err != nil {
+		return result{}, err
+	}
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
 	for range workers {
@@ -37,7 +41,11 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	const settle = 2 * time.Second
 	time.Sleep(settle)
 	each := (memory() - before) / float64(workers)
-	commands, _, err := rate(work, window)
+	commands, scripts, err := rate(work, window)
+	if err != nil {
+		return result{}, err
+	}
+	now, err := work()
 	if err != nil {
 		return result{}, err
 	}
@@ -50,7 +58,10 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	if err := failed.Load(); err != nil {
 		return result{}, fmt.Errorf("a waiter: %w", *err)
 	}
-	return result{Bytes: each - parked, Commands: commands, Drain: drain}, nil
+	return result{
+		Bytes: each - parked, ServerBytes: float64(now.memory-server.memory) / float64(workers),
+		Commands: commands, Scripts: scripts, Drain: drain,
+	}, nil
 }
 
 // park returns what a goroutine costs that waits for nothing but a channel.
@@ -79,18 +90,18 @@ func memory() float64 {
 
 // rate returns what the server does per second, without what asking it costs.
 func rate(work counter, window time.Duration) (commands, scripts float64, err error) {
-	c0, _, err := work()
+	first, err := work()
 	if err != nil {
 		return 0, 0, err
 	}
-	c1, s1, err := work()
+	before, err := work()
 	if err != nil {
 		return 0, 0, err
 	}
 	start := time.Now()
 	time.Sleep(window)
-	c2, s2, err := work()
+	after, err := work()
 	seconds := time.Since(start).Seconds()
-	asking := c1 - c0
-	return float64(c2-c1-asking) / seconds, float64(s2-s1) / seconds, err
+	asking := before.commands - first.commands
+	return float64(after.commands-before.commands-asking) / seconds, float64(after.scripts-before.scripts) / seconds, err
 }

@@ -183,7 +183,7 @@ func (w *worker) settle(r driver.Request, err error) {
 	case errors.Is(err, driver.ErrUncertain), errors.Is(err, context.DeadlineExceeded):
 		w.withdrawn(r)
 	case errors.Is(err, driver.ErrHeld):
-	case w.h.Unsteady:
+	case w.h.Struck != nil:
 		w.withdrawn(r)
 	default:
 		w.Errorf("P7: a request of a random history failed: %v (seed %d)", err, w.seed)
@@ -235,7 +235,9 @@ func (w *worker) acquire(r driver.Request) *held {
 		return nil
 	}
 	hold := &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
-	if p.granted = hold.from; p.queued != 0 && !w.h.Unsteady && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
+	p.granted = hold.from
+	struck := w.h.Struck != nil && w.h.Struck(p.asked, p.granted)
+	if p.queued != 0 && !struck && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
 		w.mu.Lock()
 		w.places = append(w.places, p)
 		w.mu.Unlock()

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -39,27 +40,55 @@ func (t *trial) awkward() []string {
 	return append(names, long+"1", long+"2", long, wide, t.name)
 }
 
-func awkwardNames(t *trial) {
-	a, b := t.open(), t.open()
-	var grants []driver.Grant
-	for _, name := range t.awkward() {
+// each does something with every name, with several at the same time: there are
+// many, a store may be far away, and a hold that nobody renews does not last for ever.
+func each(names []string, do func(name string)) {
+	const atOnce = 8
+	var all sync.WaitGroup
+	for i := range atOnce {
+		all.Go(func() {
+			for n := i; n < len(names); n += atOnce {
+				do(names[n])
+			}
+		})
+	}
+	all.Wait()
+}
+
+// takeAwkward takes a hold on each awkward name, with a note that tells which.
+func (t *trial) takeAwkward(d driver.Driver) []driver.Grant {
+	names := t.awkward()
+	for _, name := range names {
 		if err := driver.CheckName(name); err != nil {
 			t.Fatalf("P10: the suite uses a name that is not allowed: %v", err)
 		}
+	}
+	var mu sync.Mutex
+	var grants []driver.Grant
+	each(names, func(name string) {
 		r := t.request()
 		r.Name = name
-		g, err := t.try1(a, r)
+		r.Note = "note of " + strings.TrimPrefix(name, t.name)
+		g, err := t.try1(d, r)
 		if err != nil {
 			t.Errorf("P10: name %q is allowed and free, and Try returned: %v", name, err)
-			continue
+			return
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		grants = append(grants, g)
-	}
-	for _, g := range grants {
+	})
+	return grants
+}
+
+func awkwardNames(t *trial) {
+	a, b := t.open(), t.open()
+	grants := t.takeAwkward(a)
+	each(t.awkward(), func(name string) {
 		r := t.request()
-		r.Name = g.Name
-		t.refused(b, r, "P1: the awkward name "+g.Name+" was granted twice")
-	}
+		r.Name = name
+		t.refused(b, r, "P1: the awkward name "+name+" was granted twice")
+	})
 	for i, r := range a.Renew(t.ctx, grants) {
 		if r.Err != nil {
 			t.Errorf("P2: renewing a hold on name %q failed: %v", grants[i].Name, r.Err)
@@ -75,15 +104,8 @@ func awkwardNames(t *trial) {
 func awkwardNamesShown(t *trial) {
 	a, b := t.open(), t.open()
 	want := map[string]string{} // owner by name
-	for _, name := range t.awkward() {
-		r := t.request()
-		r.Name = name
-		r.Note = "note of " + strings.TrimPrefix(name, t.name)
-		if _, err := t.try1(a, r); err != nil {
-			t.Errorf("P10: name %q is allowed and free, and Try returned: %v", name, err)
-			continue
-		}
-		want[name] = r.Owner
+	for _, g := range t.takeAwkward(a) {
+		want[g.Name] = g.Owner
 	}
 	seen := map[string]bool{}
 	for _, info := range t.list(b, t.name) {
@@ -95,16 +117,15 @@ func awkwardNamesShown(t *trial) {
 			t.Errorf("P10: List shows name %q, which nobody uses", info.Name)
 		}
 	}
-	for name, owner := range want {
+	each(t.awkward(), func(name string) {
 		if !seen[name] {
 			t.Errorf("P10: List does not show the held name %q", name)
 		}
-		r := t.request()
-		r.Name = name
-		if info := t.inspectName(b, name); info.Name != name || len(info.Holders) != 1 || info.Holders[0].Owner != owner {
-			t.Errorf("P10: Inspect of the held name %q shows %+v", name, info)
+		info, err := driver.Forward{Driver: b}.Inspect(t.ctx, name)
+		if err != nil || info.Name != name || len(info.Holders) != 1 || info.Holders[0].Owner != want[name] {
+			t.Errorf("P10: Inspect of the held name %q shows %+v, %v", name, info, err)
 		}
-	}
+	})
 }
 
 func awkwardNamesQueue(t *trial) {

@@ -54,6 +54,13 @@ func newSuite(t testing.TB, h Harness) *suite {
 	if h.slack != 0 {
 		s.slack = h.slack
 	}
+	for _, name := range h.Except {
+		if !slices.ContainsFunc(s.themes(), func(th theme) bool {
+			return slices.ContainsFunc(th.cases, func(c testCase) bool { return th.name+"/"+c.name == name })
+		}) {
+			t.Fatalf("drivertest: Harness.Except has %q, which is no case", name)
+		}
+	}
 	s.long = max(s.long, s.ttl)
 	if caps.MaxTTL != 0 {
 		s.long = min(s.long, caps.MaxTTL)
@@ -126,6 +133,9 @@ func (s *suite) run(st stage, only ...string) {
 		for _, c := range th.cases {
 			j := job{th.name + "/" + c.name, c}
 			if len(only) > 0 && !slices.Contains(only, th.name) && !slices.Contains(only, j.name) || !s.applies(&j.c) {
+				continue
+			}
+			if slices.Contains(s.h.Except, j.name) {
 				continue
 			}
 			if (c.time && s.h.Advance != nil) || th.name == "restart" {

@@ -162,6 +162,8 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 		t.Errorf("P1: the renewal's Since is %v after its reply", r.Since.Sub(after))
 	case r.Valid <= 0 || r.Valid > g.TTL:
 		t.Errorf("P1: the renewal is valid for %v, asked were %v", r.Valid, g.TTL)
+	case r.Since < g.Since:
+		t.Errorf("P2: a renewal counts from %v before what it replaces: its lease will not trust it", g.Since.Sub(r.Since))
 	case r.Since.Add(r.Valid) < before:
 		t.Errorf("P2: a successful renewal ended before it was asked for")
 	}

@@ -17,7 +17,7 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	}
 	c.mu.Lock()
 	r := c.record(g.Name, g.Owner)
-	if r != nil && (r.state != held || g.Token != 0 && r.token != g.Token || r.lapsed(c.clock.Now())) {
+	if r != nil && (r.state != held || g.Token != 0 && r.token != g.Token || r.lapsed(c.clock.Now(), g.LockDelay)) {
 		r = nil
 	}
 	c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 		}
 		v, ok := parseValue(resp.Kvs[0].Value)
 		if !ok { // plain: the note says everything
-			v = newValue(&g.Request, c.id, r.asked)
+			v = newValue(&g.Request, c.id, c.asked(r))
 		}
 		if v.Closed {
 			break

@@ -27,13 +27,13 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	r := c.reserve(&req, time.Now().UnixMilli())
+	r := c.reserve(&req)
 	defer c.unreserve(r)
 	if c.isLeaving(r) {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(newValue(&req, c.id, r.asked))
+	text := c.layout.text(newValue(&req, c.id, c.asked(r)))
 	if c.isWanted(dir) {
 		// Likely to be held: a look costs less than a transaction that may put.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
@@ -93,7 +93,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	r := c.reserve(&req, time.Now().UnixMilli())
+	r := c.reserve(&req)
 	defer c.unreserve(r)
 	if c.isLeaving(r) {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended: whoever asks begins anew
@@ -109,7 +109,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 		if !errors.Is(err, errGone) {
 			return g, err
 		}
-		again := c.reserve(&req, time.Now().UnixMilli())
+		again := c.reserve(&req)
 		defer c.unreserve(again)
 		r = again
 	}
@@ -143,7 +143,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	v, err := c.still(ctx, r, req)
 	if err == nil && v == nil {
-		v, err = c.look(ctx, r, req)
+		v, err = c.look(ctx, r, req, 0)
 	}
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
@@ -157,7 +157,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(newValue(req, c.id, r.asked))
+	text := c.layout.text(newValue(req, c.id, c.asked(r)))
 	for {
 		sent := c.clock.Now()
 		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
@@ -223,7 +223,7 @@ func (c *client) placed(
 ) (driver.Grant, error) {
 	c.mu.Lock()
 	r.state, r.session, r.token = queued, s, token
-	r.since, r.lasts, r.keeps = sent, 0, 2*c.poll
+	r.since, r.keeps = sent, 2*c.poll
 	if r.place == nil {
 		r.place = &place{}
 	}
@@ -291,10 +291,10 @@ func (c *client) grant(r *record, req *driver.Request, s *session, token driver.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.state, r.session, r.token = held, s, token
-	r.taken, r.claim, r.lasts, r.keeps = c.clock.Now(), t.claim, t.lasts, t.keeps
+	r.began, r.claim, r.keeps = c.clock.Now(), t.claim, t.keeps
 	r.since, r.place = s.since, nil
 	c.postpone(r)
-	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: r.lasts, Handle: r}
+	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: t.lasts, Handle: r}
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
@@ -307,10 +307,10 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 		return driver.Grant{}, driver.ErrHeld
 	}
 	t := c.short(req)
-	r.state, r.taken, r.claim, r.place = held, c.clock.Now(), true, nil
-	r.since, r.lasts, r.keeps = r.session.since, t.lasts, t.keeps
+	r.state, r.began, r.claim, r.place = held, c.clock.Now(), true, nil
+	r.since, r.keeps = r.session.since, t.keeps
 	c.postpone(r)
-	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: r.lasts, Handle: r}
+	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: t.lasts, Handle: r}
 	c.mu.Unlock()
 	if req.LockDelay == 0 {
 		return g, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,11 @@ func messages(t testing.TB, addr string) (n int) {
 		t.Fatal("the member has no count of messages")
 	}
 	return n
+}
+
+// listens reports whether all that it follows has begun.
+func (v *vigil) listens() bool {
+	return v.fs[0] != nil && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && !f.begun })
 }
 
 // crowd is many who wait for one name that is held.
@@ -90,7 +96,7 @@ func newCrowd(t testing.TB, addrs string, waiters int) *crowd {
 		c.mu.Lock()
 		n := 0
 		for r := c.records["crowd"]; r != nil; r = r.next {
-			if p := r.place; p != nil && p.waits != nil && p.waits.f != nil && p.waits.f.begun {
+			if p := r.place; p != nil && p.waits != nil && p.waits.listens() {
 				n++
 			}
 		}

@@ -98,7 +98,7 @@ func TestWaiting(t *testing.T) {
 				for {
 					waiter.mu.Lock()
 					r := waiter.record(req.Name, req.Owner)
-					watches := r != nil && r.place.waits != nil && r.place.waits.f != nil && r.place.waits.f.begun
+					watches := r != nil && r.place.waits != nil && r.place.waits.listens()
 					waiter.mu.Unlock()
 					if watches {
 						c.happens(t, waiter, req)
@@ -301,6 +301,37 @@ func TestFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	take(t, c, request("other"))
+}
+
+// TestClaimAfterHold: a claim is renewed to count from itself or later, although
+// the lease that it comes to is of another hold and was kept alive before.
+func TestClaimAfterHold(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	holder, waiter := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil)
+	defer holder.Close()
+	defer waiter.Close()
+	take(t, waiter, request("another"))
+	held, req := take(t, holder, request("claimed")), request("claimed")
+	places, err := waiter.session(t.Context(), waiter.minSeconds, waiter.clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	line(t, waiter, req)
+	if err := holder.Release(t.Context(), []driver.Grant{held})[0]; err != nil {
+		t.Fatal(err)
+	}
+	claim, err := waiter.Wait(t.Context(), req)
+	for errors.Is(err, driver.ErrHeld) {
+		if claim, err = waiter.Enqueue(t.Context(), req); errors.Is(err, driver.ErrHeld) {
+			claim, err = waiter.Wait(t.Context(), req)
+		}
+	}
+	if err != nil || claim.Since < places.since {
+		t.Fatalf("P7: a waiter got %+v, %v", claim, err)
+	}
+	if r := waiter.Renew(t.Context(), []driver.Grant{claim})[0]; r.Err != nil || r.Since < claim.Since || r.Valid != req.TTL {
+		t.Errorf("P2: a claim from %v on is renewed as %+v", claim.Since, r)
+	}
 }
 
 // TestOneKeepalive: one lease has the keys of many holds.

@@ -28,7 +28,7 @@ type follower struct {
 	from  int64   // of everything after this revision it knows
 	log   []event // the deletions after that, in order
 	put   int64   // the revision of the last put
-	users map[*vigil]struct{}
+	users []*vigil
 	idle  *time.Timer // ends it when nobody has used it for a while
 }
 
@@ -43,7 +43,7 @@ func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRa
 func (c *client) follow(dir string, s span, v *vigil) *follower {
 	f := c.followers[s]
 	if f == nil {
-		f = &follower{c: c, dir: dir, span: s, users: map[*vigil]struct{}{}}
+		f = &follower{c: c, dir: dir, span: s}
 		c.followers[s] = f
 		c.wanted[dir]++
 		f.watch = c.hub.watch(s.key, s.end, s.puts, f.hear)
@@ -52,13 +52,13 @@ func (c *client) follow(dir string, s span, v *vigil) *follower {
 		f.idle.Stop()
 		f.idle = nil
 	}
-	f.users[v] = struct{}{}
+	f.users = append(f.users, v)
 	return f
 }
 
 // leave ends a vigil's use of the follower.
 func (f *follower) leave(v *vigil) {
-	delete(f.users, v)
+	f.users = slices.Delete(f.users, slices.Index(f.users, v), slices.Index(f.users, v)+1)
 	if len(f.users) > 0 || f.gone {
 		return
 	}
@@ -97,6 +97,9 @@ func (f *follower) hear(e event) {
 	case put:
 		f.put = max(f.put, e.rev)
 	case deleted:
+		if f.span.end == "" {
+			f.log = f.log[:0] // of one key the last deletion says everything
+		}
 		if len(f.log) >= 2*maxLog {
 			f.from = f.log[maxLog-1].rev
 			f.log = slices.Delete(f.log, 0, maxLog)
@@ -105,7 +108,7 @@ func (f *follower) hear(e event) {
 	case over:
 		f.over()
 	}
-	for v := range f.users {
+	for _, v := range f.users {
 		v.wake()
 	}
 }

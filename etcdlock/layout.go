@@ -25,7 +25,9 @@ const (
 	//	PREFIX//broken/CLIENT/TOKEN
 	//
 	// The value of an exclusive hold without a lock-delay is its note, so that
-	// package election and etcd's own concurrency.Election are one election.
+	// package election and etcd's own concurrency.Election are one election. So
+	// nobody but the client that put it knows its owner: Inspect shows the key's end
+	// instead, and other clients cannot withdraw it by its owner.
 	// Without a prefix the slash before the name is missing too. In this layout
 	// their locks on "orders" wait for whoever has "orders/42": that is theirs to
 	// mend.

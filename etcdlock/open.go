@@ -53,14 +53,12 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return c, nil
 }
 
-// Dial returns a client of the etcd that a store URL names, for those who want to
-// look at the store itself. Its errors show nothing of user and password.
-func Dial(u *url.URL) (*clientv3.Client, error) {
+// Config returns how a client of the etcd that a store URL names is made, for those
+// who want to look at the store itself: clientv3.New takes it. Its errors show nothing
+// of user and password.
+func Config(u *url.URL) (clientv3.Config, error) {
 	config, _, err := parse(u)
-	if err != nil {
-		return nil, err
-	}
-	return clientv3.New(config)
+	return config, err
 }
 
 // parse reads a URL. Its errors show nothing of user and password.

@@ -31,10 +31,8 @@ type record struct {
 	token       driver.Token // the key's create revision; 0: not known
 	session     *session
 	since       driver.Instant // of the last renewal or confirmation
-	lasts       time.Duration  // how long a hold is valid, counted from since
 	keeps       time.Duration  // how long the key stays, counted from since
-	taken       driver.Instant // when a hold was granted: not before it was
-	asked       int64          // value.Asked
+	began       driver.Instant // when it was asked for, and of a hold when it was granted: not before it was
 	place       *place         // while it is queued
 	expiry      due.Entry[*record]
 	n           int32 // of the key: see layout.key
@@ -61,12 +59,12 @@ func (c *client) record(name, owner string) *record {
 
 // reserve returns the owner's record, made if there is none, with a key that
 // nobody else of this client uses. Unreserve ends the request that it is for.
-func (c *client) reserve(req *driver.Request, asked int64) *record {
+func (c *client) reserve(req *driver.Request) *record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.record(req.Name, req.Owner)
 	if r == nil {
-		r = &record{c: c, name: req.Name, owner: req.Owner, asked: asked, n: c.freeN(c.records[req.Name])}
+		r = &record{c: c, name: req.Name, owner: req.Owner, began: c.clock.Now(), n: c.freeN(c.records[req.Name])}
 		r.next = c.records[req.Name]
 		c.records[req.Name] = r
 	}
@@ -153,8 +151,19 @@ func (r *record) wake() {
 	}
 }
 
-// lapsed reports whether a hold has ended although its key may still be there.
-func (r *record) lapsed(now driver.Instant) bool { return now >= r.since.Add(r.lasts) }
+// lapsed reports whether a hold has ended although its key may still be there: that
+// of a claim goes at once, that of a whole hold stays for the lock-delay.
+func (r *record) lapsed(now driver.Instant, delay time.Duration) bool {
+	if r.claim {
+		delay = 0
+	}
+	return now >= r.since.Add(r.keeps-delay)
+}
+
+// asked is value.Asked of the record's key.
+func (c *client) asked(r *record) int64 {
+	return time.Now().Add(-c.clock.Now().Sub(r.began)).UnixMilli()
+}
 
 // sweep has the keys deleted whose time is over. The alarm calls it.
 func (c *client) sweep() {

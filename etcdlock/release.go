@@ -69,7 +69,7 @@ func (c *client) leaves(g *driver.Grant) (early *record, shut bool) {
 	if r == nil {
 		return nil, false
 	}
-	if r.taken != 0 && g.Token != 0 && c.clock.Now() < r.taken.Add(g.MinHold) {
+	if g.Token != 0 && c.clock.Now() < r.began.Add(g.MinHold) {
 		early, shut = r, r.state == closed
 	}
 	if !shut {
@@ -232,12 +232,12 @@ func (c *client) misses(err error) {
 // over: the key stays, without an owner, on a lease for the rest of the time. The
 // client deletes it at the right moment, if it still lives then.
 func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
-	rest := r.taken.Add(g.MinHold).Sub(c.clock.Now())
+	rest := r.began.Add(g.MinHold).Sub(c.clock.Now())
 	s, err := c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now())
 	if err != nil {
 		return err
 	}
-	v := newValue(&g.Request, c.id, r.asked)
+	v := newValue(&g.Request, c.id, c.asked(r))
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
 	key := c.key(r)
 	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}
@@ -260,7 +260,7 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known(r) {
-		r.state, r.session, r.since, r.keeps = closed, s, r.taken, g.MinHold
+		r.state, r.session, r.since, r.keeps = closed, s, r.began, g.MinHold
 		c.postpone(r)
 	}
 	return nil

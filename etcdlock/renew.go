@@ -40,7 +40,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		switch {
 		case r.record == nil || r.state != held || grants[i].Token != 0 && r.token != grants[i].Token:
 			missing = append(missing, r)
-		case r.lapsed(now):
+		case r.lapsed(now, grants[i].LockDelay):
 			r.out.Err = driver.ErrNotHeld
 		case r.claim:
 			claims = append(claims, r)
@@ -128,18 +128,22 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 		return false
 	}
 	r.since, r.session, r.claim = since, s, false
-	r.lasts, r.keeps = r.grant.TTL, r.grant.TTL+r.grant.LockDelay
+	r.keeps = r.grant.TTL + r.grant.LockDelay
 	c.postpone(r.record)
 	*r.out = driver.Renewal{Since: since, Valid: r.grant.TTL}
 	return true
 }
 
 // renewClaim puts a claim's key on the lease of its TTL. It reports false if the
-// key is gone.
+// key is gone. Whoever has the claim trusts no renewal that counts from before it:
+// such an answer looks as if a later one had overtaken it.
 func (c *client) renewClaim(ctx context.Context, r renewing) bool {
 	key := c.key(r.record)
+	c.mu.Lock()
+	claimed := r.since
+	c.mu.Unlock()
 	for {
-		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, c.clock.Now().Add(-r.grant.TTL/8))
+		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, max(c.clock.Now().Add(-r.grant.TTL/8), claimed))
 		if err != nil {
 			r.out.Err = err
 			return true
@@ -212,7 +216,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	resp, err := c.kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
 	).Then(
-		clientv3.OpPut(key, c.layout.text(newValue(&shared, c.id, r.asked)), clientv3.WithIgnoreLease()),
+		clientv3.OpPut(key, c.layout.text(newValue(&shared, c.id, c.asked(r))), clientv3.WithIgnoreLease()),
 	).Commit()
 	if err != nil {
 		return driver.Grant{}, err

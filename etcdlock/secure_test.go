@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -104,6 +105,31 @@ func TestSecure(t *testing.T) {
 	server.Members[0].Kill()
 	server.Members[0].Start() // and knows nobody who has shown a password
 	passOnce(t, b, a)
+}
+
+// TestClientCertificates: who has no certificate that etcd trusts is not let in, and
+// who has one needs no password.
+func TestClientCertificates(t *testing.T) {
+	cert, key := certificate(t)
+	strangers, strangersKey := certificate(t)
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key, ClientCA: cert})
+	url := "etcds://" + server.Addrs() + "?hf.ca=" + cert
+	for query, why := range map[string]string{
+		"": "without a certificate",
+		"&hf.cert=" + strangers + "&hf.key=" + strangersKey: "with a certificate that nobody trusts",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if locks, err := holdfast.Open(ctx, url+query); err == nil {
+			t.Errorf("P10: a store is opened %s", why)
+			locks.Close()
+		}
+		cancel()
+	}
+	if _, err := holdfast.Open(t.Context(), url+"&hf.cert="+cert+"&hf.key="+strangersKey); err == nil || !strings.Contains(err.Error(), "hf.cert") {
+		t.Errorf("P10: a certificate with another's key: %v", err)
+	}
+	mine := url + "&hf.cert=" + cert + "&hf.key=" + key
+	passOnce(t, openSecure(t, mine), openSecure(t, mine))
 }
 
 // passOnce passes a name on from one to the other, who waits.

@@ -24,12 +24,12 @@ func (v *view) free(req *driver.Request) bool { return !v.more && admits(v.entri
 
 // nearby is how many entries an exclusive request looks at. Who has more before it
 // need not know them all: it watches the last one only.
-const nearby = 3
+const nearby = 2
 
 // getBefore reads what a view is made of: the own entry and those created before
 // it, or all if its revision is 0.
-func (l *layout) getBefore(req *driver.Request, created int64) clientv3.Op {
-	opts := []clientv3.OpOption{clientv3.WithPrefix()}
+func (l *layout) getBefore(req *driver.Request, created int64, opts ...clientv3.OpOption) clientv3.Op {
+	opts = append(opts, clientv3.WithPrefix())
 	if created != 0 {
 		opts = append(opts, clientv3.WithMaxCreateRev(created))
 	}
@@ -81,13 +81,18 @@ func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*vi
 	return &v, nil
 }
 
-// look reads what is before a place, and returns ErrHeld if the place is gone. It
-// is a linearizable read, so it sees what happened before a watch began.
-func (c *client) look(ctx context.Context, r *record, req *driver.Request) (*view, error) {
+// look reads what is before a place, as it was at that revision or later, and
+// returns ErrHeld if the place is gone. The member asked answers by itself if it has
+// come so far: what a majority has agreed on it must not ask again. The revision is
+// at least that of the place, or a member that has not heard of it would call it gone.
+func (c *client) look(ctx context.Context, r *record, req *driver.Request, since int64) (*view, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	key := c.key(r)
-	resp, err := c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token)))
+	key, since := c.key(r), max(since, int64(r.token))
+	resp, err := c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token), clientv3.WithSerializable()))
+	if err == nil && resp.Get().Header.Revision < since {
+		resp, err = c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token)))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,13 +10,14 @@ import (
 
 // vigil is one call of Wait.
 type vigil struct {
-	c    *client
-	r    *record
-	req  *driver.Request
-	key  string
-	view view // what is known of the entries before ours
-	f    *follower
-	news chan struct{} // one value: something has happened
+	c     *client
+	r     *record
+	req   *driver.Request
+	key   string
+	view  view                  // what is known of the entries before ours
+	heard int64                 // the last revision that the followers know of
+	fs    [nearby + 1]*follower // of what is in the way, and of our own key
+	news  chan struct{}         // one value: something has happened
 }
 
 func (v *vigil) wake() {
@@ -63,7 +64,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			sleep(ctx, c.poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case lookAgain:
-			seen, err := c.look(ctx, r, &req)
+			seen, err := c.look(ctx, r, &req, v.heard)
 			if err != nil {
 				return driver.Grant{}, err
 			}
@@ -93,69 +94,98 @@ const (
 	rest
 )
 
-// step takes in what the follower has heard, and says what to do. It is called
+// step takes in what the followers have heard, and says what to do. It is called
 // with the mutex.
 func (v *vigil) step() next {
 	if v.r.state != queued {
 		return askAgain // Enqueue takes another place, or tells what became of this
 	}
-	if v.view.free(v.req) {
-		return takeIt
-	}
 	v.choose()
-	switch {
-	case v.f.gone:
-		return rest
-	case !v.f.begun:
-		return waitOn
-	case v.view.rev < v.f.from || v.view.rev < v.f.put:
-		return lookAgain
-	}
-	before := len(v.view.entries)
-	for _, e := range v.f.log {
-		if e.key == v.key && e.rev > int64(v.r.token) {
-			v.c.forget(v.r)
-			return askAgain
+	silent := false
+	for _, f := range v.fs {
+		switch {
+		case f == nil:
+			continue
+		case f.gone:
+			return rest
+		case !f.begun:
+			silent = true
+			continue
 		}
-		if e.rev > v.view.rev {
-			v.view.entries = without(v.view.entries, e.key)
+		if v.heard = max(v.heard, f.from, f.put); v.view.rev < max(f.from, f.put) {
+			continue
+		}
+		for _, e := range f.log {
+			if e.key == v.key && e.rev > int64(v.r.token) {
+				v.c.forget(v.r)
+				return askAgain
+			}
+			if e.rev > v.view.rev {
+				v.view.entries = without(v.view.entries, e.key)
+				v.heard = max(v.heard, e.rev)
+			}
 		}
 	}
 	switch {
 	case v.view.free(v.req):
 		return takeIt
-	case v.view.more && len(v.view.entries) < before:
+	case silent:
+		return waitOn // one look is enough for all that begin
+	case v.missed() || v.view.more && len(v.view.entries) < nearby:
 		return lookAgain
 	}
 	return waitOn
 }
 
-// choose sees to it that what is followed is what is in the way: all keys of the
-// name while few are before us, so that one release need not lead to a look; else
-// the last one before us, so that one release does not wake a thousand waiters.
+// missed reports whether something may have happened since the view was made that
+// the followers have not heard.
+func (v *vigil) missed() bool {
+	return slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && v.view.rev < max(f.from, f.put) })
+}
+
+// choose sees to it that what is followed is what is in the way. To an exclusive
+// request that is the few keys right before it: when the first of them is gone it
+// looks who is left, while the others have their turns, so that its own turn comes
+// with an event alone, and a release does not wake a thousand waiters. Who has
+// nobody before those follows its own key too.
 func (v *vigil) choose() {
-	dir := v.c.layout.dir(v.r.name)
-	want := dirSpan(dir, v.req.Mode == driver.Shared) // a downgrade is a put
-	if v.view.more {
-		want = span{key: v.view.entries[len(v.view.entries)-1].key}
+	var want [nearby + 1]span
+	if dir := v.c.layout.dir(v.r.name); v.req.Mode != driver.Exclusive {
+		want[0] = dirSpan(dir, v.req.Mode == driver.Shared) // a downgrade is a put
+	} else {
+		for i, e := range v.view.entries {
+			want[i].key = e.key
+		}
+		if !v.view.more {
+			want[nearby].key = v.key
+		}
 	}
-	if v.f != nil && v.f.span == want {
-		return
+	for i, f := range v.fs {
+		if f != nil && !slices.Contains(want[:], f.span) {
+			f.leave(v)
+			v.fs[i] = nil
+		}
 	}
-	if v.f != nil {
-		v.f.leave(v)
+	for _, s := range want {
+		if s.key != "" && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && f.span == s }) {
+			v.fs[slices.Index(v.fs[:], nil)] = v.c.follow(v.c.layout.dir(v.r.name), s, v)
+		}
 	}
-	v.f = v.c.follow(dir, want, v)
 }
 
 // beat is a sign of life, to the lease of places, which is short; and a look at
 // whether the stream of watches has one.
 func (v *vigil) beat(ctx context.Context) {
 	v.c.mu.Lock()
-	silent := v.f != nil && !v.f.begun
+	var silent *watch
+	for _, f := range v.fs {
+		if f != nil && !f.begun {
+			silent = f.watch
+		}
+	}
 	v.c.mu.Unlock()
-	if silent {
-		v.c.hub.reset(v.f.watch)
+	if silent != nil {
+		v.c.hub.reset(silent)
 	}
 	v.r.session.keep(ctx, v.c.clock.Now().Add(-v.c.pulse()))
 }
@@ -163,8 +193,10 @@ func (v *vigil) beat(ctx context.Context) {
 func (v *vigil) end() {
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
-	if v.f != nil {
-		v.f.leave(v)
+	for _, f := range v.fs {
+		if f != nil {
+			f.leave(v)
+		}
 	}
 	if p := v.r.place; p != nil && p.waits == v {
 		p.waits = nil

@@ -45,16 +45,17 @@ func (c *client) keys(name, owner string) (record, gone string) {
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if req.Mode == driver.Exclusive && req.TTL+req.LockDelay <= longestPlain {
+	if mayBePlain(&req) {
 		if g, err := c.take(ctx, req); err != errAsk {
 			return g, err
 		}
 	}
-	return c.ask(ctx, req, false)
+	return c.ask(ctx, req, false, false)
 }
 
-// ask takes the hold or, if it may, a place in the queue.
-func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (driver.Grant, error) {
+// ask takes the hold or, if it may, a place in the queue. First says that the name may be
+// idle, for all we know.
+func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (driver.Grant, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
@@ -66,9 +67,16 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
-	reply := c.run(ctx, askScript, askScript.command(record, gone, field(req.Owner), c.text(&req), string(rest[:len(rest)-1])))[0]
+	args := []string{field(req.Owner), c.text(&req), string(rest[:len(rest)-1]), ""}
+	if !first || !mayBePlain(&req) {
+		args = args[:3]
+	}
+	reply := c.run(ctx, askScript, askScript.command(record, gone, args...))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
+	}
+	if token, ok := reply.Value.(int64); ok {
+		return driver.Grant{Request: req, Token: driver.Token(token), Since: sent, Valid: req.TTL, Handle: plain{}}, nil
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) == replyOK {

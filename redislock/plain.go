@@ -31,8 +31,13 @@ import (
 // are likely to wait behind, and HDEL would be in vain.
 type plain struct{}
 
-// longestPlain is the longest TTL, with the lock-delay, that take.lua takes.
+// longestPlain is the longest TTL, with the lock-delay, that idle.lua takes.
 const longestPlain = 5 * time.Minute
+
+// mayBePlain reports whether idle.lua may grant the request.
+func mayBePlain(req *driver.Request) bool {
+	return req.Mode == driver.Exclusive && req.TTL+req.LockDelay <= longestPlain
+}
 
 // errAsk says that take.lua has decided nothing.
 var errAsk = errors.New("ask")

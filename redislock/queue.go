@@ -29,8 +29,8 @@ const (
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c.expect(req) // before the place is: a grant may come at once (P7)
-	g, err := c.ask(ctx, req, true)
+	first := c.expect(req) // before the place is: a grant may come at once (P7)
+	g, err := c.ask(ctx, req, true, first)
 	if _, queued := err.(*driver.HeldError); !queued {
 		c.forget(req.Owner)
 	}
@@ -76,12 +76,15 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-func (c *client) expect(req driver.Request) {
+// expect gets ready for news, and reports whether that is new.
+func (c *client) expect(req driver.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiters[req.Owner] == nil {
-		c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1), pause: firstSpin}
+	if c.waiters[req.Owner] != nil {
+		return false
 	}
+	c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1), pause: firstSpin}
+	return true
 }
 
 func (c *client) forget(owner string) {

@@ -13,6 +13,9 @@ import (
 //go:embed lua/clock.lua
 var clockLua string
 
+//go:embed lua/idle.lua
+var idleLua string
+
 //go:embed lua/take.lua
 var takeLua string
 
@@ -44,8 +47,8 @@ var inspectLua string
 type script struct{ text, sha string }
 
 var (
-	takeScript      = scriptOf(takeLua)
-	askScript       = scriptOf(clockLua + recordLua + askLua)
+	takeScript      = scriptOf(clockLua + idleLua + takeLua)
+	askScript       = scriptOf(clockLua + "if ARGV[4] then\n" + idleLua + "end\n" + recordLua + askLua)
 	renewScript     = scriptOf(clockLua + recordLua + renewLua)
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)

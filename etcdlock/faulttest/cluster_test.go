@@ -74,7 +74,6 @@ func (c *cluster) heal() {
 // TestCluster does to three members what can happen to them. TTLs are so long
 // that no lease may be lost: a majority is always there.
 func TestCluster(t *testing.T) {
-	testserver.Unfinished(t)
 	c := startCluster(t, testserver.EtcdOptions{Election: quick})
 	for _, fault := range []struct {
 		name  string

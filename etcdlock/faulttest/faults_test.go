@@ -24,7 +24,6 @@ func url(addr string) string { return "etcd://" + addr }
 const quick = 500 * time.Millisecond
 
 func TestFaults(t *testing.T) {
-	testserver.Unfinished(t)
 	faults.Run(t, faults.Harness{
 		Start: func(t testing.TB) (faults.Server, string) {
 			e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})

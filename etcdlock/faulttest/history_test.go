@@ -2,7 +2,6 @@ package faulttest
 
 import (
 	"context"
-	"math/rand/v2"
 	neturl "net/url"
 	"testing"
 	"time"
@@ -11,60 +10,27 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // TestHistories runs random histories of 20,000 operations while the member is
 // paused, killed and restarted, and clients are cut off, again and again.
 func TestHistories(t *testing.T) {
-	testserver.Unfinished(t)
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := testserver.StartProxy(t, e.Addrs())
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		storm(e.Members[0], proxy, stop)
-	}()
+	storm := faults.StartStorm(e.Members[0], proxy, 2*time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open:       func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		TTL:        time.Second,
 		Operations: 20_000,
-		Unsteady:   true,
+		Struck:     storm.Struck,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*EtcdMember).start.func1"),
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/etcdlock/faulttest.storm"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/faults.(*Storm).rage"),
 		},
 	})
-	close(stop)
-	<-stopped
-}
-
-// storm spoils a member until it is told to stop.
-func storm(m *testserver.EtcdMember, proxy *testserver.Proxy, stop <-chan struct{}) {
-	for {
-		select {
-		case <-stop:
-			return
-		case <-time.After(rand.N(2 * time.Second)):
-		}
-		switch rand.IntN(4) {
-		case 0:
-			m.Pause()
-			time.Sleep(rand.N(200 * time.Millisecond))
-			m.Resume()
-		case 1:
-			proxy.Cut()
-			time.Sleep(rand.N(50 * time.Millisecond))
-			proxy.Heal()
-		case 2:
-			proxy.Hold(testserver.ToClient, "")
-			time.Sleep(rand.N(200 * time.Millisecond))
-			proxy.Heal()
-		case 3:
-			m.Kill()
-			m.Start()
-		}
-	}
+	storm.End(t)
 }
 
 // persistent opens a driver, for as long as it takes.

@@ -2,6 +2,7 @@ package faulttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -88,5 +89,8 @@ func oneWay(t *testing.T, addr string, near *holdfast.Client, name string, ttl t
 		return 0, err
 	}
 	hold := <-watched
-	return hold.Until.Sub(now), two.Release()
+	if err = two.Release(); errors.Is(err, holdfast.ErrUncertain) {
+		err = nil // it goes on in the background, on a machine that is so busy
+	}
+	return hold.Until.Sub(now), err
 }

@@ -37,7 +37,8 @@ func Main(m *testing.M) {
 
 // obey is a child. Of its input it understands
 //
-//	take NAME TTL   wait for a lock, and watch it from then on: "has it"
+//	take NAME TTL   wait for a lock, and watch it from then on: "has it", or
+//	                "had it" if the first look finds it lost
 //	give            release it, if it is still trusted; the hold as JSON
 //	end             end without releasing anything
 func obey(url string) error {
@@ -64,6 +65,7 @@ func obey(url string) error {
 			told := sync.Once{}
 			watched.Go(func() {
 				hold = Watch(lease, stop, func() { told.Do(func() { fmt.Println("has it") }) })
+				told.Do(func() { fmt.Println("had it and", hold.Lost) })
 			})
 		case "give":
 			close(stop)
@@ -127,6 +129,17 @@ func (c *child) signal(s syscall.Signal) {
 	c.Helper()
 	if err := c.cmd.Process.Signal(s); err != nil {
 		c.Fatal(err)
+	}
+}
+
+// stop stops the process, and returns when all of it stands still: a signal takes
+// a while on a machine that is busy, and until then it goes on.
+func (c *child) stop() {
+	c.Helper()
+	c.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(c.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		c.Fatalf("a child did not stop: status %v, %v", status, err)
 	}
 }
 

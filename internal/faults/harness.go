@@ -10,7 +10,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -134,11 +133,6 @@ func (s *scene) acquire(c *holdfast.Client, name string, ttl, within time.Durati
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	lease, err := c.Mutex(name, &holdfast.Options{TTL: ttl}).Acquire(ctx)
-	for errors.Is(err, holdfast.ErrUncertain) && ctx.Err() == nil {
-		// A client library may give up a connection for another's context that has
-		// ended: the request is withdrawn, and asked again, as a user would.
-		lease, err = c.Mutex(name, &holdfast.Options{TTL: ttl}).Acquire(ctx)
-	}
 	if err != nil {
 		info, _ := c.Inspect(context.Background(), name)
 		s.Fatalf("%s: %v; the store shows %+v", why, err, info)

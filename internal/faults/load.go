@@ -2,8 +2,10 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,7 @@ type load struct {
 
 	mu    sync.Mutex
 	holds []Hold
+	whys  []string // of leases that were lost
 }
 
 type worker struct {
@@ -32,7 +35,6 @@ type worker struct {
 	who   string
 	state atomic.Value // what it does, as a string
 	done  atomic.Int64 // how often it has had the lock and given it back
-	lost  atomic.Int64 // how often it has lost it
 }
 
 // start starts n goroutines on each client, of which worker i uses the name
@@ -78,8 +80,8 @@ func (w *worker) run() {
 		w.state.Store("holding since " + time.Now().Format("05.000"))
 		w.hold(lease)
 		w.state.Store("releasing since " + time.Now().Format("05.000"))
-		if lease.Release() != nil {
-			w.lost.Add(1)
+		if err := lease.Release(); errors.Is(err, holdfast.ErrLost) {
+			w.lose(err)
 		}
 		w.done.Add(1)
 		time.Sleep(rand.N(5 * time.Millisecond)) // leave the processor to others
@@ -94,6 +96,13 @@ func over(stop <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// lose notes a lease that its release found lost.
+func (w *worker) lose(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.whys = append(w.whys, fmt.Sprintf("%s at %s: %v", w.who, time.Now().Format("05.000"), err))
 }
 
 // acquire waits for the lock; sometimes only for a moment.
@@ -159,19 +168,14 @@ func (l *load) finish() {
 	l.halt()
 	l.ended.Wait()
 	l.check(l.holds)
-	lost := int64(0)
-	for _, w := range l.workers {
-		lost += w.lost.Load()
-	}
-	l.Logf("%d holds, %d of them lost", len(l.holds), lost)
+	l.Logf("%d holds, %d of them lost", len(l.holds), len(l.whys))
 }
 
-// lost returns how many leases were lost so far.
-func (l *load) losses() (n int64) {
-	for _, w := range l.workers {
-		n += w.lost.Load()
-	}
-	return n
+// losses returns which leases were lost so far, and why.
+func (l *load) losses() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.whys)
 }
 
 // names of workers: one for all, or one each.

@@ -86,7 +86,7 @@ func holderStopped(s *scene) {
 	c, holder := s.client(s.addr), s.child()
 	holder.says("take x %v", brief)
 	holder.hasIt(slack, "P7: a free name")
-	holder.signal(syscall.SIGSTOP)
+	holder.stop()
 	lease := s.acquire(c, "x", brief, opens(c, brief)+slack, "P5: the name of a holder that is stopped")
 	stop, held := make(chan struct{}), make(chan Hold)
 	go func() { held <- watch(lease, stop) }()
@@ -122,7 +122,7 @@ func waiterStopped(s *scene) {
 	s.waiting(c, "x", 1)
 	alive.says("take x %v", long)
 	s.waiting(c, "x", 2)
-	stopped.signal(syscall.SIGSTOP)
+	stopped.stop()
 
 	stop := make(chan struct{})
 	close(stop)

@@ -38,8 +38,8 @@ func shortPauses(s *scene) {
 	})
 	for _, l := range []*load{each, one} {
 		l.finish()
-		if n := l.losses(); n > 0 && most < clients[0].Caps().PollInterval()/2 {
-			s.Errorf("P2: %d leases were lost by pauses much shorter than their TTL", n)
+		if lost := l.losses(); len(lost) > 0 && most < clients[0].Caps().PollInterval()/2 {
+			s.Errorf("P2: %d leases were lost by pauses much shorter than their TTL, while this process stood still for %v at most: %v", len(lost), most, lost)
 		}
 	}
 }

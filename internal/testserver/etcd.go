@@ -23,6 +23,7 @@ type EtcdOptions struct {
 	Quota     int64         // bytes that the data may have; 0: etcd's default
 	Sync      bool          // write to the disk before answering: what a killed process has written is there anyhow
 	Cert, Key string        // files, for clients that come by TLS
+	ClientCA  string        // a file, if those clients need a certificate that is signed by it
 	Between   bool          // members reach each other through proxies only: see EtcdMember.Peers
 }
 
@@ -91,7 +92,7 @@ func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 		cluster = append(cluster, name+"=http://"+advertised)
 		m.args = []string{
 			program, "-name", name, "-dir", filepath.Join(dir, name), "-client", scheme + m.Addr, "-peer", "http://" + peer,
-			"-advertised", "http://" + advertised, "-cert", o.Cert, "-key", o.Key, "-quota", strconv.FormatInt(o.Quota, 10),
+			"-advertised", "http://" + advertised, "-cert", o.Cert, "-key", o.Key, "-clientca", o.ClientCA, "-quota", strconv.FormatInt(o.Quota, 10),
 			"-nosync=" + strconv.FormatBool(!o.Sync), "-heartbeat", strconv.FormatInt(max(1, election.Milliseconds()/10), 10),
 			"-election", strconv.FormatInt(election.Milliseconds(), 10),
 		}

@@ -25,6 +25,7 @@ type process struct {
 	args   []string
 	ready  string // what it writes when it serves
 	attr   *syscall.SysProcAttr
+	env    []string // nil: the test's
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
 
@@ -35,7 +36,7 @@ type process struct {
 // start starts the process and waits until it says that it serves.
 func (p *process) start() error {
 	cmd := exec.Command(p.args[0], p.args[1:]...)
-	cmd.SysProcAttr = p.attr
+	cmd.SysProcAttr, cmd.Env = p.attr, p.env
 	cmd.Dir = os.TempDir() // another user may not look into that of the test
 	out, err := cmd.StdoutPipe()
 	if err != nil {

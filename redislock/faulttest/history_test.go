@@ -2,7 +2,6 @@ package faulttest
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -19,57 +19,18 @@ import (
 func TestHistories(t *testing.T) {
 	r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	proxy := testserver.StartProxy(t, r.Addr)
-	stop, faults := make(chan struct{}), make(chan map[string]int, 1)
-	go func() { faults <- storm(r, proxy, stop) }()
+	storm := faults.StartStorm(r, proxy, time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		// Of the 20,000 operations some are the withdrawals of others.
 		Operations: 20_000,
-		Unsteady:   true,
+		Struck:     storm.Struck,
 		Leaks: []goleak.Option{
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*Redis).watch"),
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/redislock/faulttest.storm"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/faults.(*Storm).rage"),
 		},
 	})
-	close(stop)
-	if struck := <-faults; len(struck) < 2 {
-		t.Errorf("the store was hardly spoilt: %v", struck)
-	} else {
-		t.Logf("the store was spoilt: %v", struck)
-	}
-}
-
-// storm spoils a server until it is told to stop, and returns how often it did.
-func storm(r *testserver.Redis, proxy *testserver.Proxy, stop <-chan struct{}) map[string]int {
-	struck := map[string]int{}
-	for {
-		select {
-		case <-stop:
-			return struck
-		case <-time.After(rand.N(time.Second)):
-		}
-		switch rand.IntN(4) {
-		case 0:
-			struck["paused"]++
-			r.Pause()
-			time.Sleep(rand.N(200 * time.Millisecond))
-			r.Resume()
-		case 1:
-			struck["cut off"]++
-			proxy.Cut()
-			time.Sleep(rand.N(50 * time.Millisecond))
-			proxy.Heal()
-		case 2:
-			struck["replies held back"]++
-			proxy.Hold(testserver.ToClient, "")
-			time.Sleep(rand.N(200 * time.Millisecond))
-			proxy.Heal()
-		case 3:
-			struck["killed"]++
-			r.Kill()
-			r.Start()
-		}
-	}
+	storm.End(t)
 }
 
 // persistent opens a driver, for as long as it takes.

@@ -1,6 +1,6 @@
 -- KEYS: record, farewell to the owner. ARGV: the field and text of a plain hold, and
 -- the rest of the request, "MODE SLOTS PERMITS ASKED POLL UNFAIR QUEUE": unfair and
--- queue (may take a place) are 1 or 0.
+-- queue (may take a place) are 1 or 0. A fourth says that idle.lua has been run before.
 -- Replies {OK, token, whether it is a plain hold}, {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
 req[OWNER] = string.sub(ARGV[1], 3)

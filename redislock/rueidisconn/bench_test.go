@@ -24,7 +24,12 @@ import (
 // floor's speed is the median over the turns. Run it with -benchtime 50x.
 func BenchmarkPair(b *testing.B) {
 	server := testserver.StartRedis(b, testserver.RedisOptions{})
-	client := newClient(b, server.Addr)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
 	defer client.Close()
 	d, err := redislock.New(b.Context(), Wrap(client), nil)
 	if err != nil {

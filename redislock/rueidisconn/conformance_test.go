@@ -1,6 +1,7 @@
 package rueidisconn
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -14,54 +15,63 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
-func TestConformance(t *testing.T)     { conform(t, redislock.Push) }
-func TestConformanceSpin(t *testing.T) { conform(t, redislock.Spin) }
+func TestConformance(t *testing.T)     { conform(t, redislock.Push, fromURL) }
+func TestConformanceSpin(t *testing.T) { conform(t, redislock.Spin, wrapped) }
 
-func conform(t *testing.T, wait redislock.Wait) {
+func conform(t *testing.T, wait redislock.Wait, connect func(testing.TB, string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	drivertest.Run(t, drivertest.Harness{
-		Open:     func(t testing.TB) driver.Driver { return dial(t, server, wait) },
+		Open:     func(t testing.TB) driver.Driver { return dial(t, connect(t, server.Addr), wait) },
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
 		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
 		// The server that was started last ends after the run.
-		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*Redis).watch")},
+		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})
 }
 
-func newClient(t testing.TB, address string) rueidis.Client {
+// fromURL returns what holdfast.Open uses.
+func fromURL(t testing.TB, address string) redislock.Conn {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{address}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
-	})
+	c, err := Dial(&url.URL{Scheme: "redis", Host: address})
 	if err != nil {
 		t.Fatalf("connecting: %v", err)
 	}
-	return client
+	return c
 }
+
+// wrapped returns one over a client with rueidis' own defaults, which send some
+// commands again.
+func wrapped(t testing.TB, address string) redislock.Conn {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+	if err != nil {
+		t.Fatalf("connecting: %v", err)
+	}
+	return owner{Wrap(client), client}
+}
+
+// owner is a program that closes its client with the driver.
+type owner struct {
+	redislock.Conn
+	client rueidis.Client
+}
+
+func (o owner) Close() error { o.client.Close(); return nil }
 
 // dial returns a driver whose poll is short, so that dead waiters are waited for
 // quickly.
-func dial(t testing.TB, server *testserver.Redis, wait redislock.Wait) driver.Driver {
+func dial(t testing.TB, c redislock.Conn, wait redislock.Wait) driver.Driver {
 	t.Helper()
-	d, err := redislock.New(t.Context(), own(newClient(t, server.Addr)), &redislock.Options{Poll: 400 * time.Millisecond, Wait: wait})
+	d, err := redislock.New(t.Context(), c, &redislock.Options{Poll: 400 * time.Millisecond, Wait: wait})
 	if err != nil {
 		t.Fatalf("redislock.New: %v", err)
 	}
 	return d
 }
 
-// TestConn uses a client with rueidis' own defaults, which send some commands
-// again.
 func TestConn(t *testing.T) {
-	conntest.Run(t, func(t testing.TB, address string) redislock.Conn {
-		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return own(client)
-	})
+	t.Run("URL", func(t *testing.T) { conntest.Run(t, fromURL) })
+	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
 }
 
-func TestReactions(t *testing.T) {
-	conntest.RunReactions(t, func(t testing.TB, address string) redislock.Conn { return own(newClient(t, address)) })
-}
+func TestReactions(t *testing.T) { conntest.RunReactions(t, fromURL) }

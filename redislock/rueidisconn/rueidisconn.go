@@ -19,11 +19,17 @@
 //
 //	hf.ca=FILE               trust these authorities instead, in PEM form
 //	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
+//
+// A client opened by URL has up to three connections: one that pipelines
+// requests, one that hears of hand-offs, and, for a program that asks for one thing after
+// another, one that does without the detours of a pipeline.
 package rueidisconn
 
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -32,41 +38,66 @@ import (
 )
 
 // Wrap returns a redislock.Conn over a client that the caller keeps and closes,
-// after the driver. The client must be one of a single node, and its
+// after the driver. It pipelines, also when it has a single caller. The client must be one of a single node, and its
 // ClientOption.ConnLifetime 0: rueidis sends what was under way on a connection
 // that ends by its lifetime a second time, when the server has not answered for a second, whatever
 // DisableRetry says. A request that takes effect twice may leave a hold behind,
 // until its TTL ends (P6).
 func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
 
-// own returns a Conn that closes the client when it is closed.
-func own(client rueidis.Client) redislock.Conn { return &conn{client: client, own: true} }
-
 type conn struct {
 	client rueidis.Client
-	own    bool
+	lone   *lone        // nil for a client of the caller's
+	busy   atomic.Int32 // requests under way
+	alone  atomic.Int32 // requests since two of them were
 }
+
+// enough is how many requests without company tell that the next will have none.
+// Requests that often have it are better off in one pipeline.
+const enough = 8
 
 // Do implements redislock.Conn. An arbitrary command is none of those that
 // rueidis sends again, as long as connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	if c.lone != nil {
+		defer c.busy.Add(-1)
+		if c.busy.Add(1) > 1 {
+			c.alone.Store(0)
+		} else if c.alone.Add(1) > enough {
+			if replies := c.lone.do(ctx, commands); replies != nil {
+				return replies
+			}
+		}
+	}
+	return send(cancelOnly{ctx}, c.client, commands)
+}
+
+// send sends commands in one go.
+func send(ctx context.Context, client rueidis.Client, commands []redislock.Command) []redislock.Reply {
 	replies := make([]redislock.Reply, len(commands))
 	if len(commands) == 1 {
-		replies[0] = reply(c.client.Do(ctx, c.command(&commands[0])))
+		replies[0] = reply(client.Do(ctx, build(client, &commands[0])))
 		return replies
 	}
 	built := make([]rueidis.Completed, len(commands))
 	for i := range commands {
-		built[i] = c.command(&commands[i])
+		built[i] = build(client, &commands[i])
 	}
-	for i, result := range c.client.DoMulti(ctx, built...) {
+	for i, result := range client.DoMulti(ctx, built...) {
 		replies[i] = reply(result)
 	}
 	return replies
 }
 
-func (c *conn) command(cmd *redislock.Command) rueidis.Completed {
-	return c.client.B().Arbitrary(cmd.Args[0]).Args(cmd.Args[1:]...).Build()
+// cancelOnly is a context whose deadline shows only as its end. Rueidis, where it
+// does not pipeline yet, makes a deadline that it sees one of the connection, and
+// gives that up with all that others have under way there (P2, P6).
+type cancelOnly struct{ context.Context }
+
+func (cancelOnly) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+func build(client rueidis.Client, cmd *redislock.Command) rueidis.Completed {
+	return client.B().Arbitrary(cmd.Args[0]).Args(cmd.Args[1:]...).Build()
 }
 
 func reply(result rueidis.RedisResult) redislock.Reply {
@@ -83,6 +114,12 @@ func failure(err error) error {
 		return &redislock.ServerError{Text: refused.Error()}
 	}
 	return err
+}
+
+// isRefusal reports whether an error is the server's answer.
+func isRefusal(err error) bool {
+	_, ok := err.(*redislock.ServerError)
+	return ok
 }
 
 // Subscribe implements redislock.Conn, on a connection of its own.
@@ -130,7 +167,8 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 
 // Close implements redislock.Conn.
 func (c *conn) Close() error {
-	if c.own {
+	if c.lone != nil {
+		c.lone.close()
 		c.client.Close()
 	}
 	return nil

@@ -37,6 +37,7 @@ func main() {
 	flag.StringVar(&cfg.InitialCluster, "cluster", "", "NAME=URL,… of all members")
 	flag.StringVar(&cfg.ClientTLSInfo.CertFile, "cert", "", "the server's certificate")
 	flag.StringVar(&cfg.ClientTLSInfo.KeyFile, "key", "", "and its key")
+	flag.StringVar(&cfg.ClientTLSInfo.TrustedCAFile, "clientca", "", "the certificate that those of clients are to be signed by; empty: they need none")
 	flag.UintVar(&cfg.TickMs, "heartbeat", cfg.TickMs, "milliseconds between heartbeats")
 	flag.UintVar(&cfg.ElectionMs, "election", cfg.ElectionMs, "milliseconds without one before an election")
 	flag.Int64Var(&cfg.QuotaBackendBytes, "quota", 0, "bytes that the data may have; 0: etcd's default")
@@ -44,6 +45,7 @@ func main() {
 	flag.StringVar(&cfg.LogLevel, "log", "error", "least level of what is logged")
 	flag.Parse()
 
+	cfg.ClientTLSInfo.ClientCertAuth = cfg.ClientTLSInfo.TrustedCAFile != ""
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(*client), urls(*client)
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(*peer), urls(*peer)
 	if *advertised != "" {

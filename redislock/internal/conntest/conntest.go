@@ -21,7 +21,7 @@ import (
 func Run(t *testing.T, connect func(t testing.TB, address string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	for name, check := range map[string]func(*testing.T, *testserver.Redis, func(testing.TB, string) redislock.Conn){
-		"replies": replies, "sent once": sentOnce, "context": endsWithContext, "subscription": subscription,
+		"replies": replies, "sent once": sentOnce, "context": endsWithContext, "context of another": outlivesOthers, "subscription": subscription,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, server, connect) })
 	}
@@ -177,6 +177,31 @@ func endsWithContext(t *testing.T, server *testserver.Redis, connect func(testin
 	}
 	if took := time.Since(start); took > 2*time.Second {
 		t.Errorf("a request went on for %v after its context was cancelled", took)
+	}
+}
+
+// outlivesOthers lets a request's deadline pass while another waits for the same
+// server: the other one goes on.
+func outlivesOthers(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
+	c := connect(t, server.Addr)
+	defer c.Close()
+	// A client library that serves a lone caller in another way does it now.
+	if r := c.Do(context.Background(), []redislock.Command{command("SET", "key", "value")})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	server.Pause()
+	hasty, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	late, patient := make(chan redislock.Reply, 1), make(chan redislock.Reply, 1)
+	go func() { late <- c.Do(hasty, []redislock.Command{command("GET", "key")})[0] }()
+	time.Sleep(20 * time.Millisecond) // so that it is the first: else nothing is tried
+	go func() { patient <- c.Do(t.Context(), []redislock.Command{command("GET", "key")})[0] }()
+	if r := <-late; r.Err == nil {
+		t.Errorf("a request was answered %v by a server that stands still", r.Value)
+	}
+	server.Resume()
+	if r := <-patient; r.Err != nil || r.Value != "value" {
+		t.Errorf("a request gave %v, %v, because the deadline of another had passed", r.Value, r.Err)
 	}
 }
 

@@ -45,6 +45,20 @@ func (a *admin) do(args ...string) any {
 	return r.Value
 }
 
+// begin sends a command that keeps the server busy, on a connection of its own,
+// and does not wait for it.
+func (a *admin) begin(command string) {
+	a.Helper()
+	conn, err := net.Dial("tcp", a.server.Addr)
+	if err == nil {
+		a.Cleanup(func() { conn.Close() })
+		_, err = conn.Write([]byte(command + "\r\n"))
+	}
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
 // until repeats a command until it is answered so, or refused so.
 func (a *admin) until(want string, args ...string) {
 	a.Helper()
@@ -83,9 +97,7 @@ var troubles = []trouble{{
 }, {
 	code: "BUSY", args: []string{"--busy-reply-threshold", "10"},
 	cause: func(a *admin) {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		a.Do(ctx, []redislock.Command{{Args: []string{"EVAL", "while true do end", "0"}}})
+		a.begin(`EVAL "while true do end" 0`)
 		a.until("BUSY", "PING")
 	},
 	cure: func(a *admin) { a.until("OK", "SCRIPT", "KILL"); a.until("PONG", "PING") },
@@ -99,9 +111,7 @@ var troubles = []trouble{{
 	},
 	cause: func(a *admin) {
 		a.do("DEBUG", "POPULATE", "2000", "filling", "100")
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		a.Do(ctx, []redislock.Command{{Args: []string{"DEBUG", "RELOAD"}}})
+		a.begin("DEBUG RELOAD")
 		a.until("LOADING", "GET", "key")
 	},
 	cure: func(a *admin) { a.until("0 <nil>", "EXISTS", "key") }, // by itself

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,43 +10,30 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/child"
 )
 
 // elect is the command elect.
-func (a *app) elect(f *electFlags, name string, command []string) (result error) {
-	path, err := find(command[0])
-	if err != nil {
-		return err
-	}
-	s, err := a.open(context.Background(), holdfast.Events{Waiting: waitingHint})
-	if err != nil {
-		return err
-	}
-	signals := make(chan os.Signal, 64)
-	defer func() { closeStore(s, signals, result) }()
-	lock := f.lock(s, name, command)
-	if err := probe(lock); err != nil {
-		return err
-	}
-	grace, err := f.graceFor(s.Caps())
-	if err != nil {
-		return err
-	}
-	for _, h := range inherited() {
-		if want := f.wanted(s, name); h.Store == want.Store && h.Name == want.Name {
-			return usagef("%q is held by the holdfast around this one: it would wait for itself", name)
+func (a *app) elect(f *electFlags, name string, command []string) error {
+	return a.supervise(&f.runFlags, name, command, func(r *runner) error {
+		for _, h := range inherited() {
+			if want := f.wanted(r.store, name); h.Store == want.Store && h.Name == want.Name {
+				return usagef("%q is held by the holdfast around this one: it would wait for itself", name)
+			}
 		}
-	}
-	signal.Notify(signals, child.Signals()...)
-	r := &runner{store: s, lock: lock, flags: &f.runFlags, signals: signals, name: name, path: path, command: command, grace: grace}
+		signal.Notify(r.signals, child.Signals()...)
+		return r.terms(f.once)
+	})
+}
+
+// terms stands again and again, until it is told to end.
+func (r *runner) terms(once bool) error {
 	var pause pauses
 	for first := true; ; first = false {
 		start := time.Now()
 		end, err := r.term()
 		switch {
-		case end.wanted || end.final || f.once && end.ran:
+		case end.wanted || end.final || once && end.ran:
 			return err
 		case !end.ran && first:
 			return err
@@ -58,7 +44,7 @@ func (a *app) elect(f *electFlags, name string, command []string) (result error)
 		if end.ran {
 			complain(fmt.Errorf("%w; standing again%s", endText(err), inAWhile(rest)))
 		}
-		if by := sleepUnlessEnded(rest, signals); by != 0 {
+		if by := sleepUnlessEnded(rest, r.signals); by != 0 {
 			return &exitError{exitSignal + int(by), nil}
 		}
 	}

@@ -37,7 +37,28 @@ func find(program string) (string, error) {
 }
 
 // run is the command run.
-func (a *app) run(f *runFlags, name string, command []string) (result error) {
+func (a *app) run(f *runFlags, name string, command []string) error {
+	return a.supervise(f, name, command, func(r *runner) error {
+		want, outer := f.wanted(r.store, name), inherited()
+		ctx, cancel := context.WithTimeout(context.Background(), openWithin)
+		joined, err := r.store.outerHold(ctx, want, outer)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if joined != nil {
+			return become(r.path, command, environment(name, *joined, outer), r.store)
+		}
+		// Until here a signal may just end us: there is nothing to give back.
+		signal.Notify(r.signals, child.Signals()...)
+		_, err = r.term()
+		return err
+	})
+}
+
+// supervise checks all that can be checked before the lock is asked for, does the
+// work, and closes the store.
+func (a *app) supervise(f *runFlags, name string, command []string, work func(*runner) error) (result error) {
 	path, err := find(command[0])
 	if err != nil {
 		return err
@@ -56,23 +77,7 @@ func (a *app) run(f *runFlags, name string, command []string) (result error) {
 	if err != nil {
 		return err
 	}
-
-	want, outer := f.wanted(s, name), inherited()
-	ctx, cancel := context.WithTimeout(context.Background(), openWithin)
-	joined, err := s.outerHold(ctx, want, outer)
-	cancel()
-	if err != nil {
-		return err
-	}
-	if joined != nil {
-		return become(path, command, environment(name, *joined, outer), s)
-	}
-
-	// Until here a signal may just end us: there is nothing to give back.
-	signal.Notify(signals, child.Signals()...)
-	r := &runner{store: s, lock: lock, flags: f, signals: signals, name: name, path: path, command: command, grace: grace}
-	_, err = r.term()
-	return err
+	return work(&runner{store: s, lock: lock, flags: f, signals: signals, name: name, path: path, command: command, grace: grace})
 }
 
 func startError(program string, err error) error {

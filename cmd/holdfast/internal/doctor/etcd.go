@@ -3,10 +3,10 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,35 +35,42 @@ func etcdTransport(_ context.Context, p Patient) []Finding {
 // etcdMember is what one member says of itself.
 type etcdMember struct {
 	name   string
+	url    string // for clients
 	status *clientv3.StatusResponse
 	err    error
 }
 
 // etcdPatient is a cluster under examination.
 type etcdPatient struct {
-	etcd    *clientv3.Client
-	prefix  string
-	members []etcdMember // voting ones
-	listErr error
+	etcd     *clientv3.Client
+	tls      *tls.Config // nil: none
+	prefix   string
+	members  []etcdMember // voting ones
+	listErr  error
+	shortest time.Duration // TTL
 }
 
 // memberWithin is how long a member may take to say how it is.
 const memberWithin = 2 * time.Second
 
 func etcdCluster(ctx context.Context, p Patient) []Finding {
-	etcd, err := etcdlock.Dial(p.URL)
+	config, err := etcdlock.Config(p.URL)
 	if err != nil {
 		return nil // the lock's finding says why
 	}
+	etcd, err := clientv3.New(config)
+	if err != nil {
+		return nil // as above
+	}
 	defer etcd.Close()
-	e := &etcdPatient{etcd: etcd, prefix: strings.Trim(p.URL.Path, "/")}
+	e := &etcdPatient{etcd: etcd, tls: config.TLS, prefix: strings.Trim(p.URL.Path, "/")}
 	if e.prefix == "" {
 		e.prefix = etcdlock.DefaultPrefix
 	}
 	e.ask(ctx)
 	var findings []Finding
 	for _, check := range []func(context.Context) []Finding{
-		e.quorum, e.versions, e.quota, e.compaction, e.latency, e.access,
+		e.quorum, e.versions, e.quota, e.compaction, e.latency, e.disks, e.access,
 	} {
 		findings = append(findings, check(ctx)...)
 	}
@@ -86,6 +93,7 @@ func (e *etcdPatient) ask(ctx context.Context) {
 			defer func() { done <- struct{}{} }()
 			e.members[i] = etcdMember{name: m.Name, err: errors.New("it has told no address for clients")}
 			if len(m.ClientURLs) > 0 {
+				e.members[i].url = m.ClientURLs[0]
 				e.members[i].status, e.members[i].err = e.etcd.Status(ctx, m.ClientURLs[0])
 			}
 		}()
@@ -132,38 +140,6 @@ func (e *etcdPatient) quorum(context.Context) []Finding {
 		}}
 	}
 	return good(check, "all %d members answer; the cluster bears the loss of %d", n, spare)
-}
-
-// leaseHoles are the first versions in which a leader that stood still does not
-// end leases that were kept alive by its successor: etcd issue 15247.
-var leaseHoles = map[string]int{"3.4": 29, "3.5": 13}
-
-func (e *etcdPatient) versions(context.Context) []Finding {
-	const check = "version"
-	var all []string
-	for _, m := range e.members {
-		if m.err != nil {
-			continue
-		}
-		all = append(all, m.status.Version)
-		major := strings.Split(m.status.Version, ".")
-		if len(major) < 3 {
-			continue
-		}
-		patch, _ := strconv.Atoi(major[2])
-		if first, ok := leaseHoles[major[0]+"."+major[1]]; ok && patch < first {
-			return []Finding{{
-				Check: check, Severity: Error, Found: fmt.Sprintf("member %s is etcd %s", m.name, m.status.Version),
-				Risk:   "a leader that stood still ends leases that have been kept alive since, so a lock may have two holders",
-				Remedy: fmt.Sprintf("upgrade to %s.%s.%d or newer", major[0], major[1], first),
-			}}
-		}
-	}
-	slices.Sort(all)
-	if all = slices.Compact(all); len(all) == 0 {
-		return nil // the quorum's finding says why
-	}
-	return good(check, "etcd %s", strings.Join(all, ", "))
 }
 
 func (e *etcdPatient) quota(ctx context.Context) []Finding {
@@ -255,10 +231,10 @@ func (e *etcdPatient) latency(ctx context.Context) []Finding {
 	}
 	slices.Sort(writes)
 	slices.Sort(reads)
-	shortest := time.Duration(lease.TTL) * time.Second
+	e.shortest = time.Duration(lease.TTL) * time.Second
 	found := fmt.Sprintf("of %d writes the slowest took %v, of as many reads %v; the shortest TTL is %v",
-		attempts, writes[attempts-1].Round(time.Microsecond), reads[attempts-1].Round(time.Microsecond), shortest)
-	if writes[attempts-1] > shortest/10 {
+		attempts, writes[attempts-1].Round(time.Microsecond), reads[attempts-1].Round(time.Microsecond), e.shortest)
+	if writes[attempts-1] > e.shortest/10 {
 		return []Finding{{
 			Check: check, Severity: Warning, Found: found,
 			Risk: "short leases are lost when the disks or the network take a little longer", Remedy: "give etcd a disk of its own, and use TTLs of at least a hundred times the slowest write",

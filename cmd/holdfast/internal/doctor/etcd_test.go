@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -46,7 +48,11 @@ func TestEtcdFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	etcd, err := etcdlock.Dial(u)
+	config, err := etcdlock.Config(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := clientv3.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,5 +65,60 @@ func TestEtcdFull(t *testing.T) {
 	}
 	if got := examine(t, raw)["space"]; got.Severity != Error {
 		t.Errorf("a full store: %+v", got)
+	}
+}
+
+// TestEtcdVersions: which versions lose locks, and which let users do too much.
+func TestEtcdVersions(t *testing.T) {
+	for version, want := range map[string]struct {
+		severity Severity
+		sound    string
+	}{
+		"3.4.7": {Error, "a later minor version"}, "3.4.31": {Error, "a later minor version"}, "3.4.45": {Warning, "a later minor version"},
+		"3.5.2": {Error, "3.5.33"}, "3.5.12": {Error, "3.5.33"}, "3.5.22": {Error, "3.5.33"}, "3.5.23": {Warning, "3.5.33"}, "3.5.33": {},
+		"3.6.0-rc.5": {Error, "3.6.14"}, "3.6.4": {Error, "3.6.14"}, "3.6.13": {Warning, "3.6.14"}, "3.6.14": {},
+		"3.7.0": {Warning, "3.7.1"}, "3.7.1": {}, "3.8.0-alpha.0": {}, "4.0.0": {}, "unknown": {}, "3.5.x": {},
+	} {
+		h, sound := holed(version)
+		got := Severity("")
+		if h != nil {
+			got = h.severity
+		}
+		if got != want.severity || sound != want.sound {
+			t.Errorf("etcd %s: severity %v, sound from %q on; want %v, %q", version, got, sound, want.severity, want.sound)
+		}
+	}
+}
+
+// TestEtcdDisks: what a member tells of its disk, and what that means.
+func TestEtcdDisks(t *testing.T) {
+	e := testserver.StartEtcd(t, testserver.EtcdOptions{Sync: true})
+	if got := examine(t, "etcd://"+e.Addrs())["disks"]; !strings.Contains(got.Found, "member m0") || !strings.Contains(got.Found, "TTL is 2s") {
+		t.Errorf("a member that writes to its disk: %+v", got)
+	}
+	const name = "etcd_disk_wal_fsync_duration_seconds"
+	lines := func(counts ...int) string {
+		var text strings.Builder
+		for i, le := range []string{"0.001", "0.016", "0.064", "+Inf"} {
+			fmt.Fprintf(&text, "%s_bucket{le=\"%s\"} %d\n", name, le, counts[i])
+		}
+		return "# TYPE " + name + " histogram\n" + text.String() + name + "_count 0\n"
+	}
+	for text, want := range map[string]time.Duration{
+		lines(990, 1000, 1000, 1000): time.Millisecond,
+		lines(989, 1000, 1000, 1000): 16 * time.Millisecond,
+		lines(0, 980, 990, 1000):     64 * time.Millisecond,
+		lines(0, 0, 0, 1000):         64 * time.Millisecond, // or more
+		lines(0, 0, 0, 0):            0,
+		"":                           0,
+	} {
+		if got, ok := slowSync(strings.NewReader(text)); got != want || ok != (want != 0) {
+			t.Errorf("%s says %v, %t, not %v", text, got, ok, want)
+		}
+	}
+	for slow, want := range map[time.Duration]Severity{time.Millisecond: OK, 20 * time.Millisecond: OK, 21 * time.Millisecond: Warning} {
+		if got := judgeDisks("disks", "m0", slow, 2*time.Second); got[0].Severity != want {
+			t.Errorf("a disk that takes %v: %+v", slow, got)
+		}
 	}
 }
