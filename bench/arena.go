@@ -4,6 +4,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -12,6 +13,7 @@ type arena struct {
 	ready, inside, last atomic.Int32
 	stage               atomic.Int32 // what the workers do: see below
 	changes, overlaps   atomic.Int64
+	left                atomic.Int64 // when the last one left, in ns since 1970
 	_                   [64]byte
 }
 
@@ -46,13 +48,24 @@ func openArena(file string) (*arena, error) {
 	return (*arena)(unsafe.Pointer(unsafe.SliceData(memory))), nil
 }
 
-// turn is one critical section of a worker: it does nothing but look.
-func (a *arena) turn(worker int32) {
+// turn is one critical section of a worker: it looks, and stays for a while. It
+// returns how long nobody was inside before it, if that was another one, and else 0.
+func (a *arena) turn(worker int32, stay time.Duration) (gap time.Duration) {
+	if left := a.left.Load(); left != 0 {
+		gap = time.Duration(time.Now().UnixNano() - left)
+	}
 	if !a.inside.CompareAndSwap(0, 1) {
 		a.overlaps.Add(1)
 	}
-	if a.last.Swap(worker) != worker && a.stage.Load() == measured {
+	if a.last.Swap(worker) == worker {
+		gap = 0
+	} else if a.stage.Load() == measured {
 		a.changes.Add(1)
 	}
+	if stay > 0 {
+		time.Sleep(stay)
+	}
 	a.inside.Store(0)
+	a.left.Store(time.Now().UnixNano())
+	return gap
 }

@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"database/sql"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -33,6 +35,61 @@ func BenchmarkEtcd(b *testing.B) {
 				server := testserver.StartEtcd(b, testserver.EtcdOptions{Sync: true})
 				return server.Addrs(), server.Members[0].Kill
 			})
+		})
+	}
+}
+
+// BenchmarkPostgres is the same on a server that writes to the disk before it answers.
+// Some peers have a connection for each goroutine.
+func BenchmarkPostgres(b *testing.B) {
+	for _, w := range workloads {
+		b.Run(w.name, func(b *testing.B) {
+			run(b, "postgres", w, func() (string, func()) {
+				server := startPostgres(b)
+				return server.Addr, server.Kill
+			})
+		})
+	}
+}
+
+// startPostgres starts a server that counts statements.
+func startPostgres(t testing.TB) *testserver.Postgres {
+	server := testserver.StartPostgres(t, "fsync=on", "max_connections=1200", "shared_preload_libraries=pg_stat_statements")
+	db, err := sql.Open("pgx", server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("CREATE EXTENSION pg_stat_statements"); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// BenchmarkMariaDB is the same there.
+func BenchmarkMariaDB(b *testing.B) {
+	for _, w := range workloads {
+		b.Run(w.name, func(b *testing.B) {
+			run(b, "mariadb", w, func() (string, func()) {
+				server := startMariaDB(b)
+				return server.Addr, server.Kill
+			})
+		})
+	}
+}
+
+func startMariaDB(t testing.TB) *testserver.MySQL {
+	return testserver.StartMariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--max-connections=1200")
+}
+
+// BenchmarkSQLite has the workloads of processes on one file.
+func BenchmarkSQLite(b *testing.B) {
+	for _, w := range workloads {
+		if w.name == "wait" || w.name == "hold" {
+			continue // there is no server to ask
+		}
+		b.Run(w.name, func(b *testing.B) {
+			run(b, "sqlite", w, func() (string, func()) { return filepath.Join(b.TempDir(), "locks.db"), func() {} })
 		})
 	}
 }

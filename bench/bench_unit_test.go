@@ -14,10 +14,18 @@ import (
 // TestPeersExclude lets every peer of every store lock twice: a peer that does
 // not exclude is no peer, and one that cannot be opened measures nothing.
 func TestPeersExclude(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	for _, p := range stores["redis"].peers {
+	for store, addr := range map[string]string{
+		"redis": testserver.StartRedis(t, testserver.RedisOptions{}).Addr, "postgres": startPostgres(t).Addr,
+		"mariadb": startMariaDB(t).Addr, "sqlite": t.TempDir() + "/locks.db",
+	} {
+		t.Run(store, func(t *testing.T) { peersExclude(t, stores[store], addr) })
+	}
+}
+
+func peersExclude(t *testing.T, s *store, addr string) {
+	for _, p := range s.peers {
 		t.Run(p.name, func(t *testing.T) {
-			l, err := p.open(t.Context(), server.Addr)
+			l, err := p.open(t.Context(), addr)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -26,7 +34,7 @@ func TestPeersExclude(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.name != stores["redis"].floor { // which does not wait
+			if p.name != s.floor { // which does not wait
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				if _, err := l.Lock(ctx, p.name); err == nil {
@@ -47,7 +55,19 @@ func TestPeersExclude(t *testing.T) {
 }
 
 func TestEveryWorkloadMeasures(t *testing.T) {
-	s := stores["redis"]
+	server := startPostgres(t) // starting one takes long
+	for store, start := range map[string]func() (string, func()){
+		"redis": func() (string, func()) {
+			server := testserver.StartRedis(t, testserver.RedisOptions{})
+			return server.Addr, server.Kill
+		},
+		"postgres": func() (string, func()) { return server.Addr, func() {} },
+	} {
+		t.Run(store, func(t *testing.T) { everyWorkload(t, stores[store], start) })
+	}
+}
+
+func everyWorkload(t *testing.T, s *store, start func() (string, func())) {
 	only := *s
 	only.peers = nil
 	for _, name := range []string{s.floor, s.ours} {
@@ -59,10 +79,7 @@ func TestEveryWorkloadMeasures(t *testing.T) {
 	}
 	for _, w := range workloads {
 		w.workers, w.clients, w.window, w.reps = min(w.workers, 20), min(w.clients, 20), time.Second, 1
-		got, err := measure(&only, w, settings{reps: 1, window: time.Second}, t.TempDir(), func() (string, func()) {
-			server := testserver.StartRedis(t, testserver.RedisOptions{})
-			return server.Addr, server.Kill
-		})
+		got, err := measure(&only, w, settings{reps: 1, window: time.Second}, t.TempDir(), start)
 		if err != nil {
 			t.Fatalf("%s: %v", w.name, err)
 		}
@@ -95,14 +112,15 @@ func TestArenaSeesOverlaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.stage.Store(measured)
-	one.turn(1)
-	two.turn(1)
-	two.turn(2)
+	first, same, other := one.turn(1, 0), two.turn(1, 0), two.turn(2, 0)
+	if first != 0 || same != 0 || other <= 0 {
+		t.Errorf("gaps of %v before the first turn, %v before one of the same worker, %v before another's", first, same, other)
+	}
 	if c, o := one.changes.Load(), one.overlaps.Load(); c != 2 || o != 0 {
 		t.Errorf("%d changes and %d overlaps of three turns by two workers, want 2 and 0", c, o)
 	}
 	one.inside.Store(1) // somebody is there
-	two.turn(3)
+	two.turn(3, 0)
 	if o := one.overlaps.Load(); o != 1 {
 		t.Errorf("%d overlaps, want 1", o)
 	}

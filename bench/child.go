@@ -17,6 +17,7 @@ type task struct {
 	Window            time.Duration
 	// Clients is how many clients the workers of a process have between them.
 	Clients int
+	Stay    time.Duration // how long each one keeps a hot name
 	// Arena is the file of the memory that the processes of a hot name share,
 	// Process the number of this one and Processes how many there are.
 	Arena              string
@@ -37,8 +38,11 @@ type result struct {
 	Turns    []int64
 	Overlaps int64
 	Fairness float64
+	// Gaps are the times for which nobody had the name between two owners.
+	Gaps []time.Duration
 	// Commands and Scripts are the server's, per second.
 	Commands, Scripts float64
+	Connections       int // to the server, while all wait
 	Drain             time.Duration
 	Lost              int
 	Stuck             int // workers who wait for a lock that nobody holds
@@ -109,7 +113,7 @@ func (t task) do(ctx context.Context) (result, error) {
 	switch t.Workload {
 	case "pair", "pair64":
 		return pairs(ctx, l, t.Workers, t.Window)
-	case "hot", "hot4", "clients2", "clients16":
+	case "hot", "hot4", "handoff", "clients2", "clients16":
 		return hot(ctx, clients, t)
 	case "wait":
 		return wait(ctx, l, t.Workers, t.Window, work)

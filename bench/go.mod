@@ -7,6 +7,9 @@ replace (
 	github.com/holdfastlock/holdfast/drivertest => ../drivertest
 	github.com/holdfastlock/holdfast/etcdlock => ../etcdlock
 	github.com/holdfastlock/holdfast/redislock/rueidisconn => ../redislock/rueidisconn
+	github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../sqllock/mysqlconn
+	github.com/holdfastlock/holdfast/sqllock/pgconn => ../sqllock/pgconn
+	github.com/holdfastlock/holdfast/sqllock/sqliteconn => ../sqllock/sqliteconn
 )
 
 // 1.0.79, which redsync asks for, is not on every mirror.
@@ -18,6 +21,9 @@ require (
 	github.com/holdfastlock/holdfast v0.0.0
 	github.com/holdfastlock/holdfast/etcdlock v0.0.0
 	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
+	github.com/holdfastlock/holdfast/sqllock/mysqlconn v0.0.0
+	github.com/holdfastlock/holdfast/sqllock/pgconn v0.0.0
+	github.com/holdfastlock/holdfast/sqllock/sqliteconn v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidiscompat v1.0.79
@@ -26,20 +32,36 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
+	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
+	modernc.org/libc v1.77.1 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.12.1 // indirect
+	modernc.org/sqlite v1.60.1 // indirect
 )

@@ -19,6 +19,7 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 	defer cancel()
 	turns := make([]int64, t.Workers)
 	waits := make([][]time.Duration, t.Workers)
+	gaps := make([][]time.Duration, t.Workers)
 	errs := make([]error, t.Workers)
 	a.ready.Add(1)
 	for a.stage.Load() == preparing {
@@ -30,7 +31,7 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 		wg.Go(func() {
 			for a.stage.Load() != over {
 				start := time.Now()
-				unlock, err := clients[i%len(clients)].Lock(ctx, "bench/hot")
+				unlock, err := clients[i%len(clients)].Lock(ctx, "bench/"+t.Workload)
 				// A wait that the end cuts short counts too: who never has a
 				// turn has waited longest.
 				if a.stage.Load() == measured || a.stage.Load() == over {
@@ -42,10 +43,14 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 					}
 					return
 				}
-				if a.stage.Load() == measured {
+				counts := a.stage.Load() == measured
+				gap := a.turn(id, t.Stay)
+				if counts {
 					turns[i]++
 				}
-				a.turn(id)
+				if counts && gap > 0 {
+					gaps[i] = append(gaps[i], gap)
+				}
 				if err := unlock(); err != nil {
 					errs[i] = err
 					return
@@ -64,7 +69,7 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 		}
 	}
 	all := slices.Concat(waits...)
-	return result{P50: quantile(all, 0.5), P99: quantile(all, 0.99), Turns: turns}, nil
+	return result{P50: quantile(all, 0.5), P99: quantile(all, 0.99), Turns: turns, Gaps: slices.Concat(gaps...)}, nil
 }
 
 // jain is Jain's index of fairness: 1 if all have the same share, 1/n if one has

@@ -33,14 +33,19 @@ type store struct {
 	bare  string // the peer whose hand-overs are the floor; "": there is none
 	ours  string // the peer that is Holdfast
 	peers []peer
-	work  func(ctx context.Context, addr string) (served, error)
+	// work asks the server at addr.
+	work func(ctx context.Context, addr string) (served, error)
 }
 
 // served is what a server has done so far, and what it needs now.
 type served struct {
 	commands, scripts int64 // commands of any kind, and calls of scripts
 	memory            int64 // bytes
+	connections       int64 // of clients, but for the one that asks; where they are counted
 }
+
+// notPairs are the workloads of locks that others want, or that are kept.
+var notPairs = []string{"hot", "hot4", "clients2", "clients16", "handoff", "wait", "hold"}
 
 // stores are all of them, by name.
 var stores = map[string]*store{}

@@ -28,8 +28,8 @@ func init() {
 	stores["redis"] = &store{
 		name: "redis", floor: "raw rueidis", ours: "holdfast", work: redisWork,
 		peers: []peer{
-			{name: "raw rueidis", open: openRaw, skips: []string{"hot", "hot4", "clients2", "clients16", "wait", "hold"}},
-			{name: "raw rueidis, endless context", open: openRawEndless, skips: []string{"pair64", "hot", "hot4", "clients2", "clients16", "wait", "hold"}},
+			{name: "raw rueidis", open: openRaw, skips: notPairs},
+			{name: "raw rueidis, endless context", open: openRawEndless, skips: append([]string{"pair64"}, notPairs...)},
 			{name: "holdfast", open: openHoldfastRedis},
 			{name: "redsync on go-redis", open: openRedsyncGoRedis, skips: []string{"hold"}},
 			{name: "redsync on rueidis", open: openRedsyncRueidis, skips: []string{"hold"}},

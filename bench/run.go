@@ -21,6 +21,7 @@ type workload struct {
 	workers   int // of each process
 	clients   int // of each process, which its workers share; 0: one
 	processes int
+	stay      time.Duration // how long each one keeps a hot name
 	window    time.Duration // 0: HOLDFAST_BENCH_WINDOW
 	reps      int           // 0: HOLDFAST_BENCH_REPS
 	columns   []column
@@ -34,7 +35,8 @@ var workloads = []workload{
 	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4, columns: hotColumns},
 	{name: "clients2", about: "2 goroutines, a client each, want one name", workers: 2, clients: 2, processes: 1, columns: hotColumns},
 	{name: "clients16", about: "16 goroutines, a client each, want one name", workers: 16, clients: 16, processes: 1, columns: hotColumns},
-	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, columns: waitColumns},
+	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", workers: 1, processes: 8, stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
+	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, reps: 1, columns: waitColumns},
 	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1, window: 31 * time.Second, reps: 1, columns: holdColumns},
 }
 
@@ -84,7 +86,7 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Clients: w.clients, Processes: w.processes}
+			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Clients: w.clients, Stay: w.stay, Processes: w.processes}
 			before := loadNow()
 			r, err := runProcesses(t, dir)
 			r.Foreign = foreign(before, loadNow())
@@ -149,10 +151,10 @@ func runProcesses(t task, dir string) (result, error) {
 			a.stage.Store(over)
 			err = got.err
 		}
-		turns := append(r.Turns, got.Turns...)
+		turns, gaps := append(r.Turns, got.Turns...), append(r.Gaps, got.Gaps...)
 		p50, p99 := max(r.P50, got.P50), max(r.P99, got.P99) // of the worst process
 		r = got.result
-		r.Turns, r.P50, r.P99 = turns, p50, p99
+		r.Turns, r.Gaps, r.P50, r.P99 = turns, gaps, p50, p99
 	}
 	if elapsed > 0 {
 		r.PerSecond = float64(a.changes.Load()) / elapsed.Seconds()

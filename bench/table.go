@@ -21,6 +21,9 @@ var (
 	p99       = column{"p99", func(r result) float64 { return float64(r.P99) }, span}
 	others    = column{"foreign CPU", func(r result) float64 { return 100 * r.Foreign }, percent}
 
+	fairness = column{"Jain", func(r result) float64 { return r.Fairness }, func(f float64) string { return fmt.Sprintf("%.3f", f) }}
+	overlaps = column{"overlaps", func(r result) float64 { return float64(r.Overlaps) }, whole}
+
 	pairColumns = []column{
 		{"pairs/s", perSecond, whole}, p50, p99,
 		{"client CPU", func(r result) float64 { return float64(r.CPU) }, span},
@@ -31,14 +34,20 @@ var (
 	hotColumns = []column{
 		{"owner changes/s", perSecond, whole},
 		{"wait p50", p50.of, span}, {"wait p99", p99.of, span},
-		{"Jain", func(r result) float64 { return r.Fairness }, func(f float64) string { return fmt.Sprintf("%.3f", f) }},
-		{"overlaps", func(r result) float64 { return float64(r.Overlaps) }, whole},
+		fairness, overlaps,
+		others,
+	}
+	handoffColumns = []column{
+		{"owner changes/s", perSecond, whole},
+		{"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span},
+		fairness, overlaps,
 		others,
 	}
 	waitColumns = []column{
 		{"drain", func(r result) float64 { return float64(r.Drain) }, span},
 		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole},
 		{"of them scripts", func(r result) float64 { return r.Scripts }, whole},
+		{"connections", func(r result) float64 { return float64(r.Connections) }, whole},
 		{"bytes/waiter", func(r result) float64 { return r.Bytes }, whole},
 		{"server bytes/waiter", func(r result) float64 { return r.ServerBytes }, whole},
 		others,
@@ -51,6 +60,11 @@ var (
 		others,
 	}
 )
+
+// gap is a quantile of the gaps between owners.
+func gap(q float64) func(result) float64 {
+	return func(r result) float64 { return float64(quantile(r.Gaps, q)) }
+}
 
 func whole(f float64) string {
 	if f < 10 {

@@ -60,7 +60,7 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	}
 	return result{
 		Bytes: each - parked, ServerBytes: float64(now.memory-server.memory) / float64(workers),
-		Commands: commands, Scripts: scripts, Drain: drain,
+		Commands: commands, Scripts: scripts, Connections: int(now.connections), Drain: drain,
 	}, nil
 }
 

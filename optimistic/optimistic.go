@@ -83,7 +83,7 @@ type Dialect uint8
 // The dialects.
 const (
 	Postgres Dialect = iota + 1 // PostgreSQL
-	MySQL                       // MariaDB and MySQL (not tested); InnoDB tables
+	MySQL                       // MariaDB and MySQL; InnoDB tables
 	SQLite                      // SQLite
 )
 

@@ -61,8 +61,8 @@ func (c *client) alone(ctx context.Context, f func(waited bool) error) error {
 
 // begin are the statements that begin a transaction in which nobody else writes the
 // row of a name, and end those that end it. Others wait for its end, so the server
-// ends it if this client stops in the middle (P7). MySQL cannot; in MariaDB that is
-// a setting of the session, which gets back what it had.
+// ends it if this client stops in the middle (P7). In MySQL that is a setting of the
+// session, which gets back what it had.
 var (
 	begin = map[Dialect][]string{
 		Postgres: {
@@ -70,7 +70,7 @@ var (
 			"SELECT set_config('idle_in_transaction_session_timeout', '2000', true) FROM (SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE) l",
 		},
 		MySQL: {
-			"SET @holdfast = 1 /*M!100300 , @holdfast = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout = 2 */",
+			"SET @holdfast = @@SESSION.wait_timeout, SESSION wait_timeout = 2", // for connections that are idle, in a transaction too
 			"BEGIN",
 			"SELECT version INTO @holdfast_version FROM {locks} WHERE name = $1 FOR UPDATE",
 		},
@@ -78,7 +78,7 @@ var (
 	}
 	end = map[Dialect][]string{
 		Postgres: {"COMMIT"},
-		MySQL:    {"COMMIT", "SET @holdfast = 1 /*M!100300 , SESSION idle_transaction_timeout = @holdfast */"},
+		MySQL:    {"COMMIT", "SET SESSION wait_timeout = @holdfast"},
 		SQLite:   {"COMMIT"},
 	}
 )

@@ -66,7 +66,7 @@ var guarantees = map[Dialect]driver.Guarantees{
 		Faults:  always,
 	},
 	MySQL: {
-		Summary: "InnoDB tables and the wall clock of one MariaDB server, as durable as its commits. MySQL is untested.",
+		Summary: "InnoDB tables and the wall clock of one MariaDB or MySQL 8 server, as durable as its commits.",
 		Tokens:  "The last token of each name, in its row until an hour after its last use, and the server's wall clock in microseconds.",
 		Faults:  always,
 	},

@@ -1,5 +1,5 @@
-// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL (not
-// tested) or SQLite.
+// Package sqllock keeps locks in a SQL database: PostgreSQL, MariaDB, MySQL 8 or
+// SQLite.
 //
 // It works over a *sql.DB and imports no SQL driver. To open a lock by its URL,
 // import one of the packages beside it:
@@ -14,7 +14,7 @@
 // changes one row, if that still has the version that was read: so nothing can
 // deadlock, a client that stops leaves no row locked, and all levels of isolation
 // are alike. Only who finds it changed locks it, for a round trip, and the server
-// ends that if it takes long (MySQL cannot).
+// ends that if it takes long.
 // Taking, renewing and releasing an exclusive hold for which nobody waits is one
 // statement, judged by the server's clock. Otherwise the row is read, changed as
 // package internal/record says, and written; a release hands the name over to the
@@ -193,6 +193,9 @@ type meta struct {
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
+		if err := c.db.PingContext(ctx); err != nil {
+			return meta{}, err // there is no database to create them in
+		}
 		for _, text := range c.statements.dialect.creation(prefix) {
 			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
 				_, err := conn.ExecContext(ctx, text)

@@ -99,7 +99,7 @@ type Dialect uint8
 // The dialects.
 const (
 	Postgres Dialect = iota + 1 // PostgreSQL 9.5 and later
-	MySQL                       // MariaDB 10.6 and MySQL 8.0 (not tested), and later; InnoDB tables
+	MySQL                       // MariaDB 10.6 and MySQL 8.0, and later; InnoDB tables
 	SQLite                      // SQLite 3.35 and later
 )
 

@@ -18,8 +18,12 @@ func TestPostgres(t *testing.T) {
 }
 
 // TestMariaDB runs the cases on a MariaDB server, with both ways to count rows.
-func TestMariaDB(t *testing.T) {
-	server := testserver.StartMariaDB(t)
+func TestMariaDB(t *testing.T) { onMySQL(t, testserver.StartMariaDB(t)) }
+
+// TestMySQL does the same on MySQL 8.
+func TestMySQL(t *testing.T) { onMySQL(t, testserver.StartMySQL(t)) }
+
+func onMySQL(t *testing.T, server *testserver.MySQL) {
 	for _, found := range []bool{false, true} {
 		t.Run(map[bool]string{false: "changed rows", true: "found rows"}[found], func(t *testing.T) {
 			config := mysql.NewConfig()

@@ -48,6 +48,18 @@ func TestMariaDB(t *testing.T) {
 	}
 }
 
+// TestMySQL runs the cases on MySQL 8, whose snapshots only fix what is seen.
+func TestMySQL(t *testing.T) {
+	config := mysql.NewConfig()
+	config.Net, config.Addr, config.User, config.DBName = "tcp", testserver.StartMySQL(t).Addr, "root", "test"
+	config.Logger = &mysql.NopLogger{}
+	run(t, &database{
+		DB: open(t, "mysql", config.FormatDSN()), locks: txlock.MySQL, dialect: optimistic.MySQL,
+		levels:  []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
+		waiting: "SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'",
+	})
+}
+
 func TestSQLite(t *testing.T) {
 	for _, begin := range []string{"deferred", "immediate"} {
 		t.Run(begin, func(t *testing.T) {

@@ -52,6 +52,9 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 		return path
 	}
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
+	if debianPackage == mysqlPackage {
+		hint = program + " is not installed: run scripts/install-servers"
+	}
 	if required {
 		t.Fatalf("%s (required by HOLDFAST_REQUIRE)", hint)
 	}

@@ -82,6 +82,7 @@ func TestNeedMissing(t *testing.T) {
 		{"core", "gcc", false, "required by HOLDFAST_REQUIRE"},
 		{"corr", "gcc", false, `no store "corr"`},
 		{"all,corr", "gcc", false, `no store "corr"`},
+		{"", mysqlPackage, true, "run scripts/install-servers"},
 		{"", "no-such-package", false, "add a line"},
 	} {
 		t.Setenv("HOLDFAST_REQUIRE", c.require)

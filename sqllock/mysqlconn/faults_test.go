@@ -14,15 +14,18 @@ import (
 )
 
 // TestServer has the tests that need a server and change nothing for others.
-func TestServer(t *testing.T) {
-	server := testserver.StartMariaDB(t)
+func TestServer(t *testing.T) { onEach(t, changeNothing) }
+
+func changeNothing(t *testing.T, server *testserver.MySQL) {
 	admin := openDB(t, server, "")
+	isolation := "transaction_isolation"
+	if _, err := admin.ExecContext(t.Context(), "SELECT @@transaction_isolation"); err != nil {
+		isolation = "tx_isolation" // MariaDB before 11.1
+	}
 	for name, params := range map[string]string{
-		"twin": "?interpolateParams=true&multiStatements=true", "twin with prepared statements": "",
-		"twin with single statements":     "?interpolateParams=true",
-		"twin with matched rows":          "?interpolateParams=true&clientFoundRows=true",
-		"twin at the strictest isolation": "?interpolateParams=true&tx_isolation=%27SERIALIZABLE%27",
-		"twin in another time zone":       "?interpolateParams=true&time_zone=%27-08:00%27",
+		"twin": "?interpolateParams=true&multiStatements=true",
+		"twin with prepared statements, at the strictest isolation": "?" + isolation + "=%27SERIALIZABLE%27",
+		"twin with matched rows, in another time zone":              "?interpolateParams=true&clientFoundRows=true&time_zone=%27-08:00%27",
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin", Poll: sqltest.TwinPoll})
@@ -85,8 +88,9 @@ func TestServer(t *testing.T) {
 	}
 }
 
-func TestOutages(t *testing.T) {
-	server := testserver.StartMariaDB(t)
+func TestOutages(t *testing.T) { onEach(t, outages) }
+
+func outages(t *testing.T, server *testserver.MySQL) {
 	t.Run("stop", func(t *testing.T) {
 		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() { server.Stop(); server.Start() })
 	})
@@ -145,7 +149,7 @@ func openURL(ctx context.Context, raw string) (driver.Driver, error) {
 }
 
 // openDB returns a pool of its own.
-func openDB(t *testing.T, server *testserver.MariaDB, params string) *sql.DB {
+func openDB(t *testing.T, server *testserver.MySQL, params string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test"+params)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL, on
-// which it is not tested, through the client library go-sql-driver/mysql, and
-// registers the URL scheme mysql:
+// Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL 8,
+// through the client library go-sql-driver/mysql, and registers the URL scheme mysql:
 //
 //	mysql://user:password@host:3306/database?tls=true
 //
@@ -9,10 +8,10 @@
 package mysqlconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -35,25 +34,40 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	config, o, err := parse(u)
+	db, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
+	library := libraryFor(ctx, db)
+	library.Close = db.Close
+	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
+}
+
+// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
+// begin with, for those who look at the database beside the driver. It makes no
+// contact; the caller closes it.
+func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
+	db, o, err := pool(u)
+	if err != nil {
+		return nil, "", err
+	}
+	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+}
+
+func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, nil, err
+	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, nil, err
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	library := libraryFor(ctx, db)
-	library.Close = db.Close
-	d, err := sqllock.New(ctx, db, sqllock.MySQL, library, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return db, o, nil
 }
 
 // parse reads a URL. Its errors show nothing of user and password.
@@ -74,7 +88,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: the client library does not understand the parameters", driver.Redact(u))
+		return nil, nil, errors.New("the client library does not understand the parameters of this URL")
 	}
 	host, port := u.Hostname(), u.Port()
 	if host == "" {

@@ -13,6 +13,7 @@
 package pgconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -43,21 +44,36 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	config, o, err := parse(u)
+	db, config, o, err := pool(u)
 	if err != nil {
 		return nil, err
+	}
+	library := libraryFor(config)
+	library.Close = db.Close
+	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
+}
+
+// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
+// begin with, for those who look at the database beside the driver. It makes no
+// contact; the caller closes it.
+func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
+	db, _, o, err := pool(u)
+	if err != nil {
+		return nil, "", err
+	}
+	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+}
+
+func pool(u *url.URL) (*sql.DB, *pgx.ConnConfig, *sqllock.Options, error) {
+	config, o, err := parse(u)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	library := libraryFor(config)
-	library.Close = db.Close
-	d, err := sqllock.New(ctx, db, sqllock.Postgres, library, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return db, config, o, nil
 }
 
 // parse reads a URL. Its errors show nothing of user and password.
@@ -80,7 +96,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
 		// pgx's own words may show what it has taken for a password.
-		return nil, nil, fmt.Errorf("%s: pgx does not understand this URL", driver.Redact(u))
+		return nil, nil, errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTimeout

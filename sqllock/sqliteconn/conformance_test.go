@@ -10,8 +10,9 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// operations is the length of each random history.
-const operations = 10_000
+// operations is the length of each of two random histories; those of two more, in
+// which faults are injected, are half as long.
+const operations = 7_000
 
 func TestConformance(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")

@@ -10,10 +10,10 @@
 package sqliteconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 
@@ -31,21 +31,36 @@ const poolSize = 4
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	dsn, o, err := parse(u)
+	db, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
+	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
+}
+
+// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
+// begin with, for those who look at the file beside the driver. It does not touch
+// the file; the caller closes it.
+func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
+	db, o, err := pool(u)
+	if err != nil {
+		return nil, "", err
+	}
+	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
+}
+
+func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
+	dsn, o, err := parse(u)
+	if err != nil {
+		return nil, nil, err
+	}
 	db, err := Pool(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+		return nil, nil, err
 	}
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
-	d, err := sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
-	}
-	return d, nil
+	return db, o, nil
 }
 
 // parse reads a URL.

@@ -61,12 +61,12 @@ func (a *app) printFindings(findings []doctor.Finding) error {
 			}
 			continue
 		}
-		fmt.Fprintf(os.Stdout, "%-8s %s: %s\n", f.Severity, f.Check, escape(f.Found))
+		fmt.Fprintf(os.Stdout, "%-8s %s: %s\n", f.Severity, f.Check, flat(f.Found))
 		if f.Risk != "" {
-			fmt.Fprintf(os.Stdout, "         risk:   %s\n", escape(f.Risk))
+			fmt.Fprintf(os.Stdout, "         risk:   %s\n", flat(f.Risk))
 		}
 		if f.Remedy != "" {
-			fmt.Fprintf(os.Stdout, "         remedy: %s\n", escape(f.Remedy))
+			fmt.Fprintf(os.Stdout, "         remedy: %s\n", flat(f.Remedy))
 		}
 	}
 	return nil

@@ -76,9 +76,11 @@ func fromOutside(err error) bool {
 
 // oneLine makes an error's text one line for people: joined errors stand on
 // lines of their own, and the package's name is said once, by us.
-func oneLine(err error) string {
+func oneLine(err error) string { return flat(err.Error()) }
+
+func flat(text string) string {
 	var lines []string
-	for line := range strings.Lines(err.Error()) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "holdfast: ")
 		if line != "" {
 			lines = append(lines, line)

@@ -2,46 +2,88 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfastlock/holdfast/fence"
 	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/txlock"
 )
 
-// dialects are those that --dialect knows, by their names.
-var dialects = []sqllock.Dialect{sqllock.Postgres, sqllock.MySQL, sqllock.SQLite}
+// dialects are those that --dialect knows, as each package calls them.
+var dialects = []struct {
+	locks  sqllock.Dialect
+	txlock txlock.Dialect
+	fence  fence.Dialect
+}{
+	{sqllock.Postgres, txlock.Postgres, fence.Postgres}, {sqllock.MySQL, txlock.MySQL, fence.MySQL}, {sqllock.SQLite, txlock.SQLite, fence.SQLite},
+}
+
+// parts are what has needs in a database.
+var parts = []string{"locks", "txlock", "fence", "optimistic"}
+
+// versionColumn is what package optimistic needs: no table of its own.
+const versionColumn = `-- Package optimistic has no table: each of your own that it is to change needs
+--   version BIGINT NOT NULL DEFAULT 0
+`
 
 func (a *app) schemaCommand() *cobra.Command {
 	var dialect, tables string
 	var names []string
 	for _, d := range dialects {
-		names = append(names, d.String())
+		names = append(names, d.locks.String())
 	}
 	cmd := &cobra.Command{
-		Use:   "schema --dialect DIALECT",
+		Use:   "schema --dialect DIALECT [" + strings.Join(parts, "] [") + "]",
 		Short: "Print the SQL that creates the tables of a store in a database",
-		Long: `Schema prints the statements that create the two tables in which a database keeps
-locks. Holdfast runs them by itself if it may; this is for those whose user may not
-create tables, or who keep all such statements among their migrations. Who uses the
-locks then needs SELECT, INSERT, UPDATE and DELETE on both tables.`,
-		Example: "  holdfast schema --dialect postgres | psql app",
-		Args:    noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			for _, d := range dialects {
-				if d.String() == dialect {
-					if err := sqllock.CheckPrefix(tables); err != nil {
-						return usagef("--tables: %w", err)
-					}
-					_, err := fmt.Print(d.Schema(tables))
-					return err
+		Long: `Schema prints the statements that create tables, by default the two in which a
+database keeps locks. Holdfast makes those by itself if it may; this is for those whose
+user may not create tables, or who keep all such statements among their migrations. Who
+uses the locks then needs SELECT, INSERT, UPDATE and DELETE on both tables.
+
+The tables of the packages txlock (names to be locked in your own transactions) and
+fence (the highest token that a resource has seen) nobody makes but you.`,
+		Example: `  holdfast schema --dialect postgres | psql app
+  holdfast schema --dialect mysql fence txlock`,
+		ValidArgs: parts,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = parts[:1]
+			}
+			for _, part := range args {
+				if !slices.Contains(parts, part) {
+					return usagef("there are no tables for %q: known are %s", part, strings.Join(parts, ", "))
 				}
+			}
+			if err := sqllock.CheckPrefix(tables); err != nil {
+				return usagef("--tables: %w", err)
+			}
+			for _, d := range dialects {
+				if d.locks.String() != dialect {
+					continue
+				}
+				text := map[string]string{
+					"locks": d.locks.Schema(tables), "txlock": d.txlock.Schema() + ";\n", "fence": d.fence.Schema() + ";\n", "optimistic": versionColumn,
+				}
+				for _, part := range parts {
+					if slices.Contains(args, part) {
+						if _, err := fmt.Print(text[part]); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}
+			if dialect == "" {
+				return usagef("--dialect is missing: known are %s", strings.Join(names, ", "))
 			}
 			return usagef("--dialect is %q: known are %s", dialect, strings.Join(names, ", "))
 		},
 	}
 	cmd.Flags().StringVar(&dialect, "dialect", "", "the database: "+strings.Join(names, ", "))
-	cmd.Flags().StringVar(&tables, "tables", sqllock.DefaultPrefix, "what the tables' names begin with, as hf.tables in the URL")
+	cmd.Flags().StringVar(&tables, "tables", sqllock.DefaultPrefix, "what the names of the tables of locks begin with, as hf.tables in the URL")
 	cmd.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -26,6 +26,10 @@ func TestMariaDB(t *testing.T) {
 	onDatabase(t, testserver.StartMariaDB(t).URL()+"?hf.tables=demo", "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'holdfast%'")
 }
 
+func TestMySQL(t *testing.T) {
+	onDatabase(t, testserver.StartMySQL(t).URL()+"?hf.tables=demo", "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'holdfast%'")
+}
+
 // TestSQLiteLocks keeps the locks in a file of SQLite; the shop has its own.
 func TestSQLiteLocks(t *testing.T) {
 	dir := own(t)

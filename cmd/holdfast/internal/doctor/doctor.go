@@ -47,9 +47,13 @@ var checks = map[string][]Check{
 	"etcd":       etcdChecks,
 	"etcds":      etcdChecks,
 	"file":       fileChecks,
+	"mysql":      mysqlChecks,
+	"postgres":   postgresChecks,
+	"postgresql": postgresChecks,
 	"redis":      redisChecks,
 	"rediss":     redisChecks,
 	"redis+unix": redisChecks,
+	"sqlite":     sqliteChecks,
 }
 
 // Examine runs all checks.

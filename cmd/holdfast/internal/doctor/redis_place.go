@@ -11,11 +11,10 @@ import (
 func redisTransport(_ context.Context, p Patient) []Finding {
 	const check = "transport"
 	host := p.URL.Hostname()
-	ip := net.ParseIP(host)
 	switch {
 	case p.URL.Scheme == "rediss":
 		return good(check, "the connection is encrypted and the server's certificate is checked")
-	case p.URL.Scheme == "redis+unix", host == "", host == "localhost", ip != nil && ip.IsLoopback():
+	case p.URL.Scheme == "redis+unix", onThisHost(host):
 		return good(check, "the server is on this host, so nothing crosses a network")
 	}
 	return []Finding{{
@@ -23,6 +22,12 @@ func redisTransport(_ context.Context, p Patient) []Finding {
 		Risk:   "whoever is on the way can read the password, and take or break locks",
 		Remedy: "let the server listen with TLS and use rediss://, unless the network itself is encrypted",
 	}}
+}
+
+// onThisHost reports whether the host of a URL is certainly this one.
+func onThisHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // release is a version of the server.

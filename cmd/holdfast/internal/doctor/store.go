@@ -17,24 +17,24 @@ func roundTrip(ctx context.Context, p Patient) []Finding {
 	const check = "lock"
 	bad := func(what string, err error) []Finding {
 		return []Finding{{
-			Check: check, Severity: Error, Found: fmt.Sprintf("%s: %v", what, err),
+			Check: check, Severity: Error, Found: fmt.Sprintf("%s%v", what, err),
 			Risk: "no lock can be taken here", Remedy: "see the findings above, or the store's own log",
 		}}
 	}
 	if p.Client == nil {
-		return bad("the store cannot be opened", p.Err)
+		return bad("", p.Err) // which says that the store cannot be opened
 	}
 	start := time.Now()
 	lease, err := p.Client.Mutex("holdfast-doctor/"+rand.Text(), &holdfast.Options{Note: "holdfast doctor"}).TryAcquire(ctx)
 	if err != nil {
-		return bad("a lock cannot be taken", err)
+		return bad("a lock cannot be taken: ", err)
 	}
 	err = lease.Renew(ctx)
 	if released := lease.Release(); err == nil {
 		err = released
 	}
 	if err != nil {
-		return bad("a lock cannot be kept and given back", err)
+		return bad("a lock cannot be kept and given back: ", err)
 	}
 	took := time.Since(start).Round(10 * time.Microsecond)
 	f := Finding{Check: check, Severity: OK, Found: fmt.Sprintf("taking, renewing and giving back a lock took %v", took)}

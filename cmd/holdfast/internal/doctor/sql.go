@@ -1,0 +1,208 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock"
+)
+
+// database is a SQL database under examination.
+type database struct {
+	Patient
+	*sql.DB
+	dialect sqllock.Dialect
+	prefix  string // of the tables
+	// plain stands before the arguments of each statement; with it pgx prepares
+	// none, as poolers want it.
+	plain    []any
+	settings map[string]string
+}
+
+// locks and meta are the names of the tables.
+func (d *database) locks() string { return d.prefix + "_locks" }
+func (d *database) meta() string  { return d.prefix + "_meta" }
+
+// databaseChecks returns a check that opens a pool as the driver does and looks at
+// the database.
+func databaseChecks(dialect sqllock.Dialect, plain []any, pool func(*url.URL) (*sql.DB, string, error),
+	checks ...func(context.Context, *database) []Finding) []Check {
+	return []Check{func(ctx context.Context, p Patient) []Finding {
+		u := *p.URL
+		query := u.Query()
+		query.Del("hf.prefix")
+		u.RawQuery = query.Encode()
+		db, prefix, err := pool(&u)
+		if err != nil {
+			return nil // the lock's finding says why
+		}
+		defer db.Close()
+		if err := db.PingContext(ctx); err != nil {
+			return nil // likewise
+		}
+		d := &database{Patient: p, DB: db, dialect: dialect, prefix: prefix, plain: plain, settings: map[string]string{}}
+		var findings []Finding
+		for _, check := range checks {
+			findings = append(findings, check(ctx, d)...)
+		}
+		return findings
+	}}
+}
+
+// ask scans the one row of a statement's result.
+func (d *database) ask(ctx context.Context, text string, into ...any) error {
+	return d.QueryRowContext(ctx, text, d.plain...).Scan(into...)
+}
+
+// read reads settings: names and values.
+func (d *database) read(ctx context.Context, text string) {
+	rows, err := d.QueryContext(ctx, text, d.plain...)
+	if err != nil {
+		return
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, value string
+		if rows.Scan(&name, &value) == nil {
+			d.settings[strings.ToLower(name)] = value
+		}
+	}
+}
+
+// period returns a setting as a time, and 0 if it is not known or off.
+func (d *database) period(name string, unit time.Duration) time.Duration {
+	var n float64
+	fmt.Sscan(d.settings[name], &n)
+	return time.Duration(n * float64(unit))
+}
+
+// unread is the finding where the database does not let us look.
+func (d *database) unread(check, what string, err error) []Finding {
+	return []Finding{{
+		Check: check, Severity: Note, Found: fmt.Sprintf("could not look at %s: %v", what, err),
+		Risk: "what is wrong there is not found", Remedy: "ask who runs the database, or look again as a user who may",
+	}}
+}
+
+// databaseClock compares the server's clock with this host's.
+func databaseClock(ctx context.Context, d *database) []Finding {
+	look := func() (time.Time, error) {
+		var micros int64
+		err := d.ask(ctx, "SELECT "+d.dialect.Now(), &micros)
+		return time.UnixMicro(micros), err
+	}
+	first, err := sight(look)
+	if err != nil {
+		return d.unread("server clock", "the server's clock", err)
+	}
+	select {
+	case <-time.After(apart - driver.HostClock.Now().Sub(first.end)):
+	case <-ctx.Done():
+	}
+	second, err := sight(look)
+	if err != nil {
+		return d.unread("server clock", "the server's clock", err)
+	}
+	return []Finding{judgeServerClock(first, second)}
+}
+
+// databaseLatency measures renewals: what has to be in time, commit and all.
+func databaseLatency(ctx context.Context, d *database) []Finding {
+	if d.Client == nil {
+		return nil // the lock's finding says why
+	}
+	lease, err := d.Client.Mutex("holdfast-doctor/"+rand.Text(), &holdfast.Options{Note: "holdfast doctor"}).TryAcquire(ctx)
+	if err != nil {
+		return nil // likewise
+	}
+	defer lease.Release()
+	f, err := latency("renewals", func() error { return lease.Renew(ctx) })
+	if err != nil {
+		return nil // likewise
+	}
+	return []Finding{f}
+}
+
+// databaseAccess tries what locks do with the tables, and undoes it.
+func databaseAccess(ctx context.Context, d *database) []Finding {
+	const check = "access"
+	row := "'holdfast-doctor/" + rand.Text() + "'"
+	var refused, why []string
+	for _, try := range []struct{ right, table, text string }{
+		{"SELECT", d.meta(), "SELECT name FROM " + d.meta() + " WHERE name = " + row},
+		{"SELECT", d.locks(), "SELECT name FROM " + d.locks() + " WHERE name = " + row},
+		{"INSERT", d.locks(), "INSERT INTO " + d.locks() + " (name, version, token, owner, client, ttl, delay, note, taken, expires, record) VALUES (" +
+			row + ", 0, 0, '', '', 0, 0, '', 0, 0, '')"},
+		{"UPDATE", d.locks(), "UPDATE " + d.locks() + " SET version = 0 WHERE name = " + row},
+		{"DELETE", d.locks(), "DELETE FROM " + d.locks() + " WHERE name = " + row},
+	} {
+		if err := d.attempt(ctx, try.text); err != nil {
+			refused = append(refused, try.right+" on "+try.table)
+			why = append(why, err.Error())
+		}
+	}
+	if refused == nil {
+		return good(check, "this user may do all that locks need with the tables %s and %s", d.locks(), d.meta())
+	}
+	severity, risk := Error, "locks cannot be taken, kept or given back"
+	if len(refused) == 1 && strings.HasPrefix(refused[0], "DELETE") {
+		severity, risk = Warning, "the rows of names that nobody uses any more are never removed"
+	}
+	return []Finding{{
+		Check: check, Severity: severity, Found: fmt.Sprintf("refused: %s (%s)", strings.Join(refused, ", "), why[0]), Risk: risk,
+		Remedy: fmt.Sprintf("if the tables are missing, let their owner run the output of: holdfast schema --dialect %s --tables %s; then GRANT SELECT, INSERT, UPDATE, DELETE on %s and %s to this user",
+			d.dialect, d.prefix, d.locks(), d.meta()),
+	}}
+}
+
+// attempt runs a statement and undoes it.
+func (d *database) attempt(ctx context.Context, text string) error {
+	tx, err := d.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, text, d.plain...)
+	if undone := tx.Rollback(); err == nil && !errors.Is(undone, sql.ErrTxDone) {
+		err = undone
+	}
+	return err
+}
+
+// connectionShare is the part of the connections that may be in use without being
+// remarked on.
+const connectionShare = 0.8
+
+func judgeConnections(used, limit int) Finding {
+	f := Finding{Check: "connections", Severity: OK, Found: fmt.Sprintf("%d of %d connections are in use", used, limit)}
+	if float64(used) > connectionShare*float64(limit) {
+		f.Severity = Warning
+		f.Risk = "when there are no more, clients that lost their connection cannot renew, and lose their locks"
+		f.Remedy = "raise max_connections, or let programs use smaller pools: locks need one connection, and in PostgreSQL one more to listen"
+	}
+	return f
+}
+
+// encrypted judges how a connection crosses the network.
+func encrypted(p Patient, is bool, remedy string) []Finding {
+	const check = "transport"
+	host := p.URL.Hostname()
+	switch {
+	case onThisHost(host):
+		return good(check, "the server is on this host, so nothing crosses a network")
+	case is:
+		return good(check, "the connection to %s is encrypted", host)
+	}
+	return []Finding{{
+		Check: check, Severity: Warning, Found: fmt.Sprintf("%s is another host, and the connection to it is not encrypted", host),
+		Risk:   "whoever is on the way can read the password, and take or break locks",
+		Remedy: remedy,
+	}}
+}

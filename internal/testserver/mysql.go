@@ -1,0 +1,86 @@
+package testserver
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+// MySQL is a private server of one test, MariaDB or MySQL 8, with a directory of its
+// own, on which everybody may log in as root without a password; it has a database
+// named test. What it has committed outlives Kill, but not the host. Its methods end
+// the test on failure; call them on the test's own goroutine, one at a time.
+type MySQL struct {
+	*process
+	Addr string // on the loopback interface, host:port; the same after Start
+}
+
+// mysqlPackage is what packages.txt calls it; it is no Debian package.
+const mysqlPackage = "mysql-8.0.15"
+
+// mysqlDir is where scripts/install-mysql puts the server. MariaDB may have a program
+// of the same name on PATH.
+const mysqlDir = "/usr/local/lib/holdfast-" + mysqlPackage
+
+// StartMySQL starts a MySQL 8 server, which ends with the test. It needs what
+// scripts/install-mysql installs: see [Need].
+func StartMySQL(t testing.TB, args ...string) *MySQL {
+	t.Helper()
+	program := Need(t, filepath.Join(mysqlDir, "bin", "mysqld"), mysqlPackage)
+	dir, attr := ordinary(t, "nobody")
+	files := []string{
+		program, "--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--lc-messages-dir=" + filepath.Join(mysqlDir, "share"),
+		"--innodb-log-file-size=8M", "--innodb-doublewrite=OFF", "--skip-log-bin",
+	}
+	prepare(t, attr, append(slices.Clone(files), "--initialize-insecure")...)
+	first := filepath.Join(dir, "first.sql")
+	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return serveMySQL(t, attr, append(files, "--init-file="+first, "--pid-file="+filepath.Join(dir, "pid"), "--mysqlx=OFF"), dir, args)
+}
+
+// StartMariaDB starts a MariaDB server, which ends with the test. It needs the package
+// mariadb-server: see [Need].
+func StartMariaDB(t testing.TB, args ...string) *MySQL {
+	t.Helper()
+	program := Need(t, "mariadbd", "mariadb-server")
+	install := Need(t, "mariadb-install-db", "mariadb-server")
+	dir, attr := ordinary(t, "mysql")
+	data := filepath.Join(dir, "data")
+	prepare(t, attr, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--innodb-log-file-size=8M")
+	return serveMySQL(t, attr, []string{program, "--no-defaults", "--datadir=" + data, "--innodb-log-file-size=8M"}, dir, args)
+}
+
+func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir string, args []string) *MySQL {
+	t.Helper()
+	m := &MySQL{process: &process{t: t, ready: "ready for connections", attr: attr}}
+	t.Cleanup(m.Kill)
+	var err error
+	const attempts = 5 // another program may take the port before the server does
+	for range attempts {
+		m.Addr = freeAddr(t)
+		_, port, _ := net.SplitHostPort(m.Addr)
+		m.args = append(slices.Clone(command), "--port="+port, "--bind-address=127.0.0.1", "--socket="+filepath.Join(dir, "s"),
+			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--max-connections=400")
+		m.args = append(m.args, args...)
+		if err = m.start(); err == nil {
+			return m
+		}
+	}
+	t.Fatalf("%s did not start: %v", filepath.Base(command[0]), err)
+	return nil
+}
+
+// URL returns the URL of the database test.
+func (m *MySQL) URL() string {
+	u := url.URL{Scheme: "mysql", User: url.User("root"), Host: m.Addr, Path: "/test"}
+	return u.String()
+}
+
+// Stop ends the server as an operator would.
+func (m *MySQL) Stop() { m.end(syscall.SIGTERM) }
