@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 		Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },
 		Restart:    func(testing.TB) { server.Kill(); server.Start() },
 		Operations: operations,
-		Parallel:   4, // a case gives an acquire 30 ms to hear that a name is held
+		Parallel:   2, // the cases with a bound on time are not to wait for the random histories
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})
