@@ -3,7 +3,6 @@ package mysqlconn
 import (
 	"database/sql"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -13,11 +12,9 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// shortPoll is short, so that dead waiters are waited for quickly.
-const shortPoll = 400 * time.Millisecond
-
-// operations is the length of each of the random histories, of which there are four.
-const operations = 5_000
+// operations is the length of each of two random histories; those of two more, in
+// which faults are injected, are half as long.
+const operations = 7_000
 
 func TestConformance(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
@@ -45,7 +42,7 @@ func dial(t testing.TB, server *testserver.MySQL, change func(*sql.DB)) driver.D
 	}
 	library := libraryFor(t.Context(), db)
 	library.Close = db.Close
-	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, &sqllock.Options{Poll: shortPoll})
+	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, nil)
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

@@ -88,14 +88,15 @@ func TestNotifications(t *testing.T) {
 		}
 	})
 	t.Run("lost", func(t *testing.T) {
+		const poll = 400 * time.Millisecond
 		e := &eavesdropper{said: map[string]bool{}, deaf: true}
 		var locks []*holdfast.Client
 		for range 4 {
-			l, _ := e.open(t, server, shortPoll)
+			l, _ := e.open(t, server, poll)
 			locks = append(locks, l)
 		}
 		// A claim that its waiter does not hear of is collected by its next question.
-		lease := e.handOver(t, locks, 10*shortPoll)
+		lease := e.handOver(t, locks, 10*poll)
 		if err := lease.Release(); err != nil {
 			t.Fatal(err)
 		}

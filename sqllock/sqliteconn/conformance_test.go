@@ -4,18 +4,15 @@ import (
 	"database/sql"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// shortPoll is short, so that dead waiters are waited for quickly.
-const shortPoll = 400 * time.Millisecond
-
-// operations is the length of each random history.
-const operations = 10_000
+// operations is the length of each of two random histories; those of two more, in
+// which faults are injected, are half as long.
+const operations = 7_000
 
 func TestConformance(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
@@ -36,7 +33,7 @@ func dial(t testing.TB, file string, change func(*sql.DB)) driver.Driver {
 	if change != nil {
 		change(db)
 	}
-	d, err := sqllock.New(t.Context(), db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, &sqllock.Options{Poll: shortPoll})
+	d, err := sqllock.New(t.Context(), db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, nil)
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)
 	}

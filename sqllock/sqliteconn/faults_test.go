@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,19 +116,37 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestProcesses: several processes add to a number that only the lock protects.
+// TestProcesses: several processes add to a number that only the lock protects, until
+// it is high enough. None of them is kept out by the others (P8), though SQLite itself
+// has no queue.
 func TestProcesses(t *testing.T) {
-	const processes, rounds = 4, 25
+	const processes, total = 4, 200
 	dir := t.TempDir()
+	begin := filepath.Join(dir, "begin")
 	var children []*sqltest.Child
 	for range processes {
-		children = append(children, sqltest.StartChild(t, "count", filepath.Join(dir, "locks.db"), filepath.Join(dir, "number"), fmt.Sprint(rounds)))
+		c := sqltest.StartChild(t, "count", filepath.Join(dir, "locks.db"), filepath.Join(dir, "number"), fmt.Sprint(total), begin)
+		c.Expect("ready")
+		children = append(children, c)
 	}
+	if err := os.WriteFile(begin, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var sum, squares float64
+	var counts []float64
 	for _, c := range children {
+		n, err := strconv.ParseFloat(c.Line(), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts, sum, squares = append(counts, n), sum+n, squares+n*n
 		c.Wait()
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "number")); string(text) != fmt.Sprint(processes*rounds) {
-		t.Errorf("P1: %d updates under a lock made %q, %v", processes*rounds, text, err)
+	if text, err := os.ReadFile(filepath.Join(dir, "number")); string(text) != fmt.Sprint(total) || sum != total {
+		t.Errorf("P1: %v updates under a lock made %q, %v", counts, text, err)
+	}
+	if jain := sum * sum / (processes * squares); jain < 0.9 {
+		t.Errorf("P8: the processes had the lock %v times: Jain's index is %.2f", counts, jain)
 	}
 }
 
@@ -178,27 +197,37 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// count adds to the number in a file, under the lock.
+// count adds to the number in a file, under the lock, until it is high enough, and
+// tells how often it has.
 func count(args []string) error {
-	locks, err := holdfast.Open(context.Background(), "sqlite://"+args[0])
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, "sqlite://"+args[0])
 	if err != nil {
 		return err
 	}
-	var rounds int
-	fmt.Sscan(args[2], &rounds)
-	for range rounds {
-		err := locks.Mutex("n", nil).Do(context.Background(), func(context.Context, *holdfast.Lease) error {
-			n := 0
+	fmt.Println("ready")
+	for _, err := os.Stat(args[3]); err != nil; _, err = os.Stat(args[3]) {
+		time.Sleep(time.Millisecond)
+	}
+	total, mine := 0, 0
+	fmt.Sscan(args[2], &total)
+	for n := 0; n < total; {
+		err := locks.Mutex("n", nil).Do(ctx, func(context.Context, *holdfast.Lease) error {
 			text, err := os.ReadFile(args[1])
 			if err == nil {
 				fmt.Sscan(string(text), &n)
 			}
-			return os.WriteFile(args[1], fmt.Append(nil, n+1), 0o666)
+			if n == total {
+				return nil
+			}
+			n, mine = n+1, mine+1
+			return os.WriteFile(args[1], fmt.Append(nil, n), 0o666)
 		})
 		if err != nil {
 			return err
 		}
 	}
+	fmt.Println(mine)
 	return locks.Close()
 }
 
@@ -232,7 +261,7 @@ func openURL(ctx context.Context, raw string) (driver.Driver, error) {
 // openDB returns a pool of its own.
 func openDB(t *testing.T, file string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", DSN(file))
+	db, err := Pool(DSN(file))
 	if err != nil {
 		t.Fatal(err)
 	}

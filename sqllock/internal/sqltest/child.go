@@ -67,9 +67,15 @@ func StartChild(t *testing.T, name string, args ...string) *Child {
 // Expect reads the child's next line.
 func (c *Child) Expect(line string) {
 	c.t.Helper()
-	if !c.lines.Scan() || strings.TrimSpace(c.lines.Text()) != line {
-		c.t.Fatalf("the child says %q, not %q", c.lines.Text(), line)
+	if got := c.Line(); got != line {
+		c.t.Fatalf("the child says %q, not %q", got, line)
 	}
+}
+
+// Line returns the child's next line, "" if there is none.
+func (c *Child) Line() string {
+	c.lines.Scan()
+	return strings.TrimSpace(c.lines.Text())
 }
 
 // Wait waits until the child has ended without an error.
