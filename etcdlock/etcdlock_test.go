@@ -329,8 +329,12 @@ func TestClaimAfterHold(t *testing.T) {
 	if err != nil || claim.Since < places.since {
 		t.Fatalf("P7: a waiter got %+v, %v", claim, err)
 	}
-	if r := waiter.Renew(t.Context(), []driver.Grant{claim})[0]; r.Err != nil || r.Since < claim.Since || r.Valid != req.TTL {
+	r := waiter.Renew(t.Context(), []driver.Grant{claim})[0]
+	if r.Err != nil || r.Since < claim.Since || r.Valid < req.TTL*3/4 {
 		t.Errorf("P2: a claim from %v on is renewed as %+v", claim.Since, r)
+	}
+	if over := waiter.sessions[30].since.Add(req.TTL); r.Since.Add(r.Valid) > over {
+		t.Errorf("P1: a claim is renewed for %v longer than its lease", r.Since.Add(r.Valid).Sub(over))
 	}
 }
 

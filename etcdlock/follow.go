@@ -5,6 +5,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 // span is what is watched: one key, or a range of them, with puts or without.
@@ -23,6 +25,7 @@ type follower struct {
 	dir   string // of the name
 	span  span
 	watch *watch
+	asked driver.Instant
 	begun bool
 	gone  bool    // nothing more is heard
 	from  int64   // of everything after this revision it knows
@@ -43,7 +46,7 @@ func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRa
 func (c *client) follow(dir string, s span, v *vigil) *follower {
 	f := c.followers[s]
 	if f == nil {
-		f = &follower{c: c, dir: dir, span: s}
+		f = &follower{c: c, dir: dir, span: s, asked: c.clock.Now()}
 		c.followers[s] = f
 		c.wanted[dir]++
 		f.watch = c.hub.watch(s.key, s.end, s.puts, f.hear)

@@ -127,23 +127,26 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	if r.state != held {
 		return false
 	}
+	valid := r.grant.TTL
+	if r.claim && since < r.since {
+		// The lease that it comes to was kept alive before the claim began. Whoever has
+		// the claim trusts no renewal that counts from earlier: such an answer looks as
+		// if a later one had overtaken it.
+		valid, since = valid-r.since.Sub(since), r.since
+	}
 	r.since, r.session, r.claim = since, s, false
-	r.keeps = r.grant.TTL + r.grant.LockDelay
+	r.keeps = valid + r.grant.LockDelay
 	c.postpone(r.record)
-	*r.out = driver.Renewal{Since: since, Valid: r.grant.TTL}
+	*r.out = driver.Renewal{Since: since, Valid: valid}
 	return true
 }
 
 // renewClaim puts a claim's key on the lease of its TTL. It reports false if the
-// key is gone. Whoever has the claim trusts no renewal that counts from before it:
-// such an answer looks as if a later one had overtaken it.
+// key is gone.
 func (c *client) renewClaim(ctx context.Context, r renewing) bool {
 	key := c.key(r.record)
-	c.mu.Lock()
-	claimed := r.since
-	c.mu.Unlock()
 	for {
-		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, max(c.clock.Now().Add(-r.grant.TTL/8), claimed))
+		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, c.clock.Now().Add(-r.grant.TTL/8))
 		if err != nil {
 			r.out.Err = err
 			return true

@@ -81,16 +81,22 @@ func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*vi
 	return &v, nil
 }
 
-// look reads what is before a place, as it was at that revision or later, and
-// returns ErrHeld if the place is gone. The member asked answers by itself if it has
-// come so far: what a majority has agreed on it must not ask again. The revision is
-// at least that of the place, or a member that has not heard of it would call it gone.
+// look reads what is before a place, as it was at that revision or later, or as it is
+// now if that is 0, and returns ErrHeld if the place is gone. The member asked answers
+// by itself if it has come so far: what a majority has agreed on it must not ask
+// again. The revision is at least that of the place, or a member that has not heard
+// of it would call it gone.
 func (c *client) look(ctx context.Context, r *record, req *driver.Request, since int64) (*view, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	key, since := c.key(r), max(since, int64(r.token))
-	resp, err := c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token), clientv3.WithSerializable()))
-	if err == nil && resp.Get().Header.Revision < since {
+	key, now := c.key(r), since == 0
+	var resp clientv3.OpResponse
+	var err error
+	if !now {
+		resp, err = c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token), clientv3.WithSerializable()))
+		now = err == nil && resp.Get().Header.Revision < max(since, int64(r.token))
+	}
+	if now {
 		resp, err = c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token)))
 	}
 	if err != nil {

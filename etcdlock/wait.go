@@ -174,12 +174,14 @@ func (v *vigil) choose() {
 }
 
 // beat is a sign of life, to the lease of places, which is short; and a look at
-// whether the stream of watches has one.
+// whether the stream of watches has one. What was asked for a moment ago is no sign
+// of the contrary: on a busy machine, breaking the stream, which all of this client
+// share, would lead to nothing but more to do.
 func (v *vigil) beat(ctx context.Context) {
 	v.c.mu.Lock()
 	var silent *watch
 	for _, f := range v.fs {
-		if f != nil && !f.begun {
+		if f != nil && !f.begun && v.c.clock.Now() >= f.asked.Add(v.c.poll) {
 			silent = f.watch
 		}
 	}
