@@ -19,7 +19,7 @@ func hold(ctx context.Context, l Locker, names int, window time.Duration, work c
 	for i := range texts {
 		texts[i] = fmt.Sprintf("bench/%d", i)
 	}
-	before := memory()
+	before, _ := memories() // a hold has no goroutine: the stacks are those of takers that have ended
 	const takers = 64
 	errs := make([]error, takers)
 	var wg sync.WaitGroup
@@ -34,7 +34,8 @@ func hold(ctx context.Context, l Locker, names int, window time.Duration, work c
 	if err := errors.Join(errs...); err != nil {
 		return result{}, err
 	}
-	each := (memory() - before) / float64(names)
+	after, _ := memories()
+	each := (after - before) / float64(names)
 	commands, scripts, err := rate(work, window)
 	if err != nil {
 		return result{}, err

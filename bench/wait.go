@@ -81,11 +81,16 @@ func park(workers int) float64 {
 
 // memory is what heap and stacks use, after a collection.
 func memory() float64 {
+	heap, stacks := memories()
+	return heap + stacks
+}
+
+func memories() (heap, stacks float64) {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc + m.StackInuse)
+	return float64(m.HeapAlloc), float64(m.StackInuse)
 }
 
 // rate returns what the server does per second, without what asking it costs.
