@@ -57,7 +57,7 @@ type bounds struct{ shortest, longest time.Duration }
 
 var pauses = map[Dialect]bounds{
 	Postgres: {5 * time.Millisecond, 200 * time.Millisecond},
-	MySQL:    {2 * time.Millisecond, 200 * time.Millisecond},
+	MySQL:    {2 * time.Millisecond, 500 * time.Millisecond},
 	SQLite:   {500 * time.Microsecond, 5 * time.Millisecond},
 }
 
