@@ -59,32 +59,30 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	use := func(workers, names int, prefix string) {
-		var next atomic.Int64
-		var wg sync.WaitGroup
-		for range workers {
-			wg.Go(func() {
-				for i := int(next.Add(1)); i <= names && !t.Failed(); i = int(next.Add(1)) {
-					lease, err := c.Mutex(prefix+strconv.Itoa(i), nil).Acquire(t.Context())
-					if err == nil {
-						err = lease.Release()
-					}
-					if err != nil {
-						t.Error(err)
-					}
-				}
-			})
+	until(t, "its three connections are made", func() bool {
+		if err := acquire(t, c, "a first one", nil).Release(); err != nil {
+			t.Fatal(err)
 		}
-		wg.Wait()
-	}
-	until(t, "all its connections are made", func() bool {
-		use(1, 20, "first/")
-		use(workers, workers, "first/")
-		return count(t, do).connections == before.connections+4
+		return count(t, do).connections == before.connections+3
 	})
 	opened := count(t, do)
 
-	use(workers, names, "name/")
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := next.Add(1); i <= names && !t.Failed(); i = next.Add(1) {
+				lease, err := c.Mutex("name/"+strconv.FormatInt(i, 10), nil).Acquire(t.Context())
+				if err == nil {
+					err = lease.Release()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 	until(t, "the goroutines end", func() bool { return int64(runtime.NumGoroutine()) <= opened.goroutines })
 	used := count(t, do)
 	t.Logf("before %+v, opened %+v, used %+v", before, opened, used)

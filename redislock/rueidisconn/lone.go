@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -17,17 +18,28 @@ import (
 // caller that writes and reads by itself takes half the time and half the
 // processor. Rueidis does so for a context that cannot end, on a connection that
 // is idle. So one caller at a time uses this one, and the end of its context
-// hangs up. After any failure it is given up, and opened again while requests
-// take the pipeline. Safe for concurrent use.
+// hangs up.
+//
+// After any failure it is given up, and opened again in the background, while
+// requests take the pipeline. Safe for concurrent use.
 type lone struct {
-	spare
-	wire  atomic.Pointer[net.Conn] // what the client speaks through
-	using sync.Mutex
+	option rueidis.ClientOption
+	wire   atomic.Pointer[net.Conn] // what client speaks through
+	opens  sync.WaitGroup
+
+	mu      sync.Mutex // held while it is used
+	client  rueidis.Client
+	opening bool
+	failed  time.Time // when it could not be opened
+	closed  bool
 }
+
+// loneRetry is the least time between two failed attempts to open it.
+const loneRetry = time.Second
 
 // newLone returns a connection that is not open yet.
 func newLone(option rueidis.ClientOption) *lone {
-	l := &lone{spare: spare{option: option}}
+	l := &lone{option: option}
 	// It has one request at a time.
 	l.option.ReadBufferEachConn, l.option.WriteBufferEachConn, l.option.RingScaleEachConn = 8<<10, 8<<10, 1
 	l.option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
@@ -43,17 +55,17 @@ func newLone(option rueidis.ClientOption) *lone {
 // do sends the commands. It returns nil, and has done nothing, if the
 // connection is in use or not open.
 func (l *lone) do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	if !l.using.TryLock() {
+	if !l.mu.TryLock() {
 		return nil
 	}
-	defer l.using.Unlock()
-	client := l.get()
-	if client == nil {
+	defer l.mu.Unlock()
+	if l.client == nil {
+		l.open()
 		return nil
 	}
 	wire := l.wire.Load()
 	stop := context.AfterFunc(ctx, func() { hangUp(*wire) })
-	replies := send(context.WithoutCancel(ctx), client, commands)
+	replies := send(context.WithoutCancel(ctx), l.client, commands)
 	hungUp, broken := !stop(), false
 	for i := range replies {
 		if err := replies[i].Err; err != nil && !isRefusal(err) {
@@ -64,7 +76,8 @@ func (l *lone) do(ctx context.Context, commands []redislock.Command) []redislock
 		}
 	}
 	if hungUp || broken {
-		l.drop()
+		l.client.Close()
+		l.client = nil
 	}
 	return replies
 }
@@ -77,12 +90,39 @@ func hangUp(wire net.Conn) {
 	wire.Close()
 }
 
+// open opens the connection in the background. It is called with the mutex.
+func (l *lone) open() {
+	if l.opening || l.closed || time.Since(l.failed) < loneRetry {
+		return
+	}
+	l.opening = true
+	l.opens.Go(func() {
+		client, err := rueidis.NewClient(l.option)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.opening = false
+		switch {
+		case err != nil:
+			l.failed = time.Now()
+		case l.closed:
+			client.Close()
+		default:
+			l.client = client
+		}
+	})
+}
+
 // close ends it, and what is under way on it.
 func (l *lone) close() {
 	if wire := l.wire.Load(); wire != nil {
 		hangUp(*wire)
 	}
-	l.using.Lock()
-	defer l.using.Unlock()
-	l.spare.close()
+	l.mu.Lock()
+	l.closed = true
+	if l.client != nil {
+		l.client.Close()
+		l.client = nil
+	}
+	l.mu.Unlock()
+	l.opens.Wait()
 }

@@ -29,7 +29,10 @@ func becomeAlone(t *testing.T, c *conn) {
 		if r := c.Do(t.Context(), ping)[0]; r.Err != nil {
 			t.Fatal(r.Err)
 		}
-		if c.own.lone.client.Load() != nil {
+		c.lone.mu.Lock()
+		open := c.lone.client != nil
+		c.lone.mu.Unlock()
+		if open {
 			return
 		}
 		if time.Now().After(end) {
@@ -68,7 +71,7 @@ func TestLoneHangsUp(t *testing.T) {
 			defer cancel()
 			hasty, patient := make(chan error, 1), make(chan error, 1)
 			go func() { hasty <- c.Do(ctx, ping)[0].Err }()
-			for c.own.busy.Load() == 0 {
+			for c.busy.Load() == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			go func() { patient <- c.Do(t.Context(), ping)[0].Err }()
@@ -123,61 +126,11 @@ func TestLoneCloses(t *testing.T) {
 			t.Error("a request was answered by a server that stands still")
 		}
 	})
-	for c.own.busy.Load() == 0 {
+	for c.busy.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	c.own.lone.close()
+	c.lone.close()
 	hung.Wait()
 	server.Resume()
 	c.Close()
-}
-
-// Many requests under way share a connection of their own, which Close ends
-// although they are many.
-func TestCrowd(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	defer leaks(t)
-	c := fromURL(t, server.Addr).(*conn)
-	defer c.Close()
-	for end := time.Now().Add(20 * time.Second); c.own.crowd.client.Load() == nil; {
-		if time.Now().After(end) {
-			t.Fatal("a crowd got no connection of its own")
-		}
-		askAll(t, c, 4*many)
-	}
-	askAll(t, c, 4*many)
-	server.Pause()
-	hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	var asked sync.WaitGroup
-	for i := range 4 * many {
-		ctx := t.Context()
-		if i%2 == 0 {
-			ctx = hasty
-		}
-		asked.Go(func() {
-			if err := c.Do(ctx, ping)[0].Err; (err == nil) != (ctx != hasty) {
-				t.Errorf("of a crowd half of whom have had enough, request %d ended with %v", i, err)
-			}
-		})
-	}
-	<-hasty.Done()
-	for c.own.busy.Load() > 2*many {
-		time.Sleep(time.Millisecond)
-	}
-	server.Resume()
-	asked.Wait()
-}
-
-// askAll asks n times at once.
-func askAll(t *testing.T, c *conn, n int) {
-	var asked sync.WaitGroup
-	for range n {
-		asked.Go(func() {
-			if err := c.Do(t.Context(), ping)[0].Err; err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	asked.Wait()
 }

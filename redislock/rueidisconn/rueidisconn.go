@@ -20,10 +20,9 @@
 //	hf.ca=FILE               trust these authorities instead, in PEM form
 //	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
 //
-// A client opened by URL has up to four connections: one that pipelines requests,
-// one that hears of hand-offs, one, for a program that asks for one thing after
-// another, that does without the detours of a pipeline, and one for crowds, of
-// which more are sent together.
+// A client opened by URL has up to three connections: one that pipelines
+// requests, one that hears of hand-offs, and, for a program that asks for one thing after
+// another, one that does without the detours of a pipeline.
 package rueidisconn
 
 import (
@@ -48,47 +47,29 @@ func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
 
 type conn struct {
 	client rueidis.Client
-	own    *own // nil for a client of the caller's
+	lone   *lone        // nil for a client of the caller's
+	busy   atomic.Int32 // requests under way
+	alone  atomic.Int32 // requests since two of them were
 }
 
-// own is what a client that is opened by URL has besides.
-type own struct {
-	lone  *lone
-	crowd spare
-	busy  atomic.Int32 // requests under way
-	alone atomic.Int32 // requests since two of them were
-}
-
-const (
-	// enough is how many requests without company tell that the next will have
-	// none. Requests that often have it are better off in one pipeline.
-	enough = 8
-	// many is how many requests under way are a crowd: each may wait for a moment
-	// (flushDelay), so that more of them are sent together.
-	many = 16
-)
+// enough is how many requests without company tell that the next will have none.
+// Requests that often have it are better off in one pipeline.
+const enough = 8
 
 // Do implements redislock.Conn. An arbitrary command is none of those that
 // rueidis sends again, as long as connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	client := c.client
-	if o := c.own; o != nil {
-		n := o.busy.Add(1)
-		defer o.busy.Add(-1)
-		if n > 1 {
-			o.alone.Store(0)
-		} else if o.alone.Add(1) > enough {
-			if replies := o.lone.do(ctx, commands); replies != nil {
+	if c.lone != nil {
+		defer c.busy.Add(-1)
+		if c.busy.Add(1) > 1 {
+			c.alone.Store(0)
+		} else if c.alone.Add(1) > enough {
+			if replies := c.lone.do(ctx, commands); replies != nil {
 				return replies
 			}
 		}
-		if n >= many {
-			if crowd := o.crowd.get(); crowd != nil {
-				client = crowd
-			}
-		}
 	}
-	return send(cancelOnly{ctx}, client, commands)
+	return send(cancelOnly{ctx}, c.client, commands)
 }
 
 // send sends commands in one go.
@@ -186,9 +167,8 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 
 // Close implements redislock.Conn.
 func (c *conn) Close() error {
-	if o := c.own; o != nil {
-		o.lone.close()
-		o.crowd.close()
+	if c.lone != nil {
+		c.lone.close()
 		c.client.Close()
 	}
 	return nil
