@@ -3,6 +3,7 @@ package rueidisconn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,8 @@ import (
 // requests take the pipeline. Safe for concurrent use.
 type lone struct {
 	option rueidis.ClientOption
-	wire   atomic.Pointer[net.Conn] // what client speaks through
+	dial   func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+	wire   atomic.Pointer[net.Conn] // what the client speaks through
 	opens  sync.WaitGroup
 
 	mu      sync.Mutex // held while it is used
@@ -39,17 +41,31 @@ const loneRetry = time.Second
 
 // newLone returns a connection that is not open yet.
 func newLone(option rueidis.ClientOption) *lone {
-	l := &lone{option: option}
+	l := &lone{option: option, dial: option.DialCtxFn}
 	// It has one request at a time.
 	l.option.ReadBufferEachConn, l.option.WriteBufferEachConn, l.option.RingScaleEachConn = 8<<10, 8<<10, 1
-	l.option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-		wire, err := option.DialCtxFn(ctx, address, dialer, config)
+	return l
+}
+
+// errGone says that the connection has ended before anything was sent.
+var errGone = errors.New("the connection is gone")
+
+// connect connects a client that connects only once: a request must not wait for a
+// connection to be made, which does not hear of the end of its context.
+func (l *lone) connect() (rueidis.Client, error) {
+	var connected atomic.Bool
+	option := l.option
+	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		if connected.Swap(true) {
+			return nil, errGone
+		}
+		wire, err := l.dial(ctx, address, dialer, config)
 		if err == nil {
 			l.wire.Store(&wire)
 		}
 		return wire, err
 	}
-	return l
+	return rueidis.NewClient(option)
 }
 
 // do sends the commands. It returns nil, and has done nothing, if the
@@ -67,6 +83,10 @@ func (l *lone) do(ctx context.Context, commands []redislock.Command) []redislock
 	stop := context.AfterFunc(ctx, func() { hangUp(*wire) })
 	replies := send(context.WithoutCancel(ctx), l.client, commands)
 	hungUp, broken := !stop(), false
+	if errors.Is(replies[0].Err, errGone) {
+		l.drop()
+		return nil
+	}
 	for i := range replies {
 		if err := replies[i].Err; err != nil && !isRefusal(err) {
 			broken = true
@@ -76,8 +96,7 @@ func (l *lone) do(ctx context.Context, commands []redislock.Command) []redislock
 		}
 	}
 	if hungUp || broken {
-		l.client.Close()
-		l.client = nil
+		l.drop()
 	}
 	return replies
 }
@@ -97,7 +116,7 @@ func (l *lone) open() {
 	}
 	l.opening = true
 	l.opens.Go(func() {
-		client, err := rueidis.NewClient(l.option)
+		client, err := l.connect()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.opening = false
@@ -112,6 +131,14 @@ func (l *lone) open() {
 	})
 }
 
+// drop gives the client up, if there is one. It is called with the mutex.
+func (l *lone) drop() {
+	if l.client != nil {
+		l.client.Close()
+		l.client = nil
+	}
+}
+
 // close ends it, and what is under way on it.
 func (l *lone) close() {
 	if wire := l.wire.Load(); wire != nil {
@@ -119,10 +146,7 @@ func (l *lone) close() {
 	}
 	l.mu.Lock()
 	l.closed = true
-	if l.client != nil {
-		l.client.Close()
-		l.client = nil
-	}
+	l.drop()
 	l.mu.Unlock()
 	l.opens.Wait()
 }

@@ -3,6 +3,7 @@ package rueidisconn
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -133,4 +134,45 @@ func TestLoneCloses(t *testing.T) {
 	hung.Wait()
 	server.Resume()
 	c.Close()
+}
+
+// A context's end is heard also while the connection is made anew, by the request
+// that needs it first, by others, and by a lone one.
+func TestSilentServer(t *testing.T) {
+	for name, before := range map[string]func(*testing.T, *conn){
+		"pipeline": func(*testing.T, *conn) {}, "lone": becomeAlone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := testserver.StartRedis(t, testserver.RedisOptions{})
+			c := fromURL(t, server.Addr).(*conn)
+			defer c.Close()
+			c.lone.option.Dialer.KeepAlive = 10 * time.Millisecond // it finds out soon
+			before(t, c)
+			server.Kill()
+			silent, err := net.Listen("tcp", server.Addr) // accepts, and says nothing
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer silent.Close()
+			time.Sleep(2 * provenFor) // the connection is known to be gone, or not proven
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				ended := make(chan error, 2)
+				for range cap(ended) {
+					go func() { ended <- c.Do(ctx, ping)[0].Err }()
+				}
+				for range cap(ended) {
+					select {
+					case err := <-ended:
+						if err == nil {
+							t.Error("a silent server has answered")
+						}
+					case <-time.After(dialTimeout - time.Second):
+						t.Fatal("a request does not hear of the end of its context")
+					}
+				}
+				cancel()
+			}
+		})
+	}
 }

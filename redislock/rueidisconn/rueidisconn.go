@@ -38,11 +38,11 @@ import (
 )
 
 // Wrap returns a redislock.Conn over a client that the caller keeps and closes,
-// after the driver. It pipelines, also when it has a single caller. The client must be one of a single node, and its
-// ClientOption.ConnLifetime 0: rueidis sends what was under way on a connection
-// that ends by its lifetime a second time, when the server has not answered for a second, whatever
-// DisableRetry says. A request that takes effect twice may leave a hold behind,
-// until its TTL ends (P6).
+// after the driver. It pipelines, also when it has a single caller. The client
+// must be one of a single node, and its ClientOption.ConnLifetime 0: rueidis sends
+// what was under way on a connection that ends by its lifetime a second time, when
+// the server has not answered for a second, whatever DisableRetry says. A request
+// that takes effect twice may leave a hold behind, until its TTL ends (P6).
 func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
 
 type conn struct {
@@ -50,6 +50,7 @@ type conn struct {
 	lone   *lone        // nil for a client of the caller's
 	busy   atomic.Int32 // requests under way
 	alone  atomic.Int32 // requests since two of them were
+	proved atomic.Int64 // when the server answered last, after start; 0: the last request was not answered
 }
 
 // enough is how many requests without company tell that the next will have none.
@@ -69,7 +70,58 @@ func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock
 			}
 		}
 	}
-	return send(cancelOnly{ctx}, c.client, commands)
+	if ctx.Done() == nil || c.proven() {
+		replies := send(cancelOnly{ctx}, c.client, commands)
+		c.prove(replies)
+		return replies
+	}
+	return c.sendAside(ctx, commands)
+}
+
+// provenFor is for how long after an answer the connection is taken to be there.
+const provenFor = 100 * time.Millisecond
+
+var start = time.Now()
+
+func (c *conn) proven() bool {
+	at := c.proved.Load()
+	return at != 0 && time.Since(start)-time.Duration(at) < provenFor
+}
+
+// prove takes in whether the server has answered.
+func (c *conn) prove(replies []redislock.Reply) {
+	for i := range replies {
+		if err := replies[i].Err; err != nil && !isRefusal(err) {
+			c.proved.Store(0)
+			return
+		}
+	}
+	now, before := int64(time.Since(start)), c.proved.Load()
+	if now-before > int64(provenFor/8) {
+		c.proved.Store(now)
+	}
+}
+
+// sendAside is send for a connection that may have to be made anew. Whoever needs
+// one first makes it, and rueidis lets all others wait for that, whatever their
+// contexts say: so the caller does not wait there itself.
+func (c *conn) sendAside(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	answered := make(chan []redislock.Reply, 1)
+	go func() {
+		replies := send(cancelOnly{ctx}, c.client, commands)
+		c.prove(replies)
+		answered <- replies
+	}()
+	select {
+	case replies := <-answered:
+		return replies
+	case <-ctx.Done():
+	}
+	replies := make([]redislock.Reply, len(commands))
+	for i := range replies {
+		replies[i].Err = ctx.Err()
+	}
+	return replies
 }
 
 // send sends commands in one go.
