@@ -66,9 +66,11 @@ type Caps struct {
 	// (P7). 0: DefaultPoll.
 	Poll time.Duration
 
-	// TokenBlock is how many tokens a grant reserves from its own upwards, for
-	// handing the hold on inside the process; 0: no such hand-off. Reserved for
-	// a later version: nothing uses it yet.
+	// TokenBlock is how many tokens every grant reserves from its own upwards: no
+	// other grant on the name has one of them. With them an exclusive hold that is
+	// released may be handed on to the next who waits in the same process, without
+	// the store: under the same owner, each time with the next token (P3), at most
+	// TokenBlock-1 times (P8). 0 and 1: no such hand-off.
 	TokenBlock int
 
 	Guarantees Guarantees

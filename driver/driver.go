@@ -63,8 +63,8 @@ type Request struct {
 }
 
 // Grant is a hold as the store gave it. Drivers get it back, unchanged but for
-// MinHold (0 when the hold is undone rather than released) and Stray, to renew,
-// release and downgrade.
+// MinHold (0 when the hold is undone rather than released), Stray, and Token with
+// Passed, to renew, release and downgrade.
 type Grant struct {
 	Request
 	Token Token         // 0: the store gives none, or the outcome is not known
@@ -73,6 +73,10 @@ type Grant struct {
 	// Stray says that a request of this owner got no answer and may still be on
 	// its way, although a later one was granted. The client sets it.
 	Stray bool
+	// Passed says that the hold was handed on inside the process, under the next
+	// token of its block (Caps.TokenBlock), since the store was last told: it has a
+	// lower token on record, until Renew. The client sets it.
+	Passed bool
 	// Handle is the driver's own. It must be comparable with ==, and small:
 	// it is kept as long as the hold.
 	Handle any
@@ -113,7 +117,8 @@ type Driver interface {
 	// Renew starts the TTL of each grant again, in one round trip where the
 	// store can, and returns as many renewals in the same order. It must check
 	// the owner, and must not revive a hold that has expired. Since is the
-	// instant before the request was sent.
+	// instant before the request was sent. Of a grant that was Passed the store
+	// takes the token over, unless it has a higher one on record.
 	Renew(context.Context, []Grant) []Renewal
 
 	// Release frees each grant if its owner still has it, and returns as many

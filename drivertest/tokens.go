@@ -1,6 +1,10 @@
 package drivertest
 
-import "github.com/holdfastlock/holdfast/driver"
+import (
+	"errors"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
 
 var fences = driver.Caps{Fencing: true}
 
@@ -11,6 +15,7 @@ var tokensCases = []testCase{
 	{name: "increase over a hand-off", need: driver.Caps{Fencing: true, Ops: driver.OpQueue}, run: tokensOverHandOff},
 	{name: "increase after a break", need: driver.Caps{Fencing: true, Ops: driver.OpBreak}, run: tokensAfterBreak},
 	{name: "readers come after the writer", need: driver.Caps{Fencing: true, Shared: true}, run: tokensShared},
+	{name: "of a block are nobody else's", need: driver.Caps{Fencing: true, Ops: driver.OpInspect}, run: tokensOfABlock},
 	{name: "stay over renewals", need: driver.Caps{Fencing: true, Ops: driver.OpInspect}, run: tokensStay},
 }
 
@@ -98,4 +103,49 @@ func tokensStay(t *trial) {
 			t.Errorf("P3: renewals changed the token from %d to %d", g.Token, h.Token)
 		}
 	}
+}
+
+// tokensOfABlock hands a hold on inside the process, as package holdfast does: the
+// next token of the block, the same owner.
+func tokensOfABlock(t *trial) {
+	a, b := t.open(), t.open()
+	block := driver.Token(max(1, t.caps.TokenBlock))
+	shows := func(want driver.Token, why string) {
+		t.Helper()
+		if holders := t.inspect(b).Holders; len(holders) != 1 || holders[0].Token != want {
+			t.Errorf("P3: %s: Inspect shows %+v, not token %d", why, holders, want)
+		}
+	}
+	next := func(last driver.Token, why string) driver.Grant {
+		t.Helper()
+		g := t.take(b, t.request())
+		t.higher(g, last+block-1, why)
+		return g
+	}
+	g := t.take(a, t.request())
+	first := g.Token
+	t.release(a, g)
+	g = next(first, "the hold before had a block of tokens to hand on")
+	t.release(b, g)
+
+	g = t.take(a, t.request())
+	passed := g
+	passed.Token, passed.Passed = g.Token+block-1, block > 1
+	passed = t.renew(a, passed)
+	shows(passed.Token, "a hold that was handed on is renewed")
+	late := g
+	late.Passed = block > 1
+	t.renew(a, late)
+	shows(passed.Token, "a renewal overtaken by one with a higher token")
+	t.renew(a, passed)
+	if err := t.break1(b, t.name, g.Token); block > 1 && t.caps.Ops.Has(driver.OpBreak) && !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("P4: a break with the token before the hold was handed on: %v, not ErrNotHeld", err)
+	}
+	t.release(a, passed)
+	g = next(passed.Token, "the hold before was handed on and renewed")
+
+	unsaid := g // handed on, and released before the store was told
+	unsaid.Token, unsaid.Passed = g.Token+block-1, block > 1
+	t.release(b, unsaid)
+	next(g.Token, "the hold before was handed on and not renewed")
 }
