@@ -133,7 +133,8 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 // confirm gives a place's sign of life, and looks whether it has come to be a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
-	if since, err := r.session.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
+	s := r.session.Load()
+	if since, err := s.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
 		c.abandon(r)
 		return driver.Grant{}, errGone
 	} else if err != nil {
@@ -151,7 +152,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return c.placed(ctx, r, req, r.session, r.token, *v, sent, v.entries)
+	return c.placed(ctx, r, req, s, r.token, *v, sent, v.entries)
 }
 
 // line takes a place at the end of the queue.
@@ -222,13 +223,13 @@ func (c *client) placed(
 	ctx context.Context, r *record, req *driver.Request, s *session, token driver.Token, v view, sent driver.Instant, others []entry,
 ) (driver.Grant, error) {
 	c.mu.Lock()
-	r.state, r.session, r.token = queued, s, token
-	r.since, r.keeps = sent, 2*c.poll
-	if r.place == nil {
-		r.place = &place{}
+	r.state, r.token = queued, token
+	r.session.Store(s)
+	if c.places[r] == nil {
+		c.places[r] = &place{}
 	}
-	r.place.view = v
-	c.postpone(r)
+	c.places[r].view = v
+	c.keep(r, sent.Add(2*c.poll))
 	c.mu.Unlock()
 	if v.free(req) {
 		return c.claimed(ctx, r, req)
@@ -290,11 +291,19 @@ func (c *client) short(req *driver.Request) term {
 func (c *client) grant(r *record, req *driver.Request, s *session, token driver.Token, t term) driver.Grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.state, r.session, r.token = held, s, token
-	r.began, r.claim, r.keeps = c.clock.Now(), t.claim, t.keeps
-	r.since, r.place = s.since, nil
-	c.postpone(r)
-	return driver.Grant{Request: *req, Token: token, Since: r.since, Valid: t.lasts, Handle: r}
+	r.token = token
+	r.session.Store(s)
+	return c.begin(r, req, t)
+}
+
+// begin begins a hold whose token and session its record has. It is called with the
+// mutex.
+func (c *client) begin(r *record, req *driver.Request, t term) driver.Grant {
+	delete(c.places, r)
+	since := r.session.Load().since
+	r.state, r.claim, r.began = held, t.claim, c.clock.Now()
+	c.keep(r, since.Add(t.keeps))
+	return driver.Grant{Request: *req, Token: r.token, Since: since, Valid: t.lasts, Handle: r}
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
@@ -302,15 +311,11 @@ func (c *client) grant(r *record, req *driver.Request, s *session, token driver.
 // it counts from the sending of whatever kept that lease alive last (P1).
 func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
-	if r.state != queued || r.session.over {
+	if r.state != queued || r.session.Load().over {
 		c.mu.Unlock()
 		return driver.Grant{}, driver.ErrHeld
 	}
-	t := c.short(req)
-	r.state, r.began, r.claim, r.place = held, c.clock.Now(), true, nil
-	r.since, r.keeps = r.session.since, t.keeps
-	c.postpone(r)
-	g := driver.Grant{Request: *req, Token: r.token, Since: r.since, Valid: t.lasts, Handle: r}
+	g := c.begin(r, req, c.short(req))
 	c.mu.Unlock()
 	if req.LockDelay == 0 {
 		return g, nil
@@ -328,8 +333,9 @@ func (c *client) unanswered(r *record, req *driver.Request, s *session, sent dri
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.state == asking {
-		r.state, r.session, r.since, r.keeps = doubtful, s, sent, req.TTL+req.LockDelay
-		c.postpone(r)
+		r.state = doubtful
+		r.session.Store(s)
+		c.keep(r, sent.Add(req.TTL+req.LockDelay))
 	}
 	return driver.Grant{Request: *req}, driver.Uncertain(err)
 }

@@ -17,7 +17,7 @@ import (
 func Compare(lease *holdfast.Lease) clientv3.Cmp {
 	g := lease.Grant()
 	if r, ok := g.Handle.(*record); ok {
-		return clientv3.Compare(clientv3.CreateRevision(r.c.key(r)), "=", int64(g.Token))
+		return clientv3.Compare(clientv3.CreateRevision(r.session.Load().c.key(r)), "=", int64(g.Token))
 	}
 	return clientv3.Compare(clientv3.Version("\x00"), "<", 0)
 }

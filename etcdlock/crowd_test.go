@@ -95,8 +95,8 @@ func newCrowd(t testing.TB, addrs string, waiters int) *crowd {
 	for ready := false; !ready && !t.Failed(); { // all of them listen
 		c.mu.Lock()
 		n := 0
-		for r := c.records["crowd"]; r != nil; r = r.next {
-			if p := r.place; p != nil && p.waits != nil && p.waits.listens() {
+		for _, p := range c.places {
+			if p.waits != nil && p.waits.listens() {
 				n++
 			}
 		}

@@ -38,7 +38,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/alarm"
-	"github.com/holdfastlock/holdfast/internal/due"
 )
 
 // Options configure a driver. The zero value is right for almost everybody.
@@ -84,9 +83,9 @@ type client struct {
 	isClosed  bool
 	sessions  map[int64]*session // by seconds
 	goodbye   *session           // for what is remembered for a while
-	records   map[string]*record // by name
+	records   index
+	places    map[*record]*place // of those that are queued
 	firstN    int32              // the least number for new keys: those before may be there yet
-	expiries  due.Queue[*record]
 	losses    chan driver.Loss
 	breaks    *watch // on what operators break; nil: none
 	followers map[span]*follower
@@ -115,7 +114,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	c := &client{
 		etcd: etcd, own: own, kv: clientv3.NewKV(etcd), leases: clientv3.NewLease(etcd),
 		clock: o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
-		sessions: map[int64]*session{}, records: map[string]*record{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
+		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -237,10 +236,8 @@ func (c *client) Close() error {
 		}
 	}
 	used := map[*session]bool{}
-	for _, r := range c.records {
-		for ; r != nil; r = r.next {
-			used[r.session] = true
-		}
+	for r := range c.records.all() {
+		used[r.session.Load()] = true
 	}
 	var idle []clientv3.LeaseID
 	for _, s := range c.sessions {

@@ -57,7 +57,7 @@ func TestWaiting(t *testing.T) {
 	}{
 		"its lease is ended": {func(t *testing.T, waiter *client, req driver.Request) {
 			waiter.mu.Lock()
-			lease := waiter.record(req.Name, req.Owner).session.id
+			lease := waiter.record(req.Name, req.Owner).session.Load().id
 			waiter.mu.Unlock()
 			if _, err := waiter.etcd.Revoke(t.Context(), lease); err != nil {
 				t.Error(err)
@@ -97,8 +97,8 @@ func TestWaiting(t *testing.T) {
 				defer close(begun)
 				for {
 					waiter.mu.Lock()
-					r := waiter.record(req.Name, req.Owner)
-					watches := r != nil && r.place.waits != nil && r.place.waits.listens()
+					p := waiter.places[waiter.record(req.Name, req.Owner)]
+					watches := p != nil && p.waits != nil && p.waits.listens()
 					waiter.mu.Unlock()
 					if watches {
 						c.happens(t, waiter, req)
@@ -335,6 +335,50 @@ func TestClaimAfterHold(t *testing.T) {
 	}
 	if over := waiter.sessions[30].since.Add(req.TTL); r.Since.Add(r.Valid) > over {
 		t.Errorf("P1: a claim is renewed for %v longer than its lease", r.Since.Add(r.Valid).Sub(over))
+	}
+}
+
+// TestGrantAfterEnd: a hold whose session was found to have ended while the request
+// that moves its key to another was under way can be renewed, and its key goes when
+// nobody does.
+func TestGrantAfterEnd(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	req := request("moved")
+	req.TTL = c.caps.MinTTL
+	before := take(t, c, req)
+	r := c.reserve(&req)
+	first := r.session.Load()
+	c.end(first)
+	select {
+	case loss := <-c.losses:
+		if len(loss.Owners) != 1 || loss.Owners[0] != req.Owner {
+			t.Errorf("P2: of the end of a lease was told as %+v", loss)
+		}
+	default:
+		t.Error("P2: of the end of a lease nothing was told")
+	}
+	g, err := c.adopt(t.Context(), r, &req, &entry{key: c.key(r), created: int64(before.Token)}, c.whole(&req))
+	c.unreserve(r)
+	if err != nil || g.Token != before.Token || r.session.Load() == first {
+		t.Fatalf("the key was moved as %+v, %v", g, err)
+	}
+	if renewal := c.Renew(t.Context(), []driver.Grant{g})[0]; renewal.Err != nil {
+		t.Errorf("P2: a hold whose key is there is not renewed: %v", renewal.Err)
+	}
+	known := true
+	for deadline := time.Now().Add(20 * time.Second); known && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		// The lease is kept alive, so it is the client that deletes the key.
+		if _, err := c.session(t.Context(), seconds(req.TTL), c.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		known = c.known(r)
+		c.mu.Unlock()
+	}
+	if n := keys(t, c, req.Name); n > 0 || known {
+		t.Errorf("P7: of a hold that nobody renews %d key stays; its record: %v", n, known)
 	}
 }
 

@@ -94,11 +94,9 @@ func (c *client) listen() {
 // holding returns the record of a token, or nil. It is called with the mutex.
 func (c *client) holding(token string) *record {
 	n, err := strconv.ParseInt(token, 10, 64)
-	for _, r := range c.records {
-		for ; r != nil && err == nil; r = r.next {
-			if r.token == driver.Token(n) {
-				return r
-			}
+	for r := range c.records.all() {
+		if err == nil && r.token == driver.Token(n) {
+			return r
 		}
 	}
 	return nil

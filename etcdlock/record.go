@@ -1,11 +1,12 @@
 package etcdlock
 
 import (
+	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/due"
 )
 
 // state is what a record's key is.
@@ -25,18 +26,14 @@ const (
 // renewed or confirmed it for long enough; if the client has died, the lease ends.
 // What changes is guarded by the client's mutex.
 type record struct {
-	c           *client
 	name, owner string
-	next        *record      // of the same name
-	token       driver.Token // the key's create revision; 0: not known
-	session     *session
-	since       driver.Instant // of the last renewal or confirmation
-	keeps       time.Duration  // how long the key stays, counted from since
-	began       driver.Instant // when it was asked for, and of a hold when it was granted: not before it was
-	place       *place         // while it is queued
-	expiry      due.Entry[*record]
-	n           int32 // of the key: see layout.key
-	asks        int16 // requests to put or confirm it that are under way
+	next        *record                 // of the same list of the index
+	token       driver.Token            // the key's create revision; 0: not known
+	session     atomic.Pointer[session] // nil: no request to put it has been answered, or may have been done
+	began       driver.Instant          // when it was asked for, and of a hold when it was granted: not before it was
+	until       driver.Instant          // how long the key stays unless it is renewed or confirmed; 0: not limited
+	n           int32                   // of the key: see layout.key
+	asks        int16                   // requests to put or confirm it that are under way
 	state       state
 	claim       bool // a hold on the lease of places
 }
@@ -48,14 +45,7 @@ type place struct {
 }
 
 // record returns the record of an owner, or nil. It is called with the mutex.
-func (c *client) record(name, owner string) *record {
-	for r := c.records[name]; r != nil; r = r.next {
-		if r.owner == owner {
-			return r
-		}
-	}
-	return nil
-}
+func (c *client) record(name, owner string) *record { return c.records.find(name, owner) }
 
 // reserve returns the owner's record, made if there is none, with a key that
 // nobody else of this client uses. Unreserve ends the request that it is for.
@@ -64,24 +54,20 @@ func (c *client) reserve(req *driver.Request) *record {
 	defer c.mu.Unlock()
 	r := c.record(req.Name, req.Owner)
 	if r == nil {
-		r = &record{c: c, name: req.Name, owner: req.Owner, began: c.clock.Now(), n: c.freeN(c.records[req.Name])}
-		r.next = c.records[req.Name]
-		c.records[req.Name] = r
+		r = &record{name: req.Name, owner: req.Owner, began: c.clock.Now(), n: c.freeN(req.Name)}
+		c.records.add(r)
 	}
 	r.asks++
 	return r
 }
 
-// freeN returns the least number that a key may have beside those of a list.
-func (c *client) freeN(list *record) int32 {
-	if list == nil {
-		return c.firstN
-	}
+// freeN returns the least number that a key of a name may have beside those there are.
+func (c *client) freeN(name string) int32 {
 	used := make([]bool, 0, 8)
-	for r := list; r != nil; r = r.next {
+	for range c.records.named(name) {
 		used = append(used, false)
 	}
-	for r := list; r != nil; r = r.next {
+	for r := range c.records.named(name) {
 		if n := r.n - c.firstN; n >= 0 && int(n) < len(used) {
 			used[n] = true
 		}
@@ -103,35 +89,21 @@ func (c *client) unreserve(r *record) {
 // key returns the record's key.
 func (c *client) key(r *record) string { return c.layout.key(r.name, c.id, r.n) }
 
-// postpone moves a record's end to where since and keeps say. A move back costs
-// nothing: the alarm looks again when it rings.
-func (c *client) postpone(r *record) {
-	r.expiry.Value = r
-	if at := r.since.Add(r.keeps); !r.expiry.Queued() || at < r.expiry.At() {
-		c.expiries.Set(&r.expiry, at)
-		c.alarm.Set(at)
-	}
+// keep sets until when a record's key stays. If the record was forgotten while the
+// request was under way it is known again: its key must go in time all the same.
+func (c *client) keep(r *record, until driver.Instant) {
+	c.records.add(r)
+	r.until = until
+	c.alarm.Set(until)
 }
 
 // forget forgets a record, and wakes whoever waits at its place. It is called
 // with the mutex.
 func (c *client) forget(r *record) {
-	at := c.records[r.name]
-	if at == r {
-		if r.next == nil {
-			delete(c.records, r.name)
-		} else {
-			c.records[r.name] = r.next
-		}
-	}
-	for ; at != nil; at = at.next {
-		if at.next == r {
-			at.next = r.next
-		}
-	}
-	c.expiries.Drop(&r.expiry)
+	c.records.remove(r)
 	r.state = doubtful
-	r.wake()
+	c.wake(r)
+	delete(c.places, r)
 }
 
 // known reports whether a record has not been forgotten.
@@ -145,9 +117,9 @@ func (c *client) isLeaving(r *record) bool {
 }
 
 // wake wakes whoever waits at the place.
-func (r *record) wake() {
-	if r.place != nil && r.place.waits != nil {
-		r.place.waits.wake()
+func (c *client) wake(r *record) {
+	if p := c.places[r]; p != nil && p.waits != nil {
+		p.waits.wake()
 	}
 }
 
@@ -157,7 +129,7 @@ func (r *record) lapsed(now driver.Instant, delay time.Duration) bool {
 	if r.claim {
 		delay = 0
 	}
-	return now >= r.since.Add(r.keeps-delay)
+	return now >= r.until.Add(-delay)
 }
 
 // asked is value.Asked of the record's key.
@@ -165,29 +137,31 @@ func (c *client) asked(r *record) int64 {
 	return time.Now().Add(-c.clock.Now().Sub(r.began)).UnixMilli()
 }
 
-// sweep has the keys deleted whose time is over. The alarm calls it.
+// sweep has the keys deleted whose time is over. The alarm calls it. It looks at all
+// records, and not often: a hold is renewed, and a place confirmed, long before its
+// time is over, so the first that may be over the next time is far away, as a rule. A
+// queue of them by their times would take a third of a record's memory.
 func (c *client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
 	var over []*record
-	for e := c.expiries.First(); e != nil && e.At() <= now; e = c.expiries.First() {
-		r := e.Value
-		if at := r.since.Add(r.keeps); at > now {
-			c.expiries.Set(e, at)
-			continue
+	next := driver.Instant(math.MaxInt64)
+	for r := range c.records.all() {
+		switch {
+		case r.until == 0:
+		case r.until > now:
+			next = min(next, r.until)
+		case r.asks > 0: // what is under way may be its sign of life
+			next = min(next, now.Add(removePause))
+		default:
+			r.state, r.until = leaving, 0
+			c.wake(r)
+			over = append(over, r)
 		}
-		if r.asks > 0 { // what is under way may be its sign of life
-			c.expiries.Set(e, now.Add(removePause))
-			continue
-		}
-		c.expiries.Drop(e)
-		r.state = leaving
-		r.wake()
-		over = append(over, r)
 	}
-	if e := c.expiries.First(); e != nil {
-		c.alarm.Set(e.At())
+	if next != math.MaxInt64 {
+		c.alarm.Set(max(next, now.Add(sweepPause)))
 	}
 	if over != nil && !c.isClosed {
 		c.background.Go(func() { c.remove(over) })
@@ -210,7 +184,7 @@ func (c *client) remove(records []*record) {
 		now := c.clock.Now()
 		for i, r := range records {
 			gone := errs[i] == nil || driver.Gone(errs[i])
-			if !gone && r.session != nil && !r.session.over && !r.session.ended(now) {
+			if s := r.session.Load(); !gone && s != nil && !s.over && !s.ended(now) {
 				left = append(left, r)
 				continue
 			}
@@ -226,8 +200,12 @@ func (c *client) remove(records []*record) {
 	}
 }
 
-// removePause is the time between two attempts to delete keys.
-const removePause = 200 * time.Millisecond
+// The time between two attempts to delete keys, and at least between two looks at
+// whose time is over.
+const (
+	removePause = 200 * time.Millisecond
+	sweepPause  = 20 * time.Millisecond
+)
 
 // abandon forgets a record whose lease has ended here, at the store perhaps a
 // little later: its number is not used again.

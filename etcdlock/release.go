@@ -74,7 +74,7 @@ func (c *client) leaves(g *driver.Grant) (early *record, shut bool) {
 	}
 	if !shut {
 		r.state = doubtful // until the store has confirmed it
-		r.wake()
+		c.wake(r)
 	}
 	return early, shut
 }
@@ -260,8 +260,9 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known(r) {
-		r.state, r.session, r.since, r.keeps = closed, s, r.began, g.MinHold
-		c.postpone(r)
+		r.state = closed
+		r.session.Store(s)
+		c.keep(r, r.began.Add(g.MinHold))
 	}
 	return nil
 }

@@ -45,7 +45,8 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		case r.claim:
 			claims = append(claims, r)
 		default:
-			sessions[r.session] = append(sessions[r.session], r)
+			s := r.session.Load()
+			sessions[s] = append(sessions[s], r)
 		}
 	}
 	c.mu.Unlock()
@@ -128,15 +129,17 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 		return false
 	}
 	valid := r.grant.TTL
-	if r.claim && since < r.since {
-		// The lease that it comes to was kept alive before the claim began. Whoever has
-		// the claim trusts no renewal that counts from earlier: such an answer looks as
-		// if a later one had overtaken it.
-		valid, since = valid-r.since.Sub(since), r.since
+	if r.claim {
+		// The lease that it comes to may have been kept alive before the claim's own time
+		// began. Whoever has the claim trusts no renewal that counts from earlier: such
+		// an answer looks as if a later one had overtaken it.
+		if claimed := r.until.Add(-c.short(&r.grant.Request).keeps); since < claimed {
+			valid, since = valid-claimed.Sub(since), claimed
+		}
 	}
-	r.since, r.session, r.claim = since, s, false
-	r.keeps = valid + r.grant.LockDelay
-	c.postpone(r.record)
+	r.claim = false
+	r.session.Store(s)
+	c.keep(r.record, since.Add(valid+r.grant.LockDelay))
 	*r.out = driver.Renewal{Since: since, Valid: valid}
 	return true
 }

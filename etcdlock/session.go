@@ -169,11 +169,9 @@ func (c *client) end(s *session) {
 	s.over = true
 	var lost []string
 	var gone []*record
-	for _, r := range c.records {
-		for ; r != nil; r = r.next {
-			if r.session == s && r.state != asking {
-				gone = append(gone, r)
-			}
+	for r := range c.records.all() {
+		if r.session.Load() == s && r.state != asking {
+			gone = append(gone, r)
 		}
 	}
 	for _, r := range gone {

@@ -62,11 +62,12 @@ func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserve
 // work, while a look goes through all keys of the name.
 func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*view, error) {
 	c.mu.Lock()
-	if r.place == nil || len(r.place.view.entries) == 0 || req.Mode != driver.Exclusive {
+	p := c.places[r]
+	if p == nil || len(p.view.entries) == 0 || req.Mode != driver.Exclusive {
 		c.mu.Unlock()
 		return nil, nil
 	}
-	v := r.place.view
+	v := p.view
 	c.mu.Unlock()
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

@@ -41,11 +41,12 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		}
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
+	p := c.places[r]
 	v := &vigil{
-		c: c, r: r, req: &req, key: c.key(r), view: r.place.view, news: make(chan struct{}, 1),
+		c: c, r: r, req: &req, key: c.key(r), view: p.view, news: make(chan struct{}, 1),
 	}
 	v.view.entries = slices.Clone(v.view.entries)
-	r.place.waits = v
+	p.waits = v
 	c.mu.Unlock()
 	defer v.end()
 	beat := time.NewTicker(2 * c.pulse())
@@ -189,7 +190,7 @@ func (v *vigil) beat(ctx context.Context) {
 	if silent != nil {
 		v.c.hub.reset(silent)
 	}
-	v.r.session.keep(ctx, v.c.clock.Now().Add(-v.c.pulse()))
+	v.r.session.Load().keep(ctx, v.c.clock.Now().Add(-v.c.pulse()))
 }
 
 func (v *vigil) end() {
@@ -200,7 +201,7 @@ func (v *vigil) end() {
 			f.leave(v)
 		}
 	}
-	if p := v.r.place; p != nil && p.waits == v {
+	if p := v.c.places[v.r]; p != nil && p.waits == v {
 		p.waits = nil
 	}
 }
