@@ -215,15 +215,18 @@ func (c *Client) Semaphore(name string, slots int, o *Options) *Lock {
 }
 
 func (c *Client) lock(name string, mode Mode, slots int, o *Options) *Lock {
-	l := &Lock{client: c, name: name}
 	if o == nil {
 		o = &Options{}
 	}
-	l.how, l.err = c.settings(settingsKey{*o, mode, slots})
-	if l.err == nil {
-		l.err = c.checkName(name)
+	how, err := c.settings(settingsKey{*o, mode, slots})
+	if err == nil {
+		err = c.checkName(name)
 	}
-	return l
+	if err != nil {
+		refused := *how
+		how, refused.err = &refused, err
+	}
+	return &Lock{client: c, name: name, how: how}
 }
 
 // checkName checks a name together with the client's prefix (P10).

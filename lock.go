@@ -15,7 +15,6 @@ type Lock struct {
 	client *Client
 	name   string
 	how    *settings
-	err    error
 }
 
 // Name returns the name, without the client's prefix.
@@ -99,8 +98,8 @@ func (l *Lock) check(ctx context.Context, op string) error {
 	switch {
 	case ctx == nil:
 		return errNilContext(op)
-	case l.err != nil:
-		return failed(op, l.name, l.err)
+	case l.how.err != nil:
+		return failed(op, l.name, l.how.err)
 	case ctx.Err() != nil:
 		return failed(op, l.name, ended(ctx))
 	}

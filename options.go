@@ -82,6 +82,7 @@ type settings struct {
 	gate.Shape
 	reentrant bool
 	pace      lease.Pace
+	err       error // what is wrong with them, or with the one name that they are for
 }
 
 // settle fills in the defaults and checks the options against the rules and the
