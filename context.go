@@ -43,10 +43,11 @@ func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
 	c.mu.Lock()
 	end := le.end.Load()
 	if end == nil {
-		if entry.next = le.contexts; entry.next != nil {
+		a := le.hearers()
+		if entry.next = a.contexts; entry.next != nil {
 			entry.next.prev = entry
 		}
-		le.contexts = entry
+		a.contexts = entry
 	}
 	c.mu.Unlock()
 	if end != nil {
@@ -62,11 +63,11 @@ func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
 
 // unbind takes the entry out of the lease's list, if it is still there.
 func (le *Lease) unbind(entry *leaseContext) {
-	if le.end.Load() != nil || entry.prev == nil && le.contexts != entry {
+	if le.end.Load() != nil || entry.prev == nil && le.audience.contexts != entry {
 		return // the list has been handed over to the end, or the entry is out
 	}
 	if entry.prev == nil {
-		le.contexts = entry.next
+		le.audience.contexts = entry.next
 	} else {
 		entry.prev.next = entry.next
 	}

@@ -22,12 +22,17 @@ type Lease struct {
 	end  atomic.Pointer[ending] // set once
 
 	// Guarded by the client's mutex.
-	done     chan struct{}
+	audience *audience // nil: nobody yet
+	next     *Lease    // of the same hold
+	returned bool      // Release has been called
+	settling bool      // it has not returned yet
+	outcome  *outcome  // what it returned; nil: nothing is wrong, and nobody waits for it
+}
+
+// audience is who hears of a lease's end.
+type audience struct {
+	done     chan struct{} // nil: nobody has asked for it
 	contexts *leaseContext
-	next     *Lease   // of the same hold
-	returned bool     // Release has been called
-	settling bool     // it has not returned yet
-	outcome  *outcome // what it returned; nil: nothing is wrong, and nobody waits for it
 }
 
 // outcome is what the first Release returned, or will.
@@ -58,11 +63,14 @@ func (le *Lease) finish(err error) func() {
 	if !le.end.CompareAndSwap(nil, e) {
 		return func() {}
 	}
-	if le.done != nil {
-		close(le.done)
+	if le.audience == nil {
+		return func() {}
 	}
-	contexts := le.contexts
-	le.contexts = nil
+	if le.audience.done != nil {
+		close(le.audience.done)
+	}
+	contexts := le.audience.contexts
+	le.audience.contexts = nil
 	return func() {
 		for c := contexts; c != nil; c = c.next {
 			c.cancel(err)
@@ -134,13 +142,23 @@ func (le *Lease) Done() <-chan struct{} {
 	c := le.hold.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if le.done == nil {
-		if le.end.Load() != nil {
-			return endedChannel
-		}
-		le.done = make(chan struct{})
+	if le.end.Load() != nil && (le.audience == nil || le.audience.done == nil) {
+		return endedChannel
 	}
-	return le.done
+	a := le.hearers()
+	if a.done == nil {
+		a.done = make(chan struct{})
+	}
+	return a.done
+}
+
+// hearers returns the audience, made if there is none. It is called with the client's
+// mutex.
+func (le *Lease) hearers() *audience {
+	if le.audience == nil {
+		le.audience = &audience{}
+	}
+	return le.audience
 }
 
 // ValidUntil returns the trust deadline as it stands, by the present wall

@@ -12,16 +12,12 @@ import (
 )
 
 // Entry is one thing's place in a plan. The zero value, with Value set, is in
-// no plan.
-type Entry[T any] struct {
-	Value  T
-	queued due.Entry[*Entry[T]]
-	parked bool // due, but its shard is busy
-}
+// no plan. Its Mark is the plan's: it is parked, which is due, but its shard is busy.
+type Entry[T any] = due.Entry[T]
 
 // Plan is a set of entries. Not safe for concurrent use.
 type Plan[T any] struct {
-	queue due.Queue[*Entry[T]]
+	queue due.Queue[T]
 	shard func(T) string
 	slack func(T) time.Duration
 	busy  map[string][]*Entry[T] // the shards with a batch under way, and the entries that wait for them
@@ -42,21 +38,20 @@ func New[T any](shard func(T) string, slack func(T) time.Duration) *Plan[T] {
 // Set plans the entry for an instant, instead of what was planned before.
 func (p *Plan[T]) Set(e *Entry[T], at driver.Instant) {
 	p.unpark(e)
-	e.queued.Value = e
-	p.queue.Set(&e.queued, at)
+	p.queue.Set(e, at)
 }
 
 // Drop takes the entry out of the plan.
 func (p *Plan[T]) Drop(e *Entry[T]) {
 	p.unpark(e)
-	p.queue.Drop(&e.queued)
+	p.queue.Drop(e)
 }
 
 func (p *Plan[T]) unpark(e *Entry[T]) {
-	if !e.parked {
+	if !e.Mark {
 		return
 	}
-	e.parked = false
+	e.Mark = false
 	for shard, parked := range p.busy { // few; what it is parked for may be in another shard by now
 		if i := slices.Index(parked, e); i >= 0 {
 			p.busy[shard] = slices.Delete(parked, i, i+1)
@@ -90,18 +85,17 @@ func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 	var batches []Batch[T]
 	index := map[string]int{}
 	for e := p.queue.First(); e != nil; e = p.queue.First() {
-		entry := e.Value
-		shard := p.shard(entry.Value)
+		shard := p.shard(e.Value)
 		parked, busy := p.busy[shard]
-		if e.At() > now && (busy || len(batches) == 0 || e.At() > now.Add(p.slack(entry.Value))) {
+		if e.At() > now && (busy || len(batches) == 0 || e.At() > now.Add(p.slack(e.Value))) {
 			// Not due. What is behind it is not due either, and may go along
 			// another time; to look further would cost more than it saves.
 			break
 		}
 		p.queue.Drop(e)
 		if busy {
-			p.busy[shard] = append(parked, entry)
-			entry.parked = true
+			p.busy[shard] = append(parked, e)
+			e.Mark = true
 			continue
 		}
 		i, ok := index[shard]
@@ -110,7 +104,7 @@ func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 			index[shard] = i
 			batches = append(batches, Batch[T]{Shard: shard})
 		}
-		batches[i].Items = append(batches[i].Items, entry.Value)
+		batches[i].Items = append(batches[i].Items, e.Value)
 	}
 	for _, b := range batches {
 		p.busy[b.Shard] = nil
@@ -124,7 +118,7 @@ func (p *Plan[T]) Done(shard string) {
 	parked := p.busy[shard]
 	delete(p.busy, shard)
 	for _, e := range parked {
-		e.parked = false
-		p.queue.Set(&e.queued, e.queued.At())
+		e.Mark = false
+		p.queue.Set(e, e.At())
 	}
 }

@@ -63,15 +63,15 @@ func (s *setup) clone(w world, tick driver.Instant) world {
 	// In the order of a heap every entry stays where it is put. What is
 	// overdue is due: how long for makes no difference.
 	for _, queued := range w.plan.queue.All() {
-		c.plan.Set(c.entries[queued.Value.Value], max(queued.At()-tick, 0))
+		c.plan.Set(c.entries[queued.Value], max(queued.At()-tick, 0))
 	}
 	for shard, parked := range w.plan.busy {
 		c.plan.busy[shard] = nil
 		for _, p := range parked {
 			e := c.entries[p.Value]
-			c.plan.Set(e, max(p.queued.At()-tick, 0)) // for its At
-			c.plan.queue.Drop(&e.queued)
-			e.parked = true
+			c.plan.Set(e, max(p.At()-tick, 0)) // for its At
+			c.plan.queue.Drop(e)
+			e.Mark = true
 			c.plan.busy[shard] = append(c.plan.busy[shard], e)
 		}
 	}
@@ -82,7 +82,7 @@ func (s *setup) clone(w world, tick driver.Instant) world {
 func (s *setup) key(w world) string {
 	var b []byte
 	for _, queued := range w.plan.queue.All() {
-		b = append(b, byte('0'+queued.Value.Value), byte('a'+queued.At()))
+		b = append(b, byte('0'+queued.Value), byte('a'+queued.At()))
 	}
 	for _, shard := range w.away {
 		b = append(append(b, '/'), shard...)
@@ -91,7 +91,7 @@ func (s *setup) key(w world) string {
 		}
 	}
 	for i := range w.entries {
-		b = append(b, '0'+b2i(w.planned[i])+2*b2i(w.out[i])+4*b2i(w.entries[i].parked))
+		b = append(b, '0'+b2i(w.planned[i])+2*b2i(w.out[i])+4*b2i(w.entries[i].Mark))
 	}
 	if w.err != nil {
 		b = append(b, w.err.Error()...)
@@ -168,7 +168,7 @@ func (s *setup) takes(w *world) {
 		w.away = append(w.away, b.Shard)
 		for _, i := range b.Items {
 			e := before.entries[i]
-			switch early := time.Duration(e.queued.At()); {
+			switch early := time.Duration(e.At()); {
 			case s.shards[i] != b.Shard:
 				fail("an entry in another shard's batch")
 			case !before.planned[i]:
@@ -182,7 +182,7 @@ func (s *setup) takes(w *world) {
 	slices.Sort(w.away)
 	idle := true
 	for i, e := range before.entries {
-		due := before.planned[i] && e.queued.At() <= 0 && !slices.Contains(before.away, s.shards[i])
+		due := before.planned[i] && e.At() <= 0 && !slices.Contains(before.away, s.shards[i])
 		if due && !w.out[i] {
 			fail("what is due on a free shard was left behind")
 		}
@@ -204,12 +204,12 @@ func (s *setup) check(w world) error {
 	}
 	var in [modelEntries]int
 	for _, queued := range w.plan.queue.All() {
-		in[queued.Value.Value]++
+		in[queued.Value]++
 	}
 	for shard, parked := range w.plan.busy {
 		for _, p := range parked {
 			in[p.Value]++
-			if !p.parked || s.shards[p.Value] != shard {
+			if !p.Mark || s.shards[p.Value] != shard {
 				return errors.New("an entry waits for a shard and does not know it")
 			}
 		}
@@ -225,7 +225,7 @@ func (s *setup) check(w world) error {
 			return errors.New("a planned entry is lost")
 		case in[i] > 1 || !w.planned[i] && in[i] > 0:
 			return errors.New("an entry is in the plan too often")
-		case w.planned[i] && !slices.Contains(w.away, s.shards[i]) && (!ok || next > e.queued.At()):
+		case w.planned[i] && !slices.Contains(w.away, s.shards[i]) && (!ok || next > e.At()):
 			return errors.New("Next hides an entry whose shard is free")
 		}
 		total += in[i]
@@ -268,7 +268,7 @@ func TestModelFinds(t *testing.T) {
 		"what waits is forgotten": {"a planned entry is lost", func(s *setup) {
 			s.done = func(p *Plan[int], shard string) {
 				for _, e := range p.busy[shard] {
-					e.parked = false
+					e.Mark = false
 				}
 				delete(p.busy, shard)
 			}
@@ -296,7 +296,7 @@ func TestModelFinds(t *testing.T) {
 					return p.Take(0)
 				}
 				for e := p.queue.First(); e != nil && e.At() <= 0; e = p.queue.First() {
-					p.Set(e.Value, 1)
+					p.Set(e, 1)
 				}
 				return nil
 			}

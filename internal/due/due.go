@@ -9,7 +9,8 @@ import "github.com/holdfastlock/holdfast/driver"
 type Entry[T any] struct {
 	Value T
 	at    driver.Instant
-	pos   int // one more than its index in the heap; 0: not queued
+	pos   int32 // one more than its index in the heap; 0: not queued
+	Mark  bool  // means nothing to the queue
 }
 
 // At returns the instant at which the entry was last set to be due.
@@ -30,9 +31,9 @@ func (q *Queue[T]) Set(e *Entry[T], at driver.Instant) {
 	e.at = at
 	if e.pos == 0 {
 		q.heap = append(q.heap, e)
-		e.pos = len(q.heap)
+		e.pos = int32(len(q.heap))
 	}
-	q.fix(e.pos - 1)
+	q.fix(int(e.pos) - 1)
 }
 
 // Drop takes the entry out; one that is not queued stays so.
@@ -40,7 +41,7 @@ func (q *Queue[T]) Drop(e *Entry[T]) {
 	if e.pos == 0 {
 		return
 	}
-	i, last := e.pos-1, len(q.heap)-1
+	i, last := int(e.pos)-1, len(q.heap)-1
 	q.swap(i, last)
 	q.heap[last] = nil
 	q.heap = q.heap[:last]
@@ -68,7 +69,7 @@ func (q *Queue[T]) All() []*Entry[T] { return q.heap }
 
 func (q *Queue[T]) swap(i, j int) {
 	q.heap[i], q.heap[j] = q.heap[j], q.heap[i]
-	q.heap[i].pos, q.heap[j].pos = i+1, j+1
+	q.heap[i].pos, q.heap[j].pos = int32(i+1), int32(j+1)
 }
 
 // fix moves the entry at i up or down to where it belongs.
