@@ -288,6 +288,10 @@ func TestTurnsOfOthers(t *testing.T) {
 	}{
 		{name: "a minimum hold", how: holdfast.Options{MinHold: time.Millisecond}},
 		{name: "no renewal", how: holdfast.Options{RenewEvery: -1}},
+		{name: "little left", how: holdfast.Options{TTL: 20 * time.Millisecond, RenewEvery: 12 * time.Millisecond}, do: func(*world, *holdfast.Client, *faulty, *holdfast.Lease) {
+			time.Sleep(8 * time.Millisecond)
+		}},
+		{name: "a long suspend", do: func(w *world, _ *holdfast.Client, _ *faulty, _ *holdfast.Lease) { w.clock.suspend(time.Second / 10) }},
 		{name: "a note of its own", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) { note(w, l) }},
 		{name: "in doubt", do: func(w *world, _ *holdfast.Client, f *faulty, l *holdfast.Lease) {
 			f.set(func() { f.renew = failRenewals })
@@ -308,7 +312,7 @@ func TestTurnsOfOthers(t *testing.T) {
 				if c.do != nil {
 					c.do(w, client, f, lease)
 				}
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // the minimum hold
 				releases := f.releases.Load()
 				w.release(lease)
 				if f.releases.Load() == releases {
@@ -357,11 +361,12 @@ func TestTurnHandles(t *testing.T) {
 		q.nobody("another lease has the hold")
 		w.release(again)
 		next := q.next("it was passed on")
+		token := next.Token()
 		if err := next.Downgrade(w.ctx); err != nil {
 			t.Fatal(err)
 		}
-		if at := w.holder(); at.Token != next.Token() || at.Mode != holdfast.Shared {
-			t.Errorf("P3: the store has %v with token %d, the lease %d", at.Mode, at.Token, next.Token())
+		if at := w.holder(); next.Token() != token || at.Token != token || at.Mode != holdfast.Shared {
+			t.Errorf("P3: token %d was downgraded to %d, in the store to %v with %d", token, next.Token(), at.Mode, at.Token)
 		}
 		w.release(next)
 		w.release(q.next("the reader has released"))
