@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -489,6 +490,7 @@ func TestTurnHistory(t *testing.T) {
 					t.Error("P1: two holders")
 				} else {
 					tokens = append(tokens, lease.Token())
+					runtime.Gosched() // so that others line up
 					inside.Unlock()
 				}
 				if err := lease.Release(); err != nil {
