@@ -17,6 +17,7 @@ import (
 // gateway is the gate of one name, and what wakes its head between polls.
 type gateway struct {
 	gate.Gate
+	turn turn
 	poke chan struct{} // one value: this client has released the name
 }
 
@@ -74,8 +75,9 @@ func (a *acquisition) enter() error {
 	case gate.Behind:
 		a.news = make(chan struct{})
 	case gate.Held:
-		a.held = g.Waiters()[0].Ref.(*acquisition).held
-		if a.held == nil { // the head is new, and knows it from the one before
+		if h := g.turn.hold; h != nil {
+			a.held = h.heldError(c.clock.Now())
+		} else if a.held = g.Waiters()[0].Ref.(*acquisition).held; a.held == nil { // the head is new, and knows it from the one before
 			a.held = &HeldError{Name: l.name}
 		}
 	}
@@ -128,6 +130,9 @@ func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
 		c.mu.Unlock()
 		switch role {
 		case gate.Joined:
+			return a.lease, nil
+		case gate.Passed:
+			a.acquired(a.lease.hold)
 			return a.lease, nil
 		case gate.Behind:
 			return nil, a.reasons(ctx)
@@ -427,19 +432,26 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	grant.Stray = a.gate.Place(rand.Text).Stray
 	h := newHold(a.lock, grant, now)
 	a.lease = &h.first
+	c.beginTurn(a.gate, h, now)
 	joined, next := a.gate.Grant()
 	for _, w := range joined {
 		j := w.Ref.(*acquisition)
 		j.lease = h.handle()
 		close(j.news)
 	}
-	c.pass(a.lock.name, a.gate, next)
+	c.wakeNext(a.lock.name, a.gate, next)
 	c.track(h)
 	c.mu.Unlock()
-	c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
-		Name: a.lock.name, Mode: grant.Mode, Token: grant.Token, After: now.Sub(a.start),
-	})
+	a.acquired(h)
 	return &h.first
+}
+
+// acquired tells of a new hold.
+func (a *acquisition) acquired(h *hold) {
+	c := a.lock.client
+	c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
+		Name: h.name, Mode: a.Shape.Mode, Token: h.token, After: h.taken.Sub(a.start),
+	})
 }
 
 // giveUp leaves the gate, and returns why.
@@ -464,7 +476,7 @@ func (a *acquisition) leave() {
 	}
 	next, place := a.gate.Leave(&a.Waiter)
 	c.withdrawPlace(a.lock, place)
-	c.pass(a.lock.name, a.gate, next)
+	c.wakeNext(a.lock.name, a.gate, next)
 }
 
 // reasons returns why there is no lease: errs, or else what ended the wait, and
@@ -488,8 +500,8 @@ func (a *acquisition) reasons(ctx context.Context, errs ...error) []error {
 	return errs
 }
 
-// pass wakes the new head of a gate, or forgets the gate if it is empty.
-func (c *Client) pass(name string, g *gateway, next *gate.Waiter) {
+// wakeNext wakes the new head of a gate, or forgets the gate if it is empty.
+func (c *Client) wakeNext(name string, g *gateway, next *gate.Waiter) {
 	if next != nil {
 		if a := next.Ref.(*acquisition); a.news != nil {
 			close(a.news)

@@ -30,6 +30,7 @@ type hold struct {
 	asked   bool         // a downgrade has been sent: others may share the name by now (P1)
 	over    bool         // lost or released, and out of the queues
 	stray   bool         // Grant.Stray
+	passed  bool         // Grant.Passed
 	note    *string      // set by SetNote; nil: the lock's
 
 	deadline due.Entry[*hold]
@@ -40,7 +41,7 @@ type hold struct {
 
 func newHold(l *Lock, g driver.Grant, now driver.Instant) *hold {
 	h := &hold{
-		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode, stray: g.Stray,
+		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed,
 		since: g.Since, valid: g.Valid, taken: now,
 		machine: lease.Start(now, g.Since, g.Valid, &l.how.pace),
 	}
@@ -77,7 +78,7 @@ func (h *hold) request() driver.Request {
 
 // grant is the hold as the driver gave it.
 func (h *hold) grant() driver.Grant {
-	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Stray: h.stray, Handle: h.data}
+	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Stray: h.stray, Passed: h.passed, Handle: h.data}
 }
 
 // track puts a hold into the queues, or moves it to where it belongs now.
@@ -99,6 +100,14 @@ func (c *Client) untrack(h *hold) {
 	c.renewals.Drop(&h.renewal)
 }
 
+// bury is untrack for a hold that is not passed on.
+func (c *Client) bury(h *hold) {
+	c.untrack(h)
+	if g := c.turnOf(h); g != nil {
+		c.endTurn(g)
+	}
+}
+
 // drop ends a hold that is given back in the background: it returns the grant
 // to withdraw, and what is to be done before, once the mutex is free. Ok is false
 // if the hold is lost instead.
@@ -106,7 +115,7 @@ func (c *Client) drop(h *hold, now driver.Instant) (grant driver.Grant, after fu
 	if !h.machine.Release(now) {
 		return grant, c.lose(h, nil), false
 	}
-	c.untrack(h)
+	c.bury(h)
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
 	cancel := h.end(ErrReleased)
 	return h.grant(), func() {
@@ -121,7 +130,7 @@ func (c *Client) lose(h *hold, reason error) func() {
 	if h.over {
 		return func() {}
 	}
-	c.untrack(h)
+	c.bury(h)
 	if reason == nil {
 		reason = errNotRenewed
 		if h.trouble != nil {

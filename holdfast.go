@@ -57,6 +57,7 @@ type Client struct {
 	deadlines due.Queue[*hold]         // all holds, by trust deadline
 	renewals  *batch.Plan[*hold]       // those to renew
 	undoing   *batch.Plan[*withdrawal] // what the store is to forget
+	turns     due.Queue[*gateway]      // the gates at which one is on, by its end
 	active    int                      // operations and batches under way, for Close to wait for
 	quiet     chan struct{}            // closed by the last of them, once closing
 	closed    bool

@@ -250,6 +250,12 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 		return failed("downgrade", h.name, err)
 	}
 	defer c.stop()
+	if h.unsaid() {
+		// What others must be above is this lease's token (P3).
+		if err := le.Renew(ctx); err != nil {
+			return err
+		}
+	}
 	c.mu.Lock()
 	grant, mode, alone := h.grant(), h.mode, h.leases == le && le.next == nil
 	h.asked = h.asked || mode == Exclusive && alone

@@ -30,6 +30,10 @@ func (l *Lock) Name() string { return l.name }
 // has answered at all its errors are returned at once; after that they are
 // retried while the context lasts.
 //
+// Those who wait in one client are served in the order in which they came; clients,
+// where Caps.Fair, in turns of one hold or, where Caps.TokenBlock allows, of as many as
+// begin within 10 ms.
+//
 // If the context already holds the name (see Lease.WithContext and Lock.Do) the
 // error is ErrDeadlock, or, with Options.Reentrant, the outer hold is joined.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {

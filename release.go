@@ -59,10 +59,12 @@ func (le *Lease) Release() error {
 	grant, last := h.grant(), h.leases == nil
 	var within context.Context
 	var free context.CancelFunc
+	var turn *gateway
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
 	if last {
 		h.machine.Release(now)
 		c.untrack(h)
+		turn = c.turnOf(h)
 		c.active++
 		le.settling = true
 		within, free = c.within(min(h.machine.Until().Sub(now), releaseWithin), now)
@@ -72,9 +74,14 @@ func (le *Lease) Release() error {
 	if !last {
 		return nil
 	}
-	event.Err = c.giveBack(within, grant)
+	if turn == nil || !c.passOn(turn, h) {
+		event.Err = c.giveBack(within, grant)
+	}
 	free()
 	c.mu.Lock()
+	if turn != nil && turn.turn.hold == h {
+		c.endTurn(turn) // now that the name is free, or soon will be
+	}
 	switch {
 	case driver.Gone(event.Err):
 		event.Err = &LostError{Name: h.name, Token: h.token, Reason: event.Err}

@@ -22,10 +22,13 @@ func (c *Client) rearm() {
 	if at, ok := c.undoing.Next(); ok {
 		c.alarm.Set(at)
 	}
+	if e := c.turns.First(); e != nil {
+		c.alarm.Set(e.At())
+	}
 }
 
 // tick is the client's one loop: the alarm calls it when something is due. It
-// ends the leases whose time is over and sends off what is to be renewed and
+// ends the leases and turns whose time is over and sends off what is to be renewed and
 // withdrawn, one batch to each shard, and waits for nothing.
 func (c *Client) tick() {
 	c.mu.Lock()
@@ -35,6 +38,9 @@ func (c *Client) tick() {
 		h := e.Value
 		h.machine.Trusted(now) // its deadline is the entry's: it is lost now
 		after = append(after, c.lose(h, nil))
+	}
+	for e := c.turns.First(); e != nil && e.At() <= now; e = c.turns.First() {
+		c.endTurn(e.Value)
 	}
 	renewals, withdrawals := c.renewals.Take(now), c.undoing.Take(now)
 	c.active += len(renewals) + len(withdrawals)
@@ -129,7 +135,7 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 	}
 	switch {
 	case r.Err == nil && h.machine.Renewed(now, r.Since, r.Valid):
-		h.since, h.valid, h.trouble = r.Since, r.Valid, nil
+		h.since, h.valid, h.trouble, h.passed = r.Since, r.Valid, nil, false
 		c.track(h)
 		if !doubted {
 			return nothing

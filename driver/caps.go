@@ -56,7 +56,7 @@ type Caps struct {
 	Fencing bool // grants carry tokens that keep P3
 	Shared  bool // shared holds
 	Slots   bool // semaphores
-	Fair    bool // waiters of all clients are served in the order of the store's queue (P8)
+	Fair    bool // clients have their turns in the order of the store's queue (P8)
 
 	MinTTL, MaxTTL time.Duration // the TTLs that the store takes; 0: no bound
 

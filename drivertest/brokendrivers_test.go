@@ -29,6 +29,8 @@ var brokenDrivers = []broken{
 	{"token repeats", breaks(func(b *bad) { b.try = tokenRepeats }), "tokens/increase from hold to hold", "P3"},
 	{"token repeats in a history", breaks(func(b *bad) { b.try = tokenRepeats }), "history/scans", "P3"},
 	{"token reset after delete", breaks(func(b *bad) { b.try = tokenReset }), "tokens/increase after the name was idle", "P3"},
+	{"token block without tokens", breaks(func(b *bad) { b.caps = manyTokens }), "tokens/of a block are nobody else's", "P3"},
+	{"token block without a word to the store", breaks(func(b *bad) { b.caps, b.try, b.renew = manyTokens, tokensApart, renewOldToken }), "tokens/of a block are nobody else's", "P3"},
 	{"release by name", breaks(func(b *bad) { b.release = releaseByName }), "release/by another owner", "P4"},
 	{"release by name in a history", breaks(func(b *bad) { b.release = releaseByName }), "history/linearizable", "P1"},
 	{"renew without owner check", breaks(func(b *bad) { b.renew = renewByName }), "renew/checks the owner", "P4"},
@@ -277,6 +279,24 @@ func tokenReset(b *bad, ctx context.Context, r driver.Request) (driver.Grant, er
 		g.Token = b.tokens[r.Name]
 	}
 	return g, err
+}
+
+func manyTokens(b *bad) driver.Caps {
+	caps := b.Driver.Caps()
+	caps.TokenBlock = 16
+	return caps
+}
+
+// tokensApart reserves the tokens.
+func tokensApart(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	g.Token *= 16
+	return g, err
+}
+
+func renewOldToken(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	g.Passed = false
+	return b.good1(ctx, g)
 }
 
 // releaseByName frees whatever hold is on the name.

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceInRealTime(t *testing.T) {
-	store := memlock.NewStore(&memlock.Options{Poll: poll})
+	store := memlock.NewStore(&memlock.Options{Poll: poll, TokenBlock: 16})
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(testing.TB) driver.Driver { return store.Client() },
 	})

@@ -53,7 +53,7 @@ func (s *store) begin(now driver.Instant) error {
 	// Tokens go on beyond all that can be known of: with a wall clock that
 	// starts wrong, at least beyond those there are records of.
 	wall := time.Now()
-	s.epoch = max(wall.UnixNano(), int64(last+1)*int64(time.Microsecond), then.began+1) - int64(now)
+	s.epoch = max(wall.UnixNano(), int64(last+tokenBlock)*int64(time.Microsecond), then.began+1) - int64(now)
 	return s.writeBoot(path, boot{id, s.epoch, s.epoch + int64(now)})
 }
 

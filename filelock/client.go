@@ -118,6 +118,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			if h == nil {
 				return t.lost(grants[i].Owner)
 			}
+			h.PassedOn(&grants[i])
 			out[i].Since, out[i].Valid = h.Since, h.Valid
 			return nil
 		})

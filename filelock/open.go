@@ -82,7 +82,7 @@ func newStore(dir string, clock driver.Clock) (*store, error) {
 			Store:   "file://" + dir,
 			Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
-			MinTTL: 10 * time.Millisecond, Poll: poll,
+			MinTTL: 10 * time.Millisecond, Poll: poll, TokenBlock: tokenBlock,
 			Guarantees: guarantees,
 		},
 	}

@@ -187,7 +187,7 @@ func (c *client) commit(t *turn, f *file, room *room) (removed bool, err error) 
 		return false, errMoved
 	}
 	if t.quiet() {
-		removed = t.clean && t.idle() && t.last <= c.store.token(t.now) && c.store.remove(f)
+		removed = t.clean && t.idle() && t.last+tokenBlock <= c.store.token(t.now) && c.store.remove(f)
 		if !removed {
 			c.idle.add(t.name)
 		}
@@ -218,12 +218,15 @@ func (t *turn) granted(p *record.Place) {
 	t.ring = append(t.ring, ring{p.Client, p.Owner})
 }
 
+// tokenBlock is driver.Caps.TokenBlock.
+const tokenBlock = 16
+
 // token returns the next token: the microseconds of the store's time since an
-// epoch that is fixed at the first use after a boot, or one more than the last
-// (P3). The store's time cannot be set, so the record of an idle name can be
+// epoch that is fixed at the first use after a boot, or the first after the last
+// block (P3). The store's time cannot be set, so the record of an idle name can be
 // deleted and forgets nothing.
 func (t *turn) token() driver.Token {
-	t.last = max(t.last+1, t.store.token(t.now))
+	t.last = max(t.last+tokenBlock, t.store.token(t.now))
 	return t.last
 }
 

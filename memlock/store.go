@@ -33,6 +33,10 @@ func init() { driver.Register("mem", open) }
 type Options struct {
 	Clock driver.Clock  // the store's time; nil: driver.HostClock
 	Poll  time.Duration // Caps.Poll of the store's clients; 0: driver.DefaultPoll
+
+	// TokenBlock is Caps.TokenBlock of the store's clients. 0, the default, is as
+	// good for use, because the store is in the process itself; others are for tests.
+	TokenBlock int
 }
 
 // Store is a set of named locks. Its clients are as separate as the clients of
@@ -78,7 +82,7 @@ func NewStore(o *Options) *Store {
 			Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
 				driver.OpAnnotate | driver.OpWatch,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
-			MinTTL: time.Millisecond, Poll: o.Poll,
+			MinTTL: time.Millisecond, Poll: o.Poll, TokenBlock: o.TokenBlock,
 			Guarantees: guarantees,
 		},
 	}
@@ -136,7 +140,7 @@ func (s *Store) tidy(name string) {
 }
 
 func (s *Store) nextToken() driver.Token {
-	s.token++
+	s.token += driver.Token(max(1, s.caps.TokenBlock))
 	return s.token
 }
 

@@ -180,7 +180,13 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
 	renewals := make([]driver.Renewal, len(grants))
-	for i, err := range c.batch(ctx, renewScript, grants, func(g *driver.Grant) []string { return []string{escape(g.Owner)} }) {
+	for i, err := range c.batch(ctx, renewScript, grants, func(g *driver.Grant) []string {
+		token := int64(0)
+		if g.Passed {
+			token = int64(g.Token)
+		}
+		return []string{escape(g.Owner), decimal(token)}
+	}) {
 		if err != nil {
 			renewals[i].Err = err
 		} else {

@@ -84,7 +84,7 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 		last := driver.Token(0)
 		w.rules = record.Rules{
 			Poll:    400 * time.Millisecond,
-			Token:   func() driver.Token { last = max(last+1, driver.Token(clock.now/1000)); return last },
+			Token:   func() driver.Token { last = max(last+tokenBlock, driver.Token(clock.now/1000)); return last },
 			Granted: func(p *record.Place) { w.told = append(w.told, *p) },
 		}
 		w.episode()
@@ -153,10 +153,16 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.asked("Enqueue", r, true, got, err)
 		return "Enqueue", false
 	case 5:
+		if g.Passed = w.rng.IntN(3) == 0; g.Passed && ok {
+			g.Token += driver.Token(w.rng.IntN(3))
+		}
 		got := w.c.Renew(ctx, []driver.Grant{g})[0]
 		h := w.rec.Renew(r.Owner, now, now)
+		if h != nil {
+			h.PassedOn(&g)
+		}
 		w.gave("Renew", r, got.Err, h != nil)
-		if g.Since, g.Valid = got.Since, got.Valid; ok {
+		if g.Since, g.Valid, g.Passed = got.Since, got.Valid, false; ok {
 			w.held[r.Owner] = g
 		}
 		return "Renew", false

@@ -56,6 +56,9 @@ import (
 // DefaultPrefix is what keys and channels begin with.
 const DefaultPrefix = "holdfast"
 
+// tokenBlock is driver.Caps.TokenBlock, and BLOCK in the scripts.
+const tokenBlock = 16
+
 // maxPrefix is the length of the longest prefix, in bytes.
 const maxPrefix = 128
 
@@ -150,7 +153,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		Store:   "redis:" + id,
 		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll,
+		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guarantees,
 	}
 	if o.Wait == Spin {

@@ -196,7 +196,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	errs := make([]error, len(grants))
 	var quick, rest []int
 	for i := range grants {
-		if grants[i].Mode == driver.Exclusive {
+		if g := &grants[i]; g.Mode == driver.Exclusive && !g.Passed {
 			quick = append(quick, i)
 		} else {
 			rest = append(rest, i)
@@ -222,9 +222,13 @@ func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant
 	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
 			answer = nil
-			if t.Renew(g.Owner, sent, t.now) == nil {
+			h := t.Renew(g.Owner, sent, t.now)
+			if h == nil {
 				answer = t.goodbye(g.Owner)
+				return
 			}
+			h.PassedOn(g)
+			t.last = max(t.last, h.Token)
 		})
 	})
 	if err != nil {

@@ -83,7 +83,7 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{locks}", tables.locks, "{meta}", tables.meta,
+		"{locks}", tables.locks, "{meta}", tables.meta, "{block}", strconv.Itoa(tokenBlock),
 	).Replace(text)
 }
 

@@ -46,6 +46,9 @@ import (
 // DefaultPrefix is what the tables' names begin with.
 const DefaultPrefix = "holdfast"
 
+// tokenBlock is driver.Caps.TokenBlock.
+const tokenBlock = 16
+
 // maxTTL keeps the sum of the server's clock, a TTL and a lock-delay below 2^53.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
@@ -155,7 +158,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 		Store:   dialect.String() + ":" + meta.store,
 		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll,
+		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll, TokenBlock: tokenBlock,
 		Guarantees: guarantees[dialect],
 	}
 	if dialect == SQLite {

@@ -205,7 +205,7 @@ func (c *client) turn(name string, s *snapshot) (*turn, error) {
 	t := &turn{state: st, now: instant(s.now)}
 	t.rules = record.Rules{
 		Poll:    c.caps.PollInterval(),
-		Token:   func() driver.Token { t.last = max(t.last+1, driver.Token(s.now)); return t.last },
+		Token:   func() driver.Token { t.last = max(t.last+tokenBlock, driver.Token(s.now)); return t.last },
 		Granted: func(p *record.Place) { t.winners = append(t.winners, p.Owner) },
 	}
 	t.settle(t.now, &t.rules)

@@ -3,6 +3,8 @@ package gate
 import (
 	"errors"
 	"slices"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 // This file is the goroutines of the model in model_test.go: what each does,
@@ -78,6 +80,10 @@ func (m *model) callerSteps(w *world, i, j int, add func(who, what string, chang
 	case waiting:
 		m.waitSteps(w, a, do)
 	case holding:
+		do("stops", actor.stop)
+	case ending:
+		do("passes its hold on, or not", actor.passOn)
+	case freeing:
 		do("releases", actor.release)
 	}
 }
@@ -131,7 +137,7 @@ func (a actor) enter() {
 // look is the first half of acquisition.run.
 func (a actor) look() {
 	switch a.Role {
-	case Joined:
+	case Joined, Passed:
 		a.at = holding
 	case Held:
 		a.at = gaveUp
@@ -215,11 +221,7 @@ func (a actor) retry() {
 // told is acquisition.told, and what again does after it.
 func (a actor) told() {
 	a.contact = true
-	for _, w := range a.c.gate.Tell() {
-		refused := &a.c.callers[a.c.index(w)]
-		refused.news = !a.m.forgetsTried
-		a.c.leaves(a.c.index(w))
-	}
+	a.c.refuse(a.c.gate.Tell(), !a.m.forgetsTried)
 	switch {
 	case a.Try:
 		a.giveUp()
@@ -239,6 +241,10 @@ func (a actor) take() {
 			break
 		}
 		a.w.err = errors.New("P8: served before one that came earlier")
+	}
+	if a.m.passes > 0 && a.Shape.Mode == driver.Exclusive && len(a.c.gate.waiters) > 1 {
+		a.c.turn, a.c.left = a.self, a.m.passes
+		a.c.refuse(a.c.gate.Shut(), true)
 	}
 	joined, next := a.c.gate.Grant()
 	a.at, a.hold, a.users = holding, a.self, 1
@@ -287,6 +293,14 @@ func (c *client) leaves(n int) {
 	c.order = slices.DeleteFunc(c.order, func(in int) bool { return in == n })
 }
 
+// refuse wakes tries that need not wait.
+func (c *client) refuse(tries []*Waiter, wake bool) {
+	for _, w := range tries {
+		c.callers[c.index(w)].news = wake
+		c.leaves(c.index(w))
+	}
+}
+
 // withdraw is Client.withdrawPlace.
 func (a actor) withdraw(p Place) {
 	if p.Owner == "" || !p.Sent || a.m.noWithdraw {
@@ -295,11 +309,60 @@ func (a actor) withdraw(p Place) {
 	a.c.undoing = append(a.c.undoing, p.Owner)
 }
 
-// release is Lease.Release; the last lease of a hold frees the name.
-func (a actor) release() {
+// stop is the first part of Lease.Release; the last lease of a hold frees the name.
+func (a actor) stop() {
 	a.at = done
 	taker := &a.c.callers[a.hold]
-	if taker.users--; taker.users == 0 {
-		a.w.store.forget(taker.owner, !a.m.forgetsFreed)
+	if taker.users--; taker.users > 0 {
+		return
+	}
+	if a.at = ending; a.c.turn != a.hold {
+		a.release()
+	}
+}
+
+// passOn is Client.passOn.
+func (a actor) passOn() {
+	c := a.c
+	a.at = freeing
+	if c.turn != a.hold || c.left == 0 {
+		return
+	}
+	shape := c.callers[a.hold].Shape
+	if a.m.passesToAll && len(c.gate.waiters) > 0 {
+		shape = c.gate.waiters[0].Shape
+	}
+	w := c.gate.Pass(shape)
+	if w == nil {
+		return
+	}
+	n := c.index(w)
+	if c.order[0] != n {
+		a.w.err = errors.New("P8: passed on to one that came later")
+	}
+	c.leaves(n)
+	next := &c.callers[n]
+	next.owner, next.hold, next.users, next.news = a.owner, n, 1, true
+	c.turn, a.at = n, done
+	c.left--
+	if a.m.frees {
+		a.w.store.forget(next.owner, true)
+	}
+}
+
+// release is what remains of Lease.Release for a hold that is not passed on.
+func (a actor) release() {
+	a.at = done
+	a.w.store.forget(a.owner, !a.m.forgetsFreed)
+	if a.c.turn == a.hold && !a.m.staysShut {
+		a.c.open()
+	}
+}
+
+// open is Client.endTurn.
+func (c *client) open() {
+	c.turn = -1
+	if next := c.gate.Open(); next != nil {
+		c.callers[c.index(next)].news = true
 	}
 }

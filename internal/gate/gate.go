@@ -33,6 +33,7 @@ const (
 	Behind Role = iota // wait: others are ahead in this process
 	Head               // ask the store
 	Joined             // done: the head's shared hold is this waiter's too
+	Passed             // done: the client's own hold was passed on to this waiter
 	Held               // done, only for tries: the name is known to be held
 )
 
@@ -59,11 +60,13 @@ type Gate struct {
 	place   Place
 	told    bool // the store has told the head to wait
 	hot     bool // somebody had the name when the gate last heard of it
+	shut    bool // the client has the name, and may pass it on: there is no head
 }
 
-// Empty reports whether nobody is at the gate. Whoever empties a gate has been
-// given its place to withdraw, so an empty gate can be forgotten (P9).
-func (g *Gate) Empty() bool { return len(g.waiters) == 0 }
+// Empty reports whether nobody is at the gate, nor to come back to it. Whoever
+// empties a gate has been given its place to withdraw, so an empty gate can be
+// forgotten (P9).
+func (g *Gate) Empty() bool { return len(g.waiters) == 0 && !g.shut }
 
 // Reset makes an empty gate as good as new.
 func (g *Gate) Reset() { *g = Gate{waiters: g.waiters[:0]} }
@@ -78,24 +81,35 @@ func (g *Gate) Told() bool { return g.told }
 // it is better to queue than to try first.
 func (g *Gate) Hot() bool { return g.hot }
 
+// IsShut reports whether everybody waits for the client's own hold: see Shut.
+func (g *Gate) IsShut() bool { return g.shut }
+
 // Enter adds a waiter at the end and gives it its role. It refuses one that
 // uses the name as another kind of lock than those at the gate (P10).
 func (g *Gate) Enter(w *Waiter) error {
-	if len(g.waiters) > 0 {
-		sem, slots := w.Shape.kind()
-		if s, n := g.waiters[0].Shape.kind(); s != sem || n != slots {
-			return driver.ErrMismatch
-		}
-		w.Role = Behind
-		if w.Try && g.told {
-			w.Role = Held
-			return nil
-		}
-	} else {
+	sem, slots := w.Shape.kind()
+	if s, n := g.kind(); (s != sem || n != slots) && !g.Empty() {
+		return driver.ErrMismatch
+	}
+	switch {
+	case w.Try && (g.told || g.shut):
+		w.Role = Held
+		return nil
+	case g.Empty():
 		w.Role = Head
+	default:
+		w.Role = Behind
 	}
 	g.waiters = append(g.waiters, w)
 	return nil
+}
+
+// kind is that of those at the gate. A gate is shut for an exclusive hold only.
+func (g *Gate) kind() (semaphore bool, slots int) {
+	if g.shut || g.Empty() {
+		return false, 0
+	}
+	return g.waiters[0].Shape.kind()
 }
 
 // Place returns the owner under which the head asks the store: that of the
@@ -132,6 +146,11 @@ func (g *Gate) Renounce() Place {
 // among the waiters, which need not wait for more; they have left.
 func (g *Gate) Tell() (refused []*Waiter) {
 	g.told, g.hot = true, true
+	return g.refuse()
+}
+
+// refuse takes out the tries behind the head.
+func (g *Gate) refuse() (refused []*Waiter) {
 	// The head itself may be a try: it knows already, and leaves by itself.
 	kept := g.waiters[:1]
 	for _, w := range g.waiters[1:] {
@@ -144,6 +163,32 @@ func (g *Gate) Tell() (refused []*Waiter) {
 	}
 	g.cut(kept)
 	return refused
+}
+
+// Shut says that the head is about to have an exclusive hold that may be passed on
+// inside the client: until Open those who wait do so for that hold, and nobody asks
+// the store. It returns the tries among them, which have left.
+func (g *Gate) Shut() (refused []*Waiter) {
+	g.shut = true
+	return g.refuse()
+}
+
+// Pass passes the hold for which the gate is shut on to the first who waits, who has left, or
+// returns nil if that one wants something else or there is none.
+func (g *Gate) Pass(shape Shape) *Waiter {
+	if len(g.waiters) == 0 || g.waiters[0].Shape != shape {
+		return nil
+	}
+	w := g.waiters[0]
+	w.Role = Passed
+	g.cut(append(g.waiters[:0], g.waiters[1:]...))
+	return w
+}
+
+// Open says that the hold is not passed on any more. Next is the new head, or nil.
+func (g *Gate) Open() (next *Waiter) {
+	g.shut = false
+	return g.promote()
 }
 
 // Grant says that the head has its hold. If it is a shared one, the waiters
@@ -174,7 +219,7 @@ func (g *Gate) Leave(w *Waiter) (next *Waiter, withdraw Place) {
 		return nil, Place{}
 	}
 	g.cut(slices.Delete(g.waiters, i, i+1))
-	if i > 0 {
+	if i > 0 || g.shut {
 		return nil, Place{}
 	}
 	if len(g.waiters) == 0 || g.waiters[0].Shape != g.place.Shape {
@@ -186,7 +231,7 @@ func (g *Gate) Leave(w *Waiter) (next *Waiter, withdraw Place) {
 
 // promote makes the first waiter the head.
 func (g *Gate) promote() *Waiter {
-	if len(g.waiters) == 0 {
+	if len(g.waiters) == 0 || g.shut {
 		return nil
 	}
 	g.waiters[0].Role = Head

@@ -48,6 +48,8 @@ const (
 	replied        // the answer is
 	waiting        // in the store's queue
 	holding
+	ending // has stopped working, and is about to pass the hold on or to release it
+	freeing
 	done   // has held
 	gaveUp // has returned an error
 )
@@ -66,6 +68,8 @@ type client struct {
 	callers []caller
 	order   []int    // callers at the gate in order of arrival, by our own books
 	undoing []string // what is being withdrawn in the background
+	turn    int      // whose hold may be passed on; -1: none
+	left    int      // how often
 }
 
 // world is a state.
@@ -75,6 +79,7 @@ type world struct {
 	strays  []request // given up by the client, and still on their way
 	losses  int       // messages that may still be lost, beside those of who is cancelled
 	polls   int       // polls that may still be made
+	ticks   int       // how often a turn may still end because it has lasted long enough
 	err     error
 }
 
@@ -83,6 +88,8 @@ type model struct {
 	callers  [][]caller // of each client
 	losses   int
 	polls    int
+	passes   int // how often a hold may be passed on
+	ticks    int
 	maxStray int
 	noQueue  bool // the store has none: whoever waits asks again and again
 
@@ -97,12 +104,15 @@ type model struct {
 	forgetsUndone bool // the store does not remember what was withdrawn
 	forgetsFreed  bool // nor what was released
 	forgetsTried  bool // tries are not told that the name is held
+	staysShut     bool // a release does not open the gate
+	frees         bool // what is passed on is released too
+	passesToAll   bool // whoever is next gets the hold, whatever he wants
 }
 
 func (m *model) explore() explore.Model[*world, string] {
-	w := &world{losses: m.losses, polls: m.polls}
+	w := &world{losses: m.losses, polls: m.polls, ticks: m.ticks}
 	for _, callers := range m.callers {
-		c := client{callers: slices.Clone(callers)}
+		c := client{callers: slices.Clone(callers), turn: -1}
 		for i := range c.callers {
 			c.callers[i].hold = -1
 		}
@@ -158,7 +168,8 @@ func (w *world) key() []byte {
 		for _, n := range c.order {
 			b = append(b, byte(n))
 		}
-		b = append(append(b, c.gate.place.Owner...), bits(c.gate.place.Sent, c.gate.told, c.gate.hot), byte(c.gate.place.Shape.Mode))
+		b = append(append(b, c.gate.place.Owner...), bits(c.gate.place.Sent, c.gate.told, c.gate.hot, c.gate.shut), byte(c.gate.place.Shape.Mode))
+		b = append(b, byte(c.turn+1), byte(c.left))
 		b = append(b, c.gate.place.Shape.Note...)
 		for _, owner := range c.undoing {
 			b = append(b, owner...)
@@ -168,7 +179,7 @@ func (w *world) key() []byte {
 	for _, r := range w.strays {
 		b = append(append(b, r.owner...), '0'+byte(r.mode), bits(r.queue))
 	}
-	b = append(b, '|', byte(w.losses), byte(w.polls))
+	b = append(b, '|', byte(w.losses), byte(w.polls), byte(w.ticks))
 	if w.err != nil {
 		b = append(b, w.err.Error()...)
 	}
@@ -198,6 +209,12 @@ func (m *model) next(w *world) []explore.Step[*world] {
 	for i := range w.clients {
 		for j := range w.clients[i].callers {
 			m.callerSteps(w, i, j, add)
+		}
+		if w.clients[i].turn >= 0 && w.ticks > 0 {
+			add(string(rune('A'+i)), "has had its turn", func(w *world) {
+				w.ticks--
+				w.clients[i].open()
+			})
 		}
 		for n, owner := range w.clients[i].undoing {
 			add(owner, "is withdrawn", func(w *world) {
@@ -235,7 +252,7 @@ func (w *world) tidy() {
 			if a.at >= holding {
 				a.Role, a.cancelled, a.contact, a.step = 0, false, false, 0
 			}
-			if a.at > holding && a.users == 0 {
+			if a.at >= done && a.users == 0 {
 				a.owner, a.hold = "", -1
 			}
 		}
@@ -306,7 +323,7 @@ func end(w *world) error {
 				return errStuck
 			}
 		}
-		if !c.gate.Empty() || c.gate.place != (Place{}) || len(c.order) > 0 {
+		if !c.gate.Empty() || c.turn >= 0 || c.gate.place != (Place{}) || len(c.order) > 0 {
 			return errors.New("P9: the gate is not empty")
 		}
 	}
@@ -364,6 +381,27 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// TestModelPassing is the same with holds that are passed on inside a client.
+func TestModelPassing(t *testing.T) {
+	for _, c := range []struct {
+		kinds                 string
+		passes, losses, ticks int
+	}{
+		{"xxx", 1, 1, 0},
+		{"xxx", 2, 0, 2},
+		{"xx,x", 1, 0, 1},
+		{"xx,xx", 1, 0, 0},
+		{"xyx", 2, 0, 1},
+		{"xsx", 2, 0, 1},
+		{"xtx", 2, 1, 1},
+	} {
+		t.Run(c.kinds, func(t *testing.T) {
+			m := model{callers: sites(c.kinds), losses: c.losses, maxStray: c.losses, passes: c.passes, ticks: c.ticks}
+			m.explore().Holds(t, 100_000)
+		})
+	}
+}
+
 // TestModelWithoutQueue is the same for a store that has no queue.
 func TestModelWithoutQueue(t *testing.T) {
 	for _, kinds := range []string{"x,x", "xs", "xt"} {
@@ -376,8 +414,10 @@ func TestModelWithoutQueue(t *testing.T) {
 
 // TestModelLarge goes some random ways through what is too large to explore.
 func TestModelLarge(t *testing.T) {
-	m := model{callers: sites("xxysst,sxxtxy,xsxs"), losses: 4, polls: 4, maxStray: 2}
-	m.explore().Walks(t, 100, 1000)
+	for _, passes := range []int{0, 3} {
+		m := model{callers: sites("xxysst,sxxtxy,xsxs"), losses: 4, polls: 4, maxStray: 2, passes: passes, ticks: 4}
+		m.explore().Walks(t, 100, 1000)
+	}
 }
 
 // TestModelFinds: the checks find each way in which a gate, or what is done with
@@ -398,6 +438,9 @@ func TestModelFinds(t *testing.T) {
 		{"a place goes to another shape", "P1", "xs,x", func(m *model) { m.anyShape = true }},
 		{"a place is not passed on", "P8", "xx,x", func(m *model) { m.noInherit = true }},
 		{"the store forgets what was withdrawn", "P6", "x", func(m *model) { m.forgetsUndone = true }},
+		{"a release leaves the gate shut", "P7", "xxx", func(m *model) { m.passes, m.staysShut = 1, true }},
+		{"a hold is passed on and released", "P1", "xx,x", func(m *model) { m.passes, m.frees = 1, true }},
+		{"a hold is passed on to another shape", "P1", "xs", func(m *model) { m.passes, m.passesToAll = 1, true }},
 		{"the store forgets what was released", "P6", "xx,x", func(m *model) { m.forgetsFreed = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

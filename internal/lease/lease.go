@@ -103,6 +103,9 @@ func (m *Machine) RenewAt() (driver.Instant, bool) {
 	return m.renewAt, true
 }
 
+// RenewBy sees to it that the next renewal is due at at the latest.
+func (m *Machine) RenewBy(at driver.Instant) { m.renewAt = min(m.renewAt, at) }
+
 // Send says that a renewal goes out now. It returns false if none should: the
 // lease is over, or one is under way.
 func (m *Machine) Send(now driver.Instant) bool {

@@ -208,6 +208,14 @@ func (r *Record) Renew(owner string, sent, now driver.Instant) *Hold {
 	return h
 }
 
+// PassedOn takes over the token of a grant that was handed on inside its owner's
+// process (P3): the hold goes on under the same owner.
+func (h *Hold) PassedOn(g *driver.Grant) {
+	if g.Passed {
+		h.Token = max(h.Token, g.Token)
+	}
+}
+
 // Release ends the owner's hold and withdraws its place, and reports whether
 // there was a hold. Before the hold's minimum time is over the name stays
 // closed until then.

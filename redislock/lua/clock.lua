@@ -2,3 +2,4 @@
 -- server's clock: below 2^53, so they are exact in Lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local BLOCK = 16 -- tokens that each grant reserves, from its own upwards

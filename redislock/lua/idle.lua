@@ -6,7 +6,7 @@
 local fields = redis.call('HVALS', KEYS[1])
 if not fields[2] then
   local token, last = string.format('%016d', now), fields[1] or ''
-  if token > last then -- the clock has not gone back
+  if string.format('%016d', now - BLOCK) > last then -- the clock has not gone back
     local kept = string.sub(last, 17)
     if kept ~= '' and kept - now >= 900000000 then -- five minutes, and ten more of being idle
       redis.call('HSET', KEYS[1], 'last', token .. kept, ARGV[1], ARGV[2])

@@ -12,10 +12,10 @@ local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
 
 local winners = {} -- who was granted out of the queue and must be told
 
--- A token is higher than all before it, and than those of a record that was
+-- A token is higher than all before it with their blocks, and than those of a record that was
 -- forgotten, as long as the clock has not gone back past them (P3).
 local function token(r)
-  r[LAST] = math.max(r[LAST] + 1, now)
+  r[LAST] = math.max(r[LAST] + BLOCK, now)
   return r[LAST]
 end
 

@@ -1,11 +1,12 @@
--- KEYS: record and farewell of each hold. ARGV: its owner. An expired hold is not
+-- KEYS: record and farewell of each hold. ARGV for each: its owner, and
+-- its token if that was handed on inside the client, else 0. An expired hold is not
 -- revived (P1). Replies OK, NOT_HELD or BROKEN for each.
-return each(#ARGV, function(i)
+return each(#ARGV / 2, function(i)
   local key = KEYS[2 * i - 1]
   local r = load(key)
-  local h = find(r[HOLDS], ARGV[i])
+  local h = find(r[HOLDS], ARGV[2 * i - 1])
   if not h then return farewell(r, KEYS[2 * i]) or NOT_HELD end
-  h[EXPIRES] = now + h[TTL]
+  h[TOKEN], h[EXPIRES] = math.max(h[TOKEN], tonumber(ARGV[2 * i])), now + h[TTL]
   save(key, r)
   return OK
 end)

@@ -1,0 +1,525 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/memlock"
+)
+
+const block = 4
+
+// inTurns is a world whose store reserves blocks of tokens.
+func inTurns(t *testing.T, test func(*world)) {
+	t.Helper()
+	inWorld(t, func(w *world) {
+		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block})
+		test(w)
+	})
+}
+
+// line is goroutines that wait for a lock one behind the other.
+type line struct {
+	w      *world
+	leases chan *holdfast.Lease
+	errs   chan error
+}
+
+func (w *world) line() *line {
+	return &line{w, make(chan *holdfast.Lease, 100), make(chan error, 100)}
+}
+
+// join lines up one more, and returns when it waits.
+func (q *line) join(ctx context.Context, l *holdfast.Lock) {
+	go func() {
+		lease, err := l.Acquire(ctx)
+		if err != nil {
+			q.errs <- err
+			return
+		}
+		q.leases <- lease
+	}()
+	synctest.Wait()
+}
+
+// next returns the lease of whoever has one now.
+func (q *line) next(why string) *holdfast.Lease {
+	q.w.Helper()
+	synctest.Wait()
+	select {
+	case lease := <-q.leases:
+		return lease
+	default:
+		q.w.Fatalf("P7: nobody has the name: %s", why)
+		return nil
+	}
+}
+
+// nobody fails the test if somebody has a lease.
+func (q *line) nobody(why string) {
+	q.w.Helper()
+	synctest.Wait()
+	if len(q.leases) > 0 {
+		q.w.Errorf("P1: somebody has the name: %s", why)
+	}
+}
+
+func (w *world) release(l *holdfast.Lease) {
+	w.Helper()
+	if err := l.Release(); err != nil {
+		w.Errorf("P4: release: %v", err)
+	}
+}
+
+// crowd lines up n goroutines of one client behind another client's hold, and
+// returns the line when the first of them has the name.
+func (w *world) crowd(c *holdfast.Client, n int, how *holdfast.Options) (*line, *holdfast.Lease) {
+	w.Helper()
+	other, _ := w.client(nil)
+	held := w.acquire(other.Mutex("n", nil))
+	q := w.line()
+	for range n {
+		q.join(w.ctx, c.Mutex("n", how))
+	}
+	w.release(held)
+	return q, q.next("it was handed over")
+}
+
+// holder is what the store knows of the name's one holder.
+func (w *world) holder() driver.Holder {
+	w.Helper()
+	d := w.store.Client()
+	defer d.Close()
+	info, err := d.(driver.Inspector).Inspect(w.ctx, "n")
+	if err != nil || len(info.Holders) != 1 {
+		w.Fatalf("the store shows %+v (%v)", info, err)
+	}
+	return info.Holders[0]
+}
+
+// TestTurnPassesHoldsOn: inside a client a hold goes from one to the next under its
+// own token (P3), in the order of arrival (P8), without the store; and when the block
+// is used up the other client has its turn.
+func TestTurnPassesHoldsOn(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		q, lease := w.crowd(c, 2*block, nil)
+		other, _ := w.client(nil)
+		theirs := w.line()
+		theirs.join(w.ctx, other.Mutex("n", nil))
+		releases := f.releases.Load()
+		for i := range block - 1 {
+			w.release(lease)
+			theirs.nobody("the turn is not over")
+			next := q.next("it was passed on")
+			if next.Token() != lease.Token()+1 {
+				t.Errorf("P3: hold %d of the turn has token %d after %d", i+2, next.Token(), lease.Token())
+			}
+			if !errors.Is(lease.Err(), holdfast.ErrReleased) || next.Err() != nil {
+				t.Errorf("P1: after it is passed on a lease has %v, the next %v", lease.Err(), next.Err())
+			}
+			lease = next
+		}
+		if n := f.releases.Load() - releases; n != 0 {
+			t.Errorf("the store was asked for %d releases", n)
+		}
+		w.release(lease)
+		q.nobody("it is the other client's turn")
+		second := theirs.next("the turn is over")
+		if second.Token() != lease.Token()+1 { // the next block
+			t.Errorf("P3: token %d after %d", second.Token(), lease.Token())
+		}
+		w.release(second)
+		for range block {
+			lease = q.next("the other client has released")
+			w.release(lease)
+		}
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnEnds: who holds for longer than a moment keeps nobody from the store's queue,
+// and the store knows its token.
+func TestTurnEnds(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		q, first := w.crowd(c, 3, nil)
+		w.release(first)
+		lease := q.next("it was passed on")
+		if err := c.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
+			t.Errorf("P3: the sequencer of a hold that was passed on: %v", err)
+		}
+		if err := c.CheckSequencer(w.ctx, first.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P3: the sequencer of the hold before: %v", err)
+		}
+		synctest.Wait()
+		if at := w.holder(); at.Token != lease.Token() {
+			t.Errorf("P3: the store has token %d, the lease %d", at.Token, lease.Token())
+		}
+		if err := c.Break(w.ctx, "n", first.Token()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P4: a break by the token of the hold before: %v", err)
+		}
+		other, _ := w.client(nil)
+		theirs := w.line()
+		theirs.join(w.ctx, other.Mutex("n", nil))
+		releases := f.releases.Load()
+		w.release(lease)
+		if f.releases.Load() == releases {
+			t.Error("P8: a hold was passed on after its turn")
+		}
+		theirs.nobody("the client's next had its place first")
+		last := q.next("the store handed it over")
+		w.release(last)
+		w.release(theirs.next("the store handed it over"))
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnAlternates: two goroutines that take turns stay in one turn until its block
+// is used up, although nobody is at the gate between a pass and the next arrival.
+func TestTurnAlternates(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		q, lease := w.crowd(c, 2, nil)
+		for range block - 1 {
+			w.release(lease)
+			lease = q.next("it was passed on")
+			q.join(w.ctx, c.Mutex("n", nil))
+		}
+		if n := f.releases.Load(); n != 0 {
+			t.Errorf("the store was asked for %d releases", n)
+		}
+		w.release(lease)
+		w.release(q.next("its turn in the store"))
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnTrust: what is passed on is trusted no longer than it was (P1), and then lost
+// without a word of the store (P2).
+func TestTurnTrust(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		q, first := w.crowd(c, 2, &holdfast.Options{TTL: time.Second})
+		time.Sleep(5 * time.Millisecond)
+		until := first.ValidUntil()
+		f.set(func() { f.renew = failRenewals })
+		w.release(first)
+		lease := q.next("it was passed on")
+		if got := lease.ValidUntil(); !got.Equal(until) {
+			t.Errorf("P1: passing a hold on moved its deadline by %v", got.Sub(until))
+		}
+		<-lease.Done()
+		if now := time.Now(); now.After(until) {
+			t.Errorf("P2: the loss came %v late", now.Sub(until))
+		}
+		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("P2: releasing a lost hold returned %v", err)
+		}
+	})
+}
+
+// TestTurnBroken: a break, by the token that the store shows, reaches whoever has the
+// hold by then.
+func TestTurnBroken(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		q, first := w.crowd(c, 3, nil)
+		w.release(first)
+		lease := q.next("it was passed on")
+		operator, _ := w.client(nil)
+		if err := operator.Break(w.ctx, "n", w.holder().Token); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrBroken) {
+			t.Errorf("P2: Err of a broken hold is %v", err)
+		}
+		next := q.next("the one before is broken")
+		if next.Token() <= lease.Token() {
+			t.Errorf("P3: token %d after %d", next.Token(), lease.Token())
+		}
+		w.release(next)
+	})
+}
+
+// TestTurnRefusesTries: whoever only tries is told who holds, without a word to the store.
+func TestTurnRefusesTries(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		q, first := w.crowd(c, 2, &holdfast.Options{Note: "the note"})
+		tries := f.tries.Load()
+		_, err := c.Mutex("n", nil).TryAcquire(w.ctx)
+		held := (*holdfast.HeldError)(nil)
+		if !errors.As(err, &held) || held.Name != "n" || held.Token != first.Token() || held.Note != "the note" || held.ExpiresIn <= 0 {
+			t.Errorf("P1: a try returned %v (%+v)", err, held)
+		}
+		if _, err := c.Semaphore("n", 2, nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrMismatch) {
+			t.Errorf("P10: a semaphore of a mutex's name: %v", err)
+		}
+		if f.tries.Load() != tries {
+			t.Error("the store was asked")
+		}
+		w.release(first)
+		w.release(q.next("it was passed on"))
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnsOfOthers: what cannot be passed on as it is goes through the store.
+func TestTurnsOfOthers(t *testing.T) {
+	note := func(w *world, l *holdfast.Lease) {
+		if err := l.SetNote(w.ctx, "another"); err != nil {
+			w.Error(err)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		how  holdfast.Options // of those who wait
+		do   func(*world, *holdfast.Client, *faulty, *holdfast.Lease)
+	}{
+		{name: "a minimum hold", how: holdfast.Options{MinHold: time.Millisecond}},
+		{name: "no renewal", how: holdfast.Options{RenewEvery: -1}},
+		{name: "little left", how: holdfast.Options{TTL: 20 * time.Millisecond, RenewEvery: 12 * time.Millisecond}, do: func(*world, *holdfast.Client, *faulty, *holdfast.Lease) {
+			time.Sleep(8 * time.Millisecond)
+		}},
+		{name: "a long suspend", do: func(w *world, _ *holdfast.Client, _ *faulty, _ *holdfast.Lease) { w.clock.suspend(time.Second / 10) }},
+		{name: "a note of its own", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) { note(w, l) }},
+		{name: "in doubt", do: func(w *world, _ *holdfast.Client, f *faulty, l *holdfast.Lease) {
+			f.set(func() { f.renew = failRenewals })
+			if err := l.Renew(w.ctx); !errors.Is(err, errStore) {
+				w.Errorf("renew: %v", err)
+			}
+		}},
+		{name: "downgraded", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) {
+			if err := l.Downgrade(w.ctx); err != nil {
+				w.Error(err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inTurns(t, func(w *world) {
+				client, f := w.client(nil)
+				q, lease := w.crowd(client, 2, &c.how)
+				if c.do != nil {
+					c.do(w, client, f, lease)
+				}
+				time.Sleep(time.Millisecond) // the minimum hold
+				releases := f.releases.Load()
+				w.release(lease)
+				if f.releases.Load() == releases {
+					t.Error("it was passed on")
+				}
+				w.release(q.next("the store handed it over"))
+			})
+		})
+	}
+}
+
+// TestTurnOfAnotherShape: the hold is not passed over the head of who came first.
+func TestTurnOfAnotherShape(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		other, _ := w.client(nil)
+		held := w.acquire(other.Mutex("n", nil))
+		q, readers := w.line(), w.line()
+		q.join(w.ctx, c.Mutex("n", nil))
+		readers.join(w.ctx, c.RWMutex("n", nil).Read)
+		q.join(w.ctx, c.Mutex("n", nil))
+		w.release(held)
+		lease := q.next("it was handed over")
+		w.release(lease)
+		if f.releases.Load() != 1 {
+			t.Error("P8: the hold was passed on past a reader")
+		}
+		q.nobody("the reader comes first")
+		w.release(readers.next("its turn"))
+		w.release(q.next("its turn"))
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnHandles: a hold is passed on when the last of its leases is released, and a
+// downgrade tells the store the token first.
+func TestTurnHandles(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		q, lease := w.crowd(c, 3, nil)
+		again, err := lease.Reenter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.release(lease)
+		q.nobody("another lease has the hold")
+		w.release(again)
+		next := q.next("it was passed on")
+		token := next.Token()
+		if err := next.Downgrade(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if at := w.holder(); next.Token() != token || at.Token != token || at.Mode != holdfast.Shared {
+			t.Errorf("P3: token %d was downgraded to %d, in the store to %v with %d", token, next.Token(), at.Mode, at.Token)
+		}
+		w.release(next)
+		w.release(q.next("the reader has released"))
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnContexts: a holder's work has ended before the next begins.
+func TestTurnContexts(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		q, lease := w.crowd(c, 2, nil)
+		ctx, cancel := lease.WithContext(w.ctx)
+		defer cancel()
+		w.release(lease)
+		if !errors.Is(context.Cause(ctx), holdfast.ErrReleased) {
+			t.Errorf("P1: the context of who has passed the hold on: %v", context.Cause(ctx))
+		}
+		w.release(q.next("it was passed on"))
+	})
+}
+
+// TestTurnGivenUp: those who give up meanwhile are passed over, and a turn that nobody
+// waits for any more leaves nothing (P6, P9).
+func TestTurnGivenUp(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		other, _ := w.client(nil)
+		held := w.acquire(other.Mutex("n", nil))
+		ctx, cancel := context.WithCancel(w.ctx)
+		q, impatient := w.line(), w.line()
+		q.join(w.ctx, c.Mutex("n", nil))
+		impatient.join(ctx, c.Mutex("n", nil))
+		q.join(w.ctx, c.Mutex("n", nil))
+		w.release(held)
+		first := q.next("it was handed over")
+		cancel()
+		synctest.Wait()
+		if err := <-impatient.errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("P6: who gave up got %v", err)
+		}
+		w.release(first)
+		last := q.next("it was passed on")
+		w.release(last)
+		w.free("n", "all are done")
+		w.release(w.acquire(c.Mutex("n", nil)))
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnClosed: Close ends a turn, those who wait for it, and the hold.
+func TestTurnClosed(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		q, first := w.crowd(c, 3, nil)
+		w.release(first)
+		lease := q.next("it was passed on")
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-q.errs; !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("P6: who waited got %v", err)
+		}
+		if !errors.Is(lease.Err(), holdfast.ErrReleased) {
+			t.Errorf("P2: the lease has %v", lease.Err())
+		}
+		w.free("n", "the client is closed")
+	})
+}
+
+// TestTurnLost: the end of a hold whose turn is on wakes those who wait for it.
+func TestTurnLost(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() { f.renew = failRenewals })
+		q, first := w.crowd(c, 2, &holdfast.Options{TTL: 20 * time.Millisecond})
+		<-first.Done()
+		start := time.Now()
+		f.set(func() { f.renew = nil })
+		next := <-q.leases
+		if took := time.Since(start); took > 2*driver.DefaultPoll {
+			t.Errorf("P5: the name opened after %v", took)
+		}
+		w.release(next)
+	})
+}
+
+// TestTurnHistory: in real time, with all that can happen at once: tokens increase from
+// hold to hold, whoever has them, and nothing is left.
+func TestTurnHistory(t *testing.T) {
+	store := memlock.NewStore(&memlock.Options{TokenBlock: block, Poll: 100 * time.Millisecond})
+	var clients []*holdfast.Client
+	for range 3 {
+		c, err := holdfast.New(store.Client(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	var wg sync.WaitGroup
+	var inside sync.Mutex // never contended, if the lock works
+	var tokens []holdfast.Token
+	for i := range 24 {
+		lock := clients[i%3].Mutex("n", nil)
+		wg.Go(func() {
+			for n := range 100 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if n%10 == i%10 {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
+				}
+				lease, err := lock.Acquire(ctx)
+				cancel()
+				if err != nil {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("P6: acquire: %v", err)
+					}
+					continue
+				}
+				if !inside.TryLock() {
+					t.Error("P1: two holders")
+				} else {
+					tokens = append(tokens, lease.Token())
+					runtime.Gosched() // so that others line up
+					inside.Unlock()
+				}
+				if err := lease.Release(); err != nil {
+					t.Errorf("P4: release: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != len(tokens) {
+		t.Error("P3: tokens do not increase from hold to hold")
+	}
+	passed := 0
+	for _, token := range tokens {
+		if token%block != 0 {
+			passed++
+		}
+	}
+	if passed == 0 {
+		t.Errorf("of %d holds none was passed on", len(tokens))
+	}
+	d := store.Client()
+	defer d.Close()
+	for _, c := range clients {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if info, err := d.(driver.Inspector).Inspect(t.Context(), "n"); err != nil || !info.Idle() {
+		t.Errorf("P9: the store still has %s (%v)", fmt.Sprint(info), err)
+	}
+}
