@@ -52,6 +52,9 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	beat := time.NewTicker(2 * c.pulse())
 	defer beat.Stop()
 	for {
+		if c.life.Err() != nil { // the end of the watches may be heard of first
+			return driver.Grant{}, driver.ErrClosed
+		}
 		v.c.mu.Lock()
 		next := v.step()
 		v.c.mu.Unlock()
