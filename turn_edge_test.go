@@ -167,3 +167,64 @@ func TestTurnTrustsTheLatest(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnSequencer: the sequencer of a hold that was passed on is believed, also when
+// the store learns of it late, and those of the turn's other holds are not.
+func TestTurnSequencer(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				time.Sleep(100 * time.Millisecond)
+				return d.Renew(ctx, g)
+			}
+		})
+		q, first := w.crowd(c, 2, nil)
+		w.release(first)
+		lease := q.next("it was passed on")
+		other, _ := w.client(nil)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
+			t.Errorf("P3: the holder's sequencer: %v", err)
+		}
+		if err := other.CheckSequencer(w.ctx, first.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P3: the sequencer of the hold before: %v", err)
+		}
+		w.release(lease)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P3: the sequencer of a released hold: %v", err)
+		}
+	})
+}
+
+// TestTurnPanics: a hook that panics ends the hold that was passed on, and nothing else.
+func TestTurnPanics(t *testing.T) {
+	inTurns(t, func(w *world) {
+		var first holdfast.Token
+		hooks := holdfast.Events{}
+		hooks.Acquired = func(e holdfast.Event) {
+			if first = max(first, e.Token&^(block-1)); e.Token == first+1 {
+				panic("a hook")
+			}
+		}
+		c, _ := w.client(&holdfast.ClientOptions{Events: hooks})
+		other, _ := w.client(nil)
+		held := w.acquire(other.Mutex("n", nil))
+		q := w.line()
+		q.join(w.ctx, c.Mutex("n", nil))
+		panicked := make(chan any, 1)
+		go func() {
+			defer func() { panicked <- recover() }()
+			_, _ = c.Mutex("n", nil).Acquire(w.ctx)
+		}()
+		synctest.Wait()
+		q.join(w.ctx, c.Mutex("n", nil))
+		w.release(held)
+		w.release(q.next("it was handed over"))
+		if <-panicked == nil {
+			t.Error("the hook was not called for the second hold")
+		}
+		last := <-q.leases
+		w.release(last)
+		w.free("n", "all are done")
+	})
+}
