@@ -87,6 +87,7 @@ type client struct {
 	crowds   crowds
 	gone     record.Farewells // owners that were withdrawn, all of whose requests had been answered
 	looking  bool             // the looker is at work
+	fresh    chan struct{}    // one value: somebody wants to know for whom it does not look yet
 	losses   chan driver.Loss
 	closed   chan struct{}
 	working  sync.WaitGroup // goroutines
@@ -136,7 +137,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c := &client{
 		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), fresh: make(chan struct{}, 1), losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
