@@ -101,12 +101,12 @@ func (c *client) look() {
 			c.sleep(pause, c.fresh) // then somebody may have seen it, or another wants to know
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		missed := (sign.changed(ctx) || fresh) && c.lookOnce(ctx, names) != nil
+		ctx, cancel := context.WithTimeout(c.life, requestTimeout)
+		missed := (sign.changed(ctx) || fresh) && c.lookOnce(ctx, sign.conn, names) != nil
 		cancel()
 		c.looked(names)
 		if missed {
-			sign.missed()
+			sign.end() // it has told already of what was not seen
 			c.sleep(pauses[c.statements.dialect].longest, nil)
 		}
 	}
@@ -170,9 +170,10 @@ func (c *client) looked(names map[string]*audience) {
 	}
 }
 
-// lookOnce looks which rows have changed, and reads those.
-func (c *client) lookOnce(ctx context.Context, names map[string]*audience) error {
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+// lookOnce looks which rows have changed, and reads those, on a connection that the
+// looker has, or on any.
+func (c *client) lookOnce(ctx context.Context, own *sql.Conn, names map[string]*audience) error {
+	look := func(ctx context.Context, conn *sql.Conn) error {
 		versions, err := c.versions(ctx, conn, slices.Collect(maps.Keys(names)))
 		if err != nil {
 			return err
@@ -192,7 +193,11 @@ func (c *client) lookOnce(ctx context.Context, names map[string]*audience) error
 			c.show(a, s, st)
 		}
 		return nil
-	})
+	}
+	if own != nil {
+		return look(ctx, own)
+	}
+	_, err := c.request(ctx, look)
 	return err
 }
 
