@@ -197,7 +197,7 @@ func deafCrowd(t *testing.T, looks *Looks, ways []Spoil, drivers ...driver.Drive
 		for range each {
 			wg.Go(func() {
 				for range turns {
-					err := locks.Mutex("crowd", nil).Do(ctx, func(_ context.Context, l *holdfast.Lease) error {
+					err := locks.Mutex("crowd", nil).Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 						if n := inside.Add(1); n > 1 {
 							t.Errorf("P1: %d have the lock", n)
 						}
@@ -211,7 +211,7 @@ func deafCrowd(t *testing.T, looks *Looks, ways []Spoil, drivers ...driver.Drive
 						} else {
 							looks.Spoil(nil)
 						}
-						return nil
+						return l.Renew(ctx) // time enough for another to be let in
 					})
 					if err != nil {
 						t.Errorf("P7: while lookers are deaf: %v", err)
