@@ -23,9 +23,9 @@
 // PostgreSQL tells that waiter by NOTIFY in the same statement; all drivers of a
 // process listen on one connection. Elsewhere, and where a pooler swallows
 // notifications, each client looks for its waiters in one statement, the more seldom
-// the longer nothing has changed; in SQLite it looks at a count of commits, on a
-// connection that it keeps while it waits and the pool has another. Watches look in
-// the same way in all of them.
+// the longer nothing has changed, and not for what it has written itself; in SQLite
+// it looks at a count of commits, on a connection that it keeps while it waits and
+// the pool has another. Watches look in the same way in all of them.
 package sqllock
 
 import (
