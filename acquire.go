@@ -467,7 +467,9 @@ func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
 // withdrawn. It is called with the client's mutex.
 func (a *acquisition) leave() {
 	c := a.lock.client
-	if a.gate.Told() && a.held == nil {
+	if h := a.gate.turn.hold; h != nil {
+		a.held = h.heldError(c.clock.Now())
+	} else if a.gate.Told() && a.held == nil {
 		a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
 	}
 	if w := a.gate.Waiters(); c.queuer == nil && len(w) > 0 && w[0] == &a.Waiter {

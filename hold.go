@@ -103,9 +103,7 @@ func (c *Client) untrack(h *hold) {
 // bury is untrack for a hold that is not passed on.
 func (c *Client) bury(h *hold) {
 	c.untrack(h)
-	if g := c.turnOf(h); g != nil {
-		c.endTurn(g)
-	}
+	c.keep(h)
 }
 
 // drop ends a hold that is given back in the background: it returns the grant

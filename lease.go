@@ -258,7 +258,10 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	grant, mode, alone := h.grant(), h.mode, h.leases == le && le.next == nil
-	h.asked = h.asked || mode == Exclusive && alone
+	if mode == Exclusive && alone {
+		h.asked = true
+		c.keep(h)
+	}
 	c.mu.Unlock()
 	switch {
 	case mode == Shared:

@@ -67,6 +67,11 @@ func (le *Lease) SetNote(ctx context.Context, note string) error {
 	}
 	defer c.stop()
 	c.mu.Lock()
+	if e := le.end.Load(); e != nil {
+		c.mu.Unlock() // what the store has under the owner may be another's by now
+		return failed("set note", h.name, e.err)
+	}
+	c.keep(h) // whatever the store answers, its note may be another now
 	grant := h.grant()
 	c.mu.Unlock()
 	grant.Note = note

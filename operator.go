@@ -102,11 +102,16 @@ func (c *Client) Break(ctx context.Context, name string, t Token) error {
 	return nil
 }
 
+// sayWithin is the longest pause between two looks for a token that the store is about
+// to be told: a renewal may be slow, or wait for a batch before it.
+const sayWithin = 32 * turnFor
+
 // CheckSequencer asks the store whether the hold that a sequencer names is
-// still the current one: nil, or ErrNotHeld, the latter after a few looks if the hold
-// may just have been passed on inside a process. The answer is about the past by
-// the time it arrives; a guard that remembers tokens (package fence) is
-// exact.
+// still the current one: nil, or ErrNotHeld, the latter only after several looks, for
+// up to about a second, if the hold may just have been passed on inside a process: the
+// store learns of that within 10 ms, as a rule, and until then the hold before passes
+// for the current one. So the answer is about the past; a guard that remembers tokens
+// (package fence) is exact.
 func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	const op = "check sequencer"
 	seq, err := driver.ParseSequencer(s)
@@ -120,7 +125,7 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	case seq.Token == 0:
 		return failed(op, name, fmt.Errorf("it has no token: %w", ErrUnsupported))
 	}
-	for looks := 1; ; looks++ {
+	for pause := turnFor; ; pause *= 2 {
 		info, err := c.Inspect(ctx, name)
 		if err != nil {
 			return fmt.Errorf("holdfast: %s: %w", op, err)
@@ -132,7 +137,7 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 			}
 			unsaid = unsaid || h.Token < seq.Token && seq.Token < h.Token+Token(c.caps.TokenBlock)
 		}
-		if !unsaid || looks == 3 || !rest(ctx, turnFor) {
+		if !unsaid || pause > sayWithin || !rest(ctx, pause) {
 			return failed(op, name, ErrNotHeld)
 		}
 	}

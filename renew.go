@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -131,6 +132,7 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token}
 	if r.Err != nil && !driver.Gone(r.Err) {
 		h.trouble = r.Err
+		c.keep(h) // the time in doubt is its holder's
 		h.machine.Failed(now)
 	}
 	switch {
@@ -187,6 +189,12 @@ func (c *Client) lost(loss driver.Loss) {
 	for _, e := range c.deadlines.All() {
 		if owners[e.Value.owner] {
 			gone = append(gone, e.Value)
+		}
+	}
+	for _, e := range slices.Clone(c.turns.All()) {
+		// Between two holders there is nobody to be told: the release is.
+		if h := e.Value.turn.hold; h.over && owners[h.owner] {
+			c.keep(h)
 		}
 	}
 	var after []func()

@@ -27,12 +27,10 @@ type turn struct {
 // through the store.
 const turnFor = 10 * time.Millisecond
 
-// passable reports whether the hold can be another's as it is. What was renewed in
-// vain, or shows its own note, cannot; nor can a hold that is never renewed, because
-// the next would have less than its TTL.
+// passable reports whether a new hold can be another's as it is. One that is never
+// renewed cannot, because the next would have less than its TTL.
 func (h *hold) passable() bool {
-	return h.mode == Exclusive && !h.asked && h.trouble == nil && h.note == nil && h.token != 0 &&
-		h.how.MinHold == 0 && h.how.RenewEvery >= 0
+	return h.mode == Exclusive && h.token != 0 && h.how.MinHold == 0 && h.how.RenewEvery >= 0
 }
 
 // unsaid reports whether the store knows the hold by a lower token.
@@ -79,8 +77,7 @@ func (c *Client) passOn(g *gateway, h *hold) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, t := c.clock.Now(), &g.turn
-	if t.hold != h || t.left == 0 || now >= t.over.At() || c.closed || !h.passable() ||
-		h.machine.Until().Sub(now) <= h.valid/3 {
+	if t.hold != h || t.left == 0 || now >= t.over.At() || c.closed || h.machine.Until().Sub(now) <= h.valid/3 {
 		return false
 	}
 	w := g.Pass(h.how.Shape)
@@ -92,13 +89,20 @@ func (c *Client) passOn(g *gateway, h *hold) bool {
 	grant.Passed = true
 	a := w.Ref.(*acquisition)
 	next := newHold(a.lock, grant, now)
-	next.machine.RenewBy(t.over.At()) // the store has the token of the turn's first
+	next.machine.PassedOn(h.machine.Until(), t.over.At()) // the store has the token of the turn's first
 	a.lease = &next.first
 	t.hold = next
 	t.left--
 	c.track(next)
 	close(a.news)
 	return true
+}
+
+// keep ends the hold's turn, if it has one: from now on it cannot be another's as it is.
+func (c *Client) keep(h *hold) {
+	if g := c.turnOf(h); g != nil {
+		c.endTurn(g)
+	}
 }
 
 // endTurn ends the turn at a gate: whoever waits there goes to the store now. It is

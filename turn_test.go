@@ -294,6 +294,13 @@ func TestTurnsOfOthers(t *testing.T) {
 		}},
 		{name: "a long suspend", do: func(w *world, _ *holdfast.Client, _ *faulty, _ *holdfast.Lease) { w.clock.suspend(time.Second / 10) }},
 		{name: "a note of its own", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) { note(w, l) }},
+		{name: "a note in doubt", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) {
+			ctx, cancel := context.WithCancel(w.ctx)
+			cancel()
+			if err := l.SetNote(ctx, "another"); !errors.Is(err, context.Canceled) {
+				w.Errorf("set note: %v", err)
+			}
+		}},
 		{name: "in doubt", do: func(w *world, _ *holdfast.Client, f *faulty, l *holdfast.Lease) {
 			f.set(func() { f.renew = failRenewals })
 			if err := l.Renew(w.ctx); !errors.Is(err, errStore) {

@@ -67,11 +67,16 @@ func startPostgres(t testing.TB) *testserver.Postgres {
 }
 
 // BenchmarkMariaDB is the same there.
-func BenchmarkMariaDB(b *testing.B) {
+func BenchmarkMariaDB(b *testing.B) { benchmarkMySQL(b, "mariadb", startMariaDB) }
+
+// BenchmarkMySQL is the same there.
+func BenchmarkMySQL(b *testing.B) { benchmarkMySQL(b, "mysql", startMySQL) }
+
+func benchmarkMySQL(b *testing.B, name string, start func(testing.TB) *testserver.MySQL) {
 	for _, w := range workloads {
 		b.Run(w.name, func(b *testing.B) {
-			run(b, "mariadb", w, func() (string, func()) {
-				server := startMariaDB(b)
+			run(b, name, w, func() (string, func()) {
+				server := start(b)
 				return server.Addr, server.Kill
 			})
 		})
@@ -80,6 +85,10 @@ func BenchmarkMariaDB(b *testing.B) {
 
 func startMariaDB(t testing.TB) *testserver.MySQL {
 	return testserver.StartMariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--max-connections=1200")
+}
+
+func startMySQL(t testing.TB) *testserver.MySQL {
+	return testserver.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON", "--max-connections=1200")
 }
 
 // BenchmarkSQLite has the workloads of processes on one file.

@@ -16,7 +16,7 @@ import (
 func TestPeersExclude(t *testing.T) {
 	for store, addr := range map[string]string{
 		"redis": testserver.StartRedis(t, testserver.RedisOptions{}).Addr, "postgres": startPostgres(t).Addr,
-		"mariadb": startMariaDB(t).Addr, "sqlite": t.TempDir() + "/locks.db",
+		"mariadb": startMariaDB(t).Addr, "mysql": startMySQL(t).Addr, "sqlite": t.TempDir() + "/locks.db",
 	} {
 		t.Run(store, func(t *testing.T) { peersExclude(t, stores[store], addr) })
 	}

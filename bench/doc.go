@@ -4,7 +4,7 @@
 //	make bench BENCH=Redis             # everything, about ten minutes
 //	make bench BENCH=Redis/pair        # one workload
 //	make bench BENCH=Etcd              # the same on etcd
-//	make bench BENCH=Postgres ARGS='-timeout 30m' # and MariaDB, SQLite
+//	make bench BENCH=Postgres ARGS='-timeout 30m' # and MariaDB, MySQL, SQLite
 //
 // Each measurement is a process of its own. The peers take turns within a
 // repetition, so that what else the machine does hits all of them alike; a

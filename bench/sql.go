@@ -27,22 +27,29 @@ func init() {
 			{name: "upsert, polled every 100 ms", open: rowsOf(postgresRows, poll), skips: []string{"pair", "pair64", "hold"}},
 		},
 	}
-	stores["mariadb"] = &store{
-		name: "mariadb", floor: "two updates", ours: "holdfast", work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'",
-			"SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"),
-		peers: []peer{
-			{name: "two updates", open: rowsOf(mysqlRows, 0), skips: notPairs},
-			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, mysqlURL(addr)) }},
-			{name: "GET_LOCK, a connection each", open: openGetLock, skips: []string{"hold"}},
-			{name: "update, polled every 100 ms", open: rowsOf(mysqlRows, poll), skips: []string{"pair", "pair64", "hold"}},
-		},
-	}
+	stores["mariadb"] = mysqlStore("mariadb", "information_schema")
+	stores["mysql"] = mysqlStore("mysql", "performance_schema")
 	stores["sqlite"] = &store{
 		name: "sqlite", floor: "upsert and update", ours: "holdfast", work: func(context.Context, string) (served, error) { return served{}, nil },
 		peers: []peer{
 			{name: "upsert and update", open: rowsOf(sqliteRows, 0), skips: []string{"hot", "hot4", "handoff", "clients2", "clients16"}},
 			{name: "holdfast", open: func(ctx context.Context, file string) (Locker, error) { return openHoldfast(ctx, sqliteURL(file)) }},
 			{name: "upsert, polled every 100 ms", open: rowsOf(sqliteRows, poll), skips: []string{"pair", "pair64"}},
+		},
+	}
+}
+
+// mysqlStore is MariaDB or MySQL, which differ in the schema that has the server's
+// counts.
+func mysqlStore(name, counts string) *store {
+	return &store{
+		name: name, floor: "two updates", ours: "holdfast", work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM "+counts+".global_status WHERE variable_name = 'Questions'",
+			"SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"),
+		peers: []peer{
+			{name: "two updates", open: rowsOf(mysqlRows, 0), skips: notPairs},
+			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, mysqlURL(addr)) }},
+			{name: "GET_LOCK, a connection each", open: openGetLock, skips: []string{"hold"}},
+			{name: "update, polled every 100 ms", open: rowsOf(mysqlRows, poll), skips: []string{"pair", "pair64", "hold"}},
 		},
 	}
 }

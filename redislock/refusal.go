@@ -36,6 +36,9 @@ func (e *ServerError) Code() string {
 // Explain adds to a server's refusal what to do about it. Adapters use it for what
 // goes wrong when they connect; other errors it returns as they are.
 func Explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	refused := (*ServerError)(nil)
 	if errors.As(err, &refused) && remedies[refused.Code()] != "" {
 		return fmt.Errorf("%w (%s)", err, remedies[refused.Code()])

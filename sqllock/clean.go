@@ -24,7 +24,7 @@ func (c *client) keepClean() {
 		case <-c.closed:
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		ctx, cancel := context.WithTimeout(c.life, requestTimeout)
 		next, err := c.clean(ctx, last, forgetAfter)
 		cancel()
 		if err == nil { // else the next time

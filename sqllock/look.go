@@ -24,6 +24,7 @@ type sight struct {
 	before  int   // how many are before it in the queue
 	last    driver.Token
 	changed time.Time // when something did but signs of life
+	looked  time.Time // when it was looked at last, or the client's own step saw it
 }
 
 // unseen is the version of what has not been looked at.
@@ -68,6 +69,11 @@ func (c *client) lookFor(s *sight) {
 		s.version = unseen // the sign may have told of what it has not seen
 		if first {
 			s.changed = time.Now()
+			s.looked = s.changed
+			select {
+			case c.fresh <- struct{}{}:
+			default: // it has been told already
+			}
 		}
 	}
 	if !c.looking && c.alive(context.Background()) == nil {
@@ -88,32 +94,37 @@ func (c *client) look() {
 	defer sign.end()
 	for {
 		names, pause, fresh := c.audiences()
-		if len(names) == 0 {
+		switch {
+		case len(names) == 0 || c.alive(context.Background()) != nil:
 			return
+		case pause > 0:
+			c.sleep(pause, c.fresh) // then somebody may have seen it, or another wants to know
+			continue
 		}
-		c.sleep(pause)
-		if c.alive(context.Background()) != nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		if (sign.changed(ctx) || fresh) && c.lookOnce(ctx, names) != nil {
-			sign.missed()
-			c.sleep(pauses[c.statements.dialect].longest)
-		}
+		ctx, cancel := context.WithTimeout(c.life, requestTimeout)
+		missed := (sign.changed(ctx) || fresh) && c.lookOnce(ctx, sign.conn, names) != nil
 		cancel()
+		c.looked(names)
+		if missed {
+			sign.end() // it has told already of what was not seen
+			c.sleep(pauses[c.statements.dialect].longest, nil)
+		}
 	}
 }
 
-// sleep waits for some time, or until the client is closed.
-func (c *client) sleep(d time.Duration) {
+// sleep waits for some time, or until there is a wake, or until the client is closed.
+func (c *client) sleep(d time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-time.After(d):
+	case <-timer.C:
+	case <-wake:
 	case <-c.closed:
 	}
 }
 
-// audiences returns who wants to know, by name, when to look, and whether some have
-// not been looked for yet. If there are none the looker has ended.
+// audiences returns who wants to know, by name, for how long not to look yet, and
+// whether some have not been looked for at all. If there are none the looker has ended.
 func (c *client) audiences() (names map[string]*audience, pause time.Duration, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,12 +145,12 @@ func (c *client) audiences() (names map[string]*audience, pause time.Duration, f
 		a := of(w.name)
 		a.watches = append(a.watches, w)
 	}
-	b := pauses[c.statements.dialect]
+	b, now := pauses[c.statements.dialect], time.Now()
 	pause = (1 + maxBefore) * b.longest
 	for _, a := range names {
 		for _, s := range a.sights() {
-			own := min(max(time.Since(s.changed)/pausePart, b.shortest), b.longest)
-			pause = min(pause, own*time.Duration(1+min(s.before, maxBefore)))
+			own := min(max(now.Sub(s.changed)/pausePart, b.shortest), b.longest)
+			pause = min(pause, own*time.Duration(1+min(s.before, maxBefore))-now.Sub(s.looked))
 			fresh = fresh || s.version == unseen
 		}
 	}
@@ -147,9 +158,22 @@ func (c *client) audiences() (names map[string]*audience, pause time.Duration, f
 	return names, pause, fresh
 }
 
-// lookOnce looks which rows have changed, and reads those.
-func (c *client) lookOnce(ctx context.Context, names map[string]*audience) error {
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+// looked says that now was the time at which all of them were looked for.
+func (c *client) looked(names map[string]*audience) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for _, a := range names {
+		for _, s := range a.sights() {
+			s.looked = now
+		}
+	}
+}
+
+// lookOnce looks which rows have changed, and reads those, on a connection that the
+// looker has, or on any.
+func (c *client) lookOnce(ctx context.Context, own *sql.Conn, names map[string]*audience) error {
+	look := func(ctx context.Context, conn *sql.Conn) error {
 		versions, err := c.versions(ctx, conn, slices.Collect(maps.Keys(names)))
 		if err != nil {
 			return err
@@ -169,7 +193,11 @@ func (c *client) lookOnce(ctx context.Context, names map[string]*audience) error
 			c.show(a, s, st)
 		}
 		return nil
-	})
+	}
+	if own != nil {
+		return look(ctx, own)
+	}
+	_, err := c.request(ctx, look)
 	return err
 }
 

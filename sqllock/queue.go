@@ -109,16 +109,25 @@ func (c *client) withdraw(g *driver.Grant) (answered bool) {
 }
 
 // tellOwn tells this client's own waiters what a turn has handed over to them, once
-// it is written.
+// it is written, and spares its looker what its waiters have written themselves: each
+// confirms its place again and again.
 func (c *client) tellOwn(t *turn) {
-	if len(t.winners) == 0 {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, owner := range t.winners {
 		if w, h := c.waiters[owner], t.Held(owner); w != nil && h != nil {
 			w.handOver(h.Token, h.Since, h.Valid)
+		}
+	}
+	if c.channel != "" {
+		return
+	}
+	for i := range t.Queue {
+		// Versions grow, and the one that was written is this one or, where the
+		// server's clock was set back, a greater one, which will be looked at.
+		if w := c.waiters[t.Queue[i].Owner]; w != nil && w.version != unseen {
+			w.version, w.looked = serverTime(t.now), time.Now()
+			w.show(t.state)
 		}
 	}
 }

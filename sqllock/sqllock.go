@@ -23,9 +23,9 @@
 // PostgreSQL tells that waiter by NOTIFY in the same statement; all drivers of a
 // process listen on one connection. Elsewhere, and where a pooler swallows
 // notifications, each client looks for its waiters in one statement, the more seldom
-// the longer nothing has changed; in SQLite it looks at a count of commits, on a
-// connection that it keeps while it waits, unless the pool has but one. Watches look
-// in the same way in all of them.
+// the longer nothing has changed, and not for what it has written itself; in SQLite
+// it looks at a count of commits, on a connection that it keeps while it waits and
+// the pool has another. Watches look in the same way in all of them.
 package sqllock
 
 import (
@@ -90,9 +90,12 @@ type client struct {
 	crowds   crowds
 	gone     record.Farewells // owners that were withdrawn, all of whose requests had been answered
 	looking  bool             // the looker is at work
+	fresh    chan struct{}    // one value: somebody wants to know for whom it does not look yet
 	losses   chan driver.Loss
-	closed   chan struct{}
-	working  sync.WaitGroup // goroutines
+	life     context.Context // of the client's own work, which ends with it
+	stop     func()          // ends it
+	closed   <-chan struct{} // its end
+	working  sync.WaitGroup  // goroutines
 }
 
 // OpenError says that the database could not be reached, or is not as locks need
@@ -139,8 +142,10 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	}
 	c := &client{
 		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), fresh: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
+	c.life, c.stop = context.WithCancel(context.Background())
+	c.closed = c.life.Done()
 	if c.clock == nil {
 		c.clock = driver.HostClock
 	}
@@ -327,7 +332,7 @@ func (c *client) Close() error {
 		c.mu.Unlock()
 		return driver.ErrClosed
 	}
-	close(c.closed)
+	c.stop()
 	close(c.losses)
 	for w := range c.watches {
 		c.unwatch(w)

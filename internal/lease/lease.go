@@ -103,8 +103,11 @@ func (m *Machine) RenewAt() (driver.Instant, bool) {
 	return m.renewAt, true
 }
 
-// RenewBy sees to it that the next renewal is due at at the latest.
-func (m *Machine) RenewBy(at driver.Instant) { m.renewAt = min(m.renewAt, at) }
+// PassedOn says that the hold was another's, who trusted it until then, and that the
+// next renewal is due at renew at the latest.
+func (m *Machine) PassedOn(until, renew driver.Instant) {
+	m.until, m.renewAt = min(m.until, until), min(m.renewAt, renew)
+}
 
 // Send says that a renewal goes out now. It returns false if none should: the
 // lease is over, or one is under way.

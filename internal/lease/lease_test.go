@@ -55,6 +55,21 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// TestPassedOn: what was another's is trusted for no longer, and renewed no later, than
+// that one was and would be.
+func TestPassedOn(t *testing.T) {
+	for _, c := range []struct{ until, renew, wantUntil, wantRenew driver.Instant }{
+		{20 * second, 5 * second, 20 * second, 5 * second},
+		{40 * second, 15 * second, 29 * second, 10 * second},
+	} {
+		m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+		m.PassedOn(c.until, c.renew)
+		if at, _ := m.RenewAt(); m.Until() != c.wantUntil || at != c.wantRenew {
+			t.Errorf("PassedOn(%v, %v): trusted until %v, renewed at %v", c.until, c.renew, m.Until(), at)
+		}
+	}
+}
+
 // TestTrusted: the deadline itself is too late, and a look at it is for good.
 func TestTrusted(t *testing.T) {
 	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})

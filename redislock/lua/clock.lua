@@ -1,5 +1,6 @@
 -- Every script begins with this. Times and durations are microseconds of the
 -- server's clock: below 2^53, so they are exact in Lua.
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local BLOCK = 16 -- tokens that each grant reserves, from its own upwards

@@ -81,7 +81,7 @@ func (l *lone) do(ctx context.Context, commands []redislock.Command) []redislock
 	}
 	wire := l.wire.Load()
 	stop := context.AfterFunc(ctx, func() { hangUp(*wire) })
-	replies := send(context.WithoutCancel(ctx), l.client, commands)
+	replies := send(context.Background(), l.client, commands)
 	hungUp, broken := !stop(), false
 	if errors.Is(replies[0].Err, errGone) {
 		l.drop()

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
@@ -61,6 +63,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
+	t.Run("doorbell", func(t *testing.T) { doorbell(t, server, admin) })
 	t.Run("connections are ended", func(t *testing.T) {
 		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() {
 			ended := 0
@@ -86,6 +89,29 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	if log := server.Log(); strings.Contains(log, "[ERROR]") || strings.Contains(log, "eadlock") {
 		t.Errorf("the server's log has errors:\n%s", log)
 	}
+}
+
+func doorbell(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
+	config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test?interpolateParams=true&multiStatements=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logger = &mysql.NopLogger{} // which would tell of each connection that is ended
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := sqltest.Doorbell{
+		Connector: connector, Open: New,
+		Ways: map[string]sqltest.Spoil{"killed": sqltest.Kill(t, admin, "SELECT CONNECTION_ID()", "KILL %v")},
+		Connections: func() (n int) {
+			if err := admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n - admin.Stats().OpenConnections
+		},
+	}
+	b.Test(t)
 }
 
 func TestOutages(t *testing.T) { onEach(t, outages) }

@@ -71,6 +71,35 @@ func TestServer(t *testing.T) {
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
+	connections := func() (n int) {
+		if err := admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n - admin.Stats().OpenConnections
+	}
+	t.Run("many waiters", func(t *testing.T) {
+		db := openDB(t, server)
+		d, err := New(t.Context(), db, &sqllock.Options{Prefix: "many", Poll: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sqltest.OneKept(t, db, d, connections, func(context.Context, int) {})
+	})
+	t.Run("doorbell", func(t *testing.T) { // that of clients which hear no notifications
+		config, err := pgx.ParseConfig(server.URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := sqltest.Doorbell{
+			Connector: stdlib.GetConnector(*config),
+			Open: func(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
+				return sqllock.New(ctx, db, sqllock.Postgres, sqllock.Library{Failure: failure}, o)
+			},
+			Ways:        map[string]sqltest.Spoil{"killed": sqltest.Kill(t, admin, "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%v)")},
+			Connections: connections,
+		}
+		b.Test(t)
+	})
 	t.Run("connections are ended", func(t *testing.T) {
 		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() {
 			for range 3 {

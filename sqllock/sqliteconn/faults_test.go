@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"modernc.org/sqlite"
+
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/sqllock"
@@ -48,6 +50,55 @@ func TestContended(t *testing.T) {
 
 func TestOneConnection(t *testing.T) {
 	sqltest.OneConnection(t, dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) { db.SetMaxOpenConns(1) }))
+}
+
+// TestSharedPool: the connection that is kept for looks is given back when another
+// takes the last one of the pool, or nobody could release what the looks are for.
+func TestSharedPool(t *testing.T) {
+	var pool *sql.DB
+	d := dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) {
+		pool = db
+		db.SetMaxOpenConns(2)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	g, err := d.Try(ctx, driver.Request{Name: "n", Owner: "holder", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, q := driver.Request{Name: "n", Owner: "waiter", TTL: time.Minute}, d.(driver.Queuer)
+	if _, err := q.Enqueue(ctx, next); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	granted := make(chan error, 1)
+	go func() {
+		g, err := q.Wait(ctx, next)
+		granted <- errors.Join(err, d.Release(ctx, []driver.Grant{g})[0])
+	}()
+	for pool.Stats().InUse == 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	last, err := pool.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {
+		t.Errorf("P7: beside a looker and another user of the pool: %v", err)
+	}
+	if err := <-granted; err != nil {
+		t.Errorf("P7: the waiter: %v", err)
+	}
+	sqltest.OneConnection(t, d)
+}
+
+func TestDoorbell(t *testing.T) {
+	inner, err := sqlite.NewConnector(DSN(filepath.Join(t.TempDir(), "locks.db")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := sqltest.Doorbell{Connector: connector{inner}, Open: New}
+	b.Test(t)
 }
 
 // TestReadOnly: what cannot be written is an error that says so, at once.

@@ -1,0 +1,230 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// parting is a context that calls leave when one made from it is cancelled.
+type parting struct {
+	context.Context
+	done  chan struct{}
+	leave func()
+}
+
+func (p parting) Done() <-chan struct{} { return p.done }
+
+func (p parting) AfterFunc(func()) func() bool {
+	return func() bool { p.leave(); return true }
+}
+
+// TestTurnLostBetweenHolders: a loss that the store tells of while one holder has
+// stopped and the next has not begun is not overheard.
+func TestTurnLostBetweenHolders(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		q, first := w.crowd(c, 2, nil)
+		other, _ := w.client(nil)
+		theirs := w.line()
+		theirs.join(w.ctx, other.Mutex("n", nil))
+		_, cancel := first.WithContext(parting{w.ctx, make(chan struct{}), func() {
+			if err := other.Break(w.ctx, "n", first.Token()); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}})
+		defer cancel()
+		if err := first.Release(); !errors.Is(err, holdfast.ErrBroken) {
+			t.Errorf("P2: the release of a broken hold returned %v", err)
+		}
+		lease := theirs.next("the hold before is broken")
+		q.nobody("the other client has it")
+		w.release(lease)
+		w.release(q.next("its turn"))
+		w.free("n", "all are done")
+	})
+}
+
+// TestTurnTimeout: who gives up during a turn is told that the name is held.
+func TestTurnTimeout(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		q, lease := w.crowd(c, 2, nil)
+		ctx, cancel := context.WithTimeout(w.ctx, time.Millisecond)
+		defer cancel()
+		_, err := c.Mutex("n", nil).Acquire(ctx)
+		held := (*holdfast.HeldError)(nil)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) || held.Token != lease.Token() {
+			t.Errorf("P6: an acquire that ended during a turn returned %v (%+v)", err, held)
+		}
+		w.release(lease)
+		w.release(q.next("it was passed on"))
+	})
+}
+
+// TestTurnDowngraded: a hold that was made a shared one is shared at once.
+func TestTurnDowngraded(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, _ := w.client(nil)
+		ctx, cancel := context.WithCancel(w.ctx)
+		other, _ := w.client(nil)
+		held := w.acquire(other.Mutex("n", nil))
+		q, impatient := w.line(), w.line()
+		q.join(w.ctx, c.Mutex("n", nil))
+		impatient.join(ctx, c.Mutex("n", nil))
+		w.release(held)
+		lease := q.next("it was handed over")
+		cancel()
+		synctest.Wait()
+		if err := lease.Downgrade(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		reader, err := c.RWMutex("n", nil).Read.TryAcquire(w.ctx)
+		if err != nil {
+			t.Fatalf("P7: a reader beside a downgraded hold: %v", err)
+		}
+		w.release(reader)
+		w.release(lease)
+	})
+}
+
+// lookedAt is a clock that calls look, once, before it tells the time.
+type lookedAt struct {
+	driver.Clock
+	look atomic.Pointer[func()]
+}
+
+func (c *lookedAt) Now() driver.Instant {
+	if look := c.look.Swap(nil); look != nil {
+		(*look)()
+	}
+	return c.Clock.Now()
+}
+
+// TestTurnNoteTooLate: a note that comes as the hold is passed on is not the next's.
+func TestTurnNoteTooLate(t *testing.T) {
+	inTurns(t, func(w *world) {
+		clock := &lookedAt{Clock: w.clock}
+		c, err := holdfast.New(w.store.Client(), &holdfast.ClientOptions{Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		q, first := w.crowd(c, 2, &holdfast.Options{Note: "ours"})
+		release := func() { w.release(first) }
+		clock.look.Store(&release)
+		if err := first.SetNote(w.ctx, "mine"); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("P4: a note for a released hold: %v", err)
+		}
+		next := q.next("it was passed on")
+		if note := w.holder().Note; note != "ours" {
+			t.Errorf("P4: the next holder has the note %q", note)
+		}
+		w.release(next)
+	})
+}
+
+// TestTurnTrustsTheLatest: an answer to an older renewal that comes late does not give
+// the next holder more time than the one before had (P1).
+func TestTurnTrustsTheLatest(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		q, first := w.crowd(c, 2, nil)
+		late := make(chan struct{})
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				out := d.Renew(ctx, g)
+				<-late
+				return out
+			}
+		})
+		go first.Renew(w.ctx)
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				out := d.Renew(ctx, g)
+				out[0].Valid /= 2 // this store makes it shorter
+				return out
+			}
+		})
+		if err := first.Renew(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		close(late)
+		synctest.Wait()
+		until := first.ValidUntil()
+		w.release(first)
+		if got := q.next("it was passed on").ValidUntil(); got.After(until) {
+			t.Errorf("P1: passing a hold on moved its deadline by %v", got.Sub(until))
+		}
+	})
+}
+
+// TestTurnSequencer: the sequencer of a hold that was passed on is believed, also when
+// the store learns of it late, and those of the turn's other holds are not.
+func TestTurnSequencer(t *testing.T) {
+	inTurns(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				time.Sleep(100 * time.Millisecond)
+				return d.Renew(ctx, g)
+			}
+		})
+		q, first := w.crowd(c, 2, nil)
+		w.release(first)
+		lease := q.next("it was passed on")
+		other, _ := w.client(nil)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
+			t.Errorf("P3: the holder's sequencer: %v", err)
+		}
+		if err := other.CheckSequencer(w.ctx, first.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P3: the sequencer of the hold before: %v", err)
+		}
+		w.release(lease)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P3: the sequencer of a released hold: %v", err)
+		}
+	})
+}
+
+// TestTurnPanics: a hook that panics ends the hold that was passed on, and nothing else.
+func TestTurnPanics(t *testing.T) {
+	inTurns(t, func(w *world) {
+		var first holdfast.Token
+		hooks := holdfast.Events{}
+		hooks.Acquired = func(e holdfast.Event) {
+			if first = max(first, e.Token&^(block-1)); e.Token == first+1 {
+				panic("a hook")
+			}
+		}
+		c, _ := w.client(&holdfast.ClientOptions{Events: hooks})
+		other, _ := w.client(nil)
+		held := w.acquire(other.Mutex("n", nil))
+		q := w.line()
+		q.join(w.ctx, c.Mutex("n", nil))
+		panicked := make(chan any, 1)
+		go func() {
+			defer func() { panicked <- recover() }()
+			_, _ = c.Mutex("n", nil).Acquire(w.ctx)
+		}()
+		synctest.Wait()
+		q.join(w.ctx, c.Mutex("n", nil))
+		w.release(held)
+		w.release(q.next("it was handed over"))
+		if <-panicked == nil {
+			t.Error("the hook was not called for the second hold")
+		}
+		last := <-q.leases
+		w.release(last)
+		w.free("n", "all are done")
+	})
+}
