@@ -52,7 +52,7 @@ const (
 
 // enter goes to the gate of the name.
 func (a *acquisition) enter() error {
-	c, l := a.lock.client, a.lock
+	c, l := a.lock.how.client, a.lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -92,7 +92,7 @@ func (a *acquisition) exit(panicked bool) {
 	if a.stop != nil {
 		a.stop()
 	}
-	c := a.lock.client
+	c := a.lock.how.client
 	c.mu.Lock()
 	after := func() {}
 	if panicked {
@@ -112,7 +112,7 @@ func (a *acquisition) exit(panicked bool) {
 // run waits for its turn and then asks the store. It returns a lease, or the
 // reasons why there is none.
 func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
-	c := a.lock.client
+	c := a.lock.how.client
 	if a.news != nil {
 		select {
 		case <-a.news:
@@ -146,7 +146,7 @@ func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
 
 // drive is the head's dialogue with the store.
 func (a *acquisition) drive(ctx context.Context) (*Lease, []error) {
-	c := a.lock.client
+	c := a.lock.how.client
 	for {
 		if ctx.Err() != nil || c.closing.Err() != nil {
 			return nil, a.giveUp(ctx)
@@ -167,7 +167,7 @@ func (a *acquisition) drive(ctx context.Context) (*Lease, []error) {
 // begin chooses the first step: whoever knows that the name is held queues at
 // once, which saves a round trip. It is called with the client's mutex.
 func (a *acquisition) begin() {
-	c := a.lock.client
+	c := a.lock.how.client
 	a.step = tryOnce
 	a.contact = a.gate.Told()
 	// A place that was sent is asked for by Enqueue, the idempotent request; a
@@ -189,7 +189,7 @@ func (c *Client) contended(name string) bool {
 
 // ask does one step and returns what the store says.
 func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
-	c := a.lock.client
+	c := a.lock.how.client
 	c.mu.Lock()
 	if a.step == begin {
 		a.begin()
@@ -238,7 +238,7 @@ func (a *acquisition) again(ctx context.Context, err error) bool {
 		}
 		return true // and give up there
 	}
-	c := a.lock.client
+	c := a.lock.how.client
 	switch {
 	case errors.Is(err, ErrHeld):
 		a.told(err)
@@ -277,7 +277,7 @@ func (a *acquisition) again(ctx context.Context, err error) bool {
 
 // told notes that the store says to wait, and tells it to those behind.
 func (a *acquisition) told(err error) {
-	c := a.lock.client
+	c := a.lock.how.client
 	named := HeldError{}
 	if a.held != nil {
 		named = *a.held // a bare ErrHeld says nothing new
@@ -304,7 +304,7 @@ func (a *acquisition) told(err error) {
 
 // renounce gives the place up and has it withdrawn.
 func (a *acquisition) renounce() {
-	c := a.lock.client
+	c := a.lock.how.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withdrawPlace(a.lock, a.gate.Renounce())
@@ -313,7 +313,7 @@ func (a *acquisition) renounce() {
 // await waits for the store to grant the place, or until it is time to ask
 // again, for which it returns ErrHeld.
 func (a *acquisition) await(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	c := a.lock.client
+	c := a.lock.how.client
 	if a.waiting == nil {
 		// Close must end the wait too.
 		waiting, cancel := context.WithCancelCause(ctx)
@@ -332,7 +332,7 @@ func (a *acquisition) await(ctx context.Context, req driver.Request) (driver.Gra
 // poll waits until it is time for the next look at a store without a queue. The
 // first looks are quick and the later ones slow.
 func (a *acquisition) poll(ctx context.Context) {
-	a.pause = min(max(2*a.pause, firstPause), a.lock.client.caps.PollInterval())
+	a.pause = min(max(2*a.pause, firstPause), a.lock.how.client.caps.PollInterval())
 	a.sleep(ctx, a.untilOpen(jitter(a.pause)))
 }
 
@@ -351,14 +351,14 @@ const firstPause = 5 * time.Millisecond
 
 // rest waits a while after a store's error, longer each time.
 func (a *acquisition) rest(ctx context.Context) {
-	a.pause = min(max(2*a.pause, firstPause), a.lock.client.caps.PollInterval())
+	a.pause = min(max(2*a.pause, firstPause), a.lock.how.client.caps.PollInterval())
 	a.sleep(ctx, jitter(a.pause))
 }
 
 // sleep ends early when the context or the client ends, or when this client
 // releases the name.
 func (a *acquisition) sleep(ctx context.Context, d time.Duration) {
-	c := a.lock.client
+	c := a.lock.how.client
 	c.mu.Lock()
 	if a.gate.poke == nil {
 		a.gate.poke = make(chan struct{}, 1)
@@ -385,7 +385,7 @@ func jitter(d time.Duration) time.Duration {
 // accept turns a grant into a lease. It returns no lease, and why, if the grant
 // is of no use.
 func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, error) {
-	c := a.lock.client
+	c := a.lock.how.client
 	for fresh := false; ; fresh = true {
 		c.mu.Lock()
 		now := c.clock.Now()
@@ -422,13 +422,13 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 // hold. It is called with the client's mutex.
 func (a *acquisition) undo(grant driver.Grant) {
 	grant.MinHold, grant.Stray = 0, a.gate.Renounce().Stray
-	a.lock.client.withdraw(grant)
+	a.lock.how.client.withdraw(grant)
 }
 
 // take makes the lease and leaves the gate, with those who share the hold. It
 // is called with the client's mutex, which it unlocks.
 func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
-	c := a.lock.client
+	c := a.lock.how.client
 	grant.Stray = a.gate.Place(rand.Text).Stray
 	h := newHold(a.lock, grant, now)
 	a.lease = &h.first
@@ -448,7 +448,7 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 
 // acquired tells of a new hold.
 func (a *acquisition) acquired(h *hold) {
-	c := a.lock.client
+	c := a.lock.how.client
 	c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{
 		Name: h.name, Mode: a.Shape.Mode, Token: h.token, After: h.taken.Sub(a.start),
 	})
@@ -456,7 +456,7 @@ func (a *acquisition) acquired(h *hold) {
 
 // giveUp leaves the gate, and returns why.
 func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
-	c := a.lock.client
+	c := a.lock.how.client
 	c.mu.Lock()
 	a.leave()
 	c.mu.Unlock()
@@ -466,7 +466,7 @@ func (a *acquisition) giveUp(ctx context.Context, errs ...error) []error {
 // leave leaves the gate: the place in the store's queue is passed on or
 // withdrawn. It is called with the client's mutex.
 func (a *acquisition) leave() {
-	c := a.lock.client
+	c := a.lock.how.client
 	if h := a.gate.turn.hold; h != nil {
 		a.held = h.heldError(c.clock.Now())
 	} else if a.gate.Told() && a.held == nil {

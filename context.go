@@ -39,7 +39,7 @@ func (le *Lease) WithContext(parent context.Context) (context.Context, context.C
 // undoes it and cancels.
 func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
 	entry := &leaseContext{cancel: cancel}
-	c := le.hold.client
+	c := le.hold.how.client
 	c.mu.Lock()
 	end := le.end.Load()
 	if end == nil {
@@ -86,7 +86,7 @@ func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 	var seen []*hold
 	for ; held != nil; held = held.outer {
 		h := held.lease.hold
-		if h.client != l.client || h.name != l.name || slices.Contains(seen, h) || held.lease.Err() != nil {
+		if h.how.client != l.how.client || h.name != l.name || slices.Contains(seen, h) || held.lease.Err() != nil {
 			continue
 		}
 		seen = append(seen, h)

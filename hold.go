@@ -13,39 +13,59 @@ import (
 )
 
 // hold is one hold in the store, with the leases that share it. What changes is
-// guarded by the client's mutex, but for until.
+// guarded by the client's mutex, but for until. Ten thousand may be held: each word
+// counts (P9).
 type hold struct {
-	*Lock
+	Lock    // a copy: the caller's need not live as long
 	owner   string
 	token   Token
 	data    any // the driver's Grant.Handle
-	since   driver.Instant
 	valid   time.Duration
 	taken   driver.Instant
 	machine lease.Machine
 	until   atomic.Int64 // the machine's trust deadline, to be read without the mutex
-	trouble error        // the last failed renewal
 	users   int32        // leases that nobody has called Release of
 	mode    Mode         // the lock's, until a downgrade
-	asked   bool         // a downgrade has been sent: others may share the name by now (P1)
 	over    bool         // lost or released, and out of the queues
 	stray   bool         // Grant.Stray
 	passed  bool         // Grant.Passed
-	note    *string      // set by SetNote; nil: the lock's
+	extra   *extras      // nil: nothing of it
 
-	deadline due.Entry[*hold]
-	renewal  batch.Entry[*hold]
+	deadline due.Entry
+	renewal  batch.Entry
 	leases   *Lease // those not over, linked
 	first    Lease
 }
 
+// extras is what most holds never have.
+type extras struct {
+	trouble error   // the last failed renewal
+	note    *string // set by SetNote; nil: the lock's
+	asked   bool    // a downgrade has been sent: others may share the name by now (P1)
+}
+
+// extras returns the hold's, to be read.
+func (h *hold) extras() extras {
+	if h.extra == nil {
+		return extras{}
+	}
+	return *h.extra
+}
+
+// ensureExtras returns the hold's, to be changed.
+func (h *hold) ensureExtras() *extras {
+	if h.extra == nil {
+		h.extra = &extras{}
+	}
+	return h.extra
+}
+
 func newHold(l *Lock, g driver.Grant, now driver.Instant) *hold {
 	h := &hold{
-		Lock: l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed,
-		since: g.Since, valid: g.Valid, taken: now,
+		Lock: *l, owner: g.Owner, token: g.Token, data: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed,
+		valid: g.Valid, taken: now,
 		machine: lease.Start(now, g.Since, g.Valid, &l.how.pace),
 	}
-	h.deadline.Value, h.renewal.Value = h, h
 	h.first.hold, h.leases, h.users = h, &h.first, 1
 	return h
 }
@@ -60,7 +80,7 @@ func (h *hold) handle() *Lease {
 
 // seen is the mode that users may count on.
 func (h *hold) seen() Mode {
-	if h.asked {
+	if h.extras().asked {
 		return Shared
 	}
 	return h.mode
@@ -70,25 +90,25 @@ func (h *hold) seen() Mode {
 func (h *hold) request() driver.Request {
 	how := h.how.Shape
 	how.Mode = h.mode
-	if h.note != nil {
-		how.Note = *h.note
+	if note := h.extras().note; note != nil {
+		how.Note = *note
 	}
 	return h.Lock.request(h.owner, how)
 }
 
 // grant is the hold as the driver gave it.
 func (h *hold) grant() driver.Grant {
-	return driver.Grant{Request: h.request(), Token: h.token, Since: h.since, Valid: h.valid, Stray: h.stray, Passed: h.passed, Handle: h.data}
+	return driver.Grant{Request: h.request(), Token: h.token, Since: h.machine.Since(), Valid: h.valid, Stray: h.stray, Passed: h.passed, Handle: h.data}
 }
 
 // track puts a hold into the queues, or moves it to where it belongs now.
 func (c *Client) track(h *hold) {
 	h.until.Store(int64(h.machine.Until()))
-	c.deadlines.Set(&h.deadline, h.machine.Until())
+	c.deadlines.Set(h, h.machine.Until())
 	if at, ok := h.machine.RenewAt(); ok {
-		c.renewals.Set(&h.renewal, at)
+		c.renewals.Set(h, at)
 	} else {
-		c.renewals.Drop(&h.renewal)
+		c.renewals.Drop(h)
 	}
 	c.rearm()
 }
@@ -96,8 +116,8 @@ func (c *Client) track(h *hold) {
 // untrack takes a hold that is over out of the queues.
 func (c *Client) untrack(h *hold) {
 	h.over = true
-	c.deadlines.Drop(&h.deadline)
-	c.renewals.Drop(&h.renewal)
+	c.deadlines.Drop(h)
+	c.renewals.Drop(h)
 }
 
 // bury is untrack for a hold that is not passed on.
@@ -131,8 +151,8 @@ func (c *Client) lose(h *hold, reason error) func() {
 	c.bury(h)
 	if reason == nil {
 		reason = errNotRenewed
-		if h.trouble != nil {
-			reason = fmt.Errorf("not renewed in time: %w", h.trouble)
+		if trouble := h.extras().trouble; trouble != nil {
+			reason = fmt.Errorf("not renewed in time: %w", trouble)
 		}
 	}
 	lost := &LostError{Name: h.name, Token: h.token, Reason: reason}

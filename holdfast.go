@@ -135,10 +135,14 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	if s, ok := driver.As[driver.Sharder](d, driver.OpShard); ok {
 		shard = s.Shard
 	}
+	c.deadlines = due.New(func(h *hold) *due.Entry { return &h.deadline })
+	c.turns = due.New(func(g *gateway) *due.Entry { return &g.turn.over })
 	c.renewals = batch.New(
+		func(h *hold) *batch.Entry { return &h.renewal },
 		func(h *hold) string { return shard(h.request()) },
 		func(h *hold) time.Duration { return max(0, h.how.RenewEvery) / 8 })
 	c.undoing = batch.New(
+		func(w *withdrawal) *batch.Entry { return &w.entry },
 		func(w *withdrawal) string { return shard(w.grant.Request) },
 		func(*withdrawal) time.Duration { return 0 })
 	c.alarm = alarm.New(c.clock, c.tick)
@@ -227,7 +231,7 @@ func (c *Client) lock(name string, mode Mode, slots int, o *Options) *Lock {
 		refused := *how
 		how, refused.err = &refused, err
 	}
-	return &Lock{client: c, name: name, how: how}
+	return &Lock{name: name, how: how}
 }
 
 // checkName checks a name together with the client's prefix (P10).
@@ -252,6 +256,7 @@ func (c *Client) settings(key settingsKey) (*settings, error) {
 		return s, nil
 	}
 	s, err := settle(key.mode, key.slots, key.Options, &c.caps, c.opts.Margin)
+	s.client = c
 	if err != nil {
 		return s, err
 	}

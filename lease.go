@@ -24,9 +24,7 @@ type Lease struct {
 	// Guarded by the client's mutex.
 	audience *audience // nil: nobody yet
 	next     *Lease    // of the same hold
-	returned bool      // Release has been called
-	settling bool      // it has not returned yet
-	outcome  *outcome  // what it returned; nil: nothing is wrong, and nobody waits for it
+	outcome  *outcome  // of Release; nil: nobody has called it
 }
 
 // audience is who hears of a lease's end.
@@ -40,6 +38,12 @@ type outcome struct {
 	err     error
 	settled chan struct{} // closed when it has; made only for another Release that waits
 }
+
+// The outcomes of nearly all releases, which cost none of their own.
+var (
+	settling = &outcome{} // it has not returned yet, and nobody waits for it
+	fine     = &outcome{} // nothing is wrong
+)
 
 // ending is why a lease is over.
 type ending struct{ err error }
@@ -83,7 +87,7 @@ func (le *Lease) Name() string { return le.hold.name }
 
 // Mode returns how the name is held.
 func (le *Lease) Mode() Mode {
-	c := le.hold.client
+	c := le.hold.how.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return le.hold.seen()
@@ -94,7 +98,7 @@ func (le *Lease) Mode() Mode {
 // too, as far as the store's Guarantees go (P3). It stays the same for the whole
 // life of the lease, but for a downgrade. 0: the store gives none.
 func (le *Lease) Token() Token {
-	c := le.hold.client
+	c := le.hold.how.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return le.hold.token
@@ -104,7 +108,7 @@ func (le *Lease) Token() Token {
 // to be handed to whoever guards the resource: see Client.CheckSequencer and
 // package fence.
 func (le *Lease) Sequencer() string {
-	c := le.hold.client
+	c := le.hold.how.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return driver.Sequencer{
@@ -116,7 +120,7 @@ func (le *Lease) Sequencer() string {
 // store, such as the guards for data beside the locks. Since and Valid tell
 // nothing that Err does not.
 func (le *Lease) Grant() driver.Grant {
-	c := le.hold.client
+	c := le.hold.how.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return le.hold.grant()
@@ -130,7 +134,7 @@ func (le *Lease) Err() error {
 		if e := le.end.Load(); e != nil {
 			return e.err
 		}
-		if le.hold.client.look(le.hold) {
+		if le.hold.how.client.look(le.hold) {
 			return nil
 		}
 	}
@@ -139,7 +143,7 @@ func (le *Lease) Err() error {
 // Done returns a channel that is closed when Err is not nil any more: at the
 // loss, as soon as the process runs, or at the release.
 func (le *Lease) Done() <-chan struct{} {
-	c := le.hold.client
+	c := le.hold.how.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if le.end.Load() != nil && (le.audience == nil || le.audience.done == nil) {
@@ -164,7 +168,7 @@ func (le *Lease) hearers() *audience {
 // ValidUntil returns the trust deadline as it stands, by the present wall
 // clock: for people and for estimates. Err decides.
 func (le *Lease) ValidUntil() time.Time {
-	return le.hold.client.wall(driver.Instant(le.hold.until.Load()))
+	return le.hold.how.client.wall(driver.Instant(le.hold.until.Load()))
 }
 
 // Renew renews the lease now, for a holder that wants to know before it begins
@@ -178,7 +182,7 @@ func (le *Lease) Renew(ctx context.Context) error {
 	if err := le.Err(); err != nil {
 		return failed("renew", le.hold.name, err)
 	}
-	h, c := le.hold, le.hold.client
+	h, c := le.hold, le.hold.how.client
 	if err := c.start(); err != nil {
 		return failed("renew", h.name, err)
 	}
@@ -217,7 +221,7 @@ func (le *Lease) share(mode Mode) (*Lease, error) {
 	if err := le.Err(); err != nil {
 		return nil, err
 	}
-	h, c := le.hold, le.hold.client
+	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := le.end.Load(); e != nil {
@@ -238,7 +242,7 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext("downgrade")
 	}
-	h, c := le.hold, le.hold.client
+	h, c := le.hold, le.hold.how.client
 	d, ok := driver.As[driver.Downgrader](c.driver, driver.OpDowngrade)
 	if !ok || !c.caps.Shared {
 		return failed("downgrade", h.name, ErrUnsupported)
@@ -259,7 +263,7 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 	c.mu.Lock()
 	grant, mode, alone := h.grant(), h.mode, h.leases == le && le.next == nil
 	if mode == Exclusive && alone {
-		h.asked = true
+		h.ensureExtras().asked = true
 		c.keep(h)
 	}
 	c.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 // one whenever it is convenient, and use it from any goroutine. What is wrong
 // with its name or options is returned by each use, before any I/O (P10).
 type Lock struct {
-	client *Client
-	name   string
-	how    *settings
+	name string
+	how  *settings
 }
 
 // Name returns the name, without the client's prefix.
@@ -90,7 +89,7 @@ func protect(ctx context.Context, lease releaser, fn func(context.Context) error
 // request is what a driver is asked for, or has been.
 func (l *Lock) request(owner string, how gate.Shape) driver.Request {
 	return driver.Request{
-		Name: l.client.opts.Prefix + l.name, Owner: owner,
+		Name: l.how.client.opts.Prefix + l.name, Owner: owner,
 		Mode: how.Mode, Slots: how.Slots, Permits: how.Permits,
 		TTL: how.TTL, LockDelay: how.LockDelay, MinHold: how.MinHold,
 		Unfair: how.Unfair, Note: how.Note,
@@ -121,7 +120,7 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 		return lease, nil
 	}
 	a := &acquisition{lock: l}
-	if c := l.client; c.opts.Events.Acquired != nil || c.opts.Logger != nil {
+	if c := l.how.client; c.opts.Events.Acquired != nil || c.opts.Logger != nil {
 		a.start = c.clock.Now() // a system call
 	}
 	a.Shape, a.Try, a.Ref = l.how.Shape, try, a

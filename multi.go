@@ -34,7 +34,7 @@ func All(locks ...*Lock) *MultiLock {
 	slices.SortStableFunc(m.locks, (*Lock).compare)
 	for i, l := range m.locks[1:] {
 		if l.compare(m.locks[i]) == 0 {
-			m.err = fmt.Errorf("holdfast: All has %q of %s twice", l.name, l.client.caps.Store)
+			m.err = fmt.Errorf("holdfast: All has %q of %s twice", l.name, l.how.client.caps.Store)
 		}
 	}
 	return m
@@ -43,8 +43,8 @@ func All(locks ...*Lock) *MultiLock {
 // compare orders locks by the identity of the store and the name in it.
 func (l *Lock) compare(other *Lock) int {
 	return cmp.Or(
-		cmp.Compare(l.client.caps.Store, other.client.caps.Store),
-		cmp.Compare(l.client.opts.Prefix+l.name, other.client.opts.Prefix+other.name),
+		cmp.Compare(l.how.client.caps.Store, other.how.client.caps.Store),
+		cmp.Compare(l.how.client.opts.Prefix+l.name, other.how.client.opts.Prefix+other.name),
 	)
 }
 

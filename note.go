@@ -50,7 +50,7 @@ func (le *Lease) SetNote(ctx context.Context, note string) error {
 	if ctx == nil {
 		return errNilContext("set note")
 	}
-	h, c := le.hold, le.hold.client
+	h, c := le.hold, le.hold.how.client
 	a, ok := driver.As[driver.Annotator](c.driver, driver.OpAnnotate)
 	if !ok {
 		return failed("set note", h.name, ErrUnsupported)
@@ -80,7 +80,7 @@ func (le *Lease) SetNote(ctx context.Context, note string) error {
 	c.mu.Lock()
 	switch {
 	case err == nil:
-		h.note = &note
+		h.ensureExtras().note = &note
 	case driver.Gone(err):
 		// Its answer says of the hold what a renewal's would.
 		after = c.renewed(h, driver.Renewal{Err: err})

@@ -77,8 +77,9 @@ const (
 )
 
 // settings are options with the defaults filled in, checked, for one mode and
-// size. Locks with the same settings share them.
+// size in one client. Locks with the same settings share them.
 type settings struct {
+	client *Client
 	gate.Shape
 	reentrant bool
 	pace      lease.Pace

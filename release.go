@@ -26,25 +26,20 @@ const releaseWithin = 5 * time.Second
 // unprotected. A second call does nothing and returns what the first returned,
 // after waiting for it.
 func (le *Lease) Release() error {
-	h, c := le.hold, le.hold.client
+	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
-	if le.returned {
-		defer c.mu.Unlock()
-		if le.settling {
-			if le.outcome == nil {
-				le.outcome = &outcome{settled: make(chan struct{})}
-			}
-			settled := le.outcome.settled
-			c.mu.Unlock()
-			<-settled
-			c.mu.Lock()
+	if le.outcome != nil {
+		if le.outcome == settling {
+			le.outcome = &outcome{settled: make(chan struct{})}
 		}
-		if le.outcome == nil {
-			return nil
+		first := le.outcome
+		c.mu.Unlock()
+		if first.settled != nil {
+			<-first.settled
 		}
-		return le.outcome.err
+		return first.err
 	}
-	le.returned = true
+	le.outcome = fine
 	h.users--
 	now := c.clock.Now()
 	if !h.over && !h.machine.Trusted(now) {
@@ -66,7 +61,7 @@ func (le *Lease) Release() error {
 		c.untrack(h)
 		turn = c.turnOf(h)
 		c.active++
-		le.settling = true
+		le.outcome = settling
 		within, free = c.within(min(h.machine.Until().Sub(now), releaseWithin), now)
 	}
 	c.mu.Unlock()
@@ -89,12 +84,14 @@ func (le *Lease) Release() error {
 		c.withdraw(grant)
 		event.Err = failed("release", h.name, ErrUncertain, event.Err)
 	}
-	le.settling = false
-	if le.outcome != nil {
-		le.outcome.err = event.Err
-		close(le.outcome.settled)
-	} else if event.Err != nil {
+	switch said := le.outcome; {
+	case said != settling: // somebody waits for it
+		said.err = event.Err
+		close(said.settled)
+	case event.Err != nil:
 		le.outcome = &outcome{err: event.Err}
+	default:
+		le.outcome = fine
 	}
 	c.finish(1)
 	c.mu.Unlock()
@@ -125,7 +122,7 @@ func (le *Lease) late(end error) error {
 		return nil // released by Close
 	}
 	if h.users == 0 && !driver.Gone(lost.Reason) {
-		h.client.withdraw(h.grant())
+		h.how.client.withdraw(h.grant())
 	}
 	le.outcome = &outcome{err: lost}
 	return lost
@@ -223,7 +220,7 @@ type withdrawal struct {
 	grant driver.Grant
 	until driver.Instant
 	pause time.Duration
-	entry batch.Entry[*withdrawal]
+	entry batch.Entry
 }
 
 // slowestWithdrawal is the longest pause between two attempts.
@@ -233,8 +230,7 @@ const slowestWithdrawal = time.Second
 func (c *Client) withdraw(g driver.Grant) {
 	now := c.clock.Now()
 	w := &withdrawal{grant: g, until: now.Add(g.TTL), pause: firstPause}
-	w.entry.Value = w
-	c.undoing.Set(&w.entry, now)
+	c.undoing.Set(w, now)
 	c.rearm()
 }
 
@@ -266,7 +262,7 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 		if i < len(errs) && (errs[i] == nil || driver.Gone(errs[i])) || now >= w.until {
 			continue
 		}
-		c.undoing.Set(&w.entry, now.Add(jitter(w.pause)))
+		c.undoing.Set(w, now.Add(jitter(w.pause)))
 		w.pause = min(2*w.pause, slowestWithdrawal)
 	}
 	c.undoing.Done(b.Shard)
@@ -297,8 +293,8 @@ func (c *Client) Close() error {
 	var after []func()
 	var held []driver.Grant
 	now := c.clock.Now()
-	for e := c.deadlines.First(); e != nil; e = c.deadlines.First() {
-		grant, f, ok := c.drop(e.Value, now)
+	for h, _, ok := c.deadlines.First(); ok; h, _, ok = c.deadlines.First() {
+		grant, f, ok := c.drop(h, now)
 		if after = append(after, f); ok {
 			held = append(held, grant)
 		}

@@ -14,8 +14,8 @@ import (
 
 // rearm sets the alarm for whatever is due first.
 func (c *Client) rearm() {
-	if e := c.deadlines.First(); e != nil {
-		c.alarm.Set(e.At())
+	if _, at, ok := c.deadlines.First(); ok {
+		c.alarm.Set(at)
 	}
 	if at, ok := c.renewals.Next(); ok {
 		c.alarm.Set(at)
@@ -23,8 +23,8 @@ func (c *Client) rearm() {
 	if at, ok := c.undoing.Next(); ok {
 		c.alarm.Set(at)
 	}
-	if e := c.turns.First(); e != nil {
-		c.alarm.Set(e.At())
+	if _, at, ok := c.turns.First(); ok {
+		c.alarm.Set(at)
 	}
 }
 
@@ -35,13 +35,12 @@ func (c *Client) tick() {
 	c.mu.Lock()
 	now := c.clock.Now()
 	var after []func()
-	for e := c.deadlines.First(); e != nil && e.At() <= now; e = c.deadlines.First() {
-		h := e.Value
+	for h, at, ok := c.deadlines.First(); ok && at <= now; h, at, ok = c.deadlines.First() {
 		h.machine.Trusted(now) // its deadline is the entry's: it is lost now
 		after = append(after, c.lose(h, nil))
 	}
-	for e := c.turns.First(); e != nil && e.At() <= now; e = c.turns.First() {
-		c.endTurn(e.Value)
+	for g, at, ok := c.turns.First(); ok && at <= now; g, at, ok = c.turns.First() {
+		c.endTurn(g)
 	}
 	renewals, withdrawals := c.renewals.Take(now), c.undoing.Take(now)
 	c.active += len(renewals) + len(withdrawals)
@@ -83,8 +82,8 @@ func (c *Client) renew(b batch.Batch[*hold]) {
 	holds := b.Items[:0]
 	var grants []driver.Grant
 	within := renewWithin
-	for _, e := range c.deadlines.All() {
-		within = min(within, e.Value.how.TTL/3)
+	for _, h := range c.deadlines.All() {
+		within = min(within, h.how.TTL/3)
 	}
 	for _, h := range b.Items {
 		if h.over || !h.machine.Send(now) {
@@ -128,16 +127,19 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 		return nothing
 	}
 	now := c.clock.Now()
-	doubted := h.trouble != nil
+	doubted := h.extras().trouble != nil
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token}
 	if r.Err != nil && !driver.Gone(r.Err) {
-		h.trouble = r.Err
+		h.ensureExtras().trouble = r.Err
 		c.keep(h) // the time in doubt is its holder's
 		h.machine.Failed(now)
 	}
 	switch {
 	case r.Err == nil && h.machine.Renewed(now, r.Since, r.Valid):
-		h.since, h.valid, h.trouble, h.passed = r.Since, r.Valid, nil, false
+		h.valid, h.passed = r.Valid, false
+		if doubted {
+			h.extra.trouble = nil
+		}
 		c.track(h)
 		if !doubted {
 			return nothing
@@ -186,14 +188,14 @@ func (c *Client) lost(loss driver.Loss) {
 	}
 	c.mu.Lock()
 	var gone []*hold
-	for _, e := range c.deadlines.All() {
-		if owners[e.Value.owner] {
-			gone = append(gone, e.Value)
+	for _, h := range c.deadlines.All() {
+		if owners[h.owner] {
+			gone = append(gone, h)
 		}
 	}
-	for _, e := range slices.Clone(c.turns.All()) {
+	for _, g := range slices.Clone(c.turns.All()) {
 		// Between two holders there is nobody to be told: the release is.
-		if h := e.Value.turn.hold; h.over && owners[h.owner] {
+		if h := g.turn.hold; h.over && owners[h.owner] {
 			c.keep(h)
 		}
 	}

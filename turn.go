@@ -20,7 +20,7 @@ import (
 type turn struct {
 	hold *hold // the one that has it; nil: no turn is on
 	left int   // how often it may still be passed on
-	over due.Entry[*gateway]
+	over due.Entry
 }
 
 // turnFor is how long holds are passed on. What lasts longer can pay for the way
@@ -35,8 +35,8 @@ func (h *hold) passable() bool {
 
 // unsaid reports whether the store knows the hold by a lower token.
 func (h *hold) unsaid() bool {
-	h.client.mu.Lock()
-	defer h.client.mu.Unlock()
+	h.how.client.mu.Lock()
+	defer h.how.client.mu.Unlock()
 	return h.passed
 }
 
@@ -46,8 +46,8 @@ func (c *Client) beginTurn(g *gateway, h *hold, now driver.Instant) {
 	if c.caps.TokenBlock < 2 || len(g.Waiters()) < 2 || !h.passable() {
 		return
 	}
-	g.turn.hold, g.turn.left, g.turn.over.Value = h, c.caps.TokenBlock-1, g
-	c.turns.Set(&g.turn.over, now.Add(turnFor))
+	g.turn.hold, g.turn.left = h, c.caps.TokenBlock-1
+	c.turns.Set(g, now.Add(turnFor))
 	for _, w := range g.Shut() {
 		refused := w.Ref.(*acquisition)
 		refused.held = h.heldError(now)
@@ -59,7 +59,7 @@ func (c *Client) beginTurn(g *gateway, h *hold, now driver.Instant) {
 func (h *hold) heldError(now driver.Instant) *HeldError {
 	return &HeldError{
 		Name: h.name, Note: h.how.Note, Token: h.token,
-		ExpiresIn: max(0, h.since.Add(h.valid+h.how.LockDelay).Sub(now)),
+		ExpiresIn: max(0, h.machine.Since().Add(h.valid+h.how.LockDelay).Sub(now)),
 	}
 }
 
@@ -110,6 +110,6 @@ func (c *Client) keep(h *hold) {
 func (c *Client) endTurn(g *gateway) {
 	name := g.turn.hold.name
 	g.turn.hold = nil
-	c.turns.Drop(&g.turn.over)
+	c.turns.Drop(g)
 	c.wakeNext(name, g, g.Open())
 }

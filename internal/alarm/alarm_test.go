@@ -159,19 +159,23 @@ func TestNeverTooEarly(t *testing.T) {
 func TestNoneIsMissed(t *testing.T) {
 	for name, clock := range clocks {
 		t.Run(name, func(t *testing.T) {
+			type sleeper struct {
+				woken chan struct{}
+				entry due.Entry
+			}
 			var mu sync.Mutex
-			var q due.Queue[chan struct{}]
+			q := due.New(func(s *sleeper) *due.Entry { return &s.entry })
 			var a *Alarm
 			a = New(clock, func() {
 				mu.Lock()
 				defer mu.Unlock()
 				now := clock.Now()
-				for e := q.First(); e != nil && e.At() <= now; e = q.First() {
-					q.Drop(e)
-					close(e.Value)
+				for s, at, ok := q.First(); ok && at <= now; s, at, ok = q.First() {
+					q.Drop(s)
+					close(s.woken)
 				}
-				if e := q.First(); e != nil {
-					a.Set(e.At())
+				if _, at, ok := q.First(); ok {
+					a.Set(at)
 				}
 			})
 			defer a.Close()
@@ -180,13 +184,14 @@ func TestNoneIsMissed(t *testing.T) {
 				random := rand.New(rand.NewPCG(g, 0))
 				wg.Go(func() {
 					for range 50 {
-						e := due.Entry[chan struct{}]{Value: make(chan struct{})}
+						s := &sleeper{woken: make(chan struct{})}
 						mu.Lock()
-						q.Set(&e, clock.Now().Add(time.Duration(random.IntN(int(time.Millisecond)))))
-						a.Set(q.First().At())
+						q.Set(s, clock.Now().Add(time.Duration(random.IntN(int(time.Millisecond)))))
+						_, at, _ := q.First()
+						a.Set(at)
 						mu.Unlock()
 						select {
-						case <-e.Value:
+						case <-s.woken:
 						case <-time.After(20 * time.Second):
 							t.Error("the alarm never rang")
 							return

@@ -11,16 +11,17 @@ import (
 	"github.com/holdfastlock/holdfast/internal/due"
 )
 
-// Entry is one thing's place in a plan. The zero value, with Value set, is in
-// no plan. Its Mark is the plan's: it is parked, which is due, but its shard is busy.
-type Entry[T any] = due.Entry[T]
+// Entry is one thing's place in a plan. The zero value is in no plan. Its Mark is
+// the plan's: it is parked, which is due, but its shard is busy.
+type Entry = due.Entry
 
-// Plan is a set of entries. Not safe for concurrent use.
-type Plan[T any] struct {
+// Plan is a set of things. Not safe for concurrent use.
+type Plan[T comparable] struct {
 	queue due.Queue[T]
+	entry func(T) *Entry
 	shard func(T) string
 	slack func(T) time.Duration
-	busy  map[string][]*Entry[T] // the shards with a batch under way, and the entries that wait for them
+	busy  map[string][]T // the shards with a batch under way, and what waits for them
 }
 
 // Batch is what goes to one shard together.
@@ -29,31 +30,32 @@ type Batch[T any] struct {
 	Items []T
 }
 
-// New returns an empty plan. The functions say to which shard a thing belongs,
-// and how much sooner than due it may go to share a batch.
-func New[T any](shard func(T) string, slack func(T) time.Duration) *Plan[T] {
-	return &Plan[T]{shard: shard, slack: slack, busy: map[string][]*Entry[T]{}}
+// New returns an empty plan. The functions say where in a thing its entry is, to
+// which shard it belongs, and how much sooner than due it may go to share a batch.
+func New[T comparable](entry func(T) *Entry, shard func(T) string, slack func(T) time.Duration) *Plan[T] {
+	return &Plan[T]{queue: due.New(entry), entry: entry, shard: shard, slack: slack, busy: map[string][]T{}}
 }
 
-// Set plans the entry for an instant, instead of what was planned before.
-func (p *Plan[T]) Set(e *Entry[T], at driver.Instant) {
-	p.unpark(e)
-	p.queue.Set(e, at)
+// Set plans the thing for an instant, instead of what was planned before.
+func (p *Plan[T]) Set(t T, at driver.Instant) {
+	p.unpark(t)
+	p.queue.Set(t, at)
 }
 
-// Drop takes the entry out of the plan.
-func (p *Plan[T]) Drop(e *Entry[T]) {
-	p.unpark(e)
-	p.queue.Drop(e)
+// Drop takes the thing out of the plan.
+func (p *Plan[T]) Drop(t T) {
+	p.unpark(t)
+	p.queue.Drop(t)
 }
 
-func (p *Plan[T]) unpark(e *Entry[T]) {
+func (p *Plan[T]) unpark(t T) {
+	e := p.entry(t)
 	if !e.Mark {
 		return
 	}
 	e.Mark = false
 	for shard, parked := range p.busy { // few; what it is parked for may be in another shard by now
-		if i := slices.Index(parked, e); i >= 0 {
+		if i := slices.Index(parked, t); i >= 0 {
 			p.busy[shard] = slices.Delete(parked, i, i+1)
 		}
 	}
@@ -62,13 +64,11 @@ func (p *Plan[T]) unpark(e *Entry[T]) {
 // Next returns the instant at which Take has something to do, if there is one.
 // What waits for a busy shard is not counted: Done makes it due again.
 func (p *Plan[T]) Next() (driver.Instant, bool) {
-	if e := p.queue.First(); e != nil {
-		return e.At(), true
-	}
-	return 0, false
+	_, at, ok := p.queue.First()
+	return at, ok
 }
 
-// Len returns the number of entries in the plan.
+// Len returns the number of things in the plan.
 func (p *Plan[T]) Len() int {
 	n := p.queue.Len()
 	for _, parked := range p.busy {
@@ -84,18 +84,18 @@ func (p *Plan[T]) Len() int {
 func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 	var batches []Batch[T]
 	index := map[string]int{}
-	for e := p.queue.First(); e != nil; e = p.queue.First() {
-		shard := p.shard(e.Value)
+	for t, at, ok := p.queue.First(); ok; t, at, ok = p.queue.First() {
+		shard := p.shard(t)
 		parked, busy := p.busy[shard]
-		if e.At() > now && (busy || len(batches) == 0 || e.At() > now.Add(p.slack(e.Value))) {
+		if at > now && (busy || len(batches) == 0 || at > now.Add(p.slack(t))) {
 			// Not due. What is behind it is not due either, and may go along
 			// another time; to look further would cost more than it saves.
 			break
 		}
-		p.queue.Drop(e)
+		p.queue.Drop(t)
 		if busy {
-			p.busy[shard] = append(parked, e)
-			e.Mark = true
+			p.busy[shard] = append(parked, t)
+			p.entry(t).Mark = true
 			continue
 		}
 		i, ok := index[shard]
@@ -104,7 +104,7 @@ func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 			index[shard] = i
 			batches = append(batches, Batch[T]{Shard: shard})
 		}
-		batches[i].Items = append(batches[i].Items, e.Value)
+		batches[i].Items = append(batches[i].Items, t)
 	}
 	for _, b := range batches {
 		p.busy[b.Shard] = nil
@@ -117,8 +117,9 @@ func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
 func (p *Plan[T]) Done(shard string) {
 	parked := p.busy[shard]
 	delete(p.busy, shard)
-	for _, e := range parked {
+	for _, t := range parked {
+		e := p.entry(t)
 		e.Mark = false
-		p.queue.Set(e, e.At())
+		p.queue.Set(t, e.At())
 	}
 }

@@ -13,20 +13,28 @@ import (
 type thing struct {
 	name, shard string
 	slack       time.Duration
+	entry       batch.Entry
+}
+
+func newThing(name, shard string, slack time.Duration) *thing {
+	return &thing{name: name, shard: shard, slack: slack}
 }
 
 type plan struct {
-	*batch.Plan[thing]
-	entries map[string]*batch.Entry[thing]
+	*batch.Plan[*thing]
+	things map[string]*thing
 }
 
-func newPlan(things ...thing) plan {
+func newPlan(things ...*thing) plan {
 	p := plan{
-		batch.New(func(t thing) string { return t.shard }, func(t thing) time.Duration { return t.slack }),
-		map[string]*batch.Entry[thing]{},
+		batch.New(
+			func(t *thing) *batch.Entry { return &t.entry },
+			func(t *thing) string { return t.shard },
+			func(t *thing) time.Duration { return t.slack }),
+		map[string]*thing{},
 	}
 	for _, t := range things {
-		p.entries[t.name] = &batch.Entry[thing]{Value: t}
+		p.things[t.name] = t
 	}
 	return p
 }
@@ -69,9 +77,9 @@ func TestEmpty(t *testing.T) {
 }
 
 func TestOneBatchForEachShard(t *testing.T) {
-	p := newPlan(thing{"a", "A", 0}, thing{"b", "A", 0}, thing{"c", "B", 0}, thing{"d", "B", 0})
+	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "B", 0), newThing("d", "B", 0))
 	for i, name := range []string{"a", "c", "b", "d"} {
-		p.Set(p.entries[name], driver.Instant(i))
+		p.Set(p.things[name], driver.Instant(i))
 	}
 	p.expectNext(t, 0)
 	p.expect(t, 2, "A: a b; B: c")
@@ -84,10 +92,10 @@ func TestOneBatchForEachShard(t *testing.T) {
 // TestBusyShard: what is due waits for its shard, is not counted by Next, and
 // goes out when the shard is free.
 func TestBusyShard(t *testing.T) {
-	p := newPlan(thing{"a", "A", 0}, thing{"b", "A", 0}, thing{"c", "B", 0})
-	p.Set(p.entries["a"], 0)
-	p.Set(p.entries["b"], 1)
-	p.Set(p.entries["c"], 5)
+	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "B", 0))
+	p.Set(p.things["a"], 0)
+	p.Set(p.things["b"], 1)
+	p.Set(p.things["c"], 5)
 	p.expect(t, 0, "A: a")
 	p.expect(t, 1, "")
 	p.expectNext(t, 5) // not 1: that would be a busy loop
@@ -102,15 +110,15 @@ func TestBusyShard(t *testing.T) {
 
 // TestWaitingIsMoved: what waits for its shard can be planned anew, or dropped.
 func TestWaitingIsMoved(t *testing.T) {
-	p := newPlan(thing{"a", "A", 0}, thing{"b", "A", 0}, thing{"c", "A", 0})
-	p.Set(p.entries["a"], 0)
+	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "A", 0))
+	p.Set(p.things["a"], 0)
 	p.expect(t, 0, "A: a")
-	p.Set(p.entries["b"], 1)
-	p.Set(p.entries["c"], 1)
+	p.Set(p.things["b"], 1)
+	p.Set(p.things["c"], 1)
 	p.expect(t, 1, "")
-	p.Set(p.entries["b"], 9)
-	p.Drop(p.entries["c"])
-	p.Drop(p.entries["c"])
+	p.Set(p.things["b"], 9)
+	p.Drop(p.things["c"])
+	p.Drop(p.things["c"])
 	p.expectNext(t, 9)
 	p.Done("A")
 	p.expect(t, 8, "")
@@ -120,11 +128,13 @@ func TestWaitingIsMoved(t *testing.T) {
 // TestSlack: each thing goes along as early as its own slack allows, with a
 // batch that goes anyway.
 func TestSlack(t *testing.T) {
-	things := []thing{{"a", "A", 10}, {"b", "A", 5}, {"c", "B", 5}, {"d", "A", 0}, {"e", "A", 90}}
+	things := []*thing{
+		newThing("a", "A", 10), newThing("b", "A", 5), newThing("c", "B", 5), newThing("d", "A", 0), newThing("e", "A", 90),
+	}
 	at := []driver.Instant{10, 15, 15, 16, 20}
 	p := newPlan(things...)
 	for i, th := range things {
-		p.Set(p.entries[th.name], at[i])
+		p.Set(th, at[i])
 	}
 	p.expect(t, 9, "") // nothing is due, so nothing goes along
 	got := p.take(10)
@@ -140,11 +150,11 @@ func TestSlack(t *testing.T) {
 // TestSlackOfBusyShard: what is not due stays in the plan while its shard is
 // busy.
 func TestSlackOfBusyShard(t *testing.T) {
-	p := newPlan(thing{"a", "A", 9}, thing{"b", "A", 9}, thing{"c", "B", 9})
-	p.Set(p.entries["a"], 0)
+	p := newPlan(newThing("a", "A", 9), newThing("b", "A", 9), newThing("c", "B", 9))
+	p.Set(p.things["a"], 0)
 	p.expect(t, 0, "A: a")
-	p.Set(p.entries["b"], 12)
-	p.Set(p.entries["c"], 10)
+	p.Set(p.things["b"], 12)
+	p.Set(p.things["c"], 10)
 	p.expect(t, 10, "B: c")
 	p.expectNext(t, 12)
 }
@@ -154,19 +164,16 @@ func TestSlackOfBusyShard(t *testing.T) {
 func TestGathers(t *testing.T) {
 	const many, period, apart = 10_000, 80_000, 4
 	p := newPlan()
-	entries := map[string]*batch.Entry[thing]{}
 	for i := range many {
-		e := &batch.Entry[thing]{Value: thing{fmt.Sprint(i), "A", period / 8}}
-		entries[e.Value.name] = e
-		p.Set(e, driver.Instant(period+apart*i))
+		p.Set(newThing(fmt.Sprint(i), "A", period/8), driver.Instant(period+apart*i))
 	}
-	batches, sent := 0, map[string]int{}
+	batches, sent := 0, map[*thing]int{}
 	for now, ok := p.Next(); ok && now < 4*period; now, ok = p.Next() {
 		for _, b := range p.Take(now) {
 			batches++
 			for _, th := range b.Items {
-				sent[th.name]++
-				p.Set(entries[th.name], now+period)
+				sent[th]++
+				p.Set(th, now+period)
 			}
 			p.Done(b.Shard)
 		}
@@ -175,10 +182,13 @@ func TestGathers(t *testing.T) {
 	if batches > 3*5 {
 		t.Errorf("%d batches in three periods", batches)
 	}
-	for name := range entries {
-		if sent[name] != 3 {
-			t.Fatalf("%s was sent %d times in three periods", name, sent[name])
+	for th, times := range sent {
+		if times != 3 {
+			t.Fatalf("%s was sent %d times in three periods", th.name, times)
 		}
+	}
+	if len(sent) != many {
+		t.Errorf("%d of %d were sent", len(sent), many)
 	}
 	if p.Len() != many {
 		t.Errorf("%d of %d are planned", p.Len(), many)

@@ -31,7 +31,7 @@ type setup struct {
 // world is a plan, and what must be true of it by the books.
 type world struct {
 	plan    *Plan[int]
-	entries [modelEntries]*Entry[int]
+	entries *[modelEntries]Entry // the plan knows them
 	planned [modelEntries]bool
 	out     [modelEntries]bool // in a batch under way
 	away    []string           // shards with a batch under way, sorted
@@ -39,40 +39,41 @@ type world struct {
 }
 
 func (s *setup) start() world {
-	w := world{plan: s.plan()}
+	w := s.empty(world{})
 	for i := range w.entries {
-		w.entries[i] = &Entry[int]{Value: i}
-		w.plan.Set(w.entries[i], 1)
+		w.plan.Set(i, 1)
 		w.planned[i] = true
 	}
 	return w
 }
 
-func (s *setup) plan() *Plan[int] {
-	return New(func(i int) string { return s.shards[i] }, func(i int) time.Duration { return s.slack[i] })
+// empty returns a world with an empty plan.
+func (s *setup) empty(w world) world {
+	entries := &[modelEntries]Entry{}
+	w.entries = entries
+	w.plan = New(
+		func(i int) *Entry { return &entries[i] },
+		func(i int) string { return s.shards[i] },
+		func(i int) time.Duration { return s.slack[i] })
+	return w
 }
 
 // clone copies a world, with its time later by a tick or not.
 func (s *setup) clone(w world, tick driver.Instant) world {
-	c := w
-	c.plan = s.plan()
+	c := s.empty(w)
 	c.away = slices.Clone(w.away)
-	for i := range c.entries {
-		c.entries[i] = &Entry[int]{Value: i}
-	}
 	// In the order of a heap every entry stays where it is put. What is
 	// overdue is due: how long for makes no difference.
-	for _, queued := range w.plan.queue.All() {
-		c.plan.Set(c.entries[queued.Value], max(queued.At()-tick, 0))
+	for _, i := range w.plan.queue.All() {
+		c.plan.Set(i, max(w.entries[i].At()-tick, 0))
 	}
 	for shard, parked := range w.plan.busy {
 		c.plan.busy[shard] = nil
-		for _, p := range parked {
-			e := c.entries[p.Value]
-			c.plan.Set(e, max(p.At()-tick, 0)) // for its At
-			c.plan.queue.Drop(e)
-			e.Mark = true
-			c.plan.busy[shard] = append(c.plan.busy[shard], e)
+		for _, i := range parked {
+			c.plan.Set(i, max(w.entries[i].At()-tick, 0)) // for its At
+			c.plan.queue.Drop(i)
+			c.entries[i].Mark = true
+			c.plan.busy[shard] = append(c.plan.busy[shard], i)
 		}
 	}
 	return c
@@ -81,13 +82,13 @@ func (s *setup) clone(w world, tick driver.Instant) world {
 // key is a world as text.
 func (s *setup) key(w world) string {
 	var b []byte
-	for _, queued := range w.plan.queue.All() {
-		b = append(b, byte('0'+queued.Value), byte('a'+queued.At()))
+	for _, i := range w.plan.queue.All() {
+		b = append(b, byte('0'+i), byte('a'+w.entries[i].At()))
 	}
 	for _, shard := range w.away {
 		b = append(append(b, '/'), shard...)
-		for _, p := range w.plan.busy[shard] {
-			b = append(b, byte('0'+p.Value))
+		for _, i := range w.plan.busy[shard] {
+			b = append(b, byte('0'+i))
 		}
 	}
 	for i := range w.entries {
@@ -125,7 +126,7 @@ func (s *setup) next(w world) (steps []explore.Step[world]) {
 			for i := range w.entries {
 				if w.out[i] && s.shards[i] == shard {
 					w.out[i], w.planned[i] = false, true
-					w.plan.Set(w.entries[i], s.period)
+					w.plan.Set(i, s.period)
 				}
 			}
 			s.done(w.plan, shard)
@@ -135,16 +136,16 @@ func (s *setup) next(w world) (steps []explore.Step[world]) {
 	for _, i := range []int{0, modelEntries - 1} { // to meddle with these is enough
 		n := strconv.Itoa(i)
 		add("set "+n+" to be due", 0, func(w *world) {
-			w.plan.Set(w.entries[i], 0)
+			w.plan.Set(i, 0)
 			w.planned[i] = true
 		})
 		add("set "+n+" for later", 0, func(w *world) {
-			w.plan.Set(w.entries[i], s.period)
+			w.plan.Set(i, s.period)
 			w.planned[i] = true
 		})
 		if w.planned[i] {
 			add("drop "+n, 0, func(w *world) {
-				w.plan.Drop(w.entries[i])
+				w.plan.Drop(i)
 				w.planned[i] = false
 			})
 		}
@@ -203,13 +204,13 @@ func (s *setup) check(w world) error {
 		return w.err
 	}
 	var in [modelEntries]int
-	for _, queued := range w.plan.queue.All() {
-		in[queued.Value]++
+	for _, i := range w.plan.queue.All() {
+		in[i]++
 	}
 	for shard, parked := range w.plan.busy {
-		for _, p := range parked {
-			in[p.Value]++
-			if !p.Mark || s.shards[p.Value] != shard {
+		for _, i := range parked {
+			in[i]++
+			if !w.entries[i].Mark || s.shards[i] != shard {
 				return errors.New("an entry waits for a shard and does not know it")
 			}
 		}
@@ -267,8 +268,8 @@ func TestModelFinds(t *testing.T) {
 	}{
 		"what waits is forgotten": {"a planned entry is lost", func(s *setup) {
 			s.done = func(p *Plan[int], shard string) {
-				for _, e := range p.busy[shard] {
-					e.Mark = false
+				for _, i := range p.busy[shard] {
+					p.entry(i).Mark = false
 				}
 				delete(p.busy, shard)
 			}
@@ -283,8 +284,8 @@ func TestModelFinds(t *testing.T) {
 			s.take = func(p *Plan[int]) []Batch[int] {
 				batches := p.Take(0)
 				for _, parked := range p.busy {
-					for _, e := range parked {
-						p.Set(e, 0)
+					for _, i := range parked {
+						p.Set(i, 0)
 					}
 				}
 				return batches
@@ -295,8 +296,8 @@ func TestModelFinds(t *testing.T) {
 				if len(p.busy) == 0 {
 					return p.Take(0)
 				}
-				for e := p.queue.First(); e != nil && e.At() <= 0; e = p.queue.First() {
-					p.Set(e, 1)
+				for i, at, ok := p.queue.First(); ok && at <= 0; i, at, ok = p.queue.First() {
+					p.Set(i, 1)
 				}
 				return nil
 			}

@@ -8,15 +8,18 @@ import (
 // A thing's shard may change while it waits for the old one.
 func TestShardMoves(t *testing.T) {
 	shard := map[int]string{1: "a", 2: "a", 3: "b"}
-	p := New(func(i int) string { return shard[i] }, func(int) time.Duration { return 0 })
-	e := []*Entry[int]{nil, {Value: 1}, {Value: 2}, {Value: 3}}
-	p.Set(e[1], 0)
+	entries := make([]Entry, 4)
+	p := New(
+		func(i int) *Entry { return &entries[i] },
+		func(i int) string { return shard[i] },
+		func(int) time.Duration { return 0 })
+	p.Set(1, 0)
 	p.Take(0) // a is busy
-	p.Set(e[2], 0)
+	p.Set(2, 0)
 	p.Take(0) // 2 waits for it
 	shard[2] = "b"
-	p.Drop(e[2])
-	p.Set(e[3], 0)
+	p.Drop(2)
+	p.Set(3, 0)
 	if got := p.Take(0); len(got) != 1 {
 		t.Errorf("shard b has nothing under way, but Take returned %v", got)
 	}

@@ -1,49 +1,57 @@
 // Package due is a priority queue of things by the instant at which they are
-// due.
+// due. A thing has its entry inside it and the queue knows where: an entry that
+// pointed back would cost each of ten thousand leases a word for each queue (P9).
 package due
 
 import "github.com/holdfastlock/holdfast/driver"
 
-// Entry is one thing's place in a queue. The zero value, with Value set, is in
-// no queue. An Entry belongs to one Queue and must not be copied while queued.
-type Entry[T any] struct {
-	Value T
-	at    driver.Instant
-	pos   int32 // one more than its index in the heap; 0: not queued
-	Mark  bool  // means nothing to the queue
+// Entry is one thing's place in a queue. The zero value is in no queue. An Entry
+// belongs to one Queue and must not be copied while queued.
+type Entry struct {
+	at   driver.Instant
+	pos  int32 // one more than its index in the heap; 0: not queued
+	Mark bool  // means nothing to the queue
 }
 
 // At returns the instant at which the entry was last set to be due.
-func (e *Entry[T]) At() driver.Instant { return e.at }
+func (e *Entry) At() driver.Instant { return e.at }
 
 // Queued reports whether the entry is in its queue.
-func (e *Entry[T]) Queued() bool { return e.pos > 0 }
+func (e *Entry) Queued() bool { return e.pos > 0 }
 
-// Queue is a binary heap of entries, the earliest first. The zero value is
-// empty. Not safe for concurrent use.
-type Queue[T any] struct{ heap []*Entry[T] }
+// Queue is a binary heap of things, the earliest first. See New. Not safe for
+// concurrent use.
+type Queue[T any] struct {
+	heap  []T
+	entry func(T) *Entry
+}
 
-// Len returns the number of entries.
+// New returns an empty queue. The function says where in a thing its entry is.
+func New[T any](entry func(T) *Entry) Queue[T] { return Queue[T]{entry: entry} }
+
+// Len returns the number of things.
 func (q *Queue[T]) Len() int { return len(q.heap) }
 
-// Set queues the entry for an instant, or moves it there.
-func (q *Queue[T]) Set(e *Entry[T], at driver.Instant) {
+// Set queues the thing for an instant, or moves it there.
+func (q *Queue[T]) Set(t T, at driver.Instant) {
+	e := q.entry(t)
 	e.at = at
 	if e.pos == 0 {
-		q.heap = append(q.heap, e)
+		q.heap = append(q.heap, t)
 		e.pos = int32(len(q.heap))
 	}
 	q.fix(int(e.pos) - 1)
 }
 
-// Drop takes the entry out; one that is not queued stays so.
-func (q *Queue[T]) Drop(e *Entry[T]) {
+// Drop takes the thing out; one that is not queued stays so.
+func (q *Queue[T]) Drop(t T) {
+	e := q.entry(t)
 	if e.pos == 0 {
 		return
 	}
 	i, last := int(e.pos)-1, len(q.heap)-1
 	q.swap(i, last)
-	q.heap[last] = nil
+	clear(q.heap[last:])
 	q.heap = q.heap[:last]
 	e.pos = 0
 	if i < last {
@@ -51,32 +59,35 @@ func (q *Queue[T]) Drop(e *Entry[T]) {
 	}
 	if cap(q.heap) > 64 && len(q.heap) < cap(q.heap)/4 {
 		// Ten thousand leases must not cost memory after they are gone (P9).
-		q.heap = append(make([]*Entry[T], 0, cap(q.heap)/2), q.heap...)
+		q.heap = append(make([]T, 0, cap(q.heap)/2), q.heap...)
 	}
 }
 
-// First returns the entry that is due first, or nil.
-func (q *Queue[T]) First() *Entry[T] {
+// First returns the thing that is due first, and when, if there is any.
+func (q *Queue[T]) First() (t T, at driver.Instant, ok bool) {
 	if len(q.heap) == 0 {
-		return nil
+		return t, 0, false
 	}
-	return q.heap[0]
+	return q.heap[0], q.at(0), true
 }
 
-// All returns the entries in no order. The slice is the queue's own and holds
+// All returns the things in no order. The slice is the queue's own and holds
 // until the queue is changed.
-func (q *Queue[T]) All() []*Entry[T] { return q.heap }
+func (q *Queue[T]) All() []T { return q.heap }
+
+// at returns the instant of what is at i in the heap.
+func (q *Queue[T]) at(i int) driver.Instant { return q.entry(q.heap[i]).at }
 
 func (q *Queue[T]) swap(i, j int) {
 	q.heap[i], q.heap[j] = q.heap[j], q.heap[i]
-	q.heap[i].pos, q.heap[j].pos = int32(i+1), int32(j+1)
+	q.entry(q.heap[i]).pos, q.entry(q.heap[j]).pos = int32(i+1), int32(j+1)
 }
 
-// fix moves the entry at i up or down to where it belongs.
+// fix moves what is at i up or down to where it belongs.
 func (q *Queue[T]) fix(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if q.heap[parent].at <= q.heap[i].at {
+		if q.at(parent) <= q.at(i) {
 			break
 		}
 		q.swap(i, parent)
@@ -85,7 +96,7 @@ func (q *Queue[T]) fix(i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(q.heap); child++ {
-			if q.heap[child].at < q.heap[least].at {
+			if q.at(child) < q.at(least) {
 				least = child
 			}
 		}

@@ -9,27 +9,38 @@ import (
 	"github.com/holdfastlock/holdfast/internal/due"
 )
 
+// thing is a number with its place in a queue.
+type thing struct {
+	number int
+	entry  due.Entry
+}
+
+// newThings returns an empty queue, and things for it.
+func newThings(n int) (due.Queue[*thing], []*thing) {
+	things := make([]*thing, n)
+	for i := range things {
+		things[i] = &thing{number: i}
+	}
+	return due.New(func(t *thing) *due.Entry { return &t.entry }), things
+}
+
 // TestAgainstSortedSlice does random things to a queue and to a slice that is
 // sorted each time, and compares.
 func TestAgainstSortedSlice(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		var q due.Queue[int]
-		entries := make([]due.Entry[int], 40)
+		q, things := newThings(40)
 		at := map[int]driver.Instant{} // of those queued
-		for i := range entries {
-			entries[i].Value = i
-		}
 		for n := range 1000 {
-			i := random.IntN(len(entries))
+			i := random.IntN(len(things))
 			if random.IntN(3) == 0 {
-				q.Drop(&entries[i])
+				q.Drop(things[i])
 				delete(at, i)
 			} else {
 				at[i] = driver.Instant(random.IntN(20))
-				q.Set(&entries[i], at[i])
+				q.Set(things[i], at[i])
 			}
-			compare(t, &q, entries, at)
+			compare(t, &q, things, at)
 			if t.Failed() {
 				t.Fatalf("seed %d, operation %d", seed, n)
 			}
@@ -39,79 +50,81 @@ func TestAgainstSortedSlice(t *testing.T) {
 }
 
 // compare looks at everything that a queue tells.
-func compare(t *testing.T, q *due.Queue[int], entries []due.Entry[int], at map[int]driver.Instant) {
+func compare(t *testing.T, q *due.Queue[*thing], things []*thing, at map[int]driver.Instant) {
 	t.Helper()
 	if q.Len() != len(at) || len(q.All()) != len(at) {
-		t.Errorf("%d entries, and %d of them, want %d", q.Len(), len(q.All()), len(at))
+		t.Errorf("%d things, and %d of them, want %d", q.Len(), len(q.All()), len(at))
 	}
-	for i := range entries {
+	for i, th := range things {
 		want, queued := at[i]
-		if entries[i].Queued() != queued || queued && entries[i].At() != want {
-			t.Errorf("entry %d: queued %v at %v, want %v at %v", i, entries[i].Queued(), entries[i].At(), queued, want)
+		if th.entry.Queued() != queued || queued && th.entry.At() != want {
+			t.Errorf("thing %d: queued %v at %v, want %v at %v", i, th.entry.Queued(), th.entry.At(), queued, want)
 		}
 	}
-	first := q.First()
+	first, due, ok := q.First()
 	switch {
-	case (first == nil) != (len(at) == 0):
+	case ok != (len(at) > 0):
 		t.Errorf("the first of %d is %v", len(at), first)
-	case first != nil:
+	case ok:
+		if want := at[first.number]; due != want {
+			t.Errorf("the first is said to be due at %v, and is at %v", due, want)
+		}
 		for _, instant := range at {
-			if instant < first.At() {
-				t.Errorf("the first is due at %v, another at %v", first.At(), instant)
+			if instant < due {
+				t.Errorf("the first is due at %v, another at %v", due, instant)
 			}
 		}
 	}
 }
 
 // drain takes out the first again and again.
-func drain(t *testing.T, q *due.Queue[int], at map[int]driver.Instant) {
+func drain(t *testing.T, q *due.Queue[*thing], at map[int]driver.Instant) {
 	t.Helper()
 	var want, got []driver.Instant
 	for _, instant := range at {
 		want = append(want, instant)
 	}
 	slices.Sort(want)
-	for e := q.First(); e != nil; e = q.First() {
-		got = append(got, e.At())
-		q.Drop(e)
+	for first, due, ok := q.First(); ok; first, due, ok = q.First() {
+		got = append(got, due)
+		q.Drop(first)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("drained %v, want %v", got, want)
 	}
 }
 
-// TestDropTwice: an entry that is not queued may be dropped, and keeps its
+// TestDropTwice: a thing that is not queued may be dropped, and keeps its
 // instant.
 func TestDropTwice(t *testing.T) {
-	var q due.Queue[string]
-	var e due.Entry[string]
-	q.Drop(&e)
-	q.Set(&e, 7)
-	q.Drop(&e)
-	q.Drop(&e)
-	if q.Len() != 0 || e.Queued() || e.At() != 7 || q.First() != nil {
-		t.Errorf("%d entries, queued %v at %v", q.Len(), e.Queued(), e.At())
+	q, things := newThings(1)
+	th := things[0]
+	q.Drop(th)
+	q.Set(th, 7)
+	q.Drop(th)
+	q.Drop(th)
+	if _, _, ok := q.First(); ok || q.Len() != 0 || th.entry.Queued() || th.entry.At() != 7 {
+		t.Errorf("%d things, queued %v at %v", q.Len(), th.entry.Queued(), th.entry.At())
 	}
 }
 
-// TestShrinks: what ten thousand entries needed is given back when they are
+// TestShrinks: what ten thousand things needed is given back when they are
 // gone, in any order, and those that stay are still in order (P9).
 func TestShrinks(t *testing.T) {
 	const many, few = 10_000, 20
-	var q due.Queue[int]
-	entries := make([]due.Entry[int], many)
+	q, things := newThings(many)
 	random := rand.New(rand.NewPCG(1, 0))
 	order := random.Perm(many)
 	for _, i := range order {
-		q.Set(&entries[i], driver.Instant(i))
+		q.Set(things[i], driver.Instant(i))
 	}
-	if first := q.First(); first != &entries[0] {
-		t.Fatalf("the first is due at %v", first.At())
+	if first, at, _ := q.First(); first != things[0] {
+		t.Fatalf("the first is due at %v", at)
 	}
 	at := map[int]driver.Instant{}
 	for n, i := range random.Perm(many) {
 		if n < many-few {
-			q.Drop(&entries[i])
+			q.Drop(things[i])
 		} else {
 			at[i] = driver.Instant(i)
 		}
@@ -119,6 +132,6 @@ func TestShrinks(t *testing.T) {
 	if c := cap(q.All()); c > 8*few {
 		t.Errorf("room for %d is kept for %d", c, few)
 	}
-	compare(t, &q, entries, at)
+	compare(t, &q, things, at)
 	drain(t, &q, at)
 }

@@ -82,6 +82,9 @@ func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
 // State returns the state as of the last event. Only Trusted looks at the time.
 func (m *Machine) State() State { return m.state }
 
+// Since returns the sending of the request that the trust is counted from.
+func (m *Machine) Since() driver.Instant { return m.since }
+
 // Until returns the trust deadline.
 func (m *Machine) Until() driver.Instant { return m.until }
 
