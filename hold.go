@@ -29,7 +29,7 @@ type hold struct {
 	over    bool         // lost or released, and out of the queues
 	stray   bool         // Grant.Stray
 	passed  bool         // Grant.Passed
-	extra   *extras      // nil: nothing of it
+	extra   *extras      // nil: none
 
 	deadline due.Entry
 	renewal  batch.Entry

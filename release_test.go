@@ -42,6 +42,41 @@ func TestReleaseIsIdempotent(t *testing.T) {
 	})
 }
 
+// Every Release returns what the first does, whether it comes meanwhile or later.
+func TestEveryReleaseReturnsTheSame(t *testing.T) {
+	for name, spoil := range map[string]func(*world, *faulty){
+		"it goes well":      func(*world, *faulty) {},
+		"the store is mute": func(_ *world, f *faulty) { f.set(func() { f.release = failReleases }) },
+		"lost in the store": func(w *world, _ *faulty) { w.store.Advance(time.Hour) },
+		"lost by the clock": func(w *world, _ *faulty) { w.clock.suspend(time.Hour) },
+	} {
+		for _, meanwhile := range []int{0, 2} {
+			t.Run(fmt.Sprintf("%s, %d meanwhile", name, meanwhile), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					c, f := w.client(nil)
+					lease := w.acquire(c.Mutex("x", nil))
+					spoil(w, f)
+					errs := make([]error, meanwhile+2)
+					var wg sync.WaitGroup
+					for i := range meanwhile + 1 {
+						wg.Go(func() { errs[i] = lease.Release() })
+					}
+					wg.Wait()
+					errs[meanwhile+1] = lease.Release()
+					for _, err := range errs {
+						if err != errs[0] {
+							t.Errorf("the releases returned %v", errs)
+						}
+					}
+					if well := name == "it goes well"; (errs[0] == nil) != well {
+						t.Errorf("Release returned %v", errs[0])
+					}
+				})
+			})
+		}
+	}
+}
+
 // The store does not answer: Release is bounded, and goes on in the background.
 func TestReleaseInTheBackground(t *testing.T) {
 	inWorld(t, func(w *world) {
