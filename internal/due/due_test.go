@@ -106,6 +106,9 @@ func TestDropTwice(t *testing.T) {
 	if _, _, ok := q.First(); ok || q.Len() != 0 || th.entry.Queued() || th.entry.At() != 7 {
 		t.Errorf("%d things, queued %v at %v", q.Len(), th.entry.Queued(), th.entry.At())
 	}
+	if kept := q.All()[:1]; kept[0] != nil {
+		t.Error("P9: what was dropped is kept alive")
+	}
 }
 
 // TestShrinks: what ten thousand things needed is given back when they are
