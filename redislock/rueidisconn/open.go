@@ -64,7 +64,7 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	if err != nil {
 		return nil, nil, fromServer(withoutTLS(u, err))
 	}
-	return &conn{client: client, lone: newLone(option)}, o, nil
+	return &conn{client: client, own: true}, o, nil
 }
 
 // withoutTLS explains the silence of a server that takes the first message of TLS

@@ -20,9 +20,8 @@
 //	hf.ca=FILE               trust these authorities instead, in PEM form
 //	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
 //
-// A client opened by URL has up to three connections: one that pipelines
-// requests, one that hears of hand-offs, and, for a program that asks for one thing after
-// another, one that does without the detours of a pipeline.
+// A client opened by URL has two connections: one that pipelines requests, and one
+// that hears of hand-offs.
 package rueidisconn
 
 import (
@@ -47,29 +46,13 @@ func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
 
 type conn struct {
 	client rueidis.Client
-	lone   *lone        // nil for a client of the caller's
-	busy   atomic.Int32 // requests under way
-	alone  atomic.Int32 // requests since two of them were
+	own    bool         // not the caller's
 	proved atomic.Int64 // when the server answered last, after start; 0: the last request was not answered
 }
-
-// enough is how many requests without company tell that the next will have none.
-// Requests that often have it are better off in one pipeline.
-const enough = 8
 
 // Do implements redislock.Conn. An arbitrary command is none of those that
 // rueidis sends again, as long as connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	if c.lone != nil {
-		defer c.busy.Add(-1)
-		if c.busy.Add(1) > 1 {
-			c.alone.Store(0)
-		} else if c.alone.Add(1) > enough {
-			if replies := c.lone.do(ctx, commands); replies != nil {
-				return replies
-			}
-		}
-	}
 	if ctx.Done() == nil || c.proven() {
 		replies := send(cancelOnly{ctx}, c.client, commands)
 		c.prove(replies)
@@ -219,8 +202,7 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 
 // Close implements redislock.Conn.
 func (c *conn) Close() error {
-	if c.lone != nil {
-		c.lone.close()
+	if c.own {
 		c.client.Close()
 	}
 	return nil

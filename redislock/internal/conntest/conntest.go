@@ -185,7 +185,7 @@ func endsWithContext(t *testing.T, server *testserver.Redis, connect func(testin
 func outlivesOthers(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
 	c := connect(t, server.Addr)
 	defer c.Close()
-	// A client library that serves a lone caller in another way does it now.
+	// A client library that begins to pipeline with the second request does it now.
 	if r := c.Do(context.Background(), []redislock.Command{command("SET", "key", "value")})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
