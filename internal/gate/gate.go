@@ -1,7 +1,8 @@
 // Package gate is the queue of one client's goroutines for one name, as a
 // state machine. Only the waiter at its head talks to the store; the others
-// wait for the head's news. What the caller is to do comes out of each event:
-// whom to wake, and which place in the store's queue to withdraw.
+// wait for the head's news. While the client itself has the name and may pass it
+// on, the gate is shut: nobody talks to the store. What the caller is to do comes
+// out of each event: whom to wake, and which place in the store's queue to withdraw.
 package gate
 
 import (
