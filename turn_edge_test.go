@@ -52,6 +52,36 @@ func TestTurnLostBetweenHolders(t *testing.T) {
 	})
 }
 
+// TestTurnClosedBetweenHolders: a client that is being closed passes nothing on (P6).
+func TestTurnClosedBetweenHolders(t *testing.T) {
+	inTurns(t, func(w *world) {
+		closing, released, closed := make(chan struct{}), make(chan struct{}), make(chan error)
+		c, _ := w.client(&holdfast.ClientOptions{Events: holdfast.Events{Released: func(e holdfast.Event) {
+			if e.Name == "another" { // Close has dropped it, and has not told those who wait
+				close(closing)
+				<-released
+			}
+		}}})
+		w.acquire(c.Mutex("another", nil))
+		q, first := w.crowd(c, 2, nil)
+		_, cancel := first.WithContext(parting{w.ctx, make(chan struct{}), func() {
+			go func() { closed <- c.Close() }()
+			<-closing
+		}})
+		defer cancel()
+		w.release(first)
+		q.nobody("the client is closed")
+		close(released)
+		if err := <-q.errs; !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("P6: who waited got %v", err)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		w.free("n", "the client is closed")
+	})
+}
+
 // TestTurnTimeout: who gives up during a turn is told that the name is held.
 func TestTurnTimeout(t *testing.T) {
 	inTurns(t, func(w *world) {
