@@ -74,8 +74,8 @@ func (le *Lease) Release() error {
 	}
 	free()
 	c.mu.Lock()
-	if turn != nil && turn.turn.hold == h {
-		c.endTurn(turn) // now that the name is free, or soon will be
+	if turn != nil {
+		c.keep(h) // now that the name is free, or soon will be
 	}
 	switch {
 	case driver.Gone(event.Err):
