@@ -3,110 +3,114 @@
 package child
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
 // Child is a running command. Its methods are for one goroutine.
 type Child struct {
-	pid, guard int // the guard's process id is the group's, too
+	pid        atomic.Int64 // 0: not started yet
+	guard      int          // its process id is the group's, too
 	ended      atomic.Bool
 	guardEnded atomic.Bool
 	events     chan Event
 	tty        *terminal
-	trust      *os.File     // tells the guard the trust deadline
-	before     map[int]bool // children that this process had before: not the command's
+	trust      *os.File      // tells the guard the trust deadline
+	reports    *os.File      // what the guard tells us
+	heard      chan struct{} // closed when the guard's last report has been read
+	before     map[int]bool  // children that this process had before: not the command's
 }
 
 // Start starts the command. It gets this process's standard files and
-// descriptors, and the terminal if this process has it (see terminal).
+// descriptors, and the terminal if this process has it (see terminal). The error is
+// a syscall.Errno if the command's file cannot be executed.
 func Start(o Options) (*Child, error) {
-	c := &Child{events: make(chan Event, 16), before: map[int]bool{}}
-	started := make(chan error)
-	go func() {
-		// The kernel sends PR_SET_PDEATHSIG when the thread that started the
-		// process ends, so this one must not: it reaps as long as we live.
-		runtime.LockOSThread()
-		err := c.start(o)
-		started <- err
-		if err == nil {
-			c.reap()
-		}
-	}()
-	if err := <-started; err != nil {
+	c := &Child{events: make(chan Event, 16), heard: make(chan struct{}), before: map[int]bool{}}
+	adoptOrphans()
+	for _, pid := range children() {
+		c.before[pid] = true
+	}
+	if err := c.startGuard(o); err != nil {
+		return nil, fmt.Errorf("cannot start the guard process: %v", err) // %v: its errno is not the command's
+	}
+	c.reap()
+	reports := bufio.NewReader(c.reports)
+	if err := c.startCommand(o, reports); err != nil {
+		c.ended.Store(true)
+		close(c.heard)
+		c.Close()
 		return nil, err
 	}
+	go c.listen(reports)
 	return c, nil
 }
 
-func (c *Child) start(o Options) error {
-	adoptOrphans()
-	for _, pid := range children(os.Getpid()) {
-		c.before[pid] = true
+// startGuard starts the guard, which starts the command when it is told to.
+func (c *Child) startGuard(o Options) error {
+	orders, trust, err := os.Pipe()
+	if err != nil {
+		return err
 	}
-	if err := c.startGuard(); err != nil {
-		return fmt.Errorf("cannot start the guard process: %v", err) // %v: its errno is not the command's
+	defer orders.Close()
+	reports, said, err := os.Pipe()
+	if err != nil {
+		trust.Close()
+		return err
 	}
-	c.Trust(o.Until)
+	defer said.Close()
+	// The guard has its ends under the numbers that they have here, because any
+	// other number may be a descriptor that the command is to inherit.
+	for _, f := range []*os.File{orders, said} {
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
+			trust.Close()
+			reports.Close()
+			return err
+		}
+	}
+	args := []string{guardName, strconv.Itoa(int(orders.Fd())), strconv.Itoa(int(said.Fd())), strconv.Itoa(syscall.Getpgrp()), o.Path}
+	c.guard, err = syscall.ForkExec(self(), append(args, o.Args...), &syscall.ProcAttr{
+		Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		trust.Close()
+		reports.Close()
+		return err
+	}
+	c.trust, c.reports = trust, reports
+	return nil
+}
+
+// startCommand has the guard start the command, in the terminal's foreground if
+// that is ours to give. Until the guard is deaf to signals it must not be there.
+func (c *Child) startCommand(o Options, reports io.Reader) error {
+	if r, err := readReport(reports); err != nil || r.what != guardReady {
+		return errors.New("cannot start the guard process: it ended at once")
+	}
 	c.tty = openTerminal()
 	if c.tty.eager() {
 		c.tty.lend(c.guard)
 	}
-	pid, err := syscall.ForkExec(o.Path, o.Args, &syscall.ProcAttr{
-		Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: joinGroup(c.guard),
-	})
-	if err != nil {
-		c.ended.Store(true)
-		c.Close()
-		return err
+	c.Trust(o.Until) // the first one starts the command
+	switch r, err := readReport(reports); {
+	case err != nil:
+		return errors.New("the guard process ended before it could start the command")
+	case r.what == commandRefused:
+		return syscall.Errno(r.n)
+	default:
+		c.pid.Store(int64(r.n))
 	}
-	c.pid = pid
 	c.tty.stayOut()
-	return nil
-}
-
-// startGuard starts the guard and waits until it is deaf to signals: from then
-// on it may be in the terminal's foreground.
-func (c *Child) startGuard() error {
-	deadlines, trust, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer deadlines.Close()
-	ready, said, err := os.Pipe()
-	if err != nil {
-		trust.Close()
-		return err
-	}
-	defer ready.Close()
-	args := []string{guardName, strconv.Itoa(os.Getpid())}
-	for pid := range c.before {
-		args = append(args, strconv.Itoa(pid))
-	}
-	c.guard, err = syscall.ForkExec(self(), args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{deadlines.Fd(), said.Fd(), 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
-	said.Close()
-	if err != nil {
-		trust.Close()
-		return err
-	}
-	c.trust = trust
-	if _, err := ready.Read(make([]byte, 1)); err != nil {
-		trust.Close()
-		var status syscall.WaitStatus
-		syscall.Kill(c.guard, syscall.SIGKILL)
-		syscall.Wait4(c.guard, &status, 0, nil)
-		return errors.New("it ended at once")
-	}
 	return nil
 }
 
@@ -123,27 +127,38 @@ func self() string {
 	return path
 }
 
-// reap takes note of what becomes of the command and the guard, and of the
-// orphans that we have adopted.
-func (c *Child) reap() {
+// listen takes note of what the guard reports of the command.
+func (c *Child) listen(reports io.Reader) {
+	defer close(c.heard)
 	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
-		switch {
-		case err == syscall.EINTR:
+		switch r, err := readReport(reports); {
 		case err != nil:
-			return // no children any more
-		case pid == c.pid && status.Stopped():
-			c.events <- Event{Stopped: status.StopSignal()}
-		case pid == c.pid && status.Signaled():
-			c.ended.Store(true)
-			c.events <- Event{Code: 128 + int(status.Signal())}
-		case pid == c.pid && status.Exited():
-			c.ended.Store(true)
-			c.events <- Event{Code: status.ExitStatus()}
-		case pid == c.guard && !status.Stopped():
-			c.guardEnded.Store(true)
+			return
+		case r.what == commandStopped:
+			c.events <- Event{Stopped: syscall.Signal(r.n)}
+		case r.what == commandEnded:
+			c.end(r.n)
 		}
+	}
+}
+
+// end tells of the command's end, once.
+func (c *Child) end(code int) {
+	if c.ended.CompareAndSwap(false, true) {
+		c.events <- Event{Code: code}
+	}
+}
+
+// unguarded kills the command, and all that it has started, when its guard has
+// died: without one it could run on beside the next holder.
+func (c *Child) unguarded() {
+	<-c.heard
+	if c.ended.Load() {
+		return
+	}
+	syscall.Kill(-c.guard, syscall.SIGKILL) // the command keeps the group's number in use
+	for end := time.Now().Add(killFor); killDescendants(c.before) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -175,7 +190,7 @@ func (c *Child) Kill(within time.Duration) int {
 	end := time.Now().Add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		c.Signal(syscall.SIGKILL)
-		left := killDescendants(os.Getpid(), c.before)
+		left := killDescendants(c.before)
 		if left == 0 && !c.ended.Load() {
 			left = 1
 		}

@@ -18,7 +18,7 @@ func (g *guard) watch() string {
 			at := unix.NsecToTimespec(int64(g.until))
 			unix.TimerfdSettime(timer, unix.TFD_TIMER_ABSTIME, &unix.ItimerSpec{Value: at}, nil)
 		}
-		fds := []unix.PollFd{{Fd: 0, Events: unix.POLLIN}, {Fd: int32(timer), Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: int32(g.orders), Events: unix.POLLIN}, {Fd: int32(timer), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, -1); err != nil {
 			continue // EINTR
 		}

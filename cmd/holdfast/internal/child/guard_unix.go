@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -19,31 +20,96 @@ import (
 // GuardIfAsked makes this process a guard, and does not return, if it has been
 // started as one. A program that uses Start must call it first of all.
 func GuardIfAsked() {
-	if len(os.Args) == 0 || os.Args[0] != guardName {
+	if len(os.Args) < 6 || os.Args[0] != guardName {
 		return
 	}
-	signal.Ignore() // all of them: what is sent to the group is the command's
-	g := guard{before: map[int]bool{os.Getpid(): true}}
-	for i, arg := range os.Args[1:] {
-		switch pid, err := strconv.Atoi(arg); {
-		case err != nil:
-		case i == 0:
-			// Told, and not asked of the kernel: it would name init, if the holder
-			// has died by now, and init's children are not ours to kill.
-			g.holder = pid
-		default:
-			g.before[pid] = true
+	var numbers [3]int
+	for i := range numbers {
+		n, err := strconv.Atoi(os.Args[1+i])
+		if err != nil {
+			os.Exit(1)
+		}
+		numbers[i] = n
+	}
+	g := guard{orders: numbers[0], reports: numbers[1], holderGroup: numbers[2]}
+	syscall.CloseOnExec(g.orders)
+	syscall.CloseOnExec(g.reports)
+	g.run(os.Args[4], os.Args[5:])
+	os.Exit(0)
+}
+
+// guard runs the command and waits for a reason to kill it.
+type guard struct {
+	orders      int // the descriptor from which trust deadlines are read
+	reports     int // the one to which reports are written
+	holderGroup int // the process group of the process that holds the lock
+	until       driver.Instant
+	rest        []byte // the beginning of a line
+}
+
+func (g *guard) run(path string, args []string) {
+	// The kernel sends PR_SET_PDEATHSIG when the thread that started the process
+	// ends, so this goroutine keeps its thread.
+	runtime.LockOSThread()
+	deafen()
+	report{guardReady, 0}.write(g.reports)
+	for g.until == 0 {
+		if !g.read() {
+			return
 		}
 	}
-	os.Stdout.Write([]byte{'\n'})
+	adoptOrphans()
+	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: joinGroup(os.Getpid()),
+	})
+	if err != nil {
+		errno, _ := err.(syscall.Errno)
+		report{commandRefused, int(errno)}.write(g.reports)
+		return
+	}
+	// Whoever reads the command's output must see its end when the command ends.
+	os.Stdin.Close()
 	os.Stdout.Close()
+	report{commandStarted, pid}.write(g.reports)
+	go g.reap(pid)
 	why := g.watch()
 	// Time is short: nothing is said where nobody reads it.
 	if fds := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}; polled(fds) && fds[0].Revents&unix.POLLOUT != 0 {
 		fmt.Fprintf(os.Stderr, "holdfast: killing the command: %s\n", why)
 	}
 	g.kill()
-	os.Exit(0)
+}
+
+// deafen has all signals caught and forgotten, because what is sent to the group is
+// the command's. They are not ignored: the command would inherit that. What is
+// ignored already was so when holdfast was started, and the command inherits it.
+func deafen() {
+	const last = 64 // the last real-time signal
+	forgotten := make(chan os.Signal, 1)
+	for s := syscall.Signal(1); s <= last; s++ {
+		if !signal.Ignored(s) {
+			signal.Notify(forgotten, s)
+		}
+	}
+}
+
+// reap reports what becomes of the command, and reaps the orphans that the guard
+// has adopted.
+func (g *guard) reap(command int) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return // no children any more, and so no orphans to come
+		case pid != command:
+		case status.Stopped():
+			report{commandStopped, int(status.StopSignal())}.write(g.reports)
+		default:
+			report{commandEnded, exitCode(status)}.write(g.reports)
+		}
+	}
 }
 
 // polled reports whether one of the descriptors is ready now.
@@ -52,18 +118,10 @@ func polled(fds []unix.PollFd) bool {
 	return err == nil && n > 0
 }
 
-// guard waits for a reason to kill its group.
-type guard struct {
-	holder int          // the process that holds the lock
-	before map[int]bool // children of the holder that are not the command's
-	until  driver.Instant
-	rest   []byte // the beginning of a line
-}
-
 // read takes in what the holder has written, and returns false if it is gone.
 func (g *guard) read() bool {
 	var buf [4096]byte
-	n, err := syscall.Read(0, buf[:])
+	n, err := syscall.Read(g.orders, buf[:])
 	switch {
 	case err == syscall.EINTR || err == syscall.EAGAIN:
 		return true
@@ -83,21 +141,25 @@ func (g *guard) read() bool {
 	}
 }
 
-// kill kills the group first, because time is short, and then what has left it.
-// For that we must leave the group ourselves: to the holder's, if it is there
-// still. If it is not, nobody has adopted those who left, and they are not to be
-// found.
+// kill kills the group at one blow, because time is short, and then what has left
+// it. For the first the guard must leave the group itself: to the holder's, if any
+// process is left there. If none is, the guard kills its descendants one by one,
+// until there are no more, and the rest of the group with itself at the end.
 func (g *guard) kill() {
 	group := syscall.Getpgrp()
-	other, err := syscall.Getpgid(g.holder)
-	if os.Getppid() != g.holder || err != nil || syscall.Setpgid(0, other) != nil {
-		syscall.Kill(-group, syscall.SIGKILL) // and so ourselves
-		return
+	if syscall.Setpgid(0, g.holderGroup) == nil {
+		syscall.Kill(-group, syscall.SIGKILL)
 	}
-	syscall.Kill(-group, syscall.SIGKILL)
-	for tries := 0; killDescendants(g.holder, g.before) > 0 && tries < 100; tries++ {
+	for end := time.Now().Add(killFor); killDescendants(nil) > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
+	if syscall.Getpgrp() == group {
+		syscall.Kill(-group, syscall.SIGKILL)
+	}
 }
+
+// killFor is for how long the guard goes on killing. A process that hangs in the
+// kernel ends when it comes out.
+const killFor = 2 * time.Second
 
 const holderGone = "holdfast run has died"

@@ -14,10 +14,10 @@ func joinGroup(group int) *syscall.SysProcAttr {
 func adoptOrphans() {}
 
 // children knows of none: it is for the sake of killDescendants.
-func children(int) []int { return nil }
+func children() []int { return nil }
 
 // killDescendants does nothing: only the group is killed here.
-func killDescendants(int, map[int]bool) int { return 0 }
+func killDescendants(map[int]bool) int { return 0 }
 
 // parent cannot tell here.
 func parent(int) int { return 0 }

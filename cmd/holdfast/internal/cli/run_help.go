@@ -7,19 +7,28 @@ own. It is looked for before the lock is taken.
 
 Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, CONT and TSTP are passed on to CMD
 and its process group. While run still waits for the lock, the first four make it
-give up; a second one, at once. On a terminal CMD has the foreground, so Ctrl-C and Ctrl-Z go to it. After
-Ctrl-Z run stops too, and cannot renew: if the job is not continued before the lock
-runs out, CMD is killed.
+give up; a second one, at once. On a terminal CMD has the foreground, so Ctrl-C and
+Ctrl-Z go to it. After Ctrl-Z run stops too, and cannot renew: if the job is not
+continued before the lock runs out, CMD is killed.
 
 Loss. If the lock cannot be renewed, CMD gets SIGTERM --grace before the lock runs
 out, and SIGKILL when it does: CMD and all that it has started are gone before
 anyone else can hold the lock. If an operator breaks the lock, CMD gets SIGKILL as
 soon as run learns of it, with the next renewal at the latest. Run then ends with
-exit code 76, whatever CMD returned. If run itself is killed, or stands still until
-the lock runs out, a guard process kills CMD. What none of them can kill are
-processes of other users, such as those that CMD starts by sudo: put sudo before
-holdfast instead. What CMD leaves running in the background when it ends goes on
-without the lock.
+exit code 76, whatever CMD returned.
+
+Guard. CMD's parent is a guard process. If run itself is killed, with kill -9 too,
+or stands still until the lock runs out, the guard kills CMD and, on Linux, all that
+CMD has started, whatever group or session it is in. If the guard is killed, run
+does the same. What survives: processes of other users, such as those that CMD
+starts by sudo (put sudo before holdfast instead); if run and the guard are both
+killed with kill -9, what CMD has started, but not CMD; on other systems than Linux,
+what has left CMD's process group. The next holder may come at once where the store
+sees the death of run (files), else after the TTL: --lock-delay gives the guard time.
+What CMD leaves running in the background when it ends goes on without the lock.
+
+In a container run may be process 1: it passes signals on, reaps what CMD leaves
+behind, and needs neither root nor cgroups nor a writable root file system.
 
 Where even a moment's overlap after a pause would do harm, give HOLDFAST_TOKEN to the
 resource and let it refuse lower ones.

@@ -1,0 +1,73 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// guardOf returns the process id of a run's guard.
+func guardOf(t *testing.T, run int) int {
+	t.Helper()
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		args, _ := os.ReadFile(file)
+		pid := filepath.Base(filepath.Dir(file))
+		stat, _ := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(rest); strings.HasPrefix(string(args), "holdfast-guard\x00") && len(fields) > 1 && fields[1] == itoa(run) {
+			return atoi(t, pid)
+		}
+	}
+	t.Fatalf("process %d has no guard", run)
+	return 0
+}
+
+// TestKilledRunTakesDaemonsAlong: what has left the group and the session does not
+// run beside the next holder either.
+func TestKilledRunTakesDaemonsAlong(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("run", "--lock-delay", "2s", "x", "--", "tree", file)
+	awaitStamps(t, treeFiles(file)...)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	p.signal(syscall.SIGKILL)
+	waiter.ends(0)
+	goneBefore(t, next, treeFiles(file)...)
+}
+
+// TestKilledGuard: a command without a guard could outlive run unseen, so all of it
+// is killed, and the name is free only then.
+func TestKilledGuard(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("run", "x", "--", "tree", file)
+	awaitStamps(t, treeFiles(file)...)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	if err := syscall.Kill(guardOf(t, p.cmd.Process.Pid), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.ends(128 + 9)
+	waiter.ends(0)
+	goneBefore(t, next, treeFiles(file)...)
+}
+
+// TestOrphansAreReaped: what the command leaves behind does not stay as a zombie
+// while the command runs.
+func TestOrphansAreReaped(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("run", "x", "--", "sh", "-c", `sh -c 'true & echo $!' ; cat`)
+	defer p.cmd.Process.Kill()
+	p.awaitOutput("\n")
+	orphan := strings.TrimSpace(p.out.String())
+	await(t, "the orphan's end", func() bool {
+		_, err := os.Stat("/proc/" + orphan)
+		return os.IsNotExist(err)
+	})
+}
