@@ -161,15 +161,16 @@ func TestTerminalIsSetAsBefore(t *testing.T) {
 	w := newWorld(t)
 	c := w.onTerminal(80, "holdfast", "--store", w.cutURL(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `stty raw -echo; trap "" TERM; sleep 1000`)
 	// Kept open, as the terminal is set up anew when its last user leaves.
-	fd, err := unix.Open(ptsName(t, c), unix.O_RDWR|unix.O_NOCTTY, 0)
+	kept, err := os.OpenFile(ptsName(t, c), unix.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
+	defer kept.Close()
+	fd := int(kept.Fd())
 	await(t, "raw mode", func() bool { return !echoes(t, fd) })
 	w.cut()
 	await(t, "the old mode", func() bool { return echoes(t, fd) })
-	unix.Close(fd)
+	kept.Close()
 	c.ends(76)
 }
 

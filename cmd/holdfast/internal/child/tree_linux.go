@@ -3,6 +3,7 @@ package child
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -24,24 +25,26 @@ type proc struct {
 	foreign int
 }
 
-// readProc lists all processes that we can see.
-func readProc() proc {
-	var p proc
+// openProc finds our own place in /proc.
+func openProc() (p proc, ok bool) {
 	link, err := os.Readlink("/proc/self")
 	if err != nil {
-		return p
+		return p, false
 	}
 	if p.self, err = strconv.Atoi(link); err != nil {
-		return p
+		return p, false
 	}
 	if p.self != os.Getpid() {
-		if p.foreign = len(namespaceIDs(p.self)) - 1; p.foreign < 1 {
-			return proc{}
-		}
+		p.foreign = len(namespaceIDs(p.self)) - 1
 	}
+	return p, p.foreign >= 0
+}
+
+// read lists all processes that we can see.
+func (p *proc) read() {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return proc{}
+		return
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
@@ -54,7 +57,6 @@ func readProc() proc {
 			p.list = append(p.list, one)
 		}
 	}
-	return p
 }
 
 // look returns one entry, unless it is gone.
@@ -115,9 +117,29 @@ func parent(of int) int {
 	return p.parent
 }
 
+// childrenOf lists the children of an entry, fast, but some may be missing while
+// others end: see proc_pid_task_tid_children(5).
+func childrenOf(entry int) []int {
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(entry) + "/task/*/children")
+	var entries []int
+	for _, file := range threads {
+		text, _ := os.ReadFile(file)
+		for _, field := range bytes.Fields(text) {
+			if child, err := strconv.Atoi(string(field)); err == nil {
+				entries = append(entries, child)
+			}
+		}
+	}
+	return entries
+}
+
 // children lists the children of this process.
 func children() []int {
-	p := readProc()
+	p, ok := openProc()
+	if !ok {
+		return nil
+	}
+	p.read()
 	var pids []int
 	for _, one := range p.list {
 		if one.parent == p.self {
@@ -128,27 +150,52 @@ func children() []int {
 }
 
 // killDescendants kills all that descends from this process, but for the subtrees
-// spared, and returns how many were still there to kill.
+// spared, and returns how many were still there to kill. Time is short when it is
+// called first, and a host may have thousands of processes: so it looks from child
+// to child, and at all processes only when it finds nobody to kill in that way.
 func killDescendants(spared map[int]bool) int {
-	p := readProc()
+	p, ok := openProc()
+	if !ok {
+		return 0
+	}
+	if n := p.killEach(childrenOf(p.self), spared); n > 0 {
+		return n
+	}
+	p.read()
 	found := map[int]bool{p.self: true}
 	alive := 0
 	for grown := true; grown; {
 		grown = false
 		for _, one := range p.list {
-			if !found[one.parent] || found[one.entry] {
-				continue
-			}
-			pid := p.pid(one.entry)
-			if spared[pid] {
-				continue
-			}
-			found[one.entry], grown = true, true
-			if !one.dead && pid > 0 {
-				syscall.Kill(pid, syscall.SIGKILL)
-				alive++
+			if found[one.parent] && !found[one.entry] && !spared[p.pid(one.entry)] {
+				found[one.entry], grown = true, true
+				alive += p.kill(one)
 			}
 		}
 	}
 	return alive
+}
+
+// killEach kills the entries, and below them what it finds from child to child. A
+// parent is killed before its children, so that it starts no more of them.
+func (p *proc) killEach(entries []int, spared map[int]bool) (alive int) {
+	for _, entry := range entries {
+		one, ok := look(entry)
+		if !ok || spared[p.pid(entry)] {
+			continue
+		}
+		below := childrenOf(entry)
+		alive += p.kill(one) + p.killEach(below, spared)
+	}
+	return alive
+}
+
+// kill kills a process and returns 1 if it was alive.
+func (p *proc) kill(one process) int {
+	pid := p.pid(one.entry)
+	if one.dead || pid <= 0 {
+		return 0
+	}
+	syscall.Kill(pid, syscall.SIGKILL)
+	return 1
 }
