@@ -36,8 +36,8 @@ type supervisor struct {
 }
 
 // killWithin bounds how long we wait for killed processes to be gone. They are
-// at once, unless they hang in the kernel.
-const killWithin = 2 * time.Second
+// at once, unless they hang in the kernel or the machine is very busy.
+const killWithin = 5 * time.Second
 
 // leaseMargin is the time between the trust deadline and the end of the TTL.
 func leaseMargin(ttl time.Duration) time.Duration { return lease.Margin(0, ttl) }
