@@ -41,7 +41,8 @@ const (
 // use.
 type Client struct {
 	driver  driver.Driver
-	queuer  driver.Queuer // nil: the store has no queue
+	queuer  driver.Queuer  // nil: the store has no queue
+	sharder driver.Sharder // nil: the store has no parts
 	caps    Caps
 	opts    ClientOptions
 	clock   driver.Clock
@@ -131,20 +132,21 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("holdfast: new: %w", err)
 	}
 	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
-	shard := func(driver.Request) string { return "" }
-	if s, ok := driver.As[driver.Sharder](d, driver.OpShard); ok {
-		shard = s.Shard
-	}
+	c.sharder, _ = driver.As[driver.Sharder](d, driver.OpShard)
 	c.deadlines = due.New(func(h *hold) *due.Entry { return &h.deadline })
 	c.turns = due.New(func(g *gateway) *due.Entry { return &g.turn.over })
-	c.renewals = batch.New(
-		func(h *hold) *batch.Entry { return &h.renewal },
-		func(h *hold) string { return shard(h.request()) },
-		func(h *hold) time.Duration { return max(0, h.how.RenewEvery) / 8 })
-	c.undoing = batch.New(
-		func(w *withdrawal) *batch.Entry { return &w.entry },
-		func(w *withdrawal) string { return shard(w.grant.Request) },
-		func(*withdrawal) time.Duration { return 0 })
+	c.renewals = batch.New(batch.Rules[*hold]{
+		Entry:   func(h *hold) *batch.Entry { return &h.renewal },
+		Slack:   func(h *hold) time.Duration { return max(0, h.how.RenewEvery) / 8 },
+		Left:    func(h *hold, now driver.Instant) time.Duration { return h.machine.Until().Sub(now) },
+		Longest: renewWithin,
+	})
+	c.undoing = batch.New(batch.Rules[*withdrawal]{
+		Entry:   func(w *withdrawal) *batch.Entry { return &w.entry },
+		Slack:   func(*withdrawal) time.Duration { return 0 },
+		Left:    func(*withdrawal, driver.Instant) time.Duration { return 2 * releaseWithin }, // nobody waits for them
+		Longest: releaseWithin,
+	})
 	c.alarm = alarm.New(c.clock, c.tick)
 	c.closing, c.close = context.WithCancelCause(context.Background())
 	if n, ok := driver.As[driver.Notifier](d, driver.OpNotify); ok {

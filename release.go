@@ -251,21 +251,29 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 	for i, w := range b.Items {
 		grants[i] = w.grant
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
+	began := c.clock.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), b.Within)
 	errs := c.driver.Release(ctx, grants)
+	ranOut := ctx.Err() != nil
 	cancel()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
+	through := 0
 	for i, w := range b.Items {
-		if i < len(errs) && (errs[i] == nil || driver.Gone(errs[i])) || now >= w.until {
+		if i < len(errs) && (errs[i] == nil || driver.Gone(errs[i])) {
+			through++
+			continue
+		}
+		if now >= w.until {
 			continue
 		}
 		c.undoing.Set(w, now.Add(jitter(w.pause)))
 		w.pause = min(2*w.pause, slowestWithdrawal)
 	}
-	c.undoing.Done(b.Shard)
+	ranOut = ranOut && through < len(b.Items)
+	c.undoing.Done(b, now, batch.Result{Through: through, RanOut: ranOut, Took: now.Sub(began)})
 	c.rearm()
 	c.finish(1)
 }

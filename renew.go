@@ -29,8 +29,8 @@ func (c *Client) rearm() {
 }
 
 // tick is the client's one loop: the alarm calls it when something is due. It
-// ends the leases and turns whose time is over and sends off what is to be renewed and
-// withdrawn, one batch to each shard, and waits for nothing.
+// ends the leases and turns whose time is over, has what is due sent off, and waits for
+// nothing.
 func (c *Client) tick() {
 	c.mu.Lock()
 	now := c.clock.Now()
@@ -42,21 +42,64 @@ func (c *Client) tick() {
 	for g, at, ok := c.turns.First(); ok && at <= now; g, at, ok = c.turns.First() {
 		c.endTurn(g)
 	}
-	renewals, withdrawals := c.renewals.Take(now), c.undoing.Take(now)
-	c.active += len(renewals) + len(withdrawals)
+	renewals, withdrawals := c.renewals.Due(now), c.undoing.Due(now)
+	if len(renewals)+len(withdrawals) > 0 {
+		// On goroutines of their own, so that a store that does not answer holds up
+		// neither the deadlines nor the other shards.
+		c.active++
+		go c.send(renewals, withdrawals, c.sharded(renewals, withdrawals))
+	}
 	c.rearm()
 	c.mu.Unlock()
-
-	// A goroutine for each batch under way, so that a store that does not
-	// answer holds up neither the deadlines nor the other shards.
-	for _, b := range renewals {
-		go c.renew(b)
-	}
-	for _, b := range withdrawals {
-		go c.undo(b)
-	}
 	for _, f := range after {
 		f()
+	}
+}
+
+// sharded returns the requests by which the driver says to which shards things belong:
+// of the renewals first. Nil: the store has one shard only. It is called with the
+// client's mutex.
+func (c *Client) sharded(renewals []*hold, withdrawals []*withdrawal) []driver.Request {
+	if c.sharder == nil {
+		return nil
+	}
+	requests := make([]driver.Request, 0, len(renewals)+len(withdrawals))
+	for _, h := range renewals {
+		requests = append(requests, h.request())
+	}
+	for _, w := range withdrawals {
+		requests = append(requests, w.grant.Request)
+	}
+	return requests
+}
+
+// send sends off what is due, in batches, with a goroutine for each. It asks the
+// driver for the shards without the client's mutex, which no code of others may hold
+// up.
+func (c *Client) send(renewals []*hold, withdrawals []*withdrawal, asked []driver.Request) {
+	shards := make([]string, len(asked))
+	for i, r := range asked {
+		shards[i] = c.sharder.Shard(r)
+	}
+	shard := func(i int) string {
+		if len(shards) == 0 {
+			return ""
+		}
+		return shards[i]
+	}
+	c.mu.Lock()
+	now := c.clock.Now()
+	renew := c.renewals.Send(now, renewals, shard)
+	undo := c.undoing.Send(now, withdrawals, func(i int) string { return shard(len(renewals) + i) })
+	c.active += len(renew) + len(undo)
+	c.rearm()
+	c.finish(1)
+	c.mu.Unlock()
+	for _, b := range renew {
+		go c.renew(b)
+	}
+	for _, b := range undo {
+		go c.undo(b)
 	}
 }
 
@@ -70,53 +113,72 @@ func (c *Client) renew1(ctx context.Context, g driver.Grant) driver.Renewal {
 }
 
 // renewWithin bounds one batch of renewals. What hangs leaves room for another
-// attempt before any deadline, its own or that of others who wait for the shard:
-// so a batch also has at most half of the time that is left to any in it, and a
-// third of the shortest TTL of all.
+// attempt before any deadline of those in it: so a batch also has at most half of the
+// time that is left to any of them (batch.Batch.Within).
 const renewWithin = 5 * time.Second
 
 // renew renews one batch.
 func (c *Client) renew(b batch.Batch[*hold]) {
 	c.mu.Lock()
-	now := c.clock.Now()
-	holds := b.Items[:0]
+	began := c.clock.Now()
+	holds := b.Items[:0:0]
 	var grants []driver.Grant
-	within := renewWithin
-	for _, h := range c.deadlines.All() {
-		within = min(within, h.how.TTL/3)
-	}
 	for _, h := range b.Items {
-		if h.over || !h.machine.Send(now) {
+		if h.over || !h.machine.Send(began) {
 			continue
 		}
 		holds, grants = append(holds, h), append(grants, h.grant())
-		within = min(within, h.machine.Until().Sub(now)/2)
 	}
 	c.mu.Unlock()
 
 	var out []driver.Renewal
+	var ranOut bool
 	if len(grants) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), within)
+		ctx, cancel := context.WithTimeout(context.Background(), b.Within)
 		out = c.driver.Renew(ctx, grants)
+		ranOut = ctx.Err() != nil
 		cancel()
 	}
 
 	c.mu.Lock()
+	now := c.clock.Now()
+	through := 0
+	for _, r := range out[:min(len(out), len(holds))] {
+		if r.Err == nil || driver.Gone(r.Err) {
+			through++
+		}
+	}
+	ranOut = ranOut && through < len(holds)
 	var after []func()
 	for i, h := range holds {
 		r := driver.Renewal{Err: errors.New("the driver returned too few renewals")}
 		if i < len(out) {
 			r = out[i]
 		}
+		if ranOut && through > 0 && c.postponed(h, r.Err, now) {
+			continue
+		}
 		after = append(after, c.renewed(h, r))
 	}
-	c.renewals.Done(b.Shard)
+	c.renewals.Done(b, now, batch.Result{Through: through, RanOut: ranOut, Took: now.Sub(began)})
 	c.rearm()
 	c.finish(1)
 	c.mu.Unlock()
 	for _, f := range after {
 		f()
 	}
+}
+
+// postponed reports whether a renewal was not attempted, because the driver renews one
+// lease after the other and the batch's time was over before it came to this one. That
+// is no failure: the lease goes out again at once, among the first. When little of
+// its time is left it is a failure after all, which the holder is told.
+func (c *Client) postponed(h *hold, err error, now driver.Instant) bool {
+	if h.over || !errors.Is(err, context.DeadlineExceeded) || h.machine.Until().Sub(now) <= h.valid/3 || !h.machine.Postponed(now) {
+		return false
+	}
+	c.track(h)
+	return true
 }
 
 // renewed takes in the outcome of a renewal. It returns what is to be done once

@@ -116,8 +116,9 @@ type Driver interface {
 
 	// Renew starts the TTL of each grant again, in one round trip where the
 	// store can, and returns as many renewals in the same order. It must check
-	// the owner, and must not revive a hold that has expired. Since is the
-	// instant before the request was sent. Of a grant that was Passed the store
+	// the owner, and must not revive a hold that has expired. The most urgent grants
+	// come first. Batches of grants that are more urgent or less so may be under
+	// way at the same time. Since is the instant before the request was sent. Of a grant that was Passed the store
 	// takes the token over, unless it has a higher one on record.
 	Renew(context.Context, []Grant) []Renewal
 
@@ -183,9 +184,9 @@ type Loss struct {
 // Sharder is a driver over a store of several parts that fail independently
 // (OpShard).
 type Sharder interface {
-	// Shard names the part that keeps the request's name. At most one Renew is
-	// under way for each, so that a dead one delays no other. The answer may
-	// change from call to call.
+	// Shard names the part that keeps the request's name. Each has batches of its
+	// own, so that a dead one delays no other. The answer may change from call to
+	// call.
 	Shard(Request) string
 }
 

@@ -1,9 +1,13 @@
-// Package batch plans work that is due at instants and goes out in batches, at
-// most one at a time to each shard. It does no work itself: it says what is to
-// be sent now, and is told when a batch is done.
+// Package batch plans work that is due at instants and goes out in batches, one
+// after the other in each lane: a shard, and a class of urgency. It does no work
+// itself: it says what is to be sent now and within what time, and is told how that
+// went.
 package batch
 
 import (
+	"cmp"
+	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -12,57 +16,98 @@ import (
 )
 
 // Entry is one thing's place in a plan. The zero value is in no plan. Its Mark is
-// the plan's: it is parked, which is due, but its shard is busy.
+// the plan's.
 type Entry = due.Entry
+
+// The marks of entries.
+const (
+	unmarked uint8 = iota
+	parked         // due, and in the queue of its lane, which is busy
+	taken          // out of the plan, between Due and Send
+)
+
+// Rules are what a plan must know of its things.
+type Rules[T comparable] struct {
+	// Entry says where in a thing its entry is.
+	Entry func(T) *Entry
+	// Slack is how much sooner than due the thing may go to share a batch.
+	Slack func(T) time.Duration
+	// Left is the time that is left to get the thing done.
+	Left func(T, driver.Instant) time.Duration
+	// Longest is the most time that a batch has.
+	Longest time.Duration
+}
 
 // Plan is a set of things. Not safe for concurrent use.
 type Plan[T comparable] struct {
+	rules Rules[T]
 	queue due.Queue[T]
-	entry func(T) *Entry
-	shard func(T) string
-	slack func(T) time.Duration
-	busy  map[string][]T // the shards with a batch under way, and what waits for them
+	lanes map[Lane]*lane[T]
 }
 
-// Batch is what goes to one shard together.
-type Batch[T any] struct {
+// Lane is where batches go one after the other. Things with much time left do not
+// share a lane with urgent ones. So neither has to wait for the other's batch, and
+// an urgent one does not cut the time of a batch with many others in it.
+type Lane struct {
 	Shard string
-	Items []T
+	Class int // see Plan.class; the smaller the more urgent
 }
 
-// New returns an empty plan. The functions say where in a thing its entry is, to
-// which shard it belongs, and how much sooner than due it may go to share a batch.
-func New[T comparable](entry func(T) *Entry, shard func(T) string, slack func(T) time.Duration) *Plan[T] {
-	return &Plan[T]{queue: due.New(entry), entry: entry, shard: shard, slack: slack, busy: map[string][]T{}}
+// lane is the state of a lane that is busy or has a limit.
+type lane[T comparable] struct {
+	parked due.Queue[T]   // what waits for it
+	busy   bool           // a batch is under way
+	until  driver.Instant // the end of that batch's time, or of the last one's
+	limit  int            // the most things in a batch; 0: any number. See learn
+}
+
+func newParked[T comparable](p *Plan[T]) due.Queue[T] { return due.New(p.rules.Entry) }
+
+// compareLanes orders lanes by shard, the most urgent first.
+func compareLanes(a, b Lane) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Class, b.Class))
+}
+
+// Batch is what goes out together.
+type Batch[T any] struct {
+	Lane
+	Items  []T           // the most urgent first
+	Within time.Duration // the time that it has: at most half of what is left to any in it
+}
+
+// New returns an empty plan.
+func New[T comparable](rules Rules[T]) *Plan[T] {
+	return &Plan[T]{rules: rules, queue: due.New(rules.Entry), lanes: map[Lane]*lane[T]{}}
 }
 
 // Set plans the thing for an instant, instead of what was planned before.
 func (p *Plan[T]) Set(t T, at driver.Instant) {
-	p.unpark(t)
+	p.unmark(t)
 	p.queue.Set(t, at)
 }
 
 // Drop takes the thing out of the plan.
 func (p *Plan[T]) Drop(t T) {
-	p.unpark(t)
+	p.unmark(t)
 	p.queue.Drop(t)
 }
 
-func (p *Plan[T]) unpark(t T) {
-	e := p.entry(t)
-	if !e.Mark {
-		return
-	}
-	e.Mark = false
-	for shard, parked := range p.busy { // few; what it is parked for may be in another shard by now
-		if i := slices.Index(parked, t); i >= 0 {
-			p.busy[shard] = slices.Delete(parked, i, i+1)
+// unmark ends what the thing's mark says of it.
+func (p *Plan[T]) unmark(t T) {
+	e := p.rules.Entry(t)
+	if e.Mark == parked {
+		for _, l := range p.lanes { // few
+			if l.parked.Has(t) {
+				l.parked.Drop(t)
+				break
+			}
 		}
 	}
+	e.Mark = unmarked
 }
 
-// Next returns the instant at which Take has something to do, if there is one.
-// What waits for a busy shard is not counted: Done makes it due again.
+// Next returns the instant at which Due has something to do, if there is one.
+// What waits for a busy lane is not counted: Done makes it due again.
 func (p *Plan[T]) Next() (driver.Instant, bool) {
 	_, at, ok := p.queue.First()
 	return at, ok
@@ -71,55 +116,187 @@ func (p *Plan[T]) Next() (driver.Instant, bool) {
 // Len returns the number of things in the plan.
 func (p *Plan[T]) Len() int {
 	n := p.queue.Len()
-	for _, parked := range p.busy {
-		n += len(parked)
+	for _, l := range p.lanes {
+		n += l.parked.Len()
 	}
 	return n
 }
 
-// Take takes what is due out of the plan and returns it as one batch for each
-// shard that has none under way. If there is any, what is due soon goes along
-// as far as its slack allows, so that ten thousand leases taken one after the
-// other are not renewed one after the other for ever.
-func (p *Plan[T]) Take(now driver.Instant) []Batch[T] {
-	var batches []Batch[T]
-	index := map[string]int{}
-	for t, at, ok := p.queue.First(); ok; t, at, ok = p.queue.First() {
-		shard := p.shard(t)
-		parked, busy := p.busy[shard]
-		if at > now && (busy || len(batches) == 0 || at > now.Add(p.slack(t))) {
-			// Not due. What is behind it is not due either, and may go along
-			// another time; to look further would cost more than it saves.
-			break
-		}
+// Due takes what is due out of the plan; Send must follow. What is due soon comes along
+// as far as its slack allows, with what is as urgent, so that ten thousand leases that
+// were taken one after the other are not renewed one after the other for ever.
+func (p *Plan[T]) Due(now driver.Instant) (things []T) {
+	classes := map[int]bool{} // of what is due
+	take := func(t T) {
 		p.queue.Drop(t)
-		if busy {
-			p.busy[shard] = append(parked, t)
-			p.entry(t).Mark = true
+		p.rules.Entry(t).Mark = taken
+		things = append(things, t)
+	}
+	for t, at, ok := p.queue.First(); ok && at <= now; t, at, ok = p.queue.First() {
+		classes[p.class(p.rules.Left(t, now))] = true
+		take(t)
+	}
+	var past []T // looked past, because nothing as urgent is due
+	// To look further than this would cost more than it saves. What is behind may come
+	// along another time.
+	for t, at, ok := p.queue.First(); ok && len(past) < len(things); t, at, ok = p.queue.First() {
+		if !classes[p.class(p.rules.Left(t, now))] {
+			p.queue.Drop(t)
+			past = append(past, t)
 			continue
 		}
-		i, ok := index[shard]
-		if !ok {
-			i = len(batches)
-			index[shard] = i
-			batches = append(batches, Batch[T]{Shard: shard})
+		if at > now.Add(p.rules.Slack(t)) {
+			break
 		}
-		batches[i].Items = append(batches[i].Items, t)
+		take(t)
 	}
-	for _, b := range batches {
-		p.busy[b.Shard] = nil
+	for _, t := range past {
+		p.queue.Set(t, p.rules.Entry(t).At())
+	}
+	return things
+}
+
+// sending is a thing on its way into a batch.
+type sending[T any] struct {
+	thing T
+	left  time.Duration
+	early bool // it is not due yet
+}
+
+// Send returns things that came from Due as batches, one at most for each lane. The
+// function says to which shard the i-th belongs. What finds its lane busy, or its
+// batch full, waits for the lane's next batch, or, if it is not due, in the plan.
+// What was set or dropped since Due is left out.
+func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string) (batches []Batch[T]) {
+	p.forget(now)
+	groups := map[Lane][]sending[T]{}
+	for i, t := range things {
+		e := p.rules.Entry(t)
+		if e.Mark != taken {
+			continue
+		}
+		e.Mark = unmarked
+		s := sending[T]{t, p.rules.Left(t, now), e.At() > now}
+		at := p.laneFor(shard(i), s.left, now)
+		groups[at] = append(groups[at], s)
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(groups), compareLanes) {
+		group := groups[at]
+		slices.SortStableFunc(group, func(a, b sending[T]) int {
+			if a.early != b.early {
+				if a.early {
+					return 1
+				}
+				return -1
+			}
+			return cmp.Compare(a.left, b.left)
+		})
+		if b := p.fill(at, group, now); len(b.Items) > 0 {
+			batches = append(batches, b)
+		}
 	}
 	return batches
 }
 
-// Done says that the shard's batch has come back, or will not. What waited for
-// it is due again.
-func (p *Plan[T]) Done(shard string) {
-	parked := p.busy[shard]
-	delete(p.busy, shard)
-	for _, t := range parked {
-		e := p.entry(t)
-		e.Mark = false
-		p.queue.Set(t, e.At())
+// fill makes a batch of what may go out in a lane now. The rest waits.
+func (p *Plan[T]) fill(at Lane, group []sending[T], now driver.Instant) Batch[T] {
+	l := p.lanes[at]
+	if l == nil {
+		l = &lane[T]{parked: newParked(p)}
+		p.lanes[at] = l
+	}
+	n := len(group)
+	switch {
+	case l.busy:
+		n = 0
+	case l.limit > 0:
+		n = min(n, l.limit)
+	}
+	b := Batch[T]{Lane: at, Within: min(p.rules.Longest, ceiling(at.Class)/2)}
+	for _, s := range group[:n] {
+		b.Items = append(b.Items, s.thing)
+		b.Within = min(b.Within, s.left/2)
+	}
+	for _, s := range group[n:] {
+		e := p.rules.Entry(s.thing)
+		if s.early {
+			p.queue.Set(s.thing, e.At())
+		} else {
+			l.parked.Set(s.thing, e.At())
+			e.Mark = parked
+		}
+	}
+	if n > 0 {
+		l.busy, l.until = true, now.Add(b.Within)
+	}
+	return b
+}
+
+// laneFor returns the lane of a thing with so much time left.
+func (p *Plan[T]) laneFor(shard string, left time.Duration, now driver.Instant) Lane {
+	at := Lane{shard, p.class(left)}
+	if l := p.lanes[at]; at.Class > 0 && l != nil && l.busy && l.until > now.Add(left/2) {
+		// It has too little time to wait for that batch. One in the next lane takes
+		// at most half of the time that is left to it.
+		at.Class--
+	}
+	return at
+}
+
+// class is the number of the interval in which so much time left lies: in n there
+// are at least half of ceiling(n) and less than that. From twice the longest time of
+// a batch upwards all is one class.
+func (p *Plan[T]) class(left time.Duration) int {
+	left = min(max(left, 0), 2*p.rules.Longest)
+	return bits.Len64(uint64(left / time.Millisecond))
+}
+
+// ceiling is the end of a class.
+func ceiling(class int) time.Duration { return time.Millisecond << class }
+
+// Result is how a batch went.
+type Result struct {
+	Through int           // how many of its things were done
+	RanOut  bool          // its time was over before all were
+	Took    time.Duration // the time that it took
+}
+
+// Done says that a batch has come back. What waited for its lane is due again.
+func (p *Plan[T]) Done(b Batch[T], now driver.Instant, r Result) {
+	l := p.lanes[b.Lane]
+	l.busy = false
+	l.learn(len(b.Items), b.Within, r)
+	for t, at, ok := l.parked.First(); ok; t, at, ok = l.parked.First() {
+		l.parked.Drop(t)
+		p.Set(t, at)
+	}
+	p.forget(now)
+}
+
+// forget forgets the lanes that are as good as new: what was learned long ago says
+// nothing of the store as it is now.
+func (p *Plan[T]) forget(now driver.Instant) {
+	maps.DeleteFunc(p.lanes, func(_ Lane, l *lane[T]) bool {
+		return !l.busy && (l.limit == 0 || now > l.until.Add(4*p.rules.Longest))
+	})
+}
+
+// learn sets how many things the lane's next batch may have. Suppose a driver renews one
+// lease after the other and needs 12 ms for each. Of a thousand in one batch it reaches
+// four hundred; for the others the time was lost, and those that it has renewed
+// count from the batch's beginning. So the next batch has half of what went through in
+// time. A batch that needs less than half of its time is followed by one of twice the
+// size, so a driver that needs one round trip for any number soon has all together.
+func (l *lane[T]) learn(size int, within time.Duration, r Result) {
+	switch {
+	case r.RanOut && r.Through > 0:
+		l.limit = max(1, r.Through/2)
+	case r.RanOut:
+		l.limit = max(1, size/2)
+	case l.limit == 0 || size < l.limit:
+	case r.Took < within/2:
+		l.limit *= 2
+	default:
+		l.limit += max(1, l.limit/8)
 	}
 }

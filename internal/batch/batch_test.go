@@ -2,6 +2,8 @@ package batch_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,10 +11,12 @@ import (
 	"github.com/holdfastlock/holdfast/internal/batch"
 )
 
-// thing says itself to which shard it belongs and how early it may go.
+// thing says itself to which shard it belongs, how early it may go and by when it must
+// be done.
 type thing struct {
 	name, shard string
 	slack       time.Duration
+	end         driver.Instant // 0: there is all the time in the world
 	entry       batch.Entry
 }
 
@@ -20,18 +24,29 @@ func newThing(name, shard string, slack time.Duration) *thing {
 	return &thing{name: name, shard: shard, slack: slack}
 }
 
+const longest = 5 * time.Second
+
 type plan struct {
 	*batch.Plan[*thing]
 	things map[string]*thing
+	out    map[string]batch.Batch[*thing] // by what take has said of it
 }
 
 func newPlan(things ...*thing) plan {
 	p := plan{
-		batch.New(
-			func(t *thing) *batch.Entry { return &t.entry },
-			func(t *thing) string { return t.shard },
-			func(t *thing) time.Duration { return t.slack }),
+		batch.New(batch.Rules[*thing]{
+			Entry: func(t *thing) *batch.Entry { return &t.entry },
+			Slack: func(t *thing) time.Duration { return t.slack },
+			Left: func(t *thing, now driver.Instant) time.Duration {
+				if t.end == 0 {
+					return time.Hour
+				}
+				return t.end.Sub(now)
+			},
+			Longest: longest,
+		}),
 		map[string]*thing{},
+		map[string]batch.Batch[*thing]{},
 	}
 	for _, t := range things {
 		p.things[t.name] = t
@@ -39,18 +54,39 @@ func newPlan(things ...*thing) plan {
 	return p
 }
 
-// take takes, and describes what came out: "A: a b; B: c".
-func (p plan) take(now driver.Instant) (text string) {
-	for _, b := range p.Take(now) {
-		if text != "" {
-			text += "; "
-		}
-		text += b.Shard + ":"
+// send gives out the batches of what is due.
+func (p plan) send(now driver.Instant) []batch.Batch[*thing] {
+	due := p.Due(now)
+	return p.Send(now, due, func(i int) string { return due[i].shard })
+}
+
+// take gives out batches, and describes them: "A: a b; B: c".
+func (p plan) take(now driver.Instant) string {
+	var texts []string
+	for _, b := range p.send(now) {
+		text := b.Shard + ":"
 		for _, t := range b.Items {
 			text += " " + t.name
 		}
+		p.out[text] = b
+		texts = append(texts, text)
 	}
-	return text
+	slices.Sort(texts)
+	return strings.Join(texts, "; ")
+}
+
+// done says that the batch that take has described has come back.
+func (p plan) done(t *testing.T, text string, now driver.Instant, r batch.Result) {
+	t.Helper()
+	b, ok := p.out[text]
+	if !ok {
+		t.Fatalf("no batch %q is under way", text)
+	}
+	delete(p.out, text)
+	if !r.RanOut {
+		r.Through = len(b.Items)
+	}
+	p.Done(b, now, r)
 }
 
 func (p plan) expect(t *testing.T, now driver.Instant, want string) {
@@ -73,7 +109,6 @@ func TestEmpty(t *testing.T) {
 	if at, ok := p.Next(); ok || p.Len() != 0 {
 		t.Errorf("next is %v, of %d", at, p.Len())
 	}
-	p.Done("A") // which was not under way
 }
 
 func TestOneBatchForEachShard(t *testing.T) {
@@ -103,7 +138,7 @@ func TestBusyShard(t *testing.T) {
 	if p.Len() != 1 {
 		t.Errorf("%d entries, want the one that waits", p.Len())
 	}
-	p.Done("A")
+	p.done(t, "A: a", 5, batch.Result{})
 	p.expectNext(t, 1)
 	p.expect(t, 5, "A: b")
 }
@@ -120,7 +155,7 @@ func TestWaitingIsMoved(t *testing.T) {
 	p.Drop(p.things["c"])
 	p.Drop(p.things["c"])
 	p.expectNext(t, 9)
-	p.Done("A")
+	p.done(t, "A: a", 8, batch.Result{})
 	p.expect(t, 8, "")
 	p.expect(t, 9, "A: b")
 }
@@ -137,12 +172,9 @@ func TestSlack(t *testing.T) {
 		p.Set(th, at[i])
 	}
 	p.expect(t, 9, "") // nothing is due, so nothing goes along
-	got := p.take(10)
-	if got != "A: a b; B: c" && got != "B: c; A: a b" {
-		t.Errorf("took %q", got)
-	}
+	p.expect(t, 10, "A: a b; B: c")
 	p.expectNext(t, 16) // d may not go early, and nothing behind it is looked at
-	p.Done("A")
+	p.done(t, "A: a b", 10, batch.Result{})
 	p.expect(t, 15, "")
 	p.expect(t, 16, "A: d e")
 }
@@ -169,13 +201,13 @@ func TestGathers(t *testing.T) {
 	}
 	batches, sent := 0, map[*thing]int{}
 	for now, ok := p.Next(); ok && now < 4*period; now, ok = p.Next() {
-		for _, b := range p.Take(now) {
+		for _, b := range p.send(now) {
 			batches++
 			for _, th := range b.Items {
 				sent[th]++
 				p.Set(th, now+period)
 			}
-			p.Done(b.Shard)
+			p.Done(b, now, batch.Result{Through: len(b.Items)})
 		}
 	}
 	// They are spread over half a period, and an eighth of it goes together.

@@ -3,6 +3,7 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -12,20 +13,28 @@ import (
 	"github.com/holdfastlock/holdfast/internal/explore"
 )
 
-// This file explores a Plan: entries are set, moved and dropped at any moment,
-// batches go out to shards and come back in any order or never. Instants are
-// counted from now in ticks of one nanosecond, so that the states are finitely
-// many although time never ends.
+// This file explores a Plan: entries are set, moved and dropped at any moment, also
+// between Due and Send, and batches go out and come back in any order or never.
+// Instants are counted from now, so that the states are finitely many although time
+// never ends.
 
-const modelEntries = 4
+const (
+	modelEntries = 3
+	tick         = time.Millisecond
+	period       = driver.Instant(2 * tick) // how far ahead an entry is set
+)
 
 // setup is what a model is explored for.
 type setup struct {
-	shards [modelEntries]string        // of the entries
-	slack  [modelEntries]time.Duration // of the entries
-	period driver.Instant              // how far ahead an entry is set
-	take   func(*Plan[int]) []Batch[int]
-	done   func(*Plan[int], string)
+	shards  [modelEntries]string        // of the entries
+	slack   [modelEntries]time.Duration // of the entries
+	left    [modelEntries]time.Duration // of the entries, whenever they go out
+	longest time.Duration
+	runOut  bool // batches may run out of time
+	apart   bool // anything may happen between Due and Send
+	due     func(*Plan[int]) []int
+	send    func(*Plan[int], []int, func(int) string) []Batch[int]
+	done    func(*Plan[int], Batch[int], Result)
 }
 
 // world is a plan, and what must be true of it by the books.
@@ -33,15 +42,15 @@ type world struct {
 	plan    *Plan[int]
 	entries *[modelEntries]Entry // the plan knows them
 	planned [modelEntries]bool
-	out     [modelEntries]bool // in a batch under way
-	away    []string           // shards with a batch under way, sorted
-	err     error              // what the last step found
+	taken   []int        // by Due, and not sent yet
+	away    []Batch[int] // under way
+	err     error        // what the last step found
 }
 
 func (s *setup) start() world {
 	w := s.empty(world{})
 	for i := range w.entries {
-		w.plan.Set(i, 1)
+		w.plan.Set(i, driver.Instant(tick))
 		w.planned[i] = true
 	}
 	return w
@@ -51,30 +60,40 @@ func (s *setup) start() world {
 func (s *setup) empty(w world) world {
 	entries := &[modelEntries]Entry{}
 	w.entries = entries
-	w.plan = New(
-		func(i int) *Entry { return &entries[i] },
-		func(i int) string { return s.shards[i] },
-		func(i int) time.Duration { return s.slack[i] })
+	w.plan = New(Rules[int]{
+		Entry:   func(i int) *Entry { return &entries[i] },
+		Slack:   func(i int) time.Duration { return s.slack[i] },
+		Left:    func(i int, _ driver.Instant) time.Duration { return s.left[i] },
+		Longest: s.longest,
+	})
 	return w
 }
 
-// clone copies a world, with its time later by a tick or not.
-func (s *setup) clone(w world, tick driver.Instant) world {
+// clone copies a world, with its time later by so much.
+func (s *setup) clone(w world, by time.Duration) world {
 	c := s.empty(w)
-	c.away = slices.Clone(w.away)
+	c.away, c.taken = slices.Clone(w.away), slices.Clone(w.taken)
 	// In the order of a heap every entry stays where it is put. What is
 	// overdue is due: how long for makes no difference.
-	for _, i := range w.plan.queue.All() {
-		c.plan.Set(i, max(w.entries[i].At()-tick, 0))
+	for i := range w.entries {
+		c.plan.queue.Set(i, max(w.entries[i].At().Add(-by), 0)) // for its At
+		c.plan.queue.Drop(i)
+		c.entries[i].Mark = w.entries[i].Mark
 	}
-	for shard, parked := range w.plan.busy {
-		c.plan.busy[shard] = nil
-		for _, i := range parked {
-			c.plan.Set(i, max(w.entries[i].At()-tick, 0)) // for its At
-			c.plan.queue.Drop(i)
-			c.entries[i].Mark = true
-			c.plan.busy[shard] = append(c.plan.busy[shard], i)
+	for _, i := range w.plan.queue.All() {
+		c.plan.queue.Set(i, c.entries[i].At())
+	}
+	for at, from := range w.plan.lanes {
+		to := &lane[int]{busy: from.busy, limit: from.limit}
+		to.until = max(from.until.Add(-by), 0)
+		if !from.busy && from.limit > 0 { // it says how long ago that was learned
+			to.until = max(from.until.Add(-by), driver.Instant(-4*s.longest-tick))
 		}
+		to.parked = newParked(c.plan)
+		for _, i := range from.parked.All() {
+			to.parked.Set(i, c.entries[i].At())
+		}
+		c.plan.lanes[at] = to
 	}
 	return c
 }
@@ -82,17 +101,35 @@ func (s *setup) clone(w world, tick driver.Instant) world {
 // key is a world as text.
 func (s *setup) key(w world) string {
 	var b []byte
+	at := func(at driver.Instant) byte { return byte('a' + at/driver.Instant(tick)) }
 	for _, i := range w.plan.queue.All() {
-		b = append(b, byte('0'+i), byte('a'+w.entries[i].At()))
+		b = append(b, byte('0'+i), at(w.entries[i].At()))
 	}
-	for _, shard := range w.away {
-		b = append(append(b, '/'), shard...)
-		for _, i := range w.plan.busy[shard] {
+	for _, in := range slices.SortedFunc(maps.Keys(w.plan.lanes), compareLanes) {
+		l := w.plan.lanes[in]
+		b = append(append(b, '/'), in.Shard...)
+		b = append(b, byte('0'+in.Class), '0'+b2i(l.busy), byte('0'+l.limit))
+		b = strconv.AppendInt(b, int64(l.until), 36)
+		for _, i := range l.parked.All() {
+			b = append(b, byte('0'+i), at(w.entries[i].At()))
+		}
+	}
+	for _, batch := range w.away {
+		b = append(append(b, '!'), batch.Shard...)
+		b = append(b, byte('0'+batch.Class))
+		for _, i := range batch.Items {
 			b = append(b, byte('0'+i))
 		}
 	}
+	b = append(b, '?')
+	for _, i := range w.taken {
+		b = append(b, byte('0'+i))
+	}
 	for i := range w.entries {
-		b = append(b, '0'+b2i(w.planned[i])+2*b2i(w.out[i])+4*b2i(w.entries[i].Mark))
+		b = append(b, '0'+b2i(w.planned[i])+2*w.entries[i].Mark)
+		if w.entries[i].Mark == taken {
+			b = append(b, at(w.entries[i].At()))
+		}
 	}
 	if w.err != nil {
 		b = append(b, w.err.Error()...)
@@ -112,26 +149,41 @@ func (s *setup) model() explore.Model[world, string] {
 }
 
 func (s *setup) next(w world) (steps []explore.Step[world]) {
-	add := func(name string, tick driver.Instant, change func(*world)) {
-		to := s.clone(w, tick)
+	add := func(name string, by time.Duration, change func(*world)) {
+		to := s.clone(w, by)
 		change(&to)
 		steps = append(steps, explore.Step[world]{Name: name, To: to})
 	}
-	add("a tick", 1, func(*world) {})
-	add("take", 0, s.takes)
-	for _, shard := range w.away {
-		add("the batch to "+shard+" is back", 0, func(w *world) {
-			// What came back is planned anew before the shard is free, as the
-			// client does it.
-			for i := range w.entries {
-				if w.out[i] && s.shards[i] == shard {
-					w.out[i], w.planned[i] = false, true
-					w.plan.Set(i, s.period)
-				}
-			}
-			s.done(w.plan, shard)
-			w.away = slices.DeleteFunc(w.away, func(in string) bool { return in == shard })
+	add("a tick", tick, func(*world) {})
+	switch {
+	case !s.apart:
+		add("what is due is taken and sent", 0, func(w *world) {
+			s.takes(w)
+			s.sends(w)
 		})
+	case len(w.taken) == 0:
+		add("what is due is taken", 0, s.takes)
+	default:
+		add("it is sent", 0, s.sends)
+	}
+	for n, b := range w.away {
+		back := func(r Result) func(*world) {
+			return func(w *world) {
+				// What came back is planned anew before the lane is free, as the
+				// client does it.
+				for _, i := range b.Items {
+					w.planned[i] = true
+					w.plan.Set(i, period)
+				}
+				w.away = slices.Delete(w.away, n, n+1)
+				s.done(w.plan, b, r)
+			}
+		}
+		name := fmt.Sprintf("batch %v to %v", b.Items, b.Lane)
+		add(name+" is back", 0, back(Result{Through: len(b.Items)}))
+		if s.runOut {
+			add(name+" has run out of time", 0, back(Result{Through: len(b.Items) - 1, RanOut: true}))
+		}
 	}
 	for _, i := range []int{0, modelEntries - 1} { // to meddle with these is enough
 		n := strconv.Itoa(i)
@@ -140,7 +192,7 @@ func (s *setup) next(w world) (steps []explore.Step[world]) {
 			w.planned[i] = true
 		})
 		add("set "+n+" for later", 0, func(w *world) {
-			w.plan.Set(i, s.period)
+			w.plan.Set(i, period)
 			w.planned[i] = true
 		})
 		if w.planned[i] {
@@ -153,48 +205,80 @@ func (s *setup) next(w world) (steps []explore.Step[world]) {
 	return steps
 }
 
-// takes lets the plan give out batches, and says what is wrong with them.
+func (w *world) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+// takes lets the plan say what is due, and says what is wrong with that.
 func (s *setup) takes(w *world) {
 	before := s.clone(*w, 0)
-	batches := s.take(w.plan)
-	fail := func(format string, args ...any) {
-		if w.err == nil {
-			w.err = fmt.Errorf(format, args...)
+	w.taken = s.due(w.plan)
+	for _, i := range w.taken {
+		switch {
+		case !before.planned[i]:
+			w.fail("an entry that is not planned went out")
+		case time.Duration(before.entries[i].At()) > s.slack[i]:
+			w.fail("an entry went out sooner than its slack allows")
 		}
 	}
-	for _, b := range batches {
-		if slices.Contains(w.away, b.Shard) {
-			fail("two batches to one shard")
-		}
-		w.away = append(w.away, b.Shard)
-		for _, i := range b.Items {
-			e := before.entries[i]
-			switch early := time.Duration(e.At()); {
-			case s.shards[i] != b.Shard:
-				fail("an entry in another shard's batch")
-			case !before.planned[i]:
-				fail("an entry that is not planned went out")
-			case early > s.slack[i]:
-				fail("an entry went out sooner than its slack allows")
-			}
-			w.planned[i], w.out[i] = false, true
-		}
-	}
-	slices.Sort(w.away)
-	idle := true
-	for i, e := range before.entries {
-		due := before.planned[i] && e.At() <= 0 && !slices.Contains(before.away, s.shards[i])
-		if due && !w.out[i] {
-			fail("what is due on a free shard was left behind")
-		}
-		idle = idle && !due
-	}
-	if idle && len(batches) > 0 {
-		fail("a batch went out although nothing was due")
+	if len(w.taken) > 0 && !slices.ContainsFunc(w.taken, func(i int) bool { return before.entries[i].At() <= 0 }) {
+		w.fail("entries went out although nothing was due")
 	}
 	if at, ok := w.plan.Next(); ok && at <= 0 {
-		fail("there is still something to take")
+		w.fail("there is still something to take")
 	}
+}
+
+// sends lets the plan give out batches, and says what is wrong with them.
+func (s *setup) sends(w *world) {
+	before, sent := s.clone(*w, 0), w.taken
+	batches := s.send(w.plan, sent, func(n int) string { return s.shards[sent[n]] })
+	w.taken = nil
+	out := map[int]bool{}
+	for _, b := range batches {
+		if slices.ContainsFunc(w.away, func(a Batch[int]) bool { return a.Lane == b.Lane }) {
+			w.fail("two batches in one lane")
+		}
+		w.away = append(w.away, b)
+		for _, i := range b.Items {
+			switch {
+			case s.shards[i] != b.Shard:
+				w.fail("an entry in another shard's batch")
+			case before.entries[i].Mark != taken:
+				w.fail("an entry went out that was set or dropped meanwhile")
+			case b.Within > s.left[i]/2:
+				w.fail("a batch has more than half of the time that an entry has left")
+			case b.Within < min(s.longest, s.left[i]/2)/2:
+				w.fail("a batch's time is cut by more urgent entries")
+			}
+			w.planned[i], out[i] = false, true
+		}
+	}
+	slices.SortFunc(w.away, func(a, b Batch[int]) int { return compareLanes(a.Lane, b.Lane) })
+	for _, i := range sent {
+		if before.entries[i].Mark == taken && before.entries[i].At() <= 0 && !out[i] {
+			s.behind(w, i)
+		}
+	}
+}
+
+// behind says what is wrong with an entry that is due and has not gone out.
+func (s *setup) behind(w *world, i int) {
+	for at, l := range w.plan.lanes {
+		if !l.parked.Has(i) {
+			continue
+		}
+		switch {
+		case !l.busy:
+			w.fail("what is due was left behind, and its lane is free")
+		case time.Duration(l.until) > s.left[i]/2:
+			w.fail("an entry waits in lane %v for longer than half of the time that it has", at)
+		}
+		return
+	}
+	w.fail("what is due was left behind")
 }
 
 // check looks at the books: every planned entry is in the plan once, and Next
@@ -203,33 +287,40 @@ func (s *setup) check(w world) error {
 	if w.err != nil {
 		return w.err
 	}
-	var in [modelEntries]int
+	var in, waits [modelEntries]int
 	for _, i := range w.plan.queue.All() {
 		in[i]++
 	}
-	for shard, parked := range w.plan.busy {
-		for _, i := range parked {
+	for at, l := range w.plan.lanes {
+		for _, i := range l.parked.All() {
 			in[i]++
-			if !w.entries[i].Mark || s.shards[i] != shard {
-				return errors.New("an entry waits for a shard and does not know it")
+			waits[i]++
+			if w.entries[i].Mark != parked || s.shards[i] != at.Shard {
+				return errors.New("an entry waits in a lane and does not know it")
 			}
 		}
-		if !slices.Contains(w.away, shard) {
-			return errors.New("a shard is busy that has no batch")
+		if l.busy != slices.ContainsFunc(w.away, func(b Batch[int]) bool { return b.Lane == at }) {
+			return errors.New("a lane is busy without a batch, or not busy with one")
+		}
+		if !l.busy && l.parked.Len() > 0 {
+			return errors.New("an entry waits in a lane that is free")
 		}
 	}
 	total := 0
 	next, ok := w.plan.Next()
 	for i, e := range w.entries {
+		total += in[i]
+		if e.Mark == taken {
+			in[i]++
+		}
 		switch {
 		case w.planned[i] && in[i] == 0:
 			return errors.New("a planned entry is lost")
 		case in[i] > 1 || !w.planned[i] && in[i] > 0:
 			return errors.New("an entry is in the plan too often")
-		case w.planned[i] && !slices.Contains(w.away, s.shards[i]) && (!ok || next > e.At()):
-			return errors.New("Next hides an entry whose shard is free")
+		case w.planned[i] && e.Mark == unmarked && (!ok || next > e.At()):
+			return errors.New("Next hides an entry")
 		}
-		total += in[i]
 	}
 	if w.plan.Len() != total {
 		return errors.New("Len counts wrong")
@@ -239,16 +330,24 @@ func (s *setup) check(w world) error {
 
 // setups are what every model is explored for.
 func setups() map[string]setup {
+	const ms = time.Millisecond
 	s := setup{
-		shards: [...]string{"A", "A", "B", "B"},
-		period: 3,
-		take:   func(p *Plan[int]) []Batch[int] { return p.Take(0) },
-		done:   (*Plan[int]).Done,
+		shards:  [...]string{"A", "A", "B"},
+		left:    [...]time.Duration{8 * ms, 8 * ms, 8 * ms},
+		longest: 2 * ms,
+		due:     func(p *Plan[int]) []int { return p.Due(0) },
+		send:    func(p *Plan[int], things []int, shard func(int) string) []Batch[int] { return p.Send(0, things, shard) },
+		done:    func(p *Plan[int], b Batch[int], r Result) { p.Done(b, 0, r) },
 	}
-	slack, three := s, s
-	slack.slack = [...]time.Duration{2, 0, 1, 2}
-	three.shards, three.slack = [...]string{"A", "B", "C", "C"}, [...]time.Duration{1, 1, 1, 1}
-	return map[string]setup{"two shards": s, "two shards with slack": slack, "three shards": three}
+	apart, slack, three, classes, limits := s, s, s, s, s
+	apart.apart = true
+	slack.slack = [...]time.Duration{2 * ms, 0, ms}
+	three.shards, three.slack = [...]string{"A", "B", "C"}, [...]time.Duration{ms, ms, ms}
+	classes.shards, classes.left = [...]string{"A", "A", "A"}, [...]time.Duration{8 * ms, 3 * ms, ms}
+	limits.shards, limits.longest, limits.runOut = [...]string{"A", "A", "A"}, ms, true
+	return map[string]setup{
+		"two shards": s, "apart": apart, "two shards with slack": slack, "three shards": three, "classes": classes, "limits": limits,
+	}
 }
 
 func TestModel(t *testing.T) {
@@ -263,52 +362,94 @@ func TestModel(t *testing.T) {
 // TestModelFinds: the checks find each way in which a plan could be wrong.
 func TestModelFinds(t *testing.T) {
 	for name, c := range map[string]struct {
-		want   string
-		broken func(*setup)
+		setup, want string
+		broken      func(*setup)
 	}{
-		"what waits is forgotten": {"a planned entry is lost", func(s *setup) {
-			s.done = func(p *Plan[int], shard string) {
-				for _, i := range p.busy[shard] {
-					p.entry(i).Mark = false
+		"what waits is forgotten": {"two shards with slack", "a planned entry is lost", func(s *setup) {
+			done := s.done
+			s.done = func(p *Plan[int], b Batch[int], r Result) {
+				for _, i := range slices.Clone(p.lanes[b.Lane].parked.All()) {
+					p.Drop(i)
 				}
-				delete(p.busy, shard)
+				done(p, b, r)
 			}
 		}},
-		"busy shards are ignored": {"two batches to one shard", func(s *setup) {
-			s.take = func(p *Plan[int]) []Batch[int] {
-				clear(p.busy)
-				return p.Take(0)
+		"busy lanes are ignored": {"two shards with slack", "two batches in one lane", func(s *setup) {
+			send := s.send
+			s.send = func(p *Plan[int], things []int, shard func(int) string) []Batch[int] {
+				for _, i := range things {
+					if l := p.lanes[Lane{s.shards[i], p.class(s.left[i])}]; l != nil {
+						l.busy = false
+					}
+				}
+				return send(p, things, shard)
 			}
 		}},
-		"what waits stays due": {"there is still something to take", func(s *setup) {
-			s.take = func(p *Plan[int]) []Batch[int] {
-				batches := p.Take(0)
-				for _, parked := range p.busy {
-					for _, i := range parked {
+		"what waits stays due": {"two shards with slack", "there is still something to take", func(s *setup) {
+			due := s.due
+			s.due = func(p *Plan[int]) []int {
+				things := due(p)
+				for _, l := range p.lanes {
+					for _, i := range slices.Clone(l.parked.All()) {
 						p.Set(i, 0)
 					}
 				}
-				return batches
+				return things
 			}
 		}},
-		"a dead shard delays the others": {"left behind", func(s *setup) {
-			s.take = func(p *Plan[int]) []Batch[int] {
-				if len(p.busy) == 0 {
-					return p.Take(0)
+		"a dead shard delays the others": {"two shards with slack", "its lane is free", func(s *setup) {
+			send := s.send
+			s.send = func(p *Plan[int], things []int, shard func(int) string) []Batch[int] {
+				if len(p.lanes) == 0 {
+					return send(p, things, shard)
 				}
-				for i, at, ok := p.queue.First(); ok && at <= 0; i, at, ok = p.queue.First() {
-					p.Set(i, 1)
+				for n, i := range things {
+					at := p.laneFor(shard(n), s.left[i], 0)
+					if p.lanes[at] == nil {
+						p.lanes[at] = &lane[int]{parked: newParked(p)}
+					}
+					p.lanes[at].parked.Set(i, p.rules.Entry(i).At())
+					p.rules.Entry(i).Mark = parked
 				}
 				return nil
 			}
 		}},
-		"taken whenever soon": {"although nothing was due", func(s *setup) {
-			s.slack = [...]time.Duration{2, 2, 2, 2}
-			s.take = func(p *Plan[int]) []Batch[int] { return p.Take(1) }
+		"taken whenever soon": {"two shards with slack", "although nothing was due", func(s *setup) {
+			s.slack = [...]time.Duration{2 * tick, 2 * tick, 2 * tick}
+			s.due = func(p *Plan[int]) []int { return p.Due(driver.Instant(tick)) }
+		}},
+		"what was dropped meanwhile goes out": {"apart", "set or dropped meanwhile", func(s *setup) {
+			send := s.send
+			s.send = func(p *Plan[int], things []int, shard func(int) string) []Batch[int] {
+				for _, i := range things {
+					p.queue.Drop(i)
+					p.rules.Entry(i).Mark = taken
+				}
+				return send(p, things, shard)
+			}
+		}},
+		"one class": {"classes", "cut by more urgent entries", func(s *setup) {
+			s.send = func(p *Plan[int], things []int, shard func(int) string) []Batch[int] {
+				batches := p.Send(0, things, shard)
+				for i := range batches {
+					batches[i].Within = tick / 4
+				}
+				return batches
+			}
+		}},
+		"an urgent entry waits for a long batch": {"classes", "for longer than half of the time", func(s *setup) {
+			send := s.send
+			s.send = func(p *Plan[int], things []int, shard func(int) string) []Batch[int] {
+				batches := send(p, things, shard)
+				for _, b := range batches {
+					p.lanes[b.Lane].until = driver.Instant(20 * tick)
+				}
+				return batches
+			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := setups()["two shards with slack"]
+			s := setups()[c.setup]
 			c.broken(&s)
 			s.model().Breaks(t, 100_000, c.want)
 		})

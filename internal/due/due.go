@@ -6,11 +6,11 @@ package due
 import "github.com/holdfastlock/holdfast/driver"
 
 // Entry is one thing's place in a queue. The zero value is in no queue. An Entry
-// belongs to one Queue and must not be copied while queued.
+// is in one Queue at a time and must not be copied while queued.
 type Entry struct {
 	at   driver.Instant
 	pos  int32 // one more than its index in the heap; 0: not queued
-	Mark bool  // means nothing to the queue
+	Mark uint8 // means nothing to the queue
 }
 
 // At returns the instant at which the entry was last set to be due.
@@ -21,16 +21,23 @@ func (e *Entry) Queued() bool { return e.pos > 0 }
 
 // Queue is a binary heap of things, the earliest first. See New. Not safe for
 // concurrent use.
-type Queue[T any] struct {
+type Queue[T comparable] struct {
 	heap  []T
 	entry func(T) *Entry
 }
 
 // New returns an empty queue. The function says where in a thing its entry is.
-func New[T any](entry func(T) *Entry) Queue[T] { return Queue[T]{entry: entry} }
+func New[T comparable](entry func(T) *Entry) Queue[T] { return Queue[T]{entry: entry} }
 
 // Len returns the number of things.
 func (q *Queue[T]) Len() int { return len(q.heap) }
+
+// Has reports whether the thing is in this queue, and not in another that uses the
+// same entry.
+func (q *Queue[T]) Has(t T) bool {
+	i := int(q.entry(t).pos) - 1
+	return i >= 0 && i < len(q.heap) && q.heap[i] == t
+}
 
 // Set queues the thing for an instant, or moves it there.
 func (q *Queue[T]) Set(t T, at driver.Instant) {

@@ -149,6 +149,17 @@ func (m *Machine) Failed(now driver.Instant) (first bool) {
 	return first
 }
 
+// Postponed says that the renewal that Send was for was not attempted: it is due now. It
+// returns false if the lease is over.
+func (m *Machine) Postponed(now driver.Instant) bool {
+	m.sent = false
+	if !m.Trusted(now) {
+		return false
+	}
+	m.renewAt = now
+	return true
+}
+
 // minRetry keeps the last attempts before the deadline apart.
 const minRetry = 5 * time.Millisecond
 

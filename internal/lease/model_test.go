@@ -175,6 +175,12 @@ func (s *store) callSteps(w world, i int, c call, add func(string, func(*world))
 	case gone:
 		add(name+" is answered: gone", end(driver.ErrNotHeld))
 	}
+	if c.at == sent && !c.dead && i == 0 && !s.responsive {
+		add(name+" is postponed", func(w *world) {
+			w.calls[i] = call{}
+			w.over = w.over || !w.m.Postponed(0)
+		})
+	}
 	if c.at != none && !s.responsive {
 		add(name+" is lost", end(unknown))
 		if !c.dead && c.at == sent {

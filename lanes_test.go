@@ -1,0 +1,199 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// slowRenewals need so long for a batch, and honour the context.
+func slowRenewals(latency time.Duration) func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal {
+	return func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+		out := make([]driver.Renewal, len(g))
+		select {
+		case <-time.After(latency):
+			return d.Renew(ctx, g)
+		case <-ctx.Done():
+			for i := range out {
+				out[i].Err = ctx.Err()
+			}
+			return out
+		}
+	}
+}
+
+// oneByOne renews one lease after the other, as a database does with shared holds.
+func oneByOne(w *world, each time.Duration) func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal {
+	return func(ctx context.Context, d driver.Driver, g []driver.Grant) (out []driver.Renewal) {
+		sent := w.clock.Now()
+		for i := range g {
+			r := slowRenewals(each)(ctx, d, g[i:i+1])[0]
+			r.Since = sent
+			out = append(out, r)
+		}
+		return out
+	}
+}
+
+// A store that needs 400 ms for a renewal cannot keep a lease of 1 s, but one of 30 s,
+// whatever else the client holds.
+func TestShortLeaseCostsNoLongOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() { f.renew = slowRenewals(400 * time.Millisecond) })
+		long := w.acquire(c.Mutex("long", nil))
+		ctx, cancel := context.WithCancel(w.ctx)
+		var losses atomic.Int32
+		go func() {
+			for {
+				lease, err := c.Mutex("short", &holdfast.Options{TTL: time.Second}).Acquire(ctx)
+				if err != nil {
+					return
+				}
+				<-lease.Done() // and it is taken anew
+				losses.Add(1)
+				_ = lease.Release()
+			}
+		}()
+		time.Sleep(10 * time.Minute)
+		if err := long.Err(); err != nil || losses.Load() < 500 {
+			t.Errorf("the lease of 30 s is %v, after %d losses of that of 1 s", err, losses.Load())
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// Forty sections with a TTL of 100 ms, never renewed, in a store 40 ms away.
+func TestShortSectionsCostNoLongLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		const away = 40 * time.Millisecond
+		f.set(func() {
+			f.renew = slowRenewals(away)
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				g, err := d.Try(ctx, r)
+				time.Sleep(away)
+				return g, err
+			}
+		})
+		leader := w.acquire(c.Mutex("leader", nil))
+		var stop atomic.Bool
+		var workers sync.WaitGroup
+		for i := range 40 {
+			workers.Go(func() {
+				for !stop.Load() {
+					lease, err := c.Mutex(fmt.Sprint("row/", i), &holdfast.Options{TTL: 100 * time.Millisecond, RenewEvery: -1}).Acquire(w.ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+					_ = lease.Release()
+				}
+			})
+			time.Sleep(2 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		if err := leader.Err(); err != nil {
+			t.Error(err)
+		}
+		stop.Store(true)
+		workers.Wait()
+	})
+}
+
+// A thousand leases of 30 s that are renewed one after the other, 12 ms each: there is
+// time for all, though not every 10 s, and none is ever in doubt.
+func TestManyLeasesOneByOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var lost, doubts atomic.Int32
+		c, f := w.client(&holdfast.ClientOptions{Events: holdfast.Events{
+			Lost:    func(holdfast.Event) { lost.Add(1) },
+			InDoubt: func(holdfast.Event) { doubts.Add(1) },
+		}})
+		f.set(func() { f.renew = oneByOne(w, 12*time.Millisecond) })
+		for i := range 1000 {
+			w.acquire(c.RWMutex(fmt.Sprint(i), nil).Read)
+		}
+		time.Sleep(10 * time.Minute)
+		if lost.Load() > 0 || doubts.Load() > 0 {
+			t.Errorf("%d of 1000 leases lost, %d in doubt", lost.Load(), doubts.Load())
+		}
+	})
+}
+
+// The same, with a store for which that is too many: it loses some, not all.
+func TestTooManyLeasesOneByOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var lost atomic.Int32
+		c, f := w.client(&holdfast.ClientOptions{Events: holdfast.Events{
+			Lost: func(e holdfast.Event) {
+				lost.Add(1)
+				if !errors.Is(e.Err, context.DeadlineExceeded) {
+					t.Errorf("the loss does not tell why: %v", e.Err)
+				}
+			},
+		}})
+		f.set(func() { f.renew = oneByOne(w, 100*time.Millisecond) })
+		for i := range 500 {
+			w.acquire(c.RWMutex(fmt.Sprint(i), nil).Read)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := lost.Load(); n == 0 || n > 350 {
+			t.Errorf("%d of 500 leases lost, where there is time for 200 to 300", n)
+		}
+	})
+}
+
+// Ten thousand leases cost a store that renews them together a few calls, also beside
+// one that is renewed all the time, and after a time in which it has not answered.
+func TestManyLeasesTogether(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		var leases []*holdfast.Lease
+		for i := range 10_000 {
+			leases = append(leases, w.acquire(c.Mutex(fmt.Sprint(i), nil)))
+			if i%10 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		short := w.acquire(c.Mutex("short", &holdfast.Options{TTL: 3 * time.Second}))
+		var calls, shorts atomic.Int32
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				if g[0].Name == "short" {
+					shorts.Add(1)
+				} else {
+					calls.Add(1)
+				}
+				return slowRenewals(20*time.Millisecond)(ctx, d, g)
+			}
+		})
+		const minutes = 2
+		time.Sleep(minutes * time.Minute)
+		if n := calls.Load(); n > minutes*7 || shorts.Load() < minutes*55 {
+			t.Errorf("%d calls in %d minutes, and %d of the short one", n, minutes, shorts.Load())
+		}
+		f.set(func() { f.renew = slowRenewals(time.Minute) })
+		time.Sleep(14 * time.Second)
+		f.set(func() { f.renew = slowRenewals(20 * time.Millisecond) })
+		time.Sleep(time.Minute)
+		for _, l := range leases {
+			if err := l.Err(); err != nil {
+				t.Fatalf("a lease of 30 s is lost in 14 s without the store: %v", err)
+			}
+		}
+		if short.Err() == nil {
+			t.Error("P2: a lease of 3 s outlives 14 s without the store")
+		}
+	})
+}
