@@ -36,8 +36,27 @@ type acquisition struct {
 	held    *HeldError      // the last thing it said of the holder
 	last    error           // its last error
 	pause   time.Duration   // before asking again: grows
-	waiting context.Context // the caller's context, which Close ends too
-	stop    func()
+	waiting *waiting        // once it waits for the store
+}
+
+// waiting is the caller's context, which Close ends too.
+type waiting struct {
+	ctx    context.Context
+	unhook func() bool
+	cancel context.CancelCauseFunc
+}
+
+func (c *Client) waiting(ctx context.Context) *waiting {
+	w := &waiting{}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.unhook = context.AfterFunc(c.closing, func() { w.cancel(ErrClosed) })
+	return w
+}
+
+// stop frees what the context costs.
+func (w *waiting) stop() {
+	w.unhook()
+	w.cancel(nil)
 }
 
 // step is what the head does next.
@@ -77,7 +96,7 @@ func (a *acquisition) enter() error {
 	case gate.Held:
 		if h := g.turn.hold; h != nil {
 			a.held = h.heldError(c.clock.Now())
-		} else if a.held = g.Waiters()[0].Ref.(*acquisition).held; a.held == nil { // the head is new, and knows it from the one before
+		} else if a.held = g.First().Ref.(*acquisition).held; a.held == nil { // the head is new, and knows it from the one before
 			a.held = &HeldError{Name: l.name}
 		}
 	}
@@ -89,8 +108,8 @@ func (a *acquisition) enter() error {
 // handed over; unless a hook or the driver has panicked, after which nothing must
 // be left either (P6).
 func (a *acquisition) exit(panicked bool) {
-	if a.stop != nil {
-		a.stop()
+	if a.waiting != nil {
+		a.waiting.stop()
 	}
 	c := a.lock.how.client
 	c.mu.Lock()
@@ -166,7 +185,7 @@ func (a *acquisition) drive(ctx context.Context) (*Lease, []error) {
 
 // begin chooses the first step: whoever knows that the name is held queues at
 // once, which saves a round trip. It is called with the client's mutex.
-func (a *acquisition) begin() {
+func (a *acquisition) begin(contended bool) {
 	c := a.lock.how.client
 	a.step = tryOnce
 	a.contact = a.gate.Told()
@@ -176,12 +195,13 @@ func (a *acquisition) begin() {
 	switch {
 	case a.Try && sent:
 		c.withdrawPlace(a.lock, a.gate.Renounce())
-	case c.queuer != nil && !a.Try && (sent || a.gate.Hot() || a.gate.Told() || c.contended(a.lock.name)):
+	case c.queuer != nil && !a.Try && (sent || a.gate.Hot() || a.gate.Told() || contended):
 		a.step = enqueue
 	}
 }
 
-// contended reports whether the driver knows that others want the name.
+// contended reports whether the driver knows that others want the name. It is called
+// without the client's mutex, which no code of others may hold up.
 func (c *Client) contended(name string) bool {
 	f, ok := c.queuer.(driver.Foreseer)
 	return ok && f.Contended(c.opts.Prefix+name)
@@ -190,9 +210,10 @@ func (c *Client) contended(name string) bool {
 // ask does one step and returns what the store says.
 func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	c := a.lock.how.client
+	contended := a.step == begin && !a.Try && c.contended(a.lock.name)
 	c.mu.Lock()
 	if a.step == begin {
-		a.begin()
+		a.begin(contended)
 	}
 	place := a.gate.Place(rand.Text)
 	a.gate.Sent()
@@ -315,12 +336,9 @@ func (a *acquisition) renounce() {
 func (a *acquisition) await(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c := a.lock.how.client
 	if a.waiting == nil {
-		// Close must end the wait too.
-		waiting, cancel := context.WithCancelCause(ctx)
-		unhook := context.AfterFunc(c.closing, func() { cancel(ErrClosed) })
-		a.waiting, a.stop = waiting, func() { unhook(); cancel(nil) }
+		a.waiting = c.waiting(ctx)
 	}
-	poll, cancel := context.WithTimeout(a.waiting, a.untilOpen(jitter(c.caps.PollInterval())))
+	poll, cancel := context.WithTimeout(a.waiting.ctx, a.untilOpen(jitter(c.caps.PollInterval())))
 	defer cancel()
 	grant, err := c.queuer.Wait(poll, req)
 	if err != nil && poll.Err() != nil {
@@ -472,7 +490,7 @@ func (a *acquisition) leave() {
 	} else if a.gate.Told() && a.held == nil {
 		a.held = &HeldError{Name: a.lock.name} // the head was told, and we stood behind it
 	}
-	if w := a.gate.Waiters(); c.queuer == nil && len(w) > 0 && w[0] == &a.Waiter {
+	if c.queuer == nil && a.gate.First() == &a.Waiter {
 		// Only a store with a queue can be asked again under the same owner.
 		c.withdrawPlace(a.lock, a.gate.Renounce())
 	}

@@ -33,7 +33,7 @@ type hold struct {
 
 	deadline due.Entry
 	renewal  batch.Entry
-	leases   *Lease // those not over, linked
+	leases   *Lease // linked: those not over, and some that are
 	first    Lease
 }
 
@@ -42,6 +42,7 @@ type extras struct {
 	trouble error   // the last failed renewal
 	note    *string // set by SetNote; nil: the lock's
 	asked   bool    // a downgrade has been sent: others may share the name by now (P1)
+	ended   int32   // leases in the list that are over
 }
 
 // extras returns the hold's, to be read.

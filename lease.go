@@ -261,7 +261,7 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 		}
 	}
 	c.mu.Lock()
-	grant, mode, alone := h.grant(), h.mode, h.leases == le && le.next == nil
+	grant, mode, alone := h.grant(), h.mode, h.users == 1 && le.end.Load() == nil
 	if mode == Exclusive && alone {
 		h.ensureExtras().asked = true
 		c.keep(h)

@@ -43,7 +43,7 @@ func (h *hold) unsaid() bool {
 // beginTurn begins a turn if there is anybody to pass the hold on to. It is called
 // with the client's mutex, before the head leaves the gate.
 func (c *Client) beginTurn(g *gateway, h *hold, now driver.Instant) {
-	if c.caps.TokenBlock < 2 || len(g.Waiters()) < 2 || !h.passable() {
+	if c.caps.TokenBlock < 2 || !g.Behind() || !h.passable() {
 		return
 	}
 	g.turn.hold, g.turn.left = h, c.caps.TokenBlock-1

@@ -242,7 +242,7 @@ func (a actor) take() {
 		}
 		a.w.err = errors.New("P8: served before one that came earlier")
 	}
-	if a.m.passes > 0 && a.Shape.Mode == driver.Exclusive && len(a.c.gate.waiters) > 1 {
+	if a.m.passes > 0 && a.Shape.Mode == driver.Exclusive && a.c.gate.Behind() {
 		a.c.turn, a.c.left = a.self, a.m.passes
 		a.c.refuse(a.c.gate.Shut(), true)
 	}
@@ -267,7 +267,7 @@ func (a actor) giveUp() {
 	if a.m.noQueue && a.Role == Head {
 		a.withdraw(g.Renounce())
 	}
-	before, told, head := g.place, g.told, len(g.waiters) > 0 && g.waiters[0] == &a.Waiter
+	before, told, head := g.place, g.told, g.First() == &a.Waiter
 	next, place := g.Leave(&a.Waiter)
 	a.c.leaves(a.self)
 	a.at = gaveUp
@@ -329,8 +329,8 @@ func (a actor) passOn() {
 		return
 	}
 	shape := c.callers[a.hold].Shape
-	if a.m.passesToAll && len(c.gate.waiters) > 0 {
-		shape = c.gate.waiters[0].Shape
+	if a.m.passesToAll && c.gate.First() != nil {
+		shape = c.gate.First().Shape
 	}
 	w := c.gate.Pass(shape)
 	if w == nil {

@@ -6,7 +6,7 @@
 package gate
 
 import (
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -43,7 +43,10 @@ type Waiter struct {
 	Shape Shape
 	Try   bool // does not wait once the name is known to be held
 	Role  Role
-	Ref   any // the caller's
+	in    bool // it is at the gate
+	Ref   any  // the caller's
+
+	prev, next *Waiter // at the gate
 }
 
 // Place is the gate's one place in the store's queue.
@@ -56,24 +59,77 @@ type Place struct {
 }
 
 // Gate is the queue. The zero value is empty. Not safe for concurrent use.
+//
+// Whoever is at the gate is in a linked list, in order of arrival: ten thousand that
+// give up together, or are served one after the other, take ten thousand steps (P9).
 type Gate struct {
-	waiters []*Waiter // in order of arrival; the first is the head
-	place   Place
-	told    bool // the store has told the head to wait
-	hot     bool // somebody had the name when the gate last heard of it
-	shut    bool // the client has the name, and may pass it on: there is no head
+	first, last *Waiter // the first is the head
+	tries       int     // how many at the gate do not wait
+	place       Place
+	told        bool // the store has told the head to wait
+	hot         bool // somebody had the name when the gate last heard of it
+	shut        bool // the client has the name, and may pass it on: there is no head
 }
 
 // Empty reports whether nobody is at the gate, nor to come back to it. Whoever
 // empties a gate has been given its place to withdraw, so an empty gate can be
 // forgotten (P9).
-func (g *Gate) Empty() bool { return len(g.waiters) == 0 && !g.shut }
+func (g *Gate) Empty() bool { return g.first == nil && !g.shut }
 
 // Reset makes an empty gate as good as new.
-func (g *Gate) Reset() { *g = Gate{waiters: g.waiters[:0]} }
+func (g *Gate) Reset() { *g = Gate{} }
 
-// Waiters returns those at the gate, the head first. The slice is the gate's.
-func (g *Gate) Waiters() []*Waiter { return g.waiters }
+// Waiters yields those at the gate, the head first. Who has been yielded may leave.
+func (g *Gate) Waiters() iter.Seq[*Waiter] {
+	return func(yield func(*Waiter) bool) {
+		for w := g.first; w != nil; {
+			next := w.next
+			if !yield(w) {
+				return
+			}
+			w = next
+		}
+	}
+}
+
+// First returns the first at the gate: the head, unless the gate is shut. Nil: nobody
+// is there.
+func (g *Gate) First() *Waiter { return g.first }
+
+// Behind reports whether anybody is behind the first.
+func (g *Gate) Behind() bool { return g.first != g.last }
+
+// add puts a waiter at the end.
+func (g *Gate) add(w *Waiter) {
+	w.in, w.prev, w.next = true, g.last, nil
+	if g.last == nil {
+		g.first = w
+	} else {
+		g.last.next = w
+	}
+	g.last = w
+	if w.Try {
+		g.tries++
+	}
+}
+
+// remove takes a waiter out.
+func (g *Gate) remove(w *Waiter) {
+	if w.prev == nil {
+		g.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		g.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.in, w.prev, w.next = false, nil, nil
+	if w.Try {
+		g.tries--
+	}
+}
 
 // Told reports whether the store has told the present head to wait.
 func (g *Gate) Told() bool { return g.told }
@@ -101,7 +157,7 @@ func (g *Gate) Enter(w *Waiter) error {
 	default:
 		w.Role = Behind
 	}
-	g.waiters = append(g.waiters, w)
+	g.add(w)
 	return nil
 }
 
@@ -110,14 +166,14 @@ func (g *Gate) kind() (semaphore bool, slots int) {
 	if g.shut || g.Empty() {
 		return false, 0
 	}
-	return g.waiters[0].Shape.kind()
+	return g.first.Shape.kind()
 }
 
 // Place returns the owner under which the head asks the store: that of the
 // place it has inherited, or a new one.
 func (g *Gate) Place(newOwner func() string) Place {
 	if g.place.Owner == "" {
-		g.place = Place{Owner: newOwner(), Shape: g.waiters[0].Shape}
+		g.place = Place{Owner: newOwner(), Shape: g.first.Shape}
 	}
 	return g.place
 }
@@ -152,17 +208,19 @@ func (g *Gate) Tell() (refused []*Waiter) {
 
 // refuse takes out the tries behind the head.
 func (g *Gate) refuse() (refused []*Waiter) {
-	// The head itself may be a try: it knows already, and leaves by itself.
-	kept := g.waiters[:1]
-	for _, w := range g.waiters[1:] {
-		if w.Try {
+	if g.tries == 0 {
+		return nil // no need to look at ten thousand, each time that the head is told
+	}
+	for w := range g.Waiters() {
+		// The head itself may be a try: it knows already, and leaves by itself.
+		if w.Try && w != g.first {
 			w.Role = Held
 			refused = append(refused, w)
-		} else {
-			kept = append(kept, w)
 		}
 	}
-	g.cut(kept)
+	for _, w := range refused {
+		g.remove(w)
+	}
 	return refused
 }
 
@@ -177,12 +235,12 @@ func (g *Gate) Shut() (refused []*Waiter) {
 // Pass passes the hold for which the gate is shut on to the first who waits, who has left, or
 // returns nil if that one wants something else or there is none.
 func (g *Gate) Pass(shape Shape) *Waiter {
-	if len(g.waiters) == 0 || g.waiters[0].Shape != shape {
+	w := g.first
+	if w == nil || w.Shape != shape {
 		return nil
 	}
-	w := g.waiters[0]
 	w.Role = Passed
-	g.cut(append(g.waiters[:0], g.waiters[1:]...))
+	g.remove(w)
 	return w
 }
 
@@ -196,14 +254,13 @@ func (g *Gate) Open() (next *Waiter) {
 // right behind that want the same have it too. All of them have left; next is
 // the new head, or nil.
 func (g *Gate) Grant() (joined []*Waiter, next *Waiter) {
-	head := g.waiters[0]
-	n := 1
-	for head.Shape.Mode == driver.Shared && n < len(g.waiters) && g.waiters[n].Shape == head.Shape {
-		g.waiters[n].Role = Joined
-		n++
+	head := g.first
+	g.remove(head)
+	for w := g.first; head.Shape.Mode == driver.Shared && w != nil && w.Shape == head.Shape; w = g.first {
+		w.Role = Joined
+		g.remove(w)
+		joined = append(joined, w)
 	}
-	joined = slices.Clone(g.waiters[1:n])
-	g.cut(append(g.waiters[:0], g.waiters[n:]...))
 	g.place = Place{}
 	g.told = false
 	g.hot = head.Shape.Mode == driver.Exclusive
@@ -215,15 +272,15 @@ func (g *Gate) Grant() (joined []*Waiter, next *Waiter) {
 // that one's shape is the same; otherwise it is returned, to be withdrawn if it
 // was Sent. A waiter that has left already changes nothing.
 func (g *Gate) Leave(w *Waiter) (next *Waiter, withdraw Place) {
-	i := slices.Index(g.waiters, w)
-	if i < 0 {
+	if !w.in {
 		return nil, Place{}
 	}
-	g.cut(slices.Delete(g.waiters, i, i+1))
-	if i > 0 || g.shut {
+	first := w == g.first
+	g.remove(w)
+	if !first || g.shut {
 		return nil, Place{}
 	}
-	if len(g.waiters) == 0 || g.waiters[0].Shape != g.place.Shape {
+	if g.first == nil || g.first.Shape != g.place.Shape {
 		withdraw = g.Renounce()
 		g.told = false
 	}
@@ -232,16 +289,9 @@ func (g *Gate) Leave(w *Waiter) (next *Waiter, withdraw Place) {
 
 // promote makes the first waiter the head.
 func (g *Gate) promote() *Waiter {
-	if len(g.waiters) == 0 || g.shut {
+	if g.first == nil || g.shut {
 		return nil
 	}
-	g.waiters[0].Role = Head
-	return g.waiters[0]
-}
-
-// cut sets the waiters to kept, a prefix of the same array, and clears the rest
-// so that it holds on to nothing.
-func (g *Gate) cut(kept []*Waiter) {
-	clear(g.waiters[len(kept):len(g.waiters)])
-	g.waiters = kept
+	g.first.Role = Head
+	return g.first
 }

@@ -138,9 +138,9 @@ func (w *world) clone() *world {
 		to.callers = slices.Clone(from.callers)
 		to.order = slices.Clone(from.order)
 		to.undoing = slices.Clone(from.undoing)
-		to.gate.waiters = make([]*Waiter, len(from.gate.waiters))
-		for j, waiter := range from.gate.waiters {
-			to.gate.waiters[j] = &to.callers[from.index(waiter)].Waiter
+		to.gate.first, to.gate.last, to.gate.tries = nil, nil, 0
+		for waiter := range from.gate.Waiters() {
+			to.gate.add(&to.callers[from.index(waiter)].Waiter)
 		}
 	}
 	return &c
@@ -161,7 +161,7 @@ func (w *world) key() []byte {
 				bits(a.news, a.cancelled, a.contact))
 			b = append(append(b, a.owner...), ',')
 		}
-		for _, waiter := range c.gate.waiters {
+		for waiter := range c.gate.Waiters() {
 			b = append(b, byte(c.index(waiter)))
 		}
 		b = append(b, '/')
