@@ -32,11 +32,11 @@ type acquisition struct {
 	lease *Lease         // once there is one
 
 	step    step
-	contact bool            // the store has answered: its errors are retried now
-	held    *HeldError      // the last thing it said of the holder
-	last    error           // its last error
-	pause   time.Duration   // before asking again: grows
-	waiting *waiting        // once it waits for the store
+	contact bool          // the store has answered: its errors are retried now
+	held    *HeldError    // the last thing it said of the holder
+	last    error         // its last error
+	pause   time.Duration // before asking again: grows
+	waiting *waiting      // once it waits for the store
 }
 
 // waiting is the caller's context, which Close ends too.
@@ -216,6 +216,10 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 		a.begin(contended)
 	}
 	place := a.gate.Place(rand.Text)
+	if err := c.crowdedOut(); err != nil && !place.Sent {
+		c.mu.Unlock()
+		return driver.Grant{}, err
+	}
 	a.gate.Sent()
 	c.mu.Unlock()
 	req := a.lock.request(place.Owner, a.Shape)
@@ -242,6 +246,7 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 	}
 	if errors.Is(err, ErrUncertain) {
 		a.gate.Stray()
+		c.silence = err
 	} else if a.step != enqueue {
 		a.gate.Unsent() // the store has certainly not done it: nothing to withdraw
 	}

@@ -58,11 +58,15 @@ type Client struct {
 	deadlines due.Queue[*hold]         // all holds, by trust deadline
 	renewals  *batch.Plan[*hold]       // those to renew
 	undoing   *batch.Plan[*withdrawal] // what the store is to forget
-	turns     due.Queue[*gateway]      // the gates at which one is on, by its end
-	active    int                      // operations and batches under way, for Close to wait for
-	quiet     chan struct{}            // closed by the last of them, once closing
-	closed    bool
-	done      chan struct{} // closed when Close has done all
+
+	withdrawals int   // as many are in undoing or under way
+	silence     error // the store's last one of these and of uncertain acquires; nil: it has confirmed one since
+
+	turns  due.Queue[*gateway] // the gates at which one is on, by its end
+	active int                 // operations and batches under way, for Close to wait for
+	quiet  chan struct{}       // closed by the last of them, once closing
+	closed bool
+	done   chan struct{} // closed when Close has done all
 }
 
 // settingsKey is what settings are made from.
@@ -143,7 +147,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	})
 	c.undoing = batch.New(batch.Rules[*withdrawal]{
 		Entry:   func(w *withdrawal) *batch.Entry { return &w.entry },
-		Slack:   func(*withdrawal) time.Duration { return 0 },
+		Slack:   func(w *withdrawal) time.Duration { return w.pause / 4 }, // many are repeated together
 		Left:    func(*withdrawal, driver.Instant) time.Duration { return 2 * releaseWithin }, // nobody waits for them
 		Longest: releaseWithin,
 	})

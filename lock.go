@@ -29,6 +29,10 @@ func (l *Lock) Name() string { return l.name }
 // has answered at all its errors are returned at once; after that they are
 // retried while the context lasts.
 //
+// What is uncertain when the context ends is withdrawn in the background. While 16384
+// acquires and releases of the client await a store that does not answer, another acquire
+// asks the store nothing: it fails with the store's error, or retries as above.
+//
 // Those who wait in one client are served in the order in which they came; clients,
 // where Caps.Fair, in turns of one hold or, where Caps.TokenBlock allows, of as many as
 // begin within 10 ms.

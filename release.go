@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -25,7 +26,7 @@ const releaseWithin = 5 * time.Second
 // before, the error is the *LostError: what was done under it may have run
 // unprotected. A second call does nothing and returns what the first returned,
 // after waiting for it.
-func (le *Lease) Release() error {
+func (le *Lease) Release() (err error) {
 	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
 	if le.outcome != nil {
@@ -69,10 +70,25 @@ func (le *Lease) Release() error {
 	if !last {
 		return nil
 	}
-	if turn == nil || !c.passOn(turn, h) {
+	event.Err = errPanicked
+	defer func() {
+		free()
+		err = le.settle(turn, grant, event)
+	}()
+	if turn != nil && c.passOn(turn, h) {
+		event.Err = nil
+	} else {
 		event.Err = c.giveBack(within, grant)
 	}
-	free()
+	return nil // settle says
+}
+
+// errPanicked is what others are told of a release in which the driver has panicked.
+var errPanicked = errors.New("the driver panicked")
+
+// settle ends a release, of which event says how it went, and returns its outcome.
+func (le *Lease) settle(turn *gateway, grant driver.Grant, event Event) error {
+	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
 	if turn != nil {
 		c.keep(h) // now that the name is free, or soon will be
@@ -237,10 +253,16 @@ type withdrawal struct {
 // slowestWithdrawal is the longest pause between two attempts.
 const slowestWithdrawal = time.Second
 
+// maxWithdrawals is how many withdrawals may await a store that does not answer. With
+// as many under way an acquire that the store knows nothing of fails, rather than leave
+// one more behind.
+const maxWithdrawals = 1 << 14
+
 // withdraw begins a withdrawal.
 func (c *Client) withdraw(g driver.Grant) {
 	now := c.clock.Now()
 	w := &withdrawal{grant: g, until: now.Add(g.TTL), pause: firstPause}
+	c.withdrawals++
 	c.undoing.Set(w, now)
 	c.rearm()
 }
@@ -256,6 +278,47 @@ func (c *Client) withdrawPlace(l *Lock, p gate.Place) {
 	c.withdraw(driver.Grant{Request: l.request(p.Owner, how), Stray: p.Stray, Handle: p.Data})
 }
 
+// releaseAll releases grants in the background. Nobody is there to be told of a driver's
+// panic, or somebody has been: it is an error like others. The results are as many as the
+// grants.
+func (c *Client) releaseAll(ctx context.Context, grants []driver.Grant) (errs []error) {
+	defer func() {
+		why := errors.New("the driver returned too few results")
+		if p := recover(); p != nil {
+			why, errs = fmt.Errorf("the driver panicked: %v", p), nil
+			if c.opts.Logger != nil {
+				c.opts.Logger.Error("holdfast: the driver panicked", "panic", p, "stack", string(debug.Stack()))
+			}
+		}
+		for len(errs) < len(grants) {
+			errs = append(errs, why)
+		}
+	}()
+	return c.driver.Release(ctx, grants)
+}
+
+// crowdedOut returns why no acquire may begin that might have to be withdrawn, or nil:
+// too many withdrawals await a store that does not answer. It is called with the client's
+// mutex.
+func (c *Client) crowdedOut() error {
+	if c.withdrawals < maxWithdrawals || c.silence == nil {
+		return nil
+	}
+	return fmt.Errorf("%d acquires and releases await the store's confirmation: %w", c.withdrawals, certain{c.silence})
+}
+
+// certain is an error of the store without what it said of another operation: that its
+// outcome is uncertain, or that the time was over that it had.
+type certain struct{ err error }
+
+func (e certain) Error() string { return e.err.Error() }
+
+func (e certain) Is(target error) bool {
+	return target != ErrUncertain && target != context.DeadlineExceeded && errors.Is(e.err, target)
+}
+
+func (e certain) As(target any) bool { return errors.As(e.err, target) }
+
 // undo makes one attempt at a batch of withdrawals.
 func (c *Client) undo(b batch.Batch[*withdrawal]) {
 	grants := make([]driver.Grant, len(b.Items))
@@ -264,7 +327,7 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 	}
 	began := c.clock.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), b.Within)
-	errs := c.driver.Release(ctx, grants)
+	errs := c.releaseAll(ctx, grants)
 	ranOut := ctx.Err() != nil
 	cancel()
 
@@ -273,11 +336,16 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 	now := c.clock.Now()
 	through := 0
 	for i, w := range b.Items {
-		if i < len(errs) && (errs[i] == nil || driver.Gone(errs[i])) {
+		err := errs[i]
+		if err == nil || driver.Gone(err) {
 			through++
+			c.silence = nil
+			c.withdrawals--
 			continue
 		}
+		c.silence = err
 		if now >= w.until {
+			c.withdrawals--
 			continue
 		}
 		c.undoing.Set(w, now.Add(jitter(w.pause)))

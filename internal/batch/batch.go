@@ -168,6 +168,9 @@ type sending[T any] struct {
 // batch full, waits for the lane's next batch, or, if it is not due, in the plan.
 // What was set or dropped since Due is left out.
 func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string) (batches []Batch[T]) {
+	if len(things) == 0 {
+		return nil
+	}
 	p.forget(now)
 	groups := map[Lane][]sending[T]{}
 	for i, t := range things {
