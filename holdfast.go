@@ -147,7 +147,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	})
 	c.undoing = batch.New(batch.Rules[*withdrawal]{
 		Entry:   func(w *withdrawal) *batch.Entry { return &w.entry },
-		Slack:   func(w *withdrawal) time.Duration { return w.pause / 4 }, // many are repeated together
+		Slack:   func(w *withdrawal) time.Duration { return w.pause / 4 },                     // many are repeated together
 		Left:    func(*withdrawal, driver.Instant) time.Duration { return 2 * releaseWithin }, // nobody waits for them
 		Longest: releaseWithin,
 	})

@@ -37,6 +37,15 @@ func TestBadInput(t *testing.T) {
 		{"renewal too late", func(c c) *holdfast.Lock {
 			return c.Mutex("x", o(holdfast.Options{TTL: 10 * time.Second, RenewEvery: 10 * time.Second}))
 		}, []string{"RenewEvery", "10s", "9.8s"}},
+		{"renewal too often", func(c c) *holdfast.Lock {
+			return c.Mutex("x", o(holdfast.Options{RenewEvery: 1}))
+		}, []string{"RenewEvery", "1ns", "5ms"}},
+		{"renewal just too often", func(c c) *holdfast.Lock {
+			return c.Mutex("x", o(holdfast.Options{RenewEvery: 5*time.Millisecond - 1}))
+		}, []string{"RenewEvery", "4.999999ms", "5ms"}},
+		{"TTL that leaves no time to renew", func(c c) *holdfast.Lock {
+			return c.Mutex("x", o(holdfast.Options{TTL: 10 * time.Millisecond}))
+		}, []string{"TTL", "10ms", "5ms"}},
 		{"negative delay", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{LockDelay: -1})) }, []string{"LockDelay", "-1ns", "24h"}},
 		{"long minimum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MinHold: 48 * time.Hour})) }, []string{"MinHold", "48h", "24h"}},
 		{"permits of a mutex", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Permits: 1})) }, []string{"Permits", "1", "semaphore"}},

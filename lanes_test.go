@@ -197,3 +197,20 @@ func TestManyLeasesTogether(t *testing.T) {
 		}
 	})
 }
+
+// The shortest renewal that is accepted is kept up, and so is the shortest TTL.
+func TestShortestRenewal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		often := w.acquire(c.Mutex("often", &holdfast.Options{RenewEvery: holdfast.MinRenewEvery}))
+		time.Sleep(time.Second)
+		if n := f.renewals.Load(); n < 150 || n > 200 {
+			t.Errorf("%d renewals in a second, want one each 5 ms", n)
+		}
+		short := w.acquire(c.Mutex("short", &holdfast.Options{TTL: 2*holdfast.MinRenewEvery + time.Millisecond}))
+		time.Sleep(time.Minute)
+		if often.Err() != nil || short.Err() != nil {
+			t.Error(often.Err(), short.Err())
+		}
+	})
+}

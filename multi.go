@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -163,17 +164,31 @@ func (ml *MultiLease) WithContext(parent context.Context) (context.Context, cont
 	}
 }
 
-// Release releases all leases, the last one taken first, and goes on past
-// failures, which it returns joined. See Lease.Release.
+// Release releases all leases at the same time, so that one dead store does not hold up
+// the others, and returns their errors joined, that of the lease taken last first. See
+// Lease.Release.
 func (ml *MultiLease) Release() error {
 	// The work ends before any of the names is free.
 	ml.cancel(ErrReleased)
 	for _, unbind := range ml.unbind {
 		unbind()
 	}
-	var errs []error
-	for _, l := range slices.Backward(ml.leases) {
-		errs = append(errs, l.Release())
+	n := len(ml.leases)
+	errs, panics := make([]error, n), make([]any, n)
+	var others sync.WaitGroup
+	defer others.Wait() // also when the caller's own panics
+	for i, l := range ml.leases[1:] {
+		others.Go(func() {
+			defer func() { panics[i+1] = recover() }()
+			errs[n-2-i] = l.Release()
+		})
+	}
+	errs[n-1] = ml.leases[0].Release()
+	others.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p) // the driver's, or a hook's: it is for our caller
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -41,8 +41,9 @@ type Options struct {
 	// 0: 30 s, or the nearest that the store takes.
 	TTL time.Duration
 	// RenewEvery is how often the lease is renewed. 0: a third of the TTL.
-	// Negative: never; the lease then ends at its TTL. It must be shorter than
-	// the TTL less the margin (ClientOptions.Margin).
+	// Negative: never; the lease then ends at its TTL. It must be at least
+	// MinRenewEvery, and shorter than the TTL less the margin
+	// (ClientOptions.Margin).
 	RenewEvery time.Duration
 	// LockDelay is how much longer than its TTL the store keeps the name of a
 	// vanished holder closed, for what it had under way. A release frees at
@@ -69,11 +70,12 @@ type Options struct {
 
 // Limits of options.
 const (
-	DefaultTTL = 30 * time.Second
-	MaxTTL     = 365 * 24 * time.Hour
-	MaxDelay   = 24 * time.Hour // of LockDelay and MinHold
-	MaxSlots   = 1 << 20        // of a semaphore
-	MaxNote    = 256            // bytes
+	DefaultTTL    = 30 * time.Second
+	MaxTTL        = 365 * 24 * time.Hour
+	MaxDelay      = 24 * time.Hour       // of LockDelay and MinHold
+	MinRenewEvery = 5 * time.Millisecond // unless it is negative
+	MaxSlots      = 1 << 20              // of a semaphore
+	MaxNote       = 256                  // bytes
 )
 
 // settings are options with the defaults filled in, checked, for one mode and
@@ -108,7 +110,7 @@ func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (
 	}
 	if s.RenewEvery == 0 {
 		// Two more attempts fit before the deadline, unless the margin is large.
-		s.RenewEvery = min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2)
+		s.RenewEvery = max(min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2), MinRenewEvery)
 	}
 	s.Note = noteOrDefault(s.Note)
 	s.pace = lease.Pace{TTL: s.TTL, Every: s.RenewEvery, Margin: margin}
@@ -149,6 +151,10 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 		return fmt.Errorf("option TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
 	case trusted <= 0:
 		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
+	case s.RenewEvery >= 0 && trusted <= MinRenewEvery:
+		return fmt.Errorf("option TTL is %v: to be renewed it must be longer than margin and %v, %v together", s.TTL, MinRenewEvery, lease.Margin(margin, s.TTL)+MinRenewEvery)
+	case s.RenewEvery >= 0 && s.RenewEvery < MinRenewEvery:
+		return fmt.Errorf("option RenewEvery is %v: it must be at least %v; negative means never", s.RenewEvery, MinRenewEvery)
 	case s.RenewEvery >= trusted:
 		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:

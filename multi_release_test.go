@@ -1,0 +1,82 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Several dead stores cost Release as much time as one, and one that lives nothing. The
+// errors are joined in the order in which the locks are given back.
+func TestMultiReleaseOverDeadStores(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil), c.Mutex("d", nil)).Acquire(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.set(func() {
+			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+				if g[0].Name == "b" {
+					return d.Release(ctx, g)
+				}
+				<-ctx.Done()
+				return []error{ctx.Err()}
+			}
+		})
+		go func() {
+			time.Sleep(time.Millisecond)
+			w.free("b", "the release in a store that lives waits for the dead ones")
+		}()
+		took := w.took(func() { err = ml.Release() })
+		if took != 5*time.Second || !errors.Is(err, holdfast.ErrUncertain) {
+			t.Errorf("after %v: %v", took, err)
+		}
+		lines := strings.Split(err.Error(), "\n")
+		if len(lines) != 3 || !strings.Contains(lines[0], `"d"`) || !strings.Contains(lines[1], `"c"`) || !strings.Contains(lines[2], `"a"`) {
+			t.Errorf("the errors are %q", lines)
+		}
+		f.set(func() { f.release = nil })
+	})
+}
+
+// A driver's panic in any of the releases is the caller's, after all others.
+func TestMultiReleasePanic(t *testing.T) {
+	for _, bad := range []string{"a", "b", "c"} {
+		t.Run(bad, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c, f := w.client(nil)
+				ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil)).Acquire(w.ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.set(func() {
+					f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+						if g[0].Name == bad {
+							panic("driver")
+						}
+						time.Sleep(time.Second)
+						return d.Release(ctx, g)
+					}
+				})
+				defer func() {
+					if p := recover(); p != "driver" {
+						t.Errorf("recovered %v", p)
+					}
+					for _, name := range []string{"a", "b", "c"} {
+						if name != bad {
+							w.free(name, "beside a release that panicked")
+						}
+					}
+					f.set(func() { f.release = nil })
+				}()
+				_ = ml.Release()
+			})
+		})
+	}
+}
