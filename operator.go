@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -106,12 +107,16 @@ func (c *Client) Break(ctx context.Context, name string, t Token) error {
 // to be told: a renewal may be slow, or wait for a batch before it.
 const sayWithin = 32 * turnFor
 
+var errUnsaid = errors.New("the hold may have been passed on inside a process, and the store not have learned of it")
+
 // CheckSequencer asks the store whether the hold that a sequencer names is
-// still the current one: nil, or ErrNotHeld, the latter only after several looks, for
-// up to about a second, if the hold may just have been passed on inside a process: the
-// store learns of that within 10 ms, as a rule, and until then the hold before passes
-// for the current one. So the answer is about the past; a guard that remembers tokens
-// (package fence) is exact.
+// still the current one: nil, or ErrNotHeld. The answer is about the past; a guard that
+// remembers tokens (package fence) is exact.
+//
+// A hold may just have been passed on inside a process. The store learns of that within
+// 10 ms, as a rule, and until then the hold before passes for the current one. Then
+// CheckSequencer looks again for up to about a second; if the store still does not know,
+// or the context ends, the error is ErrUncertain: the sequencer may be the holder's.
 func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	const op = "check sequencer"
 	seq, err := driver.ParseSequencer(s)
@@ -132,13 +137,17 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 		}
 		unsaid := false // the store may not know yet that the hold was passed on: see turn
 		for _, h := range info.Holders {
-			if h.Token == seq.Token && h.Mode == seq.Mode {
+			// A downgrade without an answer makes a lease shared before its hold is.
+			if h.Token == seq.Token && (h.Mode == seq.Mode || h.Mode == Exclusive && seq.Mode == Shared) {
 				return nil
 			}
 			unsaid = unsaid || h.Token < seq.Token && seq.Token < h.Token+Token(c.caps.TokenBlock)
 		}
-		if !unsaid || pause > sayWithin || !rest(ctx, pause) {
+		switch {
+		case !unsaid:
 			return failed(op, name, ErrNotHeld)
+		case pause > sayWithin || !rest(ctx, pause):
+			return failed(op, name, ErrUncertain, errUnsaid, ended(ctx))
 		}
 	}
 }

@@ -39,7 +39,8 @@ type HandlerOptions struct {
 	// CheckSequencer of package holdfast is such a function. If the hold is
 	// gone (driver.ErrNotHeld, driver.ErrBroken) the answer is 409; on any
 	// other error it is 503, without the error's text, which may not be for
-	// clients to read. Nil: every token is believed.
+	// clients to read: also on driver.ErrUncertain, when the store may not have
+	// learned of the holder yet. Nil: every token is believed.
 	Check func(ctx context.Context, sequencer string) error
 
 	// Gates keep the marks. Nil: the handler's own, kept for ever. Give them to
@@ -58,7 +59,8 @@ type HandlerOptions struct {
 //   - 409 Conflict: the token is stale. The client has lost its lock, and must
 //     not retry under the same hold;
 //   - 428 Precondition Required (RFC 6585): the header is missing;
-//   - 503 Service Unavailable: Check could not tell.
+//   - 503 Service Unavailable: Check could not tell. The client may retry under the
+//     same hold.
 //
 // It is a door, and knows only what has passed through it since the process
 // started. A request that was admitted may still be at work when a newer one is

@@ -3,7 +3,6 @@ package fence
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -59,9 +58,10 @@ const (
 )
 
 // Tx is what a guard needs of a transaction. *sql.Tx has it. A *sql.Conn on
-// which the caller has begun a transaction by hand will do as well; a *sql.DB,
-// or what embeds one, is refused, because there every statement is a
-// transaction of its own.
+// which the caller has begun a transaction by hand will do as well. A *sql.DB,
+// what embeds one, and a *sql.Conn without a transaction are refused, because there
+// every statement is a transaction of its own. To see that costs two more
+// statements (in SQLite one) with anything that has no methods Commit and Rollback.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -109,8 +109,11 @@ func (d Dialect) Admit(ctx context.Context, tx Tx, resource string, token driver
 	if err := checkUse(resource, token, mode); err != nil {
 		return err
 	}
-	if _, ok := tx.(interface{ Stats() sql.DBStats }); ok {
-		return errors.New("fence: the guard needs the transaction that does the work, not a *sql.DB")
+	if !d.known() {
+		return d.unknown()
+	}
+	if err := d.inTransaction(ctx, tx); err != nil {
+		return err
 	}
 	offer := marks{exclusive: token}
 	if mode == driver.Shared {
@@ -125,8 +128,6 @@ func (d Dialect) Admit(ctx context.Context, tx Tx, resource string, token driver
 		after, err = raise(ctx, tx, raiseSQLite, resource, offer)
 	case MySQL:
 		after, err = raiseMySQL(ctx, tx, resource, offer)
-	default:
-		return d.unknown()
 	}
 	if err != nil {
 		return fmt.Errorf("fence: admitting %v token %d of %q: %w", mode, token, resource, err)

@@ -178,25 +178,54 @@ func committedAllTheSame(t *testing.T, b *bench) {
 	}
 }
 
-// noTransaction offers the pool itself.
+// noTransaction offers the pool itself, and a connection outside of a transaction and in
+// one that was begun by hand.
 func noTransaction(t *testing.T, b *bench) {
 	_, resource := b.account(t)
-	if err := b.dialect.Admit(t.Context(), b.db, resource, 5, driver.Exclusive); err == nil || errors.Is(err, fence.ErrStale) {
-		t.Errorf("a *sql.DB in place of a transaction: %v", err)
+	refused := func(tx fence.Tx, what string) {
+		t.Helper()
+		err := b.dialect.Admit(t.Context(), tx, resource, 5, driver.Exclusive)
+		if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "transaction") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
+	refused(b.db, "a *sql.DB in place of a transaction")
+	refused(struct{ fence.Tx }{b.db}, "a wrapped *sql.DB")
 	conn, err := b.db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, statement := range []string{"BEGIN", "ROLLBACK"} {
+	run := func(statement string) {
+		t.Helper()
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
-		if statement == "BEGIN" {
+	}
+	refused(conn, "a connection without a transaction")
+	for range 2 {
+		run("BEGIN")
+		for range 2 {
 			if err := b.dialect.Admit(t.Context(), conn, resource, 5, driver.Exclusive); err != nil {
 				t.Errorf("a transaction begun by hand: %v", err)
 			}
 		}
+		run("ROLLBACK")
+		refused(conn, "a connection after its transaction")
+	}
+	if b.dialect == fence.MySQL {
+		run("SET autocommit = 0")
+		if err := b.dialect.Admit(t.Context(), conn, resource, 5, driver.Exclusive); err != nil {
+			t.Errorf("a session that does not commit by itself: %v", err)
+		}
+		run("ROLLBACK")
+		run("SET autocommit = 1")
+	}
+	// Nothing of all that has left a mark.
+	err = b.tx(t.Context(), func(tx *sql.Tx) error {
+		return b.dialect.Admit(t.Context(), tx, resource, 4, driver.Exclusive)
+	})
+	if err != nil {
+		t.Errorf("a refused or rolled back token left a mark: %v", err)
 	}
 }
