@@ -15,23 +15,25 @@ import (
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
+const idC, idD = "0123456789abcdef0123456789abcdef", "ffffffffffffffffffffffffffffffff"
+
 // full is a state with something of everything.
 func full() *state {
 	a := driver.Request{
-		Name: "orders/42 \"é\"\n", Owner: "a", Mode: driver.Shared, TTL: time.Minute, LockDelay: 1, MinHold: 2, Unfair: true, Note: "one\x00 \u202e",
+		Name: "orders/42 \"é\"\u202e", Owner: "a", Mode: driver.Shared, TTL: time.Minute, LockDelay: 1, MinHold: 2, Unfair: true, Note: "one\x00 \u202e",
 	}
-	b := driver.Request{Name: a.Name, Owner: "b c", Mode: driver.Slot, Slots: 5, Permits: 2, TTL: 1<<63 - 1}
+	b := driver.Request{Name: a.Name, Owner: "b c", Mode: driver.Slot, Slots: 5, Permits: 2, TTL: maxDuration}
 	s := &state{name: a.Name, last: 1<<53 - 1, broken: []broken{{"gone", 7}, {"", -1}}}
 	s.Holds = []record.Hold{
-		{Request: a, Client: "c", Token: 5, Taken: 1, Expires: 2, Since: -3, Valid: 4},
+		{Request: a, Client: idC, Token: 5, Taken: 1, Expires: 2, Since: -3, Valid: 4},
 		{Request: b, Closed: true, Expires: 9},
 	}
-	s.Queue = []record.Place{{Request: b, Client: "d", Joined: 1, Seen: 2, Asked: 3}, {Request: a}}
+	s.Queue = []record.Place{{Request: b, Client: idD, Joined: 1, Seen: 2, Asked: 3}, {Request: a}}
 	return s
 }
 
 func TestStateText(t *testing.T) {
-	for _, want := range []*state{full(), {name: "x"}, {}} {
+	for _, want := range []*state{full(), {name: "x"}} {
 		text := appendState(nil, want)
 		got, err := parseState(string(text))
 		if err != nil {
@@ -134,11 +136,7 @@ func TestCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fd, err := openFD(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := &file{fd: fd, path: path}
+		f := recordFile(t, c, "x")
 		if err := f.load(); err != nil {
 			t.Fatal(err)
 		}
