@@ -72,7 +72,10 @@ func (s *store) probe(id string) bool {
 		return false
 	}
 	defer closeFD(fd)
-	return isLife(&st) && flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == nil
+	if st.Mode&syscall.S_IFMT != lifeType {
+		return true // it never was a client
+	}
+	return flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == nil
 }
 
 // validID reports whether a client may have this id: 32 hex digits, and so no path.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -109,7 +110,7 @@ func (s *store) attach(ctx context.Context, now driver.Instant) error {
 	if s.attached.Load() {
 		return nil
 	}
-	p, err := s.makePlace()
+	p, err := patiently(ctx, s.makePlace)
 	if err != nil {
 		return err
 	}
@@ -122,6 +123,26 @@ func (s *store) attach(ctx context.Context, now driver.Instant) error {
 	}
 	s.attached.Store(true)
 	return nil
+}
+
+// settling is how long another user's process may take to give what it has made
+// its group and mode.
+const settling = 500 * time.Millisecond
+
+// patiently asks open for the directories again while it may not enter them:
+// another user may be making them just now.
+func patiently(ctx context.Context, open func() (*place, error)) (*place, error) {
+	for start := time.Now(); ; {
+		p, err := open()
+		if !errors.Is(err, fs.ErrPermission) || time.Since(start) > settling {
+			return p, err
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // makePlace makes the directories, unless they exist.
@@ -158,7 +179,7 @@ func (s *store) makePlace() (*place, error) {
 	return p, err
 }
 
-// makeSub makes a directory below d for the same users as d, and makes an
+// makeSub makes a directory below d for those who may write in d, and makes an
 // existing one so if it is open to more.
 func (d *folder) makeSub(name string) error {
 	if err := d.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -174,7 +195,7 @@ func (d *folder) makeSub(name string) error {
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return err
 	}
-	want, have := d.mode.Perm(), fs.FileMode(st.Mode)&0o777
+	want, have := subMode(d.mode), fs.FileMode(st.Mode)&0o777
 	switch user := os.Geteuid(); {
 	case have == want && (want&0o070 == 0 || want&0o002 != 0 || st.Gid == d.gid):
 		return nil
@@ -189,7 +210,11 @@ func (d *folder) makeSub(name string) error {
 // openLock opens the file of pathsLock.
 func (p *place) openLock() (int, error) {
 	for {
-		fd, st, err := p.top.openOwn(lockName, os.O_RDWR)
+		fd, st, err := p.top.openRegular(lockName, os.O_RDWR)
+		if err == nil && st.Size != 0 {
+			closeFD(fd)
+			return -1, errForeign // ours are empty
+		}
 		if err == nil {
 			p.top.tighten(fd, fs.FileMode(st.Mode)&0o777)
 			return fd, nil

@@ -96,10 +96,10 @@ func (b boot) String() string {
 
 // writeBoot expects the file to be ours, if there is one, and the paths to be
 // locked. It writes in place: in a directory with the sticky bit only its owner
-// could replace the file.
+// could replace the file. One that has a name elsewhere too is replaced.
 func writeBoot(top *folder, b boot) error {
 	text := []byte(b.String())
-	fd, st, err := top.openOwn(bootName, os.O_RDWR)
+	fd, st, err := top.openRegular(bootName, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return top.publish(bootName, text, false)
 	}
@@ -107,6 +107,12 @@ func writeBoot(top *folder, b boot) error {
 		return err
 	}
 	defer closeFD(fd)
+	if top.checkLinks(bootName, &st) != nil {
+		if err := top.root.Remove(bootName); err != nil {
+			return err
+		}
+		return top.publish(bootName, text, false)
+	}
 	top.tighten(fd, fs.FileMode(st.Mode)&0o777)
 	if err := pwrite(fd, text, 0); err != nil {
 		return err

@@ -115,19 +115,24 @@ func (d *folder) names() ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// fileMode is the mode of the files in a directory: they are for those only who
-// may write in the directory. Whoever could merely read a file could lock it
-// with flock, and stop everybody.
-func fileMode(dir fs.FileMode) fs.FileMode {
-	mode := fs.FileMode(0o600)
-	for _, class := range []fs.FileMode{0o030, 0o003} {
-		if dir&class == class { // may write and enter
-			mode |= class & 0o022 << 1 // read
-			mode |= class & 0o022      // write
-		}
+// subMode is the mode of the directories in a directory: they are for those only
+// who may write in it. Others could give a record another name elsewhere, and
+// so make it one that cannot be trusted (checkLinks).
+func subMode(dir fs.FileMode) fs.FileMode {
+	mode := fs.FileMode(0o700)
+	if dir&0o030 == 0o030 { // may write and enter
+		mode |= 0o070
+	}
+	if dir&0o003 == 0o003 {
+		mode |= 0o007
 	}
 	return mode
 }
+
+// fileMode is the mode of the files in a directory: they, too, are for those only
+// who may write in it. Whoever could merely read a file could lock it with
+// flock, and stop everybody.
+func fileMode(dir fs.FileMode) fs.FileMode { return subMode(dir) & 0o666 }
 
 // give gives a new file or directory a mode and the group of the folder: the umask
 // may have taken bits away, and without the set-group-ID bit of the folder what
@@ -226,15 +231,12 @@ func (d *folder) open(name string, flags int) (fd int, st syscall.Stat_t, err er
 	return fd, st, nil
 }
 
-// openOwn opens a regular file that has no name anywhere else: another user
-// could have linked a file of somebody's here, to have it locked or written.
-func (d *folder) openOwn(name string, flags int) (fd int, st syscall.Stat_t, err error) {
+// openRegular opens a regular file.
+func (d *folder) openRegular(name string, flags int) (fd int, st syscall.Stat_t, err error) {
 	fd, st, err = d.open(name, flags)
-	if err == nil {
-		if err = d.checkOwn(name, &st); err != nil {
-			closeFD(fd)
-			fd = -1
-		}
+	if err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		closeFD(fd)
+		return -1, st, fmt.Errorf("%w: it is not a regular file", errForeign)
 	}
 	return fd, st, err
 }
@@ -242,10 +244,10 @@ func (d *folder) openOwn(name string, flags int) (fd int, st syscall.Stat_t, err
 // errForeign is something that this package has not made.
 var errForeign = errors.New("not one of Holdfast's files")
 
-func (d *folder) checkOwn(name string, st *syscall.Stat_t) error {
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return fmt.Errorf("%w: it is not a regular file", errForeign)
-	}
+// checkLinks returns an error if an open file has a name elsewhere: another user
+// who may write here could have linked a file of somebody's, a record of other
+// locks say, to have it locked and changed.
+func (d *folder) checkLinks(name string, st *syscall.Stat_t) error {
 	// A file that is being published, or moved by a thief, has two names for a
 	// moment, and keeps them if the process is killed then. Both are here.
 	for i := 0; st.Nlink > 1; i++ {

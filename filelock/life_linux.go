@@ -25,9 +25,12 @@ type life struct {
 // newSuffix ends the name of a client's file until it is locked.
 const newSuffix = ".new"
 
+// lifeType is the type of clients' files.
+const lifeType = syscall.S_IFIFO
+
 // isLife reports whether a file may be a client's: a pipe that has no other name.
 func isLife(st *syscall.Stat_t) bool {
-	return st.Mode&syscall.S_IFMT == syscall.S_IFIFO && st.Nlink <= 1
+	return st.Mode&syscall.S_IFMT == lifeType && st.Nlink <= 1
 }
 
 func newLife(clients *folder, id string) (*life, error) {

@@ -22,10 +22,13 @@ type life struct {
 // newSuffix ends the name of a client's file until it is locked.
 const newSuffix = ".new"
 
+// lifeType is the type of clients' files.
+const lifeType = syscall.S_IFREG
+
 // isLife reports whether a file may be a client's: an empty one that has no other
 // name.
 func isLife(st *syscall.Stat_t) bool {
-	return st.Mode&syscall.S_IFMT == syscall.S_IFREG && st.Nlink <= 1 && st.Size == 0
+	return st.Mode&syscall.S_IFMT == lifeType && st.Nlink <= 1 && st.Size == 0
 }
 
 func newLife(clients *folder, id string) (*life, error) {

@@ -52,7 +52,12 @@ func (s *store) lock(ctx context.Context, names *folder, name string, room *room
 
 // openRecord opens a record file.
 func openRecord(names *folder, name string, flags int, page []byte) (*file, error) {
-	fd, st, err := names.openOwn(name, flags)
+	fd, st, err := names.openRegular(name, flags)
+	if err == nil {
+		if err = names.checkLinks(name, &st); err != nil {
+			closeFD(fd)
+		}
+	}
 	if err != nil {
 		return nil, explain(err, "", names.at(name))
 	}

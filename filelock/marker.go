@@ -171,7 +171,7 @@ func (d *folder) proveLife(name string) error {
 
 // read returns what a file of ours begins with.
 func (d *folder) read(name string) ([]byte, error) {
-	fd, st, err := d.openOwn(name, os.O_RDONLY)
+	fd, st, err := d.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

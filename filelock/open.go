@@ -51,7 +51,7 @@ func open(ctx context.Context, o Options) (driver.Driver, error) {
 		opened.m[dir] = s
 	}
 	s.refs++
-	if _, err := s.view(); err != nil {
+	if _, err := patiently(ctx, s.view); err != nil {
 		s.unref()
 		return nil, &OpenError{err}
 	}
