@@ -3,6 +3,7 @@
 package filelock
 
 import (
+	"context"
 	"strings"
 	"time"
 )
@@ -13,7 +14,8 @@ const leftFor = time.Minute
 
 // cleanUp does for a client that was killed what it would have done when it
 // closed: it deletes its idle records, all that are idle now, and then its
-// file. It deletes nothing that is not provably ours.
+// file. It deletes nothing that is not provably ours. When the client is closed
+// meanwhile, the next one does the rest.
 func (c *client) cleanUp() {
 	p := c.store.place.Load()
 	ids, _ := c.store.others()
@@ -35,9 +37,15 @@ func (c *client) cleanUp() {
 		if err == errHashed {
 			name = p.names.peekName(file)
 		}
-		if name != "" {
-			c.clean(name)
+		if name == "" {
+			continue
 		}
+		leave, err := c.enter(context.Background())
+		if err != nil {
+			return
+		}
+		c.clean(name)
+		leave()
 	}
 	for _, id := range dead {
 		p.clients.root.Remove(id)

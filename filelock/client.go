@@ -24,6 +24,7 @@ type client struct {
 	attached  atomic.Bool   // life is set
 	attaching chan struct{} // full while attach is under way
 	life      *life
+	cleaning  sync.WaitGroup // cleanUp
 
 	busy   sync.RWMutex // held for reading by operations, so that Close waits for them
 	closed chan struct{}
@@ -67,7 +68,7 @@ func (c *client) attach(ctx context.Context) error {
 	}
 	local.Store(c.id, c)
 	c.attached.Store(true)
-	c.cleanUp()
+	c.cleaning.Go(c.cleanUp) // beside the caller, who has a deadline (P11)
 	return nil
 }
 
@@ -255,6 +256,7 @@ func (c *client) Close() error {
 	c.mu.Unlock()
 	c.busy.Unlock() // whoever comes now finds it closed
 	if c.attached.Load() {
+		c.cleaning.Wait()
 		c.life.disturb()
 		if watched != nil {
 			<-watched

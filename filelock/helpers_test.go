@@ -55,6 +55,7 @@ func attachTest(t testing.TB, dir string) *client {
 	if err := c.attach(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	c.cleaning.Wait()
 	return c
 }
 
@@ -230,6 +231,7 @@ func obey(dir string) error {
 	if err := c.attach(ctx); err != nil {
 		return err
 	}
+	c.cleaning.Wait()
 	fmt.Println("ready")
 	var r driver.Request
 	var g driver.Grant
