@@ -7,8 +7,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -62,10 +60,11 @@ func (s *store) alive(id string) bool {
 
 // probe reports whether a client is dead. When in doubt it is not.
 func (s *store) probe(id string) bool {
-	if id == "" || strings.ContainsAny(id, "/.") {
+	p := s.place.Load()
+	if p == nil || !validID(id) {
 		return false // no id of ours: only its TTL ends it
 	}
-	fd, err := openFD(filepath.Join(s.clients, id), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	fd, st, err := p.clients.open(id, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true // closed, or found dead before and cleaned
 	}
@@ -73,20 +72,28 @@ func (s *store) probe(id string) bool {
 		return false
 	}
 	defer closeFD(fd)
+	if st.Mode&syscall.S_IFMT != lifeType {
+		return true // it never was a client
+	}
 	return flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == nil
+}
+
+// validID reports whether a client may have this id: 32 hex digits, and so no path.
+func validID(id string) bool {
+	for i := 0; i < len(id); i++ {
+		if c := id[i]; c < '0' || c > '9' && c < 'a' || c > 'f' {
+			return false
+		}
+	}
+	return len(id) == 32
 }
 
 // others returns the ids of the clients that have a file, this process's aside.
 func (s *store) others() ([]string, error) {
-	dir, err := os.Open(s.clients)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	names, err := s.place.Load().clients.names()
 	ids := names[:0]
 	for _, name := range names {
-		if _, ours := local.Load(name); !ours && !strings.Contains(name, ".") {
+		if _, ours := local.Load(name); !ours && validID(name) {
 			ids = append(ids, name)
 		}
 	}
@@ -99,7 +106,7 @@ func (s *store) wake(r ring) {
 		c.(*client).woken(hash(r.owner))
 		return
 	}
-	s.knock(filepath.Join(s.clients, r.client), binary.LittleEndian.AppendUint64(nil, hash(r.owner)))
+	s.knock(r.client, binary.LittleEndian.AppendUint64(nil, hash(r.owner)))
 }
 
 // hash is FNV-1a.

@@ -3,12 +3,13 @@
 package filelock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -17,36 +18,37 @@ import (
 // The file "boot" tells which boot of the host the records are of, because
 // times of another boot mean nothing, and when the epoch of tokens was.
 
-// begin makes the directory fit for this boot and reads the epoch. All
-// processes that held anything before the boot are gone; what they left behind
-// is closed or deleted, and the delays count from now.
-func (s *store) begin(now driver.Instant) error {
+const bootName = "boot"
+
+// begin makes the records fit for this boot and reads the epoch. All processes
+// that held anything before the boot are gone; what they left behind is closed or
+// deleted, and the delays count from now.
+func (s *store) begin(ctx context.Context, p *place, now driver.Instant) error {
 	id, err := bootID()
 	if err != nil {
 		return fmt.Errorf("filelock: which boot of the host this is cannot be told: %w", err)
 	}
-	if err := s.paths.lock(5 * time.Second); err != nil {
+	if err := s.paths.lock(ctx, 5*time.Second); err != nil {
 		return fmt.Errorf("%s: %w", s.dir, err)
 	}
 	defer s.paths.unlock()
-	path := filepath.Join(s.dir, "boot")
-	then, err := readBoot(path)
+	then, err := readBoot(p.top)
 	switch {
 	case err == nil && then.id == id:
 		s.epoch = then.epoch
 		return nil
 	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged):
 	default:
-		return explain(err, "", path)
+		return explain(err, "", p.top.at(bootName))
 	}
 	live, err := s.anybody()
 	if err != nil {
-		return explain(err, "", s.clients)
+		return explain(err, "", p.clients.path)
 	}
 	if live && then.id != "" {
-		return fmt.Errorf("%s is in use on another boot (%s, this is %s): the processes run on different hosts, or in containers that are shown different boot ids", s.dir, then.id, id)
+		return s.otherBoot(then.id, id)
 	}
-	last, err := s.survey(!live, now)
+	last, err := s.survey(p.names, !live, now)
 	if err != nil {
 		return err
 	}
@@ -54,7 +56,11 @@ func (s *store) begin(now driver.Instant) error {
 	// starts wrong, at least beyond those there are records of.
 	wall := time.Now()
 	s.epoch = max(wall.UnixNano(), int64(last+tokenBlock)*int64(time.Microsecond), then.began+1) - int64(now)
-	return s.writeBoot(path, boot{id, s.epoch, s.epoch + int64(now)})
+	return explain(writeBoot(p.top, boot{id, s.epoch, s.epoch + int64(now)}), "", p.top.at(bootName))
+}
+
+func (s *store) otherBoot(then, now string) error {
+	return fmt.Errorf("%s is in use on another boot (%s, this is %s): the processes run on different hosts, or in containers that are shown different boot ids", s.dir, then, now)
 }
 
 // boot is the content of the file.
@@ -64,13 +70,21 @@ type boot struct {
 	began int64 // the epoch plus the store's time when it was written
 }
 
-func readBoot(path string) (b boot, err error) {
-	text, err := os.ReadFile(path)
+// readBoot returns errDamaged for what a power cut may have left.
+func readBoot(top *folder) (b boot, err error) {
+	text, err := top.read(bootName)
 	if err != nil {
 		return b, err
 	}
-	n, _ := fmt.Sscanf(string(text), "holdfast1 boot %q epoch %d began %d\n", &b.id, &b.epoch, &b.began)
-	if n != 3 || b.String() != string(text) {
+	if !blank(text) && !ownText(text) {
+		return b, errForeign
+	}
+	return parseBoot(string(text))
+}
+
+func parseBoot(text string) (b boot, err error) {
+	n, _ := fmt.Sscanf(text, "holdfast1 boot %q epoch %d began %d\n", &b.id, &b.epoch, &b.began)
+	if n != 3 || b.String() != text {
 		return boot{}, errDamaged
 	}
 	return b, nil
@@ -80,17 +94,30 @@ func (b boot) String() string {
 	return fmt.Sprintf("holdfast1 boot %q epoch %d began %d\n", b.id, b.epoch, b.began)
 }
 
-func (s *store) writeBoot(path string, b boot) error {
-	temp, fd, err := s.temporary()
+// writeBoot expects the file to be ours, if there is one, and the paths to be
+// locked. It writes in place: in a directory with the sticky bit only its owner
+// could replace the file. One that has a name elsewhere too is replaced.
+func writeBoot(top *folder, b boot) error {
+	text := []byte(b.String())
+	fd, st, err := top.openRegular(bootName, os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return top.publish(bootName, text, false)
+	}
 	if err != nil {
-		return explain(err, "", temp)
+		return err
 	}
-	defer os.Remove(temp)
 	defer closeFD(fd)
-	if err := pwrite(fd, []byte(b.String()), 0); err != nil {
-		return explain(err, "", path)
+	if top.checkLinks(bootName, &st) != nil {
+		if err := top.root.Remove(bootName); err != nil {
+			return err
+		}
+		return top.publish(bootName, text, false)
 	}
-	return explain(os.Rename(temp, path), "", path)
+	top.tighten(fd, fs.FileMode(st.Mode)&0o777)
+	if err := pwrite(fd, text, 0); err != nil {
+		return err
+	}
+	return syscall.Ftruncate(fd, int64(len(text)))
 }
 
 // anybody reports whether any client of another process is alive.
@@ -107,28 +134,29 @@ func (s *store) anybody() (bool, error) {
 // survey returns the highest token of all records. With reset it also makes
 // each as after a reboot, and deletes those that cannot be read: a power cut
 // tears files, and no process of theirs is left.
-func (s *store) survey(reset bool, now driver.Instant) (last driver.Token, err error) {
-	files, err := s.files()
+func (s *store) survey(names *folder, reset bool, now driver.Instant) (last driver.Token, err error) {
+	files, err := names.names()
 	if err != nil {
-		return 0, err
+		return 0, explain(err, "", names.path)
 	}
 	for _, name := range files {
-		path := filepath.Join(s.names, name)
 		if !strings.HasSuffix(name, suffix) {
-			if reset {
-				os.Remove(path) // left by a turn that was cut short
+			if reset && names.proveRecord(name) == nil {
+				names.root.Remove(name) // left by a turn that was cut short
 			}
 			continue
 		}
-		fd, err := openFD(path, os.O_RDWR, 0)
-		if err != nil {
-			return 0, explain(err, "", path)
+		f, err := openRecord(names, name, os.O_RDWR, nil)
+		if errors.Is(err, errForeign) {
+			continue // its name tells whoever uses it
 		}
-		f := &file{fd: fd, path: path}
+		if err != nil {
+			return 0, err
+		}
 		token, err := f.survey(reset, now)
 		f.close()
 		if err != nil && !errors.Is(err, errDamaged) {
-			return 0, explain(err, "", path)
+			return 0, explain(err, "", f.path)
 		}
 		last = max(last, token)
 	}
@@ -143,14 +171,20 @@ func (f *file) survey(reset bool, now driver.Instant) (driver.Token, error) {
 	}
 	if err != nil || st == nil {
 		if reset && (err == nil || errors.Is(err, errDamaged)) {
-			err = os.Remove(f.path)
+			if err = f.in.proveRecord(f.name); err == nil {
+				err = f.in.root.Remove(f.name)
+			}
+		}
+		if errors.Is(err, errForeign) {
+			err = errDamaged
 		}
 		return 0, err
 	}
+	f.tighten()
 	if reset {
 		st.reboot(now)
 		if st.idle() {
-			return st.last, os.Remove(f.path)
+			return st.last, f.in.root.Remove(f.name)
 		}
 		return st.last, f.store(appendState(nil, st))
 	}
@@ -173,37 +207,4 @@ func (s *state) reboot(now driver.Instant) {
 		}
 	}
 	s.Holds, s.Queue, s.broken = kept, nil, nil
-}
-
-// cleanUp does for a client that was killed what it would have done when it
-// closed: it deletes its idle records, all that are idle now, and then its
-// file.
-func (c *client) cleanUp() {
-	ids, _ := c.store.others()
-	var dead []string
-	for _, id := range ids {
-		if !c.store.alive(id) {
-			dead = append(dead, id)
-		}
-	}
-	if len(dead) == 0 {
-		return
-	}
-	files, _ := c.store.files()
-	for _, file := range files {
-		path := filepath.Join(c.store.names, file)
-		if info, err := os.Lstat(path); err == nil && strings.HasSuffix(file, ".tmp") && time.Since(info.ModTime()) > time.Minute {
-			os.Remove(path)
-		}
-		name, err := nameOf(file)
-		if err == errHashed {
-			name = c.store.peekName(path)
-		}
-		if name != "" {
-			c.clean(name)
-		}
-	}
-	for _, id := range dead {
-		os.Remove(filepath.Join(c.store.clients, id))
-	}
 }

@@ -18,6 +18,7 @@ func CheckDir(dir string) []string {
 	if !filepath.IsAbs(dir) {
 		return []string{dir + " is relative: every process must mean the same directory"}
 	}
+	given := dir
 	info, err := os.Stat(dir)
 	for os.IsNotExist(err) && dir != "/" {
 		dir = filepath.Dir(dir)
@@ -29,6 +30,7 @@ func CheckDir(dir string) []string {
 	if !info.IsDir() {
 		return []string{dir + " is not a directory"}
 	}
+	here := dir == given
 	var found []string
 	if problem := networkFS(dir); problem != "" {
 		found = append(found, dir+" "+problem+": flock and the host's clock end at the host, so locks there exclude nobody elsewhere")
@@ -40,7 +42,24 @@ func CheckDir(dir string) []string {
 		found = append(found, dir+" can be written by everybody on this host: any user can hold, break or damage the locks")
 	}
 	if err := syscall.Access(dir, 7); err != nil {
-		found = append(found, fmt.Sprintf("%s cannot be used by this process: %v: %s", dir, err, whose(dir)))
+		return append(found, fmt.Sprintf("%s cannot be used by this process: %v: %s", dir, err, whose(dir)))
+	}
+	if !here {
+		return found
+	}
+	if err := checkOurs(dir); err != nil {
+		found = append(found, err.Error())
 	}
 	return found
+}
+
+// checkOurs returns an error if a directory is in use for something else.
+func checkOurs(dir string) error {
+	real, err := resolve(dir)
+	if err != nil {
+		return err
+	}
+	p, err := (&store{dir: real}).openPlace()
+	p.close()
+	return err
 }

@@ -18,9 +18,13 @@ type client struct {
 	store *store
 	clock driver.Clock
 	id    string
-	life  *life
 	idle  idleNames
 	taken atomic.Int64 // at least the holds that are not released
+
+	attached  atomic.Bool   // life is set
+	attaching chan struct{} // full while attach is under way
+	life      *life
+	cleaning  sync.WaitGroup // cleanUp
 
 	busy   sync.RWMutex // held for reading by operations, so that Close waits for them
 	closed chan struct{}
@@ -30,20 +34,42 @@ type client struct {
 	watched chan struct{}            // closed when watch ends; nil: it never began
 }
 
-func newClient(s *store, clock driver.Clock) (*client, error) {
+func newClient(s *store, clock driver.Clock) *client {
 	var id [16]byte
 	rand.Read(id[:])
 	c := &client{
-		store: s, clock: clock, id: hex.EncodeToString(id[:]),
+		store: s, clock: clock, id: hex.EncodeToString(id[:]), attaching: make(chan struct{}, 1),
 		closed: make(chan struct{}), waiters: map[uint64]chan struct{}{},
 	}
-	var err error
-	if c.life, err = newLife(s.clients, c.id, s.perm); err != nil {
-		return nil, err
-	}
 	c.idle.pass = c.cleanOld
+	return c
+}
+
+// attach makes the client one that others see, before it changes anything.
+func (c *client) attach(ctx context.Context) error {
+	if c.attached.Load() {
+		return nil
+	}
+	select {
+	case c.attaching <- struct{}{}:
+		defer func() { <-c.attaching }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.attached.Load() {
+		return nil
+	}
+	if err := c.store.attach(ctx, storeTime(c.clock.Now())); err != nil {
+		return err
+	}
+	var err error
+	if c.life, err = newLife(c.store.place.Load().clients, c.id); err != nil {
+		return err
+	}
 	local.Store(c.id, c)
-	return c, nil
+	c.attached.Store(true)
+	c.cleaning.Go(c.cleanUp) // beside the caller, who has a deadline (P11)
+	return nil
 }
 
 // Caps implements driver.Driver.
@@ -72,6 +98,9 @@ func (c *client) do(ctx context.Context, name string, op func(*turn) error) erro
 		return err
 	}
 	defer leave()
+	if err := c.attach(ctx); err != nil {
+		return err
+	}
 	return c.turn(ctx, name, op)
 }
 
@@ -83,6 +112,9 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 // ask takes the hold or, if it may, a place in the queue.
 func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (driver.Grant, error) {
 	var g driver.Grant
+	if err := checkRequest(&req); err != nil {
+		return g, err
+	}
 	err := c.do(ctx, req.Name, func(t *turn) error {
 		if t.wasBroken(req.Owner) {
 			return driver.ErrBroken
@@ -197,6 +229,9 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 
 // Annotate implements driver.Annotator.
 func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
+	if err := checkRequest(&g.Request); err != nil {
+		return err
+	}
 	return c.do(ctx, g.Name, func(t *turn) error {
 		if !t.Annotate(g.Owner, g.Note) {
 			return t.lost(g.Owner)
@@ -220,13 +255,16 @@ func (c *client) Close() error {
 	watched := c.watched
 	c.mu.Unlock()
 	c.busy.Unlock() // whoever comes now finds it closed
-	c.life.disturb()
-	if watched != nil {
-		<-watched
+	if c.attached.Load() {
+		c.cleaning.Wait()
+		c.life.disturb()
+		if watched != nil {
+			<-watched
+		}
+		// The file that stays behind is that of a dead client, and makes the next
+		// one clean what this one could not.
+		c.life.end(c.cleanAll())
+		local.Delete(c.id)
 	}
-	// The file that stays behind is that of a dead client, and makes the next
-	// one clean what this one could not.
-	c.life.end(c.cleanAll())
-	local.Delete(c.id)
 	return c.store.close()
 }

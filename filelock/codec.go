@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
@@ -114,33 +113,35 @@ func appendRequest(b []byte, r *driver.Request, client string) []byte {
 	return append(b, '\n')
 }
 
-// parseState reads the text form.
+// parseState reads the text form. Suppose somebody who may write in the directory
+// makes up a record: what it says is not used for anything but the locks of this
+// directory, and each part is checked here, where it is decoded.
 func parseState(text string) (*state, error) {
 	in := scanner{rest: text}
 	s := &state{}
 	in.word("name")
-	s.name = in.text()
+	s.name = in.name()
 	in.end()
 	in.word("last")
-	s.last = driver.Token(in.int())
+	s.last = in.token()
 	in.end()
 	for in.err == nil {
 		switch word := in.next(); word {
 		case "hold", "closed":
 			h := record.Hold{
-				Closed: word == "closed", Token: driver.Token(in.int()), Taken: driver.Instant(in.int()),
-				Expires: driver.Instant(in.int()), Since: driver.Instant(in.int()), Valid: time.Duration(in.int()),
+				Closed: word == "closed", Token: in.token(), Taken: in.instant(),
+				Expires: in.instant(), Since: in.instant(), Valid: in.duration(),
 			}
 			h.Request, h.Client = in.request(s.name)
 			s.Holds = append(s.Holds, h)
 		case "wait":
 			p := record.Place{
-				Joined: driver.Instant(in.int()), Seen: driver.Instant(in.int()), Asked: driver.Instant(in.int()),
+				Joined: in.instant(), Seen: in.instant(), Asked: in.instant(),
 			}
 			p.Request, p.Client = in.request(s.name)
 			s.Queue = append(s.Queue, p)
 		case "broken":
-			s.broken = append(s.broken, broken{until: driver.Instant(in.int()), owner: in.text()})
+			s.broken = append(s.broken, broken{until: in.instant(), owner: in.bounded(maxOwner)})
 			in.end()
 		case "end":
 			in.end()
@@ -202,9 +203,11 @@ func (in *scanner) word(want string) {
 }
 
 func (in *scanner) int() int64 {
-	i, err := strconv.ParseInt(in.next(), 10, 64)
-	if err != nil {
+	field := in.next()
+	i, err := strconv.ParseInt(field, 10, 64)
+	if err != nil || field[0] == '+' || field != "0" && strings.TrimPrefix(field, "-")[0] == '0' {
 		in.fail("malformed number")
+		return 0
 	}
 	return i
 }
@@ -267,8 +270,8 @@ func (in *scanner) request(name string) (r driver.Request, client string) {
 		return r, ""
 	}
 	r.Mode = driver.Mode(mode)
-	r.Slots, r.Permits = int(in.int()), int(in.int())
-	r.TTL, r.LockDelay, r.MinHold = time.Duration(in.int()), time.Duration(in.int()), time.Duration(in.int())
+	r.Slots, r.Permits = in.count(), in.count()
+	r.TTL, r.LockDelay, r.MinHold = in.duration(), in.duration(), in.duration()
 	switch in.next() {
 	case "fair":
 	case "unfair":
@@ -276,7 +279,7 @@ func (in *scanner) request(name string) (r driver.Request, client string) {
 	default:
 		in.fail("neither fair nor unfair")
 	}
-	r.Owner, client, r.Note = in.text(), in.text(), in.text()
+	r.Owner, client, r.Note = in.bounded(maxOwner), in.client(), in.bounded(maxNote)
 	in.end()
 	return r, client
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,23 +16,25 @@ import (
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
+const idC, idD = "0123456789abcdef0123456789abcdef", "ffffffffffffffffffffffffffffffff"
+
 // full is a state with something of everything.
 func full() *state {
 	a := driver.Request{
-		Name: "orders/42 \"é\"\n", Owner: "a", Mode: driver.Shared, TTL: time.Minute, LockDelay: 1, MinHold: 2, Unfair: true, Note: "one\x00 \u202e",
+		Name: "orders/42 \"é\"\u202e", Owner: "a", Mode: driver.Shared, TTL: time.Minute, LockDelay: 1, MinHold: 2, Unfair: true, Note: "one\x00 \u202e",
 	}
-	b := driver.Request{Name: a.Name, Owner: "b c", Mode: driver.Slot, Slots: 5, Permits: 2, TTL: 1<<63 - 1}
+	b := driver.Request{Name: a.Name, Owner: "b c", Mode: driver.Slot, Slots: 5, Permits: 2, TTL: maxDuration}
 	s := &state{name: a.Name, last: 1<<53 - 1, broken: []broken{{"gone", 7}, {"", -1}}}
 	s.Holds = []record.Hold{
-		{Request: a, Client: "c", Token: 5, Taken: 1, Expires: 2, Since: -3, Valid: 4},
+		{Request: a, Client: idC, Token: 5, Taken: 1, Expires: 2, Since: -3, Valid: 4},
 		{Request: b, Closed: true, Expires: 9},
 	}
-	s.Queue = []record.Place{{Request: b, Client: "d", Joined: 1, Seen: 2, Asked: 3}, {Request: a}}
+	s.Queue = []record.Place{{Request: b, Client: idD, Joined: 1, Seen: 2, Asked: 3}, {Request: a}}
 	return s
 }
 
 func TestStateText(t *testing.T) {
-	for _, want := range []*state{full(), {name: "x"}, {}} {
+	for _, want := range []*state{full(), {name: "x"}} {
 		text := appendState(nil, want)
 		got, err := parseState(string(text))
 		if err != nil {
@@ -56,6 +59,85 @@ func FuzzState(f *testing.F) {
 		again, err := parseState(string(appendState(nil, s)))
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("read %+v, and from its own text %+v, %v", s, again, err)
+		}
+		checkDecoded(t, s)
+	})
+}
+
+// checkDecoded fails the test if a state has something that must not come out of
+// a file: a client's id that is a path, or numbers that overflow.
+func checkDecoded(t *testing.T, s *state) {
+	t.Helper()
+	check := func(r driver.Request, client string, at ...driver.Instant) {
+		r.Owner = "x" // a closed hold has none
+		if err := checkRequest(&r); err != nil || r.Name != s.name {
+			t.Errorf("the request %+v was read: %v", r, err)
+		}
+		if client != "" && (len(client) != 32 || strings.Trim(client, "0123456789abcdef") != "") {
+			t.Errorf("the client %q was read", client)
+		}
+		for _, i := range at {
+			for _, d := range []time.Duration{r.TTL, r.LockDelay, r.MinHold} {
+				if i.Add(d) < i || i.Sub(-maxInstant) < 0 {
+					t.Errorf("%d + %d overflows", i, d)
+				}
+			}
+		}
+	}
+	for _, h := range s.Holds {
+		check(h.Request, h.Client, h.Taken, h.Expires, h.Since)
+	}
+	for _, p := range s.Queue {
+		check(p.Request, p.Client, p.Joined, p.Seen, p.Asked)
+	}
+	if s.last < 0 || s.last >= 1<<53 {
+		t.Errorf("the token %d was read", s.last)
+	}
+}
+
+// FuzzFile: reading a file stands any content, and takes no more memory than the
+// file has.
+func FuzzFile(f *testing.F) {
+	content := func(offset int, state byte, text []byte) []byte {
+		b := appendHeader(nil, offset, state, text)
+		return append(append(b, make([]byte, offset-len(b))...), text...)
+	}
+	text := appendState(nil, full())
+	f.Add(content(textStart, settled, text))
+	f.Add(content(5000, settled, text))
+	f.Add(content(textStart, moving, nil))
+	f.Add([]byte(magic + "00000040 03ffffff s 00000000\n"))
+	f.Add([]byte(boot{"id", 1, 2}.String()))
+	path := filepath.Join(f.TempDir(), "file")
+	fd, err := openFD(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer closeFD(fd)
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := overwrite(path, content); err != nil {
+			t.Fatal(err)
+		}
+		r := &file{fd: fd, path: path}
+		if err := r.load(); err != nil {
+			return
+		}
+		if len(r.text) > len(content) {
+			t.Errorf("%d bytes were read of a file of %d", len(r.text), len(content))
+		}
+		if st, err := r.parse(fileName("x")); err == nil && st.name != "x" {
+			t.Errorf("the record of %q was taken for that of x", st.name)
+		}
+	})
+}
+
+// FuzzBoot: what is read is what would be written.
+func FuzzBoot(f *testing.F) {
+	f.Add(boot{"dcc0bc1d-4767-4c53-95b0-0c7136fc2c71", 1795227219000000, 1795227219000001}.String())
+	f.Add("holdfast1 boot \"\" epoch -1 began +1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if b, err := parseBoot(text); err == nil && b.String() != text {
+			t.Errorf("read %+v from %q", b, text)
 		}
 	})
 }
@@ -134,11 +216,7 @@ func TestCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fd, err := openFD(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := &file{fd: fd, path: path}
+		f := recordFile(t, c, "x")
 		if err := f.load(); err != nil {
 			t.Fatal(err)
 		}

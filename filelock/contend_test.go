@@ -133,6 +133,9 @@ func contend(dir string, renewed bool) error {
 	if err != nil {
 		return err
 	}
+	if err := d.(*client).attach(context.Background()); err != nil {
+		return err
+	}
 	number, err := os.OpenFile(filepath.Join(dir, "number"), os.O_RDWR, 0)
 	if err != nil {
 		return err

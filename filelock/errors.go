@@ -24,6 +24,10 @@ func explain(err error, name, path string) error {
 	switch {
 	case errors.Is(err, errDamaged):
 		return fmt.Errorf("%s is %w: nobody gets this lock until the file is deleted; do that when no process holds it", what, err)
+	case errors.Is(err, errForeign):
+		return fmt.Errorf("%s is %w: nobody gets this lock until it is moved away", what, err)
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("%s: %w: a symbolic link is where a file of Holdfast's belongs", what, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: %w: %s", what, err, whose(path))
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

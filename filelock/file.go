@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"strconv"
 	"syscall"
 )
@@ -90,8 +91,11 @@ func parseHeader(b []byte) (h header, err error) {
 // file is an open record file.
 type file struct {
 	fd   int
+	in   *folder
+	name string // in the folder
 	path string
-	id   fileID // once current has looked
+	id   fileID
+	mode fs.FileMode // when it was opened
 	head header
 	text []byte // the record's text in force; a part of page where it fits
 	page []byte
@@ -115,6 +119,13 @@ func (f *file) load() error {
 	if end <= n {
 		f.text = page[f.head.offset:end]
 	} else {
+		var st syscall.Stat_t
+		if err := syscall.Fstat(f.fd, &st); err != nil {
+			return err
+		}
+		if f.head.length > 0 && int64(end) > st.Size {
+			return fmt.Errorf("%w: its text is cut off", errDamaged)
+		}
 		f.text = make([]byte, f.head.length)
 		if n, err = pread(f.fd, f.text, int64(f.head.offset)); err != nil {
 			return err

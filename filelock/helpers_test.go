@@ -48,6 +48,37 @@ func openTest(t testing.TB, dir string) *client {
 	return d.(*client)
 }
 
+// attachTest is openTest, and makes the client ready for use.
+func attachTest(t testing.TB, dir string) *client {
+	t.Helper()
+	c := openTest(t, dir)
+	if err := c.attach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.cleaning.Wait()
+	return c
+}
+
+// openFD opens any file.
+func openFD(path string, flags int, perm uint32) (int, error) {
+	for {
+		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, perm)
+		if err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// recordFile opens the record file of a name.
+func recordFile(t testing.TB, c *client, name string) *file {
+	t.Helper()
+	f, err := openRecord(c.store.place.Load().names, fileName(name), os.O_RDWR, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: rand.Text(), TTL: time.Minute, Note: "a test, its host, 42"}
 }
@@ -197,6 +228,10 @@ func obey(dir string) error {
 		return err
 	}
 	c := d.(*client)
+	if err := c.attach(ctx); err != nil {
+		return err
+	}
+	c.cleaning.Wait()
 	fmt.Println("ready")
 	var r driver.Request
 	var g driver.Grant

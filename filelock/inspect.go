@@ -7,25 +7,40 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Inspector. It changes nothing.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	info := driver.Info{Name: name}
-	err := c.do(ctx, name, func(t *turn) error {
-		info = t.Info(name, t.now)
-		return nil
-	})
-	return info, err
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	defer leave()
+	p, err := c.store.view()
+	if p == nil || err != nil {
+		return driver.Info{Name: name}, err
+	}
+	// The time before the reading, so that no hold seems expired that was renewed
+	// since it was read.
+	now := storeTime(c.clock.Now())
+	st, err := c.store.look(ctx, p, fileName(name), name, now)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	info := st.Info(name, now)
+	for i := range info.Holders {
+		info.Holders[i].Held = max(0, info.Holders[i].Held)
+	}
+	for i := range info.Waiters {
+		info.Waiters[i].Waiting = max(0, info.Waiters[i].Waiting)
+	}
+	return info, nil
 }
 
-// List implements driver.Inspector.
+// List implements driver.Inspector. It changes nothing.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		leave, err := c.enter(ctx)
@@ -53,17 +68,24 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 
 // list returns the names that have a record and begin with prefix.
 func (s *store) list(ctx context.Context, prefix string) ([]string, error) {
-	files, err := s.files()
-	if err != nil {
+	p, err := s.view()
+	if p == nil || err != nil {
 		return nil, err
+	}
+	files, err := p.names.names()
+	if err != nil {
+		return nil, explain(err, "", p.names.path)
 	}
 	var names []string
 	for _, file := range files {
 		name, err := nameOf(file)
 		if err == errHashed {
-			st, err := s.peekFile(ctx, filepath.Join(s.names, file), "")
+			st, err := p.names.peek(ctx, file)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
 			if err != nil {
-				return nil, err
+				return nil, explain(err, "", p.names.at(file))
 			}
 			name = st.name
 		} else if err != nil {
@@ -74,49 +96,6 @@ func (s *store) list(ctx context.Context, prefix string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// files returns the files in the directory of records.
-func (s *store) files() ([]string, error) {
-	dir, err := os.Open(s.names)
-	if err != nil {
-		return nil, explain(err, "", s.names)
-	}
-	defer dir.Close()
-	files, err := dir.Readdirnames(-1)
-	return files, explain(err, "", s.names)
-}
-
-// peek reads a record without changing it. The record may not be settled.
-func (s *store) peek(ctx context.Context, name string) (*state, error) {
-	return s.peekFile(ctx, filepath.Join(s.names, fileName(name)), name)
-}
-
-// peekFile reads a record file. An empty name takes the one in the record.
-func (s *store) peekFile(ctx context.Context, path, name string) (*state, error) {
-	room := s.room()
-	defer s.rooms.Put(room)
-	fd, err := openFD(path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &state{name: name}, nil
-	}
-	if err != nil {
-		return nil, explain(err, name, path)
-	}
-	f := &file{fd: fd, path: path, page: room.page[:]}
-	err = f.load()
-	f.close()
-	if err != nil || f.head.state != settled {
-		// A change half done, or damage: the lock tells.
-		if f, err = s.lock(ctx, path, room); err != nil {
-			return nil, err
-		}
-		if f == nil {
-			return &state{name: name}, nil
-		}
-		defer f.close()
-	}
-	return f.state(name)
 }
 
 // Break implements driver.Breaker.
@@ -133,15 +112,4 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		}
 		return nil
 	})
-}
-
-// peekName returns the name in a record file, or "" if that cannot be read.
-func (s *store) peekName(path string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	st, err := s.peekFile(ctx, path, "")
-	if err != nil {
-		return ""
-	}
-	return st.name
 }

@@ -2,8 +2,10 @@ package filelock
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -13,32 +15,52 @@ import (
 // hold writes 8 bytes, the hash of the owner. No other client wakes up, and
 // nobody polls for it.
 type life struct {
-	path string
+	in   *folder
+	name string
+	id   fileID
 	pipe *os.File // both ends: there is always a reader and a writer
 	buf  [4096]byte
 }
 
-func newLife(dir, id string, perm os.FileMode) (*life, error) {
-	temp := filepath.Join(dir, id+".new")
-	if err := syscall.Mkfifo(temp, uint32(perm)); err != nil {
-		return nil, explain(err, "", temp)
+// newSuffix ends the name of a client's file until it is locked.
+const newSuffix = ".new"
+
+// lifeType is the type of clients' files.
+const lifeType = syscall.S_IFIFO
+
+// isLife reports whether a file may be a client's: a pipe that has no other name.
+func isLife(st *syscall.Stat_t) bool {
+	return st.Mode&syscall.S_IFMT == lifeType && st.Nlink <= 1
+}
+
+func newLife(clients *folder, id string) (*life, error) {
+	temp := id + newSuffix
+	if err := syscall.Mknodat(int(clients.self.Fd()), temp, syscall.S_IFIFO|0o600, 0); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", clients.path, errReplaced)
+	} else if err != nil {
+		return nil, explain(err, "", clients.at(temp))
 	}
-	defer os.Remove(temp)
-	if err := os.Chmod(temp, perm); err != nil {
-		return nil, explain(err, "", temp)
-	}
-	fd, err := openFD(temp, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	defer clients.root.Remove(temp)
+	fd, st, err := clients.open(temp, os.O_RDWR)
 	if err != nil {
-		return nil, explain(err, "", temp)
+		return nil, explain(err, "", clients.at(temp))
 	}
-	l := &life{path: filepath.Join(dir, id), pipe: os.NewFile(uintptr(fd), temp)}
-	if err := flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		l.pipe.Close()
-		return nil, explain(err, "", temp)
+	l := &life{in: clients, name: id, id: idOf(&st), pipe: os.NewFile(uintptr(fd), clients.at(id))}
+	if !isLife(&st) {
+		err = errForeign
 	}
-	if err := os.Rename(temp, l.path); err != nil {
+	if err == nil {
+		err = clients.give(fd, fileMode(clients.mode))
+	}
+	if err == nil {
+		err = flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err == nil {
+		err = clients.root.Rename(temp, id)
+	}
+	if err != nil {
 		l.pipe.Close()
-		return nil, explain(err, "", temp)
+		return nil, explain(err, "", clients.at(temp))
 	}
 	return l, nil
 }
@@ -66,19 +88,24 @@ func (l *life) listen(rung func(uint64), all func()) {
 
 // end frees the file, and deletes it with remove.
 func (l *life) end(remove bool) {
-	if remove {
-		os.Remove(l.path)
+	if st, err := l.in.lstat(l.name); remove && err == nil && idOf(st) == l.id {
+		l.in.root.Remove(l.name)
 	}
 	l.pipe.Close()
 }
 
 // knock writes to the pipe of another client. A ring that is lost, because
 // nobody reads any more or the pipe is full, is made up for by the next poll.
-func (s *store) knock(path string, text []byte) {
-	fd, err := openFD(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+func (s *store) knock(id string, text []byte) {
+	if !validID(id) {
+		return
+	}
+	fd, st, err := s.place.Load().clients.open(id, os.O_WRONLY)
 	if err != nil {
 		return
 	}
 	defer closeFD(fd)
-	syscall.Write(fd, text)
+	if isLife(&st) { // anything else is not to be written to
+		syscall.Write(fd, text)
+	}
 }

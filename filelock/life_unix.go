@@ -4,7 +4,6 @@ package filelock
 
 import (
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -12,27 +11,48 @@ import (
 // life is a client's own file: locked, it shows that the client lives. Pipes
 // cannot be locked here, so there is no doorbell: waiters look at every tick.
 type life struct {
-	path  string
+	in    *folder
+	name  string
+	id    fileID
 	file  *os.File
 	wait  time.Duration
 	noise chan struct{}
 }
 
-func newLife(dir, id string, perm os.FileMode) (*life, error) {
-	temp := filepath.Join(dir, id+".new")
-	fd, err := openFD(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+// newSuffix ends the name of a client's file until it is locked.
+const newSuffix = ".new"
+
+// lifeType is the type of clients' files.
+const lifeType = syscall.S_IFREG
+
+// isLife reports whether a file may be a client's: an empty one that has no other
+// name.
+func isLife(st *syscall.Stat_t) bool {
+	return st.Mode&syscall.S_IFMT == lifeType && st.Nlink <= 1 && st.Size == 0
+}
+
+func newLife(clients *folder, id string) (*life, error) {
+	temp := id + newSuffix
+	fd, err := clients.openAt(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return nil, explain(err, "", temp)
+		return nil, explain(err, "", clients.at(temp))
 	}
-	defer os.Remove(temp)
-	l := &life{path: filepath.Join(dir, id), file: os.NewFile(uintptr(fd), temp), noise: make(chan struct{}, 1)}
-	if err := flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		l.file.Close()
-		return nil, explain(err, "", temp)
+	defer clients.root.Remove(temp)
+	l := &life{in: clients, name: id, file: os.NewFile(uintptr(fd), clients.at(id)), noise: make(chan struct{}, 1)}
+	var st syscall.Stat_t
+	if err = syscall.Fstat(fd, &st); err == nil {
+		l.id = idOf(&st)
+		err = clients.give(fd, fileMode(clients.mode))
 	}
-	if err := os.Rename(temp, l.path); err != nil {
+	if err == nil {
+		err = flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err == nil {
+		err = clients.root.Rename(temp, id)
+	}
+	if err != nil {
 		l.file.Close()
-		return nil, explain(err, "", temp)
+		return nil, explain(err, "", clients.at(temp))
 	}
 	return l, nil
 }
@@ -60,8 +80,8 @@ func (l *life) listen(rung func(uint64), all func()) {
 
 // end frees the file, and deletes it with remove.
 func (l *life) end(remove bool) {
-	if remove {
-		os.Remove(l.path)
+	if st, err := l.in.lstat(l.name); remove && err == nil && idOf(st) == l.id {
+		l.in.root.Remove(l.name)
 	}
 	l.file.Close()
 }

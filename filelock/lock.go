@@ -26,22 +26,22 @@ const stuckAfter = poll / 2
 
 // lock opens the file of a record and locks it. It returns nil if there is no
 // file.
-func (s *store) lock(ctx context.Context, path string, room *room) (*file, error) {
+func (s *store) lock(ctx context.Context, names *folder, name string, room *room) (*file, error) {
 	for {
-		fd, err := openFD(path, os.O_RDWR, 0)
+		f, err := openRecord(names, name, os.O_RDWR, room.page[:])
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, explain(err, "", path)
+			return nil, err
 		}
-		f := &file{fd: fd, path: path, page: room.page[:]}
 		stolen, err := s.await(ctx, f)
 		if err == nil && !stolen {
 			if err = f.load(); err == nil {
+				f.tighten()
 				return f, nil
 			}
-			err = explain(err, "", path)
+			err = explain(err, "", f.path)
 		}
 		f.close()
 		if err != nil {
@@ -50,17 +50,34 @@ func (s *store) lock(ctx context.Context, path string, room *room) (*file, error
 	}
 }
 
+// openRecord opens a record file.
+func openRecord(names *folder, name string, flags int, page []byte) (*file, error) {
+	fd, st, err := names.openRegular(name, flags)
+	if err == nil {
+		if err = names.checkLinks(name, &st); err != nil {
+			closeFD(fd)
+		}
+	}
+	if err != nil {
+		return nil, explain(err, "", names.at(name))
+	}
+	return &file{fd: fd, in: names, name: name, path: names.at(name), id: idOf(&st), mode: fs.FileMode(st.Mode) & 0o777, page: page}, nil
+}
+
+// tighten is that of the folder, for a file that is known to be a record.
+func (f *file) tighten() { f.in.tighten(f.fd, f.mode) }
+
 // lockKept is lock with the file that the stripe keeps open, if it is that of
 // the record, and keeps the file that it opens.
-func (s *store) lockKept(ctx context.Context, p *stripe, path string, room *room) (*file, error) {
-	if f := p.open; f != nil && f.path == path {
+func (s *store) lockKept(ctx context.Context, p *stripe, names *folder, name string, room *room) (*file, error) {
+	if f := p.open; f != nil && f.name == name {
 		f.page = room.page[:]
 		stolen, err := s.await(ctx, f)
 		if err == nil && !stolen {
 			if err = f.load(); err == nil {
 				return f, nil
 			}
-			err = explain(err, "", path)
+			err = explain(err, "", f.path)
 		}
 		p.drop()
 		if err != nil {
@@ -68,7 +85,7 @@ func (s *store) lockKept(ctx context.Context, p *stripe, path string, room *room
 		}
 	}
 	p.drop()
-	f, err := s.lock(ctx, path, room)
+	f, err := s.lock(ctx, names, name, room)
 	p.open = f
 	return f, err
 }
@@ -136,15 +153,15 @@ func (s *store) steal(f *file) (stolen bool, err error) {
 	if f.load() != nil || f.head.state == moving {
 		return false, nil // or else it changes just now, and is not stuck
 	}
-	temp, fd, err := s.temporary()
+	temp, fd, err := f.in.temporary()
 	if err != nil {
-		return false, explain(err, "", temp)
+		return false, explain(err, "", f.in.at(temp))
 	}
 	defer closeFD(fd)
-	next := &file{fd: fd, path: f.path, page: make([]byte, 4096)}
+	next := &file{fd: fd, in: f.in, name: f.name, path: f.path, page: make([]byte, 4096)}
 	next.head.state = moving
 	fail := func(err error) (bool, error) {
-		os.Remove(temp)
+		f.in.root.Remove(temp)
 		return false, explain(err, "", f.path)
 	}
 	if err := flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
@@ -155,13 +172,14 @@ func (s *store) steal(f *file) (stolen bool, err error) {
 	}
 	// The old file stays reachable, should this process die before it has read
 	// it. What may lie there is of a thief that died before it moved anything.
-	if err := os.Remove(f.path + oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	old := f.name + oldSuffix
+	if f.in.proveRecord(old) == nil {
+		f.in.root.Remove(old)
+	}
+	if err := f.in.root.Link(f.name, old); err != nil {
 		return fail(err)
 	}
-	if err := os.Link(f.path, f.path+oldSuffix); err != nil {
-		return fail(err)
-	}
-	if err := os.Rename(temp, f.path); err != nil {
+	if err := f.in.root.Rename(temp, f.name); err != nil {
 		return fail(err)
 	}
 	return true, explain(next.inherit(), "", f.path)
@@ -172,28 +190,36 @@ const oldSuffix = ".old"
 
 // inherit fills a file that has taken the place of another. The file is locked.
 func (f *file) inherit() error {
-	fd, err := openFD(f.path+oldSuffix, os.O_RDONLY, 0)
+	old, err := f.predecessor()
 	if err != nil {
 		return err
-	}
-	defer closeFD(fd)
-	old := &file{fd: fd}
-	for i := 0; ; i++ {
-		// Not locked, so its last change may be seen half done.
-		if err = old.load(); err == nil {
-			break
-		}
-		if !errors.Is(err, errDamaged) || i == 100 {
-			return err
-		}
-		time.Sleep(100 * time.Microsecond)
 	}
 	f.head = header{state: moving}
 	if err := f.store(old.text); err != nil {
 		return err
 	}
 	f.text = old.text
-	return os.Remove(f.path + oldSuffix)
+	return f.in.root.Remove(f.name + oldSuffix)
+}
+
+// predecessor reads the record that the file is to take over.
+func (f *file) predecessor() (*file, error) {
+	old, err := openRecord(f.in, f.name+oldSuffix, os.O_RDONLY, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer old.close()
+	for i := 0; ; i++ {
+		// Not locked, so its last change may be seen half done.
+		if err = old.load(); err == nil {
+			_, err = old.parse(f.name)
+			return old, err
+		}
+		if !errors.Is(err, errDamaged) || i == 100 {
+			return nil, err
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
 }
 
 // remove deletes the file, which is locked and idle. It reports false when that
@@ -204,25 +230,37 @@ func (s *store) remove(f *file) bool {
 	}
 	defer s.paths.unlock()
 	ok, err := f.current()
-	return ok && err == nil && os.Remove(f.path) == nil
+	return ok && err == nil && f.in.root.Remove(f.name) == nil
 }
 
-// current reports whether the path leads to this file.
+// errReplaced says that the directory has been deleted, or moved away, while it
+// was in use.
+var errReplaced = errors.New("the directory was deleted or replaced while it was in use: close the client and open another")
+
+// current reports whether the path leads to this file. Suppose somebody moves the
+// directory away and makes another: a client that went on in the old one would
+// hold names that others hold in the new one (P1).
 func (f *file) current() (bool, error) {
 	var there syscall.Stat_t
-	if f.id == (fileID{}) {
-		var here syscall.Stat_t
-		if err := syscall.Fstat(f.fd, &here); err != nil {
-			return false, explain(err, "", f.path)
-		}
-		f.id = idOf(&here)
+	err := syscall.Lstat(f.path, &there)
+	if err == nil && f.id == idOf(&there) {
+		return true, nil
 	}
-	if err := syscall.Stat(f.path, &there); err == syscall.ENOENT {
+	if err != nil && err != syscall.ENOENT && err != syscall.ENOTDIR {
+		return false, err
+	}
+	here, err := f.in.lstat(f.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
-	} else if err != nil {
-		return false, explain(err, "", f.path)
+	case err == nil && f.id == idOf(here):
+		// Or it has come back since the first look.
+		if err := syscall.Lstat(f.path, &there); err == nil && f.id == idOf(&there) {
+			return true, nil
+		}
+		return false, errReplaced
 	}
-	return f.id == idOf(&there), nil
+	return false, err
 }
 
 // fileID tells files apart. It is not used again while the file is open.
@@ -256,8 +294,11 @@ func (p *pathsLock) tryLock() bool {
 }
 
 // lock waits for the lock, for at most d.
-func (p *pathsLock) lock(d time.Duration) error {
+func (p *pathsLock) lock(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); !p.tryLock(); time.Sleep(time.Millisecond) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if time.Now().After(end) {
 			return fmt.Errorf("its lock file has been locked for %v: a process that uses the directory is stopped", d)
 		}
@@ -276,24 +317,6 @@ func flock(fd, how int) error {
 		if err := syscall.Flock(fd, how); err != syscall.EINTR {
 			return err
 		}
-	}
-}
-
-// openFD opens a file that children do not inherit, and that is none behind a
-// symbolic link.
-func openFD(path string, flags int, perm fs.FileMode) (int, error) {
-	for {
-		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, uint32(perm))
-		if err == syscall.EINTR {
-			continue
-		}
-		if err == nil && flags&os.O_CREATE != 0 && perm&0o077 != 0 {
-			// The umask may have taken bits away.
-			if err = syscall.Fchmod(fd, uint32(perm)); err != nil {
-				closeFD(fd)
-			}
-		}
-		return fd, err
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -22,62 +23,95 @@ var opened struct {
 	m map[string]*store
 }
 
+// open looks whether the directory can be used, and changes nothing: the first
+// operation that does makes what is missing (attach). So whoever only looks
+// leaves no trace.
 func open(ctx context.Context, o Options) (driver.Driver, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if err := checkClock(); err != nil {
-		return nil, err
+		return nil, &OpenError{err}
 	}
-	dir, err := makeDir(o.Dir)
+	dir, err := resolve(o.Dir)
 	if err != nil {
-		return nil, err
+		return nil, &OpenError{err}
 	}
-	if problem := networkFS(dir); problem != "" {
-		return nil, fmt.Errorf("%s %s: locks need a local file system", dir, problem)
+	if err := checkPlace(dir); err != nil {
+		return nil, &OpenError{err}
 	}
 	opened.Lock()
 	defer opened.Unlock()
 	s := opened.m[dir]
 	if s == nil {
-		if s, err = newStore(dir, o.Clock); err != nil {
-			return nil, err
-		}
+		s = newStore(dir)
 		if opened.m == nil {
 			opened.m = map[string]*store{}
 		}
 		opened.m[dir] = s
 	}
 	s.refs++
-	c, err := newClient(s, o.Clock)
-	if err != nil {
+	if _, err := patiently(ctx, s.view); err != nil {
 		s.unref()
-		return nil, err
+		return nil, &OpenError{err}
 	}
-	c.cleanUp()
-	return c, nil
+	return newClient(s, o.Clock), nil
 }
 
-// makeDir makes the directory and returns it without symbolic links.
-func makeDir(dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", explain(err, "", dir)
+// resolve returns a directory's path without symbolic links. It need not exist
+// yet.
+func resolve(dir string) (string, error) {
+	rest := ""
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return "", explain(err, "", at)
+		}
+		if info, err := os.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return "", fmt.Errorf("%s is a symbolic link to what does not exist", at)
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
 	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return "", explain(err, "", dir)
-	}
-	return real, nil
 }
 
-func newStore(dir string, clock driver.Clock) (*store, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, explain(err, "", dir)
+// checkPlace returns an error if locks cannot be kept in a directory, or none can
+// be made there.
+func checkPlace(dir string) error {
+	there := nearest(dir)
+	if problem := networkFS(there); problem != "" {
+		return fmt.Errorf("%s %s: locks need a local file system", there, problem)
 	}
-	s := &store{
-		dir: dir, names: filepath.Join(dir, "names"), clients: filepath.Join(dir, "clients"),
-		perm: info.Mode().Perm() & 0o666,
+	info, err := os.Stat(there)
+	if err != nil {
+		return explain(err, "", there)
+	}
+	if !info.IsDir() {
+		return explain(syscall.ENOTDIR, "", there)
+	}
+	// The system asks for the real user; where that is another one, opening tells.
+	if os.Getuid() == os.Geteuid() {
+		return explain(syscall.Access(there, 7), "", there)
+	}
+	return nil
+}
+
+// nearest returns the directory, or else the nearest one above that exists.
+func nearest(dir string) string {
+	for {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func newStore(dir string) *store {
+	return &store{
+		dir:       dir,
+		attaching: make(chan struct{}, 1),
 		caps: driver.Caps{
 			Store:   "file://" + dir,
 			Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
@@ -86,27 +120,6 @@ func newStore(dir string, clock driver.Clock) (*store, error) {
 			Guarantees: guarantees,
 		},
 	}
-	for _, sub := range []string{s.names, s.clients} {
-		err := os.Mkdir(sub, 0o700)
-		if err == nil {
-			err = os.Chmod(sub, info.Mode().Perm())
-		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, explain(err, "", sub)
-		}
-	}
-	lock := filepath.Join(dir, "lock")
-	if s.paths.fd, err = openFD(lock, os.O_RDWR, 0); errors.Is(err, fs.ErrNotExist) {
-		s.paths.fd, err = openFD(lock, os.O_RDWR|os.O_CREATE, s.perm)
-	}
-	if err != nil {
-		return nil, explain(err, "", lock)
-	}
-	if err := s.begin(storeTime(clock.Now())); err != nil {
-		closeFD(s.paths.fd)
-		return nil, err
-	}
-	return s, nil
 }
 
 // close ends the use by one client.
@@ -120,11 +133,20 @@ func (s *store) close() error {
 // unref expects opened to be locked.
 func (s *store) unref() {
 	s.refs--
-	if s.refs == 0 {
-		delete(opened.m, s.dir)
-		for i := range s.stripes {
-			s.stripes[i].drop()
-		}
+	if s.refs > 0 {
+		return
+	}
+	delete(opened.m, s.dir)
+	for i := range s.stripes {
+		s.stripes[i].drop()
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.outdated()
+	for _, p := range s.stale {
+		p.close()
+	}
+	if s.attached.Load() {
 		closeFD(s.paths.fd)
 	}
 }

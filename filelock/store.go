@@ -7,9 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,17 +22,19 @@ const poll = 500 * time.Millisecond
 
 // store is one directory, shared by the clients of this process.
 type store struct {
-	dir     string // without symbolic links
-	names   string // the record files
-	clients string // a file per client, see life
-	perm    fs.FileMode
-	epoch   int64 // see token
-	caps    driver.Caps
-	refs    int // clients, under opened.Mutex
+	dir  string // without symbolic links
+	caps driver.Caps
+	refs int // clients, under opened.Mutex
+
+	opening   sync.Mutex // held while directories are opened
+	place     atomic.Pointer[place]
+	stale     []*place      // under opening: of directories that others have replaced
+	attaching chan struct{} // full while attach is under way
+	attached  atomic.Bool   // true: place, paths and epoch are set for good
+	epoch     int64         // see token
 
 	stripes [64]stripe
 	paths   pathsLock
-	temp    atomic.Int64 // numbers temporary files
 	pulse   pulse
 
 	mu    sync.Mutex
@@ -88,7 +87,7 @@ const withdrawnFor = time.Minute
 // error is returned, but does not undo what it did.
 func (c *client) turn(ctx context.Context, name string, op func(*turn) error) error {
 	s := c.store
-	path := filepath.Join(s.names, fileName(name))
+	file := fileName(name)
 	p := &s.stripes[hash(name)%uint64(len(s.stripes))]
 	p.Lock()
 	defer p.Unlock()
@@ -97,7 +96,7 @@ func (c *client) turn(ctx context.Context, name string, op func(*turn) error) er
 		err := ctx.Err()
 		var result error
 		if err == nil {
-			result, err = c.attempt(ctx, p, name, path, op)
+			result, err = c.attempt(ctx, p, name, file, op)
 		}
 		switch {
 		case err == nil:
@@ -121,11 +120,12 @@ var (
 
 // attempt is one try of a turn. It returns the result of op, or an error if the
 // turn is not done.
-func (c *client) attempt(ctx context.Context, p *stripe, name, path string, op func(*turn) error) (result, err error) {
+func (c *client) attempt(ctx context.Context, p *stripe, name, file string, op func(*turn) error) (result, err error) {
 	s := c.store
 	room := s.room()
 	defer s.rooms.Put(room)
-	f, err := s.lockKept(ctx, p, path, room)
+	names := s.place.Load().names
+	f, err := s.lockKept(ctx, p, names, file, room)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, path string, op f
 		// under its lock: with no lock, this one may have stood still while
 		// others came and went, and its token be lower than theirs (P3).
 		c.idle.add(name)
-		if err = s.create(path, appendState(nil, &state{name: name})); err == nil {
+		if err = create(names, file, &state{name: name}); err == nil {
 			err = errCreated
 		}
 	}
@@ -182,7 +182,7 @@ func (c *client) commit(t *turn, f *file, room *room) (removed bool, err error) 
 		}
 	}
 	if ok, err := f.current(); err != nil {
-		return false, driver.Uncertain(err)
+		return false, driver.Uncertain(explain(err, t.name, f.path))
 	} else if !ok {
 		return false, errMoved
 	}
@@ -242,42 +242,27 @@ func (f *file) state(name string) (*state, error) {
 			return nil, explain(err, name, f.path)
 		}
 	}
+	st, err := f.parse(f.name)
+	return st, explain(err, name, f.path)
+}
+
+// parse returns the state in the text, which must be that of a record file.
+func (f *file) parse(name string) (*state, error) {
 	st, err := parseState(string(f.text))
 	if err != nil {
-		return nil, explain(fmt.Errorf("%w: %w", errDamaged, err), name, f.path)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	if name == "" {
-		name = st.name
-	}
-	if st.name != name || fileName(name) != filepath.Base(f.path) {
-		return nil, explain(fmt.Errorf("%w: it is the record of %q", errDamaged, st.name), name, f.path)
+	if fileName(st.name) != name {
+		return nil, fmt.Errorf("%w: it is the record of %q", errDamaged, st.name)
 	}
 	return st, nil
 }
 
-// create makes the file of a name, unless it has one meanwhile. The file appears
-// complete, under a link, so that an empty or short one is always damage.
-func (s *store) create(path string, text []byte) error {
-	temp, fd, err := s.temporary()
-	if err != nil {
-		return explain(err, "", temp)
-	}
-	defer os.Remove(temp)
-	defer closeFD(fd)
+// create makes the file of a name, unless it has one meanwhile. It appears
+// complete, so an empty or short one is always damage.
+func create(names *folder, file string, st *state) error {
+	text := appendState(nil, st)
 	b := make([]byte, textStart, textStart+len(text))
 	appendHeader(b[:0], textStart, settled, text)
-	if err := pwrite(fd, append(b, text...), 0); err != nil {
-		return explain(err, "", path)
-	}
-	if err := os.Link(temp, path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return explain(err, "", path)
-	}
-	return nil
-}
-
-// temporary makes a new file beside the records.
-func (s *store) temporary() (path string, fd int, err error) {
-	path = filepath.Join(s.names, fmt.Sprintf("%d-%d-%d.tmp", os.Getpid(), s.temp.Add(1), time.Now().UnixNano()))
-	fd, err = openFD(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, s.perm)
-	return path, fd, err
+	return explain(names.publish(file, append(b, text...), false), st.name, names.at(file))
 }

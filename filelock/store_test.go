@@ -60,14 +60,20 @@ func TestOneStoreByAnyPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the directory was made as %v, %v", info, err)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("opening made the directory: %v", err)
+	}
+	if err := a.(*client).attach(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	b := openTest(t, link)
+	b := attachTest(t, link)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory was made as %v, %v", info, err)
+	}
 	if a.Caps().Store != b.Caps().Store || !strings.HasPrefix(a.Caps().Store, "file:///") {
 		t.Errorf("one directory is %q and %q", a.Caps().Store, b.Caps().Store)
 	}
@@ -163,7 +169,7 @@ func TestLeftToTheNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Close()
-	b := openTest(t, dir)
+	b := attachTest(t, dir)
 	if files := left(t, dir); len(files) != 1 {
 		t.Errorf("P9: after a close with a hold and an opening there are %q", files)
 	}
@@ -178,7 +184,7 @@ func TestLeftToTheNext(t *testing.T) {
 	}
 	b.Close()
 	time.Sleep(r.MinHold)
-	openTest(t, dir)
+	attachTest(t, dir)
 	if files := left(t, dir); len(files) != 1 {
 		t.Errorf("P9: after a close with a closed name and an opening there are %q", files)
 	}
@@ -193,7 +199,7 @@ func TestTheDeadAreCleanedUp(t *testing.T) {
 	}
 	p.ask("ok", "try y 1m 1m")
 	p.kill()
-	c := openTest(t, dir)
+	c := attachTest(t, dir)
 	files := left(t, dir)
 	if len(files) != 2 || filepath.Base(files[0]) != "y.lock" || filepath.Base(files[1]) != c.id {
 		t.Errorf("P9: after a crash and an opening there are %q", files)
@@ -207,7 +213,11 @@ func TestTheDeadAreCleanedUp(t *testing.T) {
 func reboot(t testing.TB, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, "boot")
-	then, err := readBoot(path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	then, err := parseBoot(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +242,7 @@ func TestReboot(t *testing.T) {
 	far := state{name: "far"}
 	far.Holds = full().Holds[1:]
 	far.Holds[0].Request = request("far")
-	far.Holds[0].LockDelay, far.Holds[0].Expires = 400*time.Millisecond, 1<<62
+	far.Holds[0].LockDelay, far.Holds[0].Expires = 400*time.Millisecond, maxInstant
 	text := appendState(nil, &far)
 	head := appendHeader(nil, textStart, settled, text)
 	head = append(append(head, make([]byte, textStart-len(head))...), text...)
@@ -241,12 +251,15 @@ func TestReboot(t *testing.T) {
 	}
 	reboot(t, dir)
 
-	if _, err := Open(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "another boot") {
-		t.Fatalf("opening a directory that a living client uses on another boot: %v", err)
+	c := openTest(t, dir)
+	if err := c.attach(t.Context()); err == nil || !strings.Contains(err.Error(), "another boot") {
+		t.Fatalf("using a directory that a living client uses on another boot: %v", err)
+	}
+	if _, err := c.Inspect(t.Context(), "plain"); err == nil || !strings.Contains(err.Error(), "another boot") {
+		t.Fatalf("looking into a directory that a living client uses on another boot: %v", err)
 	}
 	p.kill()
 	time.Sleep(freshBeat)
-	c := openTest(t, dir)
 	start := time.Now()
 	g, err := c.Try(t.Context(), request("plain"))
 	if err != nil {
@@ -307,12 +320,13 @@ func TestThiefDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "names", "x.lock")
-	temp, fd, err := c.store.temporary()
+	names := c.store.place.Load().names
+	temp, fd, err := names.temporary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = errors.Join(
-		pwrite(fd, appendHeader(nil, textStart, moving, nil), 0), os.Link(path, path+oldSuffix), os.Rename(temp, path))
+		pwrite(fd, appendHeader(nil, textStart, moving, nil), 0), os.Link(path, path+oldSuffix), os.Rename(names.at(temp), path))
 	closeFD(fd)
 	if err != nil {
 		t.Fatal(err)
@@ -337,17 +351,16 @@ func TestMoves(t *testing.T) {
 	if _, err := c.Try(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "names", "x.lock")
+	names := c.store.place.Load().names
 	ctx, cancel := context.WithCancel(t.Context())
 	moved := make(chan int)
 	go func() {
 		n := 0
 		for ctx.Err() == nil {
-			fd, err := openFD(path, os.O_RDWR, 0)
+			f, err := openRecord(names, "x.lock", os.O_RDWR, nil)
 			if err != nil {
 				break
 			}
-			f := &file{fd: fd, path: path}
 			if stolen, _ := c.store.steal(f); stolen {
 				n++
 			}
@@ -377,7 +390,7 @@ func TestMoves(t *testing.T) {
 	}
 	cancel()
 	n := <-moved
-	st, err := c.store.peek(t.Context(), "x")
+	st, err := names.peek(t.Context(), "x.lock")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ package filelock
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -15,6 +17,9 @@ const tick = 20 * time.Millisecond
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.join(ctx); err != nil {
+		return driver.Grant{}, err
+	}
 	// Before the place is: a grant may come at once.
 	if err := c.expect(req.Owner); err != nil {
 		return driver.Grant{}, err
@@ -24,6 +29,16 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 		c.forget(req.Owner)
 	}
 	return g, err
+}
+
+// join attaches the client, as an operation.
+func (c *client) join(ctx context.Context) error {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return c.attach(ctx)
 }
 
 // Wait implements driver.Queuer.
@@ -53,12 +68,23 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	return g, err
 }
 
-// collect returns the owner's hold, if it was handed over. It only reads, and
-// mostly without the lock.
+// collect returns the owner's hold, if it was handed over. It only reads, without
+// the lock.
 func (s *store) collect(ctx context.Context, clock driver.Clock, req driver.Request) (driver.Grant, error) {
-	st, err := s.peek(ctx, req.Name)
+	p, err := s.view()
 	if err != nil {
 		return driver.Grant{}, err
+	}
+	if p == nil {
+		return driver.Grant{}, driver.ErrHeld // and whoever asks again is told why
+	}
+	file := fileName(req.Name)
+	st, err := p.names.peek(ctx, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return driver.Grant{}, driver.ErrHeld
+	}
+	if err != nil {
+		return driver.Grant{}, explain(err, req.Name, p.names.at(file))
 	}
 	if h := st.Held(req.Owner); h != nil && storeTime(clock.Now()) < h.Expires {
 		return h.Grant(), nil

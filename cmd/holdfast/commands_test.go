@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -79,6 +80,57 @@ func TestStoreUnreachable(t *testing.T) {
 	}
 	w.env = append(w.env, "HOLDFAST_STORE=", "XDG_STATE_HOME="+w.path("file"))
 	w.run(69, "ls").expectErr("another store can be named by --store or HOLDFAST_STORE")
+}
+
+// TestForeignDirectory: a directory of something else is refused as a store that
+// does not work, not as wrong usage, and stays as it is.
+func TestForeignDirectory(t *testing.T) {
+	w := newWorld(t)
+	if err := os.MkdirAll(filepath.Join(w.locks, "names"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(w.locks, "names", "people.lock")
+	if err := os.WriteFile(file, []byte("not a lock\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"ls"}, {"show", "x"}, {"break", "x", "--token", "1"}, {"run", "x", "--", "touch", w.path("ran")}} {
+		w.run(69, args...).expectErr("name an empty directory")
+	}
+	w.run(1, "doctor").expectOut("people.lock")
+	if text, err := os.ReadFile(file); string(text) != "not a lock\n" {
+		t.Errorf("data loss: %q, %v", text, err)
+	}
+	if _, err := os.Stat(w.path("ran")); err == nil {
+		t.Error("the command ran without a lock")
+	}
+}
+
+// TestLockedLockFile: a directory that another user's process has stopped is a
+// store that does not work.
+func TestLockedLockFile(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, "run", "x", "--", "true")
+	f, err := os.OpenFile(filepath.Join(w.locks, "lock"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	w.run(69, "run", "x", "--", "true").expectErr("its lock file has been locked")
+	w.run(0, "show", "x").expectOut("x: free")
+}
+
+// TestLookingMakesNothing: ls and show do not make the default store.
+func TestLookingMakesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "HOLDFAST_STORE=", "XDG_STATE_HOME="+w.path("state"))
+	w.run(0, "ls")
+	w.run(0, "show", "x").expectOut("x: free")
+	if entries, err := os.ReadDir(w.dir); err != nil || len(entries) != 0 {
+		t.Errorf("ls and show have made %v, %v", entries, err)
+	}
 }
 
 func TestHelp(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
@@ -67,10 +68,12 @@ func fromOutside(err error) bool {
 	var path *fs.PathError
 	var refused *redislock.ServerError
 	var database *sqllock.OpenError
+	var directory *filelock.OpenError
 	var network net.Error
 	var errno syscall.Errno
 	return errors.As(err, &path) || errors.As(err, &network) || errors.As(err, &errno) ||
-		errors.As(err, &refused) || errors.As(err, &database) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -37,7 +37,8 @@ type store struct {
 	prefix string // of hf.prefix: what the client puts in front of names
 }
 
-// defaultStore is the store of this user on this host.
+// defaultStore is the store of this user on this host. It is made when a lock is
+// first taken in it.
 func defaultStore() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) { // as the XDG Base Directory Specification asks
@@ -48,15 +49,15 @@ func defaultStore() (string, error) {
 		state = filepath.Join(home, ".local", "state")
 	}
 	dir := filepath.Join(state, "holdfast", "locks")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", storeError(fmt.Errorf("cannot make the directory of the default store: %w; another store can be named by --store or %s", err, storeEnv))
-	}
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
 }
 
+// named returns the URL of the store that the user has named, or "".
+func (a *app) named() string { return cmp.Or(a.store, os.Getenv(storeEnv)) }
+
 // parseStore returns the URL of the store to use.
 func (a *app) parseStore() (*url.URL, error) {
-	raw := cmp.Or(a.store, os.Getenv(storeEnv))
+	raw := a.named()
 	if raw == "" {
 		var err error
 		if raw, err = defaultStore(); err != nil {
@@ -101,6 +102,8 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	switch {
 	case err == nil:
 		return s, nil
+	case fromOutside(err) && a.named() == "":
+		return nil, storeError(fmt.Errorf("cannot open the default store %s: %w; another store can be named by --store or %s", s.shown, err, storeEnv))
 	case fromOutside(err):
 		return nil, storeError(fmt.Errorf("cannot open %s: %w", s.shown, err))
 	}

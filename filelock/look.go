@@ -1,0 +1,124 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
+)
+
+// What only looks makes, changes and deletes nothing: it reads without a lock,
+// and reckons by itself what a turn would write down.
+
+// patience is how long what looks like damage is read again and again: it may be
+// a change half done.
+const patience = stuckAfter
+
+// look returns the state of a name, as of now. Without a file it is idle.
+func (s *store) look(ctx context.Context, p *place, file, name string, now driver.Instant) (*state, error) {
+	st, err := p.names.peek(ctx, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &state{name: name}, nil
+	}
+	if err != nil {
+		return nil, explain(err, name, p.names.at(file))
+	}
+	same, err := s.sameBoot(p)
+	if err != nil {
+		return nil, err
+	}
+	if !same {
+		st.reboot(now)
+	}
+	st.age(now, s.alive)
+	return st, nil
+}
+
+// age ends what has ended by itself, and grants nothing: only a turn does that.
+func (s *state) age(now driver.Instant, alive func(string) bool) {
+	queue := s.Queue
+	s.Queue = nil
+	s.Settle(now, &record.Rules{Poll: poll, Alive: alive})
+	for i := range queue {
+		if p := &queue[i]; now.Sub(p.Seen) <= 2*poll && (p.Client == "" || alive(p.Client)) {
+			s.Queue = append(s.Queue, *p)
+		}
+	}
+}
+
+// sameBoot reports whether the records are of this boot of the host.
+func (s *store) sameBoot(p *place) (bool, error) {
+	if s.attached.Load() {
+		return true, nil
+	}
+	id, err := bootID()
+	if err != nil {
+		return false, fmt.Errorf("filelock: which boot of the host this is cannot be told: %w", err)
+	}
+	then, err := readBoot(p.top)
+	switch {
+	case err == nil && then.id == id:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged):
+		return false, nil
+	case err != nil:
+		return false, explain(err, "", p.top.at(bootName))
+	}
+	live, err := s.anybody()
+	if live {
+		err = s.otherBoot(then.id, id)
+	}
+	return false, explain(err, "", p.clients.path)
+}
+
+// peek reads a record file without a lock. The record may not be settled.
+func (d *folder) peek(ctx context.Context, name string) (*state, error) {
+	for start := time.Now(); ; {
+		st, err := d.peekOnce(name)
+		if !errors.Is(err, errDamaged) || time.Since(start) > patience {
+			return st, err
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// peekOnce returns errDamaged for a record that is being changed, too.
+func (d *folder) peekOnce(name string) (*state, error) {
+	f, err := openRecord(d, name, os.O_RDONLY, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	if err := f.load(); err != nil {
+		return nil, err
+	}
+	if f.head.state == moving {
+		// Its thief may have died, or finish just now.
+		if f, err = f.predecessor(); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: it is being moved", errDamaged)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return f.parse(name)
+}
+
+// peekName returns the name in a record file, or "" if that cannot be read.
+func (d *folder) peekName(file string) string {
+	st, err := d.peek(context.Background(), file)
+	if err != nil {
+		return ""
+	}
+	return st.name
+}
