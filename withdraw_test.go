@@ -125,6 +125,7 @@ func TestPanicInRelease(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				w.free("x", "P6: after a release that panicked")
+				synctest.Wait()
 				if logged := strings.Contains(log.String(), "panicked"); logged != again {
 					t.Errorf("the log says %q", log.String())
 				}
