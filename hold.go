@@ -128,24 +128,25 @@ func (c *Client) bury(h *hold) {
 }
 
 // drop ends a hold that is given back in the background: it returns the grant
-// to withdraw, and what is to be done before, once the mutex is free. Ok is false
-// if the hold is lost instead.
-func (c *Client) drop(h *hold, now driver.Instant) (grant driver.Grant, after func(), ok bool) {
+// to withdraw, and the cancellation of contexts, to be done before, once the mutex is
+// free. Ok is false if the hold is lost instead.
+func (c *Client) drop(h *hold, now driver.Instant) (grant driver.Grant, cancel func(), ok bool) {
 	if !h.machine.Release(now) {
 		return grant, c.lose(h, nil), false
 	}
 	c.bury(h)
-	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
-	cancel := h.end(ErrReleased)
-	return h.grant(), func() {
-		cancel()
-		c.emit(c.opts.Events.Released, slog.LevelDebug, "released", event)
-	}, true
+	c.emit(c.opts.Events.Released, slog.LevelDebug, "released", h.event(now))
+	return h.grant(), h.end(ErrReleased), true
 }
 
-// lose ends a hold that the machine has found lost. It returns what is to be
-// done once the mutex is free: contexts are cancelled and events told there.
-func (c *Client) lose(h *hold, reason error) func() {
+// event is what is told of the hold's state and end.
+func (h *hold) event(now driver.Instant) Event {
+	return Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
+}
+
+// lose ends a hold that the machine has found lost. It returns the cancellation of
+// contexts, to be done once the mutex is free.
+func (c *Client) lose(h *hold, reason error) (cancel func()) {
 	if h.over {
 		return func() {}
 	}
@@ -157,12 +158,10 @@ func (c *Client) lose(h *hold, reason error) func() {
 		}
 	}
 	lost := &LostError{Name: h.name, Token: h.token, Reason: reason}
-	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: c.clock.Now().Sub(h.taken), Err: lost}
-	cancel := h.end(lost)
-	return func() {
-		cancel()
-		c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
-	}
+	event := h.event(c.clock.Now())
+	event.Err = lost
+	c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
+	return h.end(lost)
 }
 
 // end ends every lease of the hold, and returns the cancellation of their

@@ -192,9 +192,14 @@ func (le *Lease) Renew(ctx context.Context) error {
 	c.mu.Unlock()
 	r := c.renew1(ctx, grant)
 	c.mu.Lock()
-	after := c.renewed(h, r)
+	cancels := []func(){c.renewed(h, r)}
+	if driver.Gone(r.Err) {
+		cancels = append(cancels, c.gone(map[string]error{h.owner: r.Err})...)
+	}
 	c.mu.Unlock()
-	after()
+	for _, cancel := range cancels {
+		cancel()
+	}
 	if err := le.Err(); err != nil {
 		return failed("renew", h.name, err)
 	}
@@ -281,9 +286,9 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 		h.mode, h.token, h.data = g.Mode, g.Token, g.Handle
 	}
 	// Its answer says of the hold what a renewal's would.
-	after := c.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
+	cancel := c.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
 	c.mu.Unlock()
-	after()
+	cancel()
 	if over := le.Err(); over != nil {
 		err = over
 	}

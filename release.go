@@ -56,7 +56,7 @@ func (le *Lease) Release() (err error) {
 	var within context.Context
 	var free context.CancelFunc
 	var turn *gateway
-	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
+	event := h.event(now)
 	if last {
 		h.machine.Release(now)
 		c.untrack(h)
@@ -70,14 +70,15 @@ func (le *Lease) Release() (err error) {
 	if !last {
 		return nil
 	}
-	event.Err = errPanicked
+	passed := turn != nil && c.passOn(turn, h, event)
+	if !passed {
+		event.Err = errPanicked
+	}
 	defer func() {
 		free()
-		err = le.settle(turn, grant, event)
+		err = le.settle(turn, grant, event, passed)
 	}()
-	if turn != nil && c.passOn(turn, h) {
-		event.Err = nil
-	} else {
+	if !passed {
 		event.Err = c.giveBack(within, grant)
 	}
 	return nil // settle says
@@ -86,8 +87,9 @@ func (le *Lease) Release() (err error) {
 // errPanicked is what others are told of a release in which the driver has panicked.
 var errPanicked = errors.New("the driver panicked")
 
-// settle ends a release, of which event says how it went, and returns its outcome.
-func (le *Lease) settle(turn *gateway, grant driver.Grant, event Event) error {
+// settle ends a release, of which event says how it went, and returns its outcome. If the
+// hold was passed on, that has been told.
+func (le *Lease) settle(turn *gateway, grant driver.Grant, event Event, passed bool) error {
 	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
 	if turn != nil {
@@ -109,13 +111,15 @@ func (le *Lease) settle(turn *gateway, grant driver.Grant, event Event) error {
 	default:
 		le.outcome = fine
 	}
+	if !passed {
+		c.gaveBack(event)
+	}
 	c.finish(1)
 	c.mu.Unlock()
-	c.gaveBack(event)
 	return event.Err
 }
 
-// gaveBack tells how a release went.
+// gaveBack tells how a release went. It is called with the client's mutex.
 func (c *Client) gaveBack(event Event) {
 	switch {
 	case event.Err == nil:
@@ -224,13 +228,11 @@ func rest(ctx context.Context, d time.Duration) bool {
 }
 
 // poke tells this client's own waiter for a name that it is free, which a store
-// without a queue does not.
+// without a queue does not. It is called with the client's mutex.
 func (c *Client) poke(name string) {
 	if c.queuer != nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if g := c.gates[name]; g != nil && g.poke != nil {
 		select {
 		case g.poke <- struct{}{}:
@@ -360,13 +362,14 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 // Close ends the client: waiting acquires return ErrClosed, leases are ended
 // (ErrReleased) and released in batches, and the driver is closed. It takes at
 // most about 5 s; if the store has not confirmed every release by then, the
-// error is ErrUncertain, and what is left ends with its TTL. A second call
-// waits for the first, and returns nil.
+// error is ErrUncertain, and what is left ends with its TTL. Last it waits for
+// hooks and the Logger to be told of all that has happened, for at most 1 s. A second
+// call waits for the first, and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		// Not for ever: it may come from a hook that the first is calling.
+		// Not for ever: it may come from a hook that the first waits for.
 		ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 		defer cancel()
 		select {
@@ -377,18 +380,18 @@ func (c *Client) Close() error {
 	}
 	c.closed = true
 	defer close(c.done)
-	var after []func()
+	var cancels []func()
 	var held []driver.Grant
 	now := c.clock.Now()
 	for h, _, ok := c.deadlines.First(); ok; h, _, ok = c.deadlines.First() {
-		grant, f, ok := c.drop(h, now)
-		if after = append(after, f); ok {
+		grant, cancel, ok := c.drop(h, now)
+		if cancels = append(cancels, cancel); ok {
 			held = append(held, grant)
 		}
 	}
 	c.mu.Unlock()
-	for _, f := range after {
-		f() // the work ends before the names are free
+	for _, cancel := range cancels {
+		cancel() // the work ends before the names are free
 	}
 	c.close(ErrClosed)
 
@@ -421,6 +424,12 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	if closeErr := c.driver.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("holdfast: close: %w", closeErr))
+	}
+	hooks := time.NewTimer(hooksWithin)
+	defer hooks.Stop()
+	select {
+	case <-c.events.drained():
+	case <-hooks.C:
 	}
 	return err
 }
