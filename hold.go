@@ -42,6 +42,7 @@ type extras struct {
 	trouble error   // the last failed renewal
 	note    *string // set by SetNote; nil: the lock's
 	asked   bool    // a downgrade has been sent: others may share the name by now (P1)
+	used    bool    // MinHold counts: a lease has been released, by Release
 	ended   int32   // leases in the list that are over
 }
 

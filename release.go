@@ -17,7 +17,7 @@ import (
 const releaseWithin = 5 * time.Second
 
 // Release gives the lease back; the name is free once the last lease of the
-// hold is released, or, with Options.MinHold, when that time is over.
+// hold is released, or, with Options.MinHold, when that time is over too: see ReleaseNow.
 //
 // It takes no context, because it must work in a defer after the caller's has
 // ended, and waits for the store for at most 5 s or as long as the lease would
@@ -26,7 +26,16 @@ const releaseWithin = 5 * time.Second
 // before, the error is the *LostError: what was done under it may have run
 // unprotected. A second call does nothing and returns what the first returned,
 // after waiting for it.
-func (le *Lease) Release() (err error) {
+func (le *Lease) Release() error { return le.release(false) }
+
+// ReleaseNow is Release without the minimum hold (Options.MinHold): for a lease under
+// which nothing was done, because the work could not begin, so that another may do it at
+// once. Where several leases share a hold, the minimum holds unless all of them are
+// released by ReleaseNow. A second call, of either, does nothing.
+func (le *Lease) ReleaseNow() error { return le.release(true) }
+
+// release is Release, or, with unused, ReleaseNow.
+func (le *Lease) release(unused bool) (err error) {
 	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
 	if le.outcome != nil {
@@ -42,6 +51,9 @@ func (le *Lease) Release() (err error) {
 	}
 	le.outcome = fine
 	h.users--
+	if !unused && h.how.MinHold > 0 {
+		h.ensureExtras().used = true
+	}
 	now := c.clock.Now()
 	if !h.over && !h.machine.Trusted(now) {
 		defer c.lose(h, nil)()
@@ -52,7 +64,7 @@ func (le *Lease) Release() (err error) {
 	}
 	cancel := le.finish(ErrReleased)
 	h.forget(le)
-	grant, last := h.grant(), h.users == 0
+	grant, last := h.lastGrant(), h.users == 0
 	var within context.Context
 	var free context.CancelFunc
 	var turn *gateway
@@ -142,10 +154,19 @@ func (le *Lease) late(end error) error {
 		return nil // released by Close
 	}
 	if h.users == 0 && !driver.Gone(lost.Reason) {
-		h.how.client.withdraw(h.grant())
+		h.how.client.withdraw(h.lastGrant())
 	}
 	le.outcome = &outcome{err: lost}
 	return lost
+}
+
+// lastGrant is the grant to release: one that nobody has used has no minimum hold.
+func (h *hold) lastGrant() driver.Grant {
+	grant := h.grant()
+	if !h.extras().used {
+		grant.MinHold = 0
+	}
+	return grant
 }
 
 // forget takes a released lease out of the hold's list: at once if it is the first, else
