@@ -106,7 +106,11 @@ func (h *hold) grant() driver.Grant {
 // track puts a hold into the queues, or moves it to where it belongs now.
 func (c *Client) track(h *hold) {
 	h.until.Store(int64(h.machine.Until()))
-	c.deadlines.Set(h, h.machine.Until())
+	next := h.machine.Until()
+	if at, ok := h.renewedUntil(); ok {
+		next = min(next, at)
+	}
+	c.deadlines.Set(h, next)
 	if at, ok := h.machine.RenewAt(); ok {
 		c.renewals.Set(h, at)
 	} else {
@@ -126,6 +130,26 @@ func (c *Client) untrack(h *hold) {
 func (c *Client) bury(h *hold) {
 	c.untrack(h)
 	c.keep(h)
+}
+
+// renewedUntil returns when renewals of the hold are to end (Options.MaxHold), if they
+// are and have not.
+func (h *hold) renewedUntil() (driver.Instant, bool) {
+	return h.taken.Add(h.how.maxHold), h.how.maxHold > 0 && !h.machine.Final()
+}
+
+// expire ends the renewals of a hold once its MaxHold is over, and reports whether they
+// have ended. The clock decides, not whether a timer has fired. It is called with the
+// client's mutex.
+func (c *Client) expire(h *hold, now driver.Instant) bool {
+	if at, ok := h.renewedUntil(); ok && now >= at && !h.over && h.machine.Trusted(now) {
+		h.machine.Finish()
+		c.track(h)
+		event := h.event(now)
+		event.Until = c.wall(h.machine.Until())
+		c.emit(c.opts.Events.Expiring, slog.LevelWarn, "expiring", event)
+	}
+	return h.machine.Final()
 }
 
 // drop ends a hold that is given back in the background: it returns the grant
@@ -152,7 +176,11 @@ func (c *Client) lose(h *hold, reason error) (cancel func()) {
 		return func() {}
 	}
 	c.bury(h)
-	if reason == nil {
+	switch {
+	case reason != nil:
+	case h.machine.Final():
+		reason = ErrMaxHold
+	default:
 		reason = errNotRenewed
 		if trouble := h.extras().trouble; trouble != nil {
 			reason = fmt.Errorf("not renewed in time: %w", trouble)

@@ -173,8 +173,9 @@ func (le *Lease) ValidUntil() time.Time {
 
 // Renew renews the lease now, for a holder that wants to know before it begins
 // something, or that has switched the renewal off. It returns nil when the TTL
-// has started again; what Err returns, if the lease is over; else the store's
-// error, with the lease in doubt.
+// has started again; what Err returns, if the lease is over; ErrMaxHold, if it goes on
+// but may not become longer (Options.MaxHold); else the store's error, with the lease in
+// doubt.
 func (le *Lease) Renew(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext("renew")
@@ -188,23 +189,34 @@ func (le *Lease) Renew(ctx context.Context) error {
 	}
 	defer c.stop()
 	c.mu.Lock()
-	grant := h.grant()
+	grant, final := h.grant(), c.expire(h, c.clock.Now())
 	c.mu.Unlock()
+	if final {
+		return le.renewError(ErrMaxHold)
+	}
 	r := c.renew1(ctx, grant)
 	c.mu.Lock()
 	cancels := []func(){c.renewed(h, r)}
 	if driver.Gone(r.Err) {
 		cancels = append(cancels, c.gone(map[string]error{h.owner: r.Err})...)
 	}
+	if h.machine.Final() {
+		r.Err = ErrMaxHold // that came first
+	}
 	c.mu.Unlock()
 	for _, cancel := range cancels {
 		cancel()
 	}
-	if err := le.Err(); err != nil {
-		return failed("renew", h.name, err)
+	return le.renewError(r.Err)
+}
+
+// renewError is what Renew returns: why the lease is over, or else err.
+func (le *Lease) renewError(err error) error {
+	if over := le.Err(); over != nil {
+		err = over
 	}
-	if r.Err != nil {
-		return failed("renew", h.name, r.Err)
+	if err != nil {
+		return failed("renew", le.hold.name, err)
 	}
 	return nil
 }

@@ -29,15 +29,18 @@ func (c *Client) rearm() {
 }
 
 // tick is the client's one loop: the alarm calls it when something is due. It
-// ends the leases and turns whose time is over, has what is due sent off, and waits for
-// nothing.
+// ends the leases, maximum holds and turns whose time is over, has what is due sent off,
+// and waits for nothing.
 func (c *Client) tick() {
 	c.mu.Lock()
 	now := c.clock.Now()
 	var cancels []func()
 	for h, at, ok := c.deadlines.First(); ok && at <= now; h, at, ok = c.deadlines.First() {
-		h.machine.Trusted(now) // its deadline is the entry's: it is lost now
-		cancels = append(cancels, c.lose(h, nil))
+		if h.machine.Trusted(now) {
+			c.expire(h, now) // it is renewed no more, and its entry is the deadline now
+		} else {
+			cancels = append(cancels, c.lose(h, nil))
+		}
 	}
 	for g, at, ok := c.turns.First(); ok && at <= now; g, at, ok = c.turns.First() {
 		c.endTurn(g)
@@ -195,9 +198,10 @@ func (c *Client) renewed(h *hold, r driver.Renewal) (cancel func()) {
 		return nothing
 	}
 	now := c.clock.Now()
+	final := c.expire(h, now)
 	doubted := h.extras().trouble != nil
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token}
-	if r.Err != nil && !driver.Gone(r.Err) {
+	if r.Err != nil && !driver.Gone(r.Err) && !final {
 		h.ensureExtras().trouble = r.Err
 		c.keep(h) // the time in doubt is its holder's
 		h.machine.Failed(now)
@@ -218,6 +222,9 @@ func (c *Client) renewed(h *hold, r driver.Renewal) (cancel func()) {
 	case r.Err != nil && driver.Gone(r.Err):
 		h.machine.Gone()
 		return c.lose(h, r.Err)
+	case final && h.machine.Trusted(now):
+		h.passed = h.passed && r.Err != nil
+		return nothing // whatever it says, the deadline stands
 	case r.Err != nil && h.machine.Trusted(now):
 		c.track(h)
 		if doubted {
