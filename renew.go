@@ -54,9 +54,21 @@ func (c *Client) tick() {
 	}
 	c.rearm()
 	c.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
+	cancelAside(cancels)
+}
+
+// cancelAside cancels contexts without waiting for it. They may have been made from
+// contexts of the caller's own types, whose methods are called then and may block: that
+// must hold up neither the client's loop nor the news of other losses.
+func cancelAside(cancels []func()) {
+	if len(cancels) == 0 {
+		return
 	}
+	go func() {
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}()
 }
 
 // sharded returns the requests by which the driver says to which shards things belong:
@@ -266,9 +278,7 @@ func (c *Client) lost(loss driver.Loss) {
 	c.mu.Lock()
 	cancels := c.gone(reasons)
 	c.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
-	}
+	cancelAside(cancels)
 }
 
 // gone ends the holds of owners that the store does not know any more, each for its
