@@ -213,7 +213,7 @@ func (c *Client) renewed(h *hold, r driver.Renewal) (cancel func()) {
 	final := c.expire(h, now)
 	doubted := h.extras().trouble != nil
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token}
-	if r.Err != nil && !driver.Gone(r.Err) && !final {
+	if r.Err != nil && !driver.Gone(r.Err) {
 		h.ensureExtras().trouble = r.Err
 		c.keep(h) // the time in doubt is its holder's
 		h.machine.Failed(now)
