@@ -95,6 +95,10 @@ func TestAllUndoneHasNoMinHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.free("a", "P6: All has failed")
+		if _, err := holdfast.All(c.Mutex("b", nil), c.Mutex("c", nil)).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("P6: All, whose first lock is held, returned %v", err)
+		}
+		w.free("c", "P6: All has taken nothing")
 		w.release(busy)
 		lease, err := both.TryAcquire(w.ctx)
 		if err != nil {

@@ -176,6 +176,9 @@ func (ml *MultiLease) release(one func(*Lease) error) error {
 		unbind()
 	}
 	n := len(ml.leases)
+	if n == 0 {
+		return nil // undo, when the first lock was not to be had
+	}
 	errs, panics := make([]error, n), make([]any, n)
 	var others sync.WaitGroup
 	defer others.Wait() // also when the caller's own panics

@@ -257,7 +257,7 @@ func TestTurnPanics(t *testing.T) {
 // one is broken, because it is the same in the store. (P2)
 func TestTurnLostByRenewal(t *testing.T) {
 	for name, renewal := range map[string]func(*holdfast.Lease){
-		"in the background": func(*holdfast.Lease) { time.Sleep(4 * time.Millisecond) },
+		"in the background": func(*holdfast.Lease) { time.Sleep(6 * time.Millisecond) },
 		"by hand":           func(l *holdfast.Lease) { go l.Renew(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestTurnLostByRenewal(t *testing.T) {
 						return r
 					}
 				})
-				q, first := w.crowd(c, 2, &holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 3 * time.Millisecond})
+				q, first := w.crowd(c, 2, &holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
 				other, _ := w.client(nil)
 				if err := other.Break(w.ctx, "n", first.Token()); err != nil {
 					t.Fatal(err)
