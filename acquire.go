@@ -105,27 +105,19 @@ func (a *acquisition) enter() error {
 }
 
 // exit leaves the client. The gate has been left before, and the lease, if any,
-// handed over; unless a hook or the driver has panicked, after which nothing must
-// be left either (P6).
+// handed over; unless the driver has panicked, after which nothing must be left either
+// (P6). It cannot panic once there is a lease: nothing of the driver's is called then.
 func (a *acquisition) exit(panicked bool) {
 	if a.waiting != nil {
 		a.waiting.stop()
 	}
 	c := a.lock.how.client
 	c.mu.Lock()
-	after := func() {}
+	defer c.mu.Unlock()
 	if panicked {
 		a.leave()
-		if a.lease != nil {
-			grant, f, ok := c.drop(a.lease.hold, c.clock.Now())
-			if after = f; ok {
-				c.withdraw(grant)
-			}
-		}
 	}
 	c.finish(1)
-	c.mu.Unlock()
-	after()
 }
 
 // run waits for its turn and then asks the store. It returns a lease, or the
@@ -148,10 +140,7 @@ func (a *acquisition) run(ctx context.Context) (*Lease, []error) {
 		}
 		c.mu.Unlock()
 		switch role {
-		case gate.Joined:
-			return a.lease, nil
-		case gate.Passed:
-			a.acquired(a.lease.hold)
+		case gate.Joined, gate.Passed:
 			return a.lease, nil
 		case gate.Behind:
 			return nil, a.reasons(ctx)
@@ -314,6 +303,7 @@ func (a *acquisition) told(err error) {
 	named.Name = a.lock.name // the caller's, without the prefix
 
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	a.held = &named
 	first := !a.contact
 	a.contact = true
@@ -322,7 +312,6 @@ func (a *acquisition) told(err error) {
 		refused.held = a.held
 		close(refused.news)
 	}
-	c.mu.Unlock()
 	if first && !a.Try {
 		c.emit(c.opts.Events.Waiting, slog.LevelDebug, "waiting", Event{Name: a.lock.name, Mode: a.Shape.Mode, Err: a.held})
 	}
@@ -464,12 +453,12 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	}
 	c.wakeNext(a.lock.name, a.gate, next)
 	c.track(h)
-	c.mu.Unlock()
 	a.acquired(h)
+	c.mu.Unlock()
 	return &h.first
 }
 
-// acquired tells of a new hold.
+// acquired tells of a new hold. It is called with the client's mutex.
 func (a *acquisition) acquired(h *hold) {
 	c := a.lock.how.client
 	c.emit(c.opts.Events.Acquired, slog.LevelDebug, "acquired", Event{

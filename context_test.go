@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
@@ -260,4 +261,40 @@ func TestMultiLockRefuses(t *testing.T) {
 			t.Error("P10: the store was asked")
 		}
 	})
+}
+
+// TestBlockingContext: a context of the caller's own type that blocks when one made from
+// it is cancelled holds up neither renewals nor the loss of other leases (P2).
+func TestBlockingContext(t *testing.T) {
+	for name, lose := range map[string]func(w *world, c *holdfast.Client, l *holdfast.Lease){
+		"lost by the clock": func(w *world, _ *holdfast.Client, l *holdfast.Lease) { <-l.Done() },
+		"broken": func(w *world, c *holdfast.Client, l *holdfast.Lease) {
+			if err := c.Break(w.ctx, l.Name(), l.Token()); err != nil {
+				w.Error(err)
+			}
+			synctest.Wait()
+			if !errors.Is(l.Err(), holdfast.ErrBroken) {
+				w.Errorf("P2: Err is %v", l.Err())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c, _ := w.client(nil)
+				blocked := make(chan struct{})
+				defer close(blocked)
+				long := w.acquire(c.Mutex("long", nil))
+				for _, name := range []string{"x", "y"} {
+					lease := w.acquire(c.Mutex(name, &holdfast.Options{TTL: time.Second, RenewEvery: -1}))
+					_, cancel := lease.WithContext(parting{w.ctx, make(chan struct{}), func() { <-blocked }})
+					lose(w, c, lease)
+					_ = cancel // it would wait too
+				}
+				time.Sleep(time.Hour)
+				if err := long.Err(); err != nil {
+					t.Errorf("another lease: %v", err)
+				}
+			})
+		})
+	}
 }

@@ -254,20 +254,6 @@ func TestShorterRenewal(t *testing.T) {
 	})
 }
 
-// The Released hook is called when the release is over, so it may close.
-func TestReleasedHookCloses(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var c *holdfast.Client
-		var err error
-		c, _ = w.client(&holdfast.ClientOptions{Events: holdfast.Events{Released: func(holdfast.Event) { err = c.Close() }}})
-		l := w.acquire(c.Mutex("x", nil))
-		d := w.took(func() { _ = l.Release() })
-		if err != nil {
-			t.Errorf("close in hook took %v: %v", d, err)
-		}
-	})
-}
-
 // The store says that the name is held as the context ends.
 func TestTryHeldAtTheDeadline(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -349,26 +335,6 @@ func TestErrorsThatDoNotCompare(t *testing.T) {
 		}()
 		if _, err := c.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, driver.ErrMismatch) || !errors.Is(err, errStore) {
 			t.Errorf("Acquire returned %v", err)
-		}
-	})
-}
-
-// A panic that the caller recovers leaves nothing behind (P6).
-func TestPanickingHook(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, _ := w.client(&holdfast.ClientOptions{Events: holdfast.Events{Waiting: func(holdfast.Event) { panic("hook") }}})
-		other, _ := w.client(nil)
-		l := w.acquire(other.Mutex("x", nil))
-		func() {
-			defer func() { recover() }()
-			_, _ = c.Mutex("x", nil).Acquire(w.ctx)
-		}()
-		_ = l.Release()
-		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
-		defer cancel()
-		_, err := c.Mutex("x", nil).Acquire(ctx)
-		if err != nil {
-			t.Errorf("a free name after a panic that was recovered: %v", err)
 		}
 	})
 }

@@ -23,6 +23,9 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrBroken: the lease was lost because an operator broke it.
 	ErrBroken = driver.ErrBroken
+	// ErrMaxHold: the lease is not renewed any more, or was lost, because
+	// Options.MaxHold is over.
+	ErrMaxHold = errors.New("the maximum hold is over")
 	// ErrReleased: the lease has been released.
 	ErrReleased = errors.New("lease released")
 	// ErrDeadlock: the context already holds this name, so waiting for it would
@@ -47,7 +50,7 @@ var (
 type HeldError = driver.HeldError
 
 // LostError is ErrLost with the reason. Unwrap gives the reason: ErrBroken,
-// ErrNotHeld, or the store's errors because of which the lease was not renewed
+// ErrNotHeld, ErrMaxHold, or the store's errors because of which the lease was not renewed
 // in time.
 type LostError struct {
 	Name   string

@@ -1,17 +1,25 @@
 package holdfast
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Events are functions that are told what happens to a client's locks; each may
-// be nil. They are called on goroutines of the client or of its callers, several
-// at a time, and must return quickly: what comes next does not wait for them.
-// They must not call Close.
+// Events are functions that are told what happens to a client's locks: its hooks. Each
+// may be nil. One goroutine of the client calls them, one after the other, in the order
+// in which things happened: Acquired of a hold comes before its Lost or Released.
+//
+// No lock waits for a hook. One that blocks holds up other hooks and the client's Logger
+// only: renewals, losses and releases go on, and their events are queued. Some thousands
+// are; those that do not fit are dropped, and counted in the next one's Event.Dropped.
+// So a hook may be late: whoever has to stop working in time uses Lease.Done or
+// Lease.WithContext instead. A hook that panics is recovered, and the panic is logged, by
+// slog.Default if the client has no Logger.
+//
+// Hooks may use the client. Close waits for hooks, for 1 s at most, so one that calls it
+// holds itself up for that long; "go client.Close()" does not.
 type Events struct {
 	// Acquired: a hold begins, which several leases may share. It ends with Lost
 	// or Released.
@@ -24,6 +32,9 @@ type Events struct {
 	InDoubt func(Event)
 	// Recovered: a lease in doubt has been renewed after all.
 	Recovered func(Event)
+	// Expiring: Options.MaxHold is over, and the lease is not renewed any more. It is
+	// lost at Event.Until, if it is not released before.
+	Expiring func(Event)
 	// Lost: a hold is lost; Event.Err is the *LostError.
 	Lost func(Event)
 	// Released: a hold has been given back, or, where Event.Err is not nil or the
@@ -36,34 +47,22 @@ type Event struct {
 	Name  string
 	Mode  Mode
 	Token Token         // 0 while there is no lease
-	After time.Duration // Acquired: how long the wait took; Lost, Released: how long the name was held
-	Until time.Time     // InDoubt, Recovered: the trust deadline by the wall clock
+	After time.Duration // Acquired: how long the wait took; Expiring, Lost, Released: how long the name was held
+	Until time.Time     // InDoubt, Recovered, Expiring: the trust deadline by the wall clock
 	Err   error
+
+	// Dropped is how many events before this one were told to nobody, because the
+	// hooks or the Logger were too slow.
+	Dropped int
 }
 
-// emit calls the hook and writes the log record. It must be called without the
-// client's mutex, as the hook may call anything.
+// emit queues an event for its hook and the logger. It calls neither, so it may be called
+// with the client's mutex; and it must be, at the moment when things change, so that a
+// hold's events are queued in their order.
 func (c *Client) emit(hook func(Event), level slog.Level, msg string, e Event) {
-	if hook != nil {
-		hook(e)
+	if hook != nil || c.opts.Logger != nil {
+		c.events.put(queuedEvent{hook, level, msg, e})
 	}
-	if c.opts.Logger == nil {
-		return
-	}
-	attrs := []slog.Attr{slog.String("lock", e.Name), slog.String("mode", e.Mode.String())}
-	if e.Token != 0 {
-		attrs = append(attrs, slog.Int64("token", int64(e.Token)))
-	}
-	if e.After != 0 {
-		attrs = append(attrs, slog.Duration("after", e.After))
-	}
-	if !e.Until.IsZero() {
-		attrs = append(attrs, slog.Time("until", e.Until))
-	}
-	if e.Err != nil {
-		attrs = append(attrs, slog.Any("error", e.Err))
-	}
-	c.opts.Logger.LogAttrs(context.Background(), level, "holdfast: "+msg, attrs...)
 }
 
 // wall turns an instant into wall time, as good as the present clocks go.

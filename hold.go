@@ -42,6 +42,7 @@ type extras struct {
 	trouble error   // the last failed renewal
 	note    *string // set by SetNote; nil: the lock's
 	asked   bool    // a downgrade has been sent: others may share the name by now (P1)
+	used    bool    // MinHold counts: a lease has been released, by Release
 	ended   int32   // leases in the list that are over
 }
 
@@ -105,7 +106,11 @@ func (h *hold) grant() driver.Grant {
 // track puts a hold into the queues, or moves it to where it belongs now.
 func (c *Client) track(h *hold) {
 	h.until.Store(int64(h.machine.Until()))
-	c.deadlines.Set(h, h.machine.Until())
+	next := h.machine.Until()
+	if at, ok := h.renewedUntil(); ok {
+		next = min(next, at)
+	}
+	c.deadlines.Set(h, next)
 	if at, ok := h.machine.RenewAt(); ok {
 		c.renewals.Set(h, at)
 	} else {
@@ -127,42 +132,65 @@ func (c *Client) bury(h *hold) {
 	c.keep(h)
 }
 
+// renewedUntil returns when renewals of the hold are to end (Options.MaxHold), if they
+// are and have not.
+func (h *hold) renewedUntil() (driver.Instant, bool) {
+	return h.taken.Add(h.how.maxHold), h.how.maxHold > 0 && !h.machine.Final()
+}
+
+// expire ends the renewals of a hold once its MaxHold is over, and reports whether they
+// have ended. The clock decides, not whether a timer has fired. It is called with the
+// client's mutex.
+func (c *Client) expire(h *hold, now driver.Instant) bool {
+	if at, ok := h.renewedUntil(); ok && now >= at && !h.over && h.machine.Trusted(now) {
+		h.machine.Finish()
+		c.track(h)
+		event := h.event(now)
+		event.Until = c.wall(h.machine.Until())
+		c.emit(c.opts.Events.Expiring, slog.LevelWarn, "expiring", event)
+	}
+	return h.machine.Final()
+}
+
 // drop ends a hold that is given back in the background: it returns the grant
-// to withdraw, and what is to be done before, once the mutex is free. Ok is false
-// if the hold is lost instead.
-func (c *Client) drop(h *hold, now driver.Instant) (grant driver.Grant, after func(), ok bool) {
+// to withdraw, and the cancellation of contexts, to be done before, once the mutex is
+// free. Ok is false if the hold is lost instead.
+func (c *Client) drop(h *hold, now driver.Instant) (grant driver.Grant, cancel func(), ok bool) {
 	if !h.machine.Release(now) {
 		return grant, c.lose(h, nil), false
 	}
 	c.bury(h)
-	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
-	cancel := h.end(ErrReleased)
-	return h.grant(), func() {
-		cancel()
-		c.emit(c.opts.Events.Released, slog.LevelDebug, "released", event)
-	}, true
+	c.emit(c.opts.Events.Released, slog.LevelDebug, "released", h.event(now))
+	return h.grant(), h.end(ErrReleased), true
 }
 
-// lose ends a hold that the machine has found lost. It returns what is to be
-// done once the mutex is free: contexts are cancelled and events told there.
-func (c *Client) lose(h *hold, reason error) func() {
+// event is what is told of the hold's state and end.
+func (h *hold) event(now driver.Instant) Event {
+	return Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
+}
+
+// lose ends a hold that the machine has found lost. It returns the cancellation of
+// contexts, to be done once the mutex is free.
+func (c *Client) lose(h *hold, reason error) (cancel func()) {
 	if h.over {
 		return func() {}
 	}
 	c.bury(h)
-	if reason == nil {
+	switch {
+	case reason != nil:
+	case h.machine.Final():
+		reason = ErrMaxHold
+	default:
 		reason = errNotRenewed
 		if trouble := h.extras().trouble; trouble != nil {
 			reason = fmt.Errorf("not renewed in time: %w", trouble)
 		}
 	}
 	lost := &LostError{Name: h.name, Token: h.token, Reason: reason}
-	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: c.clock.Now().Sub(h.taken), Err: lost}
-	cancel := h.end(lost)
-	return func() {
-		cancel()
-		c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
-	}
+	event := h.event(c.clock.Now())
+	event.Err = lost
+	c.emit(c.opts.Events.Lost, slog.LevelWarn, "lost", event)
+	return h.end(lost)
 }
 
 // end ends every lease of the hold, and returns the cancellation of their

@@ -47,6 +47,7 @@ type Client struct {
 	opts    ClientOptions
 	clock   driver.Clock
 	alarm   *alarm.Alarm
+	events  eventQueue
 	closing context.Context // ends when Close begins
 	close   context.CancelCauseFunc
 
@@ -127,6 +128,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		driver: d, caps: d.Caps(), opts: *o, clock: o.Clock,
 		shared: map[settingsKey]*settings{},
 		gates:  map[string]*gateway{},
+		events: eventQueue{logger: o.Logger},
 		done:   make(chan struct{}),
 	}
 	if c.clock == nil {

@@ -48,6 +48,8 @@ func TestBadInput(t *testing.T) {
 		}, []string{"TTL", "10ms", "5ms"}},
 		{"negative delay", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{LockDelay: -1})) }, []string{"LockDelay", "-1ns", "24h"}},
 		{"long minimum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MinHold: 48 * time.Hour})) }, []string{"MinHold", "48h", "24h"}},
+		{"negative maximum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MaxHold: -1})) }, []string{"MaxHold", "-1ns", "8760h"}},
+		{"long maximum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MaxHold: holdfast.MaxTTL + 1})) }, []string{"MaxHold", "8760h"}},
 		{"permits of a mutex", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Permits: 1})) }, []string{"Permits", "1", "semaphore"}},
 		{"no slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 0, nil) }, []string{"0 slots", "1 to"}},
 		{"many slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 1<<21, nil) }, []string{"2097152 slots", "1048576"}},

@@ -173,8 +173,9 @@ func (le *Lease) ValidUntil() time.Time {
 
 // Renew renews the lease now, for a holder that wants to know before it begins
 // something, or that has switched the renewal off. It returns nil when the TTL
-// has started again; what Err returns, if the lease is over; else the store's
-// error, with the lease in doubt.
+// has started again; what Err returns, if the lease is over; ErrMaxHold, if it goes on
+// but may not become longer (Options.MaxHold); else the store's error, with the lease in
+// doubt.
 func (le *Lease) Renew(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext("renew")
@@ -188,18 +189,34 @@ func (le *Lease) Renew(ctx context.Context) error {
 	}
 	defer c.stop()
 	c.mu.Lock()
-	grant := h.grant()
+	grant, final := h.grant(), c.expire(h, c.clock.Now())
 	c.mu.Unlock()
+	if final {
+		return le.renewError(ErrMaxHold)
+	}
 	r := c.renew1(ctx, grant)
 	c.mu.Lock()
-	after := c.renewed(h, r)
-	c.mu.Unlock()
-	after()
-	if err := le.Err(); err != nil {
-		return failed("renew", h.name, err)
+	cancels := []func(){c.renewed(h, r)}
+	if driver.Gone(r.Err) {
+		cancels = append(cancels, c.gone(map[string]error{h.owner: r.Err})...)
 	}
-	if r.Err != nil {
-		return failed("renew", h.name, r.Err)
+	if h.machine.Final() {
+		r.Err = ErrMaxHold // that came first
+	}
+	c.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel()
+	}
+	return le.renewError(r.Err)
+}
+
+// renewError is what Renew returns: why the lease is over, or else err.
+func (le *Lease) renewError(err error) error {
+	if over := le.Err(); over != nil {
+		err = over
+	}
+	if err != nil {
+		return failed("renew", le.hold.name, err)
 	}
 	return nil
 }
@@ -281,9 +298,9 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 		h.mode, h.token, h.data = g.Mode, g.Token, g.Handle
 	}
 	// Its answer says of the hold what a renewal's would.
-	after := c.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
+	cancel := c.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
 	c.mu.Unlock()
-	after()
+	cancel()
 	if over := le.Err(); over != nil {
 		err = over
 	}

@@ -127,7 +127,7 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 	if c := l.how.client; c.opts.Events.Acquired != nil || c.opts.Logger != nil {
 		a.start = c.clock.Now() // a system call
 	}
-	a.Shape, a.Try, a.Ref = l.how.Shape, try, a
+	a.Shape, a.MaxHold, a.Try, a.Ref = l.how.Shape, l.how.maxHold, try, a
 	if err := a.enter(); err != nil {
 		return nil, failed(op, l.name, err)
 	}

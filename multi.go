@@ -167,36 +167,41 @@ func (ml *MultiLease) WithContext(parent context.Context) (context.Context, cont
 // Release releases all leases at the same time, so that one dead store does not hold up
 // the others, and returns their errors joined, that of the lease taken last first. See
 // Lease.Release.
-func (ml *MultiLease) Release() error {
+func (ml *MultiLease) Release() error { return ml.release((*Lease).Release) }
+
+func (ml *MultiLease) release(one func(*Lease) error) error {
 	// The work ends before any of the names is free.
 	ml.cancel(ErrReleased)
 	for _, unbind := range ml.unbind {
 		unbind()
 	}
 	n := len(ml.leases)
+	if n == 0 {
+		return nil // undo, when the first lock was not to be had
+	}
 	errs, panics := make([]error, n), make([]any, n)
 	var others sync.WaitGroup
 	defer others.Wait() // also when the caller's own panics
 	for i, l := range ml.leases[1:] {
 		others.Go(func() {
 			defer func() { panics[i+1] = recover() }()
-			errs[n-2-i] = l.Release()
+			errs[n-2-i] = one(l)
 		})
 	}
-	errs[n-1] = ml.leases[0].Release()
+	errs[n-1] = one(ml.leases[0])
 	others.Wait()
 	for _, p := range panics {
 		if p != nil {
-			panic(p) // the driver's, or a hook's: it is for our caller
+			panic(p) // the driver's: it is for our caller
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// undo gives back what an acquire has that failed. Losses among it are of no
-// interest: nothing has been done under them.
+// undo gives back what an acquire has that failed, without its minimum hold (P6).
+// Losses among it are of no interest: nothing has been done under them.
 func (ml *MultiLease) undo() error {
-	err := ml.Release()
+	err := ml.release((*Lease).ReleaseNow)
 	if errors.Is(err, ErrUncertain) {
 		return err
 	}

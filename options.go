@@ -22,7 +22,8 @@ type ClientOptions struct {
 	Need Caps
 	// Events are told what happens to locks.
 	Events Events
-	// Logger gets the same events as log records. Nil: silence.
+	// Logger gets the same events as log records, on the goroutine that calls the
+	// hooks. Nil: silence.
 	Logger *slog.Logger
 	// Margin is how long before the end of the store's TTL a lease stops being
 	// trusted. It must cover how far the rates of the clocks drift apart in one
@@ -35,7 +36,7 @@ type ClientOptions struct {
 }
 
 // Options say how a lock is taken. They are plain data; the zero value of each
-// field is its default. TTLs go up to MaxTTL, delays up to MaxDelay.
+// field is its default. TTLs and MaxHold go up to MaxTTL, delays up to MaxDelay.
 type Options struct {
 	// TTL is how long the store keeps the lock when the holder has vanished.
 	// 0: 30 s, or the nearest that the store takes.
@@ -49,9 +50,16 @@ type Options struct {
 	// vanished holder closed, for what it had under way. A release frees at
 	// once. 0: none.
 	LockDelay time.Duration
+	// MaxHold is how long the lease is renewed, counted from when it was acquired: a
+	// section that hangs must not keep its lock for ever. After it Events.Expiring tells
+	// so, Lease.Renew returns ErrMaxHold, and the lease, unless it is released before, is
+	// lost at the trust deadline that stands then, for ErrMaxHold; an answer to a renewal
+	// under way does not move that. So a hold ends at most MaxHold and one TTL after it
+	// was taken. With less than RenewEvery it is not renewed at all. 0: no limit.
+	MaxHold time.Duration
 	// MinHold keeps the name closed for at least this long after it was
-	// acquired, even if released sooner: for jobs that must run once per tick on
-	// hosts whose clocks differ. 0: none.
+	// acquired, even if released sooner (but see Lease.ReleaseNow): for jobs that must
+	// run once per tick on hosts whose clocks differ. 0: none.
 	MinHold time.Duration
 	// Reentrant joins the hold that the context carries instead of failing with
 	// ErrDeadlock. The hold stays as it was taken: the other options here do not
@@ -84,6 +92,7 @@ type settings struct {
 	client *Client
 	gate.Shape
 	reentrant bool
+	maxHold   time.Duration
 	pace      lease.Pace
 	err       error // what is wrong with them, or with the one name that they are for
 }
@@ -97,7 +106,7 @@ func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (
 			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold,
 			RenewEvery: o.RenewEvery, Unfair: o.Unfair, Note: o.Note,
 		},
-		reentrant: o.Reentrant,
+		reentrant: o.Reentrant, maxHold: o.MaxHold,
 	}
 	if err := s.settleKind(caps); err != nil {
 		return s, err
@@ -159,6 +168,8 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
 		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
+	case s.maxHold < 0 || s.maxHold > MaxTTL:
+		return fmt.Errorf("option MaxHold is %v: 0 to %v is allowed", s.maxHold, MaxTTL)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:
 		return fmt.Errorf("option MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
 	}

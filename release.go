@@ -17,7 +17,7 @@ import (
 const releaseWithin = 5 * time.Second
 
 // Release gives the lease back; the name is free once the last lease of the
-// hold is released, or, with Options.MinHold, when that time is over.
+// hold is released, or, with Options.MinHold, when that time is over too: see ReleaseNow.
 //
 // It takes no context, because it must work in a defer after the caller's has
 // ended, and waits for the store for at most 5 s or as long as the lease would
@@ -26,7 +26,16 @@ const releaseWithin = 5 * time.Second
 // before, the error is the *LostError: what was done under it may have run
 // unprotected. A second call does nothing and returns what the first returned,
 // after waiting for it.
-func (le *Lease) Release() (err error) {
+func (le *Lease) Release() error { return le.release(false) }
+
+// ReleaseNow is Release without the minimum hold (Options.MinHold): for a lease under
+// which nothing was done, because the work could not begin, so that another may do it at
+// once. Where several leases share a hold, the minimum holds unless all of them are
+// released by ReleaseNow. A second call, of either, does nothing.
+func (le *Lease) ReleaseNow() error { return le.release(true) }
+
+// release is Release, or, with unused, ReleaseNow.
+func (le *Lease) release(unused bool) (err error) {
 	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
 	if le.outcome != nil {
@@ -42,6 +51,9 @@ func (le *Lease) Release() (err error) {
 	}
 	le.outcome = fine
 	h.users--
+	if !unused && h.how.MinHold > 0 {
+		h.ensureExtras().used = true
+	}
 	now := c.clock.Now()
 	if !h.over && !h.machine.Trusted(now) {
 		defer c.lose(h, nil)()
@@ -52,11 +64,11 @@ func (le *Lease) Release() (err error) {
 	}
 	cancel := le.finish(ErrReleased)
 	h.forget(le)
-	grant, last := h.grant(), h.users == 0
+	grant, last := h.lastGrant(), h.users == 0
 	var within context.Context
 	var free context.CancelFunc
 	var turn *gateway
-	event := Event{Name: h.name, Mode: h.seen(), Token: h.token, After: now.Sub(h.taken)}
+	event := h.event(now)
 	if last {
 		h.machine.Release(now)
 		c.untrack(h)
@@ -70,14 +82,15 @@ func (le *Lease) Release() (err error) {
 	if !last {
 		return nil
 	}
-	event.Err = errPanicked
+	passed := turn != nil && c.passOn(turn, h, event)
+	if !passed {
+		event.Err = errPanicked
+	}
 	defer func() {
 		free()
-		err = le.settle(turn, grant, event)
+		err = le.settle(turn, grant, event, passed)
 	}()
-	if turn != nil && c.passOn(turn, h) {
-		event.Err = nil
-	} else {
+	if !passed {
 		event.Err = c.giveBack(within, grant)
 	}
 	return nil // settle says
@@ -86,8 +99,9 @@ func (le *Lease) Release() (err error) {
 // errPanicked is what others are told of a release in which the driver has panicked.
 var errPanicked = errors.New("the driver panicked")
 
-// settle ends a release, of which event says how it went, and returns its outcome.
-func (le *Lease) settle(turn *gateway, grant driver.Grant, event Event) error {
+// settle ends a release, of which event says how it went, and returns its outcome. If the
+// hold was passed on, that has been told.
+func (le *Lease) settle(turn *gateway, grant driver.Grant, event Event, passed bool) error {
 	h, c := le.hold, le.hold.how.client
 	c.mu.Lock()
 	if turn != nil {
@@ -109,13 +123,15 @@ func (le *Lease) settle(turn *gateway, grant driver.Grant, event Event) error {
 	default:
 		le.outcome = fine
 	}
+	if !passed {
+		c.gaveBack(event)
+	}
 	c.finish(1)
 	c.mu.Unlock()
-	c.gaveBack(event)
 	return event.Err
 }
 
-// gaveBack tells how a release went.
+// gaveBack tells how a release went. It is called with the client's mutex.
 func (c *Client) gaveBack(event Event) {
 	switch {
 	case event.Err == nil:
@@ -138,10 +154,19 @@ func (le *Lease) late(end error) error {
 		return nil // released by Close
 	}
 	if h.users == 0 && !driver.Gone(lost.Reason) {
-		h.how.client.withdraw(h.grant())
+		h.how.client.withdraw(h.lastGrant())
 	}
 	le.outcome = &outcome{err: lost}
 	return lost
+}
+
+// lastGrant is the grant to release: one that nobody has used has no minimum hold.
+func (h *hold) lastGrant() driver.Grant {
+	grant := h.grant()
+	if !h.extras().used {
+		grant.MinHold = 0
+	}
+	return grant
 }
 
 // forget takes a released lease out of the hold's list: at once if it is the first, else
@@ -224,13 +249,11 @@ func rest(ctx context.Context, d time.Duration) bool {
 }
 
 // poke tells this client's own waiter for a name that it is free, which a store
-// without a queue does not.
+// without a queue does not. It is called with the client's mutex.
 func (c *Client) poke(name string) {
 	if c.queuer != nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if g := c.gates[name]; g != nil && g.poke != nil {
 		select {
 		case g.poke <- struct{}{}:
@@ -360,13 +383,14 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 // Close ends the client: waiting acquires return ErrClosed, leases are ended
 // (ErrReleased) and released in batches, and the driver is closed. It takes at
 // most about 5 s; if the store has not confirmed every release by then, the
-// error is ErrUncertain, and what is left ends with its TTL. A second call
-// waits for the first, and returns nil.
+// error is ErrUncertain, and what is left ends with its TTL. Last it waits for
+// hooks and the Logger to be told of all that has happened, for at most 1 s. A second
+// call waits for the first, and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		// Not for ever: it may come from a hook that the first is calling.
+		// Not for ever: it may come from a hook that the first waits for.
 		ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 		defer cancel()
 		select {
@@ -377,18 +401,18 @@ func (c *Client) Close() error {
 	}
 	c.closed = true
 	defer close(c.done)
-	var after []func()
+	var cancels []func()
 	var held []driver.Grant
 	now := c.clock.Now()
 	for h, _, ok := c.deadlines.First(); ok; h, _, ok = c.deadlines.First() {
-		grant, f, ok := c.drop(h, now)
-		if after = append(after, f); ok {
+		grant, cancel, ok := c.drop(h, now)
+		if cancels = append(cancels, cancel); ok {
 			held = append(held, grant)
 		}
 	}
 	c.mu.Unlock()
-	for _, f := range after {
-		f() // the work ends before the names are free
+	for _, cancel := range cancels {
+		cancel() // the work ends before the names are free
 	}
 	c.close(ErrClosed)
 
@@ -421,6 +445,12 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	if closeErr := c.driver.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("holdfast: close: %w", closeErr))
+	}
+	hooks := time.NewTimer(hooksWithin)
+	defer hooks.Stop()
+	select {
+	case <-c.events.drained():
+	case <-hooks.C:
 	}
 	return err
 }

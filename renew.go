@@ -29,15 +29,18 @@ func (c *Client) rearm() {
 }
 
 // tick is the client's one loop: the alarm calls it when something is due. It
-// ends the leases and turns whose time is over, has what is due sent off, and waits for
-// nothing.
+// ends the leases, maximum holds and turns whose time is over, has what is due sent off,
+// and waits for nothing.
 func (c *Client) tick() {
 	c.mu.Lock()
 	now := c.clock.Now()
-	var after []func()
+	var cancels []func()
 	for h, at, ok := c.deadlines.First(); ok && at <= now; h, at, ok = c.deadlines.First() {
-		h.machine.Trusted(now) // its deadline is the entry's: it is lost now
-		after = append(after, c.lose(h, nil))
+		if h.machine.Trusted(now) {
+			c.expire(h, now) // it is renewed no more, and its entry is the deadline now
+		} else {
+			cancels = append(cancels, c.lose(h, nil))
+		}
 	}
 	for g, at, ok := c.turns.First(); ok && at <= now; g, at, ok = c.turns.First() {
 		c.endTurn(g)
@@ -51,9 +54,21 @@ func (c *Client) tick() {
 	}
 	c.rearm()
 	c.mu.Unlock()
-	for _, f := range after {
-		f()
+	cancelAside(cancels)
+}
+
+// cancelAside cancels contexts without waiting for it. They may have been made from
+// contexts of the caller's own types, whose methods are called then and may block: that
+// must hold up neither the client's loop nor the news of other losses.
+func cancelAside(cancels []func()) {
+	if len(cancels) == 0 {
+		return
 	}
+	go func() {
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}()
 }
 
 // sharded returns the requests by which the driver says to which shards things belong:
@@ -149,7 +164,8 @@ func (c *Client) renew(b batch.Batch[*hold]) {
 		}
 	}
 	ranOut = ranOut && through < len(holds)
-	var after []func()
+	var cancels []func()
+	gone := map[string]error{}
 	for i, h := range holds {
 		r := driver.Renewal{Err: errors.New("the driver returned too few renewals")}
 		if i < len(out) {
@@ -158,14 +174,18 @@ func (c *Client) renew(b batch.Batch[*hold]) {
 		if ranOut && through > 0 && c.postponed(h, r.Err, now) {
 			continue
 		}
-		after = append(after, c.renewed(h, r))
+		if h.over && driver.Gone(r.Err) {
+			gone[h.owner] = r.Err
+		}
+		cancels = append(cancels, c.renewed(h, r))
 	}
+	cancels = append(cancels, c.gone(gone)...)
 	c.renewals.Done(b, now, batch.Result{Through: through, RanOut: ranOut, Took: now.Sub(began)})
 	c.rearm()
 	c.finish(1)
 	c.mu.Unlock()
-	for _, f := range after {
-		f()
+	for _, cancel := range cancels {
+		cancel()
 	}
 }
 
@@ -181,14 +201,16 @@ func (c *Client) postponed(h *hold, err error, now driver.Instant) bool {
 	return true
 }
 
-// renewed takes in the outcome of a renewal. It returns what is to be done once
-// the mutex is free.
-func (c *Client) renewed(h *hold, r driver.Renewal) func() {
+// renewed takes in the outcome of a renewal. It returns the cancellation of contexts,
+// to be done once the mutex is free. If the hold is over meanwhile it does nothing: see
+// gone for what the outcome says of who has the hold now.
+func (c *Client) renewed(h *hold, r driver.Renewal) (cancel func()) {
 	nothing := func() {}
 	if h.over {
 		return nothing
 	}
 	now := c.clock.Now()
+	final := c.expire(h, now)
 	doubted := h.extras().trouble != nil
 	event := Event{Name: h.name, Mode: h.seen(), Token: h.token}
 	if r.Err != nil && !driver.Gone(r.Err) {
@@ -207,17 +229,22 @@ func (c *Client) renewed(h *hold, r driver.Renewal) func() {
 			return nothing
 		}
 		event.Until = c.wall(h.machine.Until())
-		return func() { c.emit(c.opts.Events.Recovered, slog.LevelInfo, "recovered", event) }
+		c.emit(c.opts.Events.Recovered, slog.LevelInfo, "recovered", event)
+		return nothing
 	case r.Err != nil && driver.Gone(r.Err):
 		h.machine.Gone()
 		return c.lose(h, r.Err)
+	case final && h.machine.Trusted(now):
+		h.passed = h.passed && r.Err != nil
+		return nothing // whatever it says, the deadline stands
 	case r.Err != nil && h.machine.Trusted(now):
 		c.track(h)
 		if doubted {
 			return nothing
 		}
 		event.Until, event.Err = c.wall(h.machine.Until()), r.Err
-		return func() { c.emit(c.opts.Events.InDoubt, slog.LevelWarn, "in doubt", event) }
+		c.emit(c.opts.Events.InDoubt, slog.LevelWarn, "in doubt", event)
+		return nothing
 	}
 	// The answer came after the deadline: whatever it says, a lease that is
 	// over is never revived (P2).
@@ -244,32 +271,42 @@ func (c *Client) lost(loss driver.Loss) {
 	if reason == nil {
 		reason = ErrNotHeld
 	}
-	owners := make(map[string]bool, len(loss.Owners))
+	reasons := make(map[string]error, len(loss.Owners))
 	for _, owner := range loss.Owners {
-		owners[owner] = true
+		reasons[owner] = reason
 	}
 	c.mu.Lock()
+	cancels := c.gone(reasons)
+	c.mu.Unlock()
+	cancelAside(cancels)
+}
+
+// gone ends the holds of owners that the store does not know any more, each for its
+// reason. It goes by owners, because a hold may have been passed on: suppose A's renewal
+// is under way when A releases, B gets the hold as it is, and then the store answers A
+// that it is broken. Then B's is. It returns the cancellation of contexts, to be
+// done once the mutex is free, with which it is called.
+func (c *Client) gone(reasons map[string]error) (cancels []func()) {
+	if len(reasons) == 0 {
+		return nil
+	}
 	var gone []*hold
 	for _, h := range c.deadlines.All() {
-		if owners[h.owner] {
+		if reasons[h.owner] != nil {
 			gone = append(gone, h)
 		}
 	}
 	for _, g := range slices.Clone(c.turns.All()) {
 		// Between two holders there is nobody to be told: the release is.
-		if h := g.turn.hold; h.over && owners[h.owner] {
+		if h := g.turn.hold; h.over && reasons[h.owner] != nil {
 			c.keep(h)
 		}
 	}
-	var after []func()
 	for _, h := range gone {
 		h.machine.Gone()
-		after = append(after, c.lose(h, reason))
+		cancels = append(cancels, c.lose(h, reasons[h.owner]))
 	}
-	c.mu.Unlock()
-	for _, f := range after {
-		f()
-	}
+	return cancels
 }
 
 // start counts an operation that Close must wait for, unless the client is

@@ -83,6 +83,7 @@ func TestRecovery(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		f.set(func() { f.renew = nil })
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if err := lease.Err(); err != nil || recovered != 1 {
 			t.Errorf("after a passing fault: %v, recovered %d times", err, recovered)
 		}

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -72,8 +73,8 @@ func (c *Client) turnOf(h *hold) *gateway {
 }
 
 // passOn passes a hold whose leases are all released on to the next who waits, if
-// it still may, and reports whether it has.
-func (c *Client) passOn(g *gateway, h *hold) bool {
+// it still may, and reports whether it has. The event tells of the hold's end.
+func (c *Client) passOn(g *gateway, h *hold, event Event) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, t := c.clock.Now(), &g.turn
@@ -94,6 +95,8 @@ func (c *Client) passOn(g *gateway, h *hold) bool {
 	t.hold = next
 	t.left--
 	c.track(next)
+	c.emit(c.opts.Events.Released, slog.LevelDebug, "released", event)
+	a.acquired(next)
 	close(a.news)
 	return true
 }

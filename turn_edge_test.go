@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -56,15 +57,14 @@ func TestTurnLostBetweenHolders(t *testing.T) {
 func TestTurnClosedBetweenHolders(t *testing.T) {
 	inTurns(t, func(w *world) {
 		closing, released, closed := make(chan struct{}), make(chan struct{}), make(chan error)
-		c, _ := w.client(&holdfast.ClientOptions{Events: holdfast.Events{Released: func(e holdfast.Event) {
-			if e.Name == "another" { // Close has dropped it, and has not told those who wait
-				close(closing)
-				<-released
-			}
-		}}})
-		w.acquire(c.Mutex("another", nil))
+		c, _ := w.client(nil)
+		_, cancel := w.acquire(c.Mutex("another", nil)).WithContext(parting{w.ctx, make(chan struct{}), func() {
+			close(closing) // Close has dropped it, and has not told those who wait
+			<-released
+		}})
+		defer cancel()
 		q, first := w.crowd(c, 2, nil)
-		_, cancel := first.WithContext(parting{w.ctx, make(chan struct{}), func() {
+		_, cancel = first.WithContext(parting{w.ctx, make(chan struct{}), func() {
 			go func() { closed <- c.Close() }()
 			<-closing
 		}})
@@ -226,35 +226,77 @@ func TestTurnSequencer(t *testing.T) {
 	})
 }
 
-// TestTurnPanics: a hook that panics ends the hold that was passed on, and nothing else.
+// TestTurnPanics: a hook that panics ends no hold, and keeps none from being passed on.
 func TestTurnPanics(t *testing.T) {
 	inTurns(t, func(w *world) {
-		var first holdfast.Token
-		hooks := holdfast.Events{}
-		hooks.Acquired = func(e holdfast.Event) {
-			if first = max(first, e.Token&^(block-1)); e.Token == first+1 {
+		panicked := 0
+		c, _ := w.client(&holdfast.ClientOptions{
+			Logger: slog.New(slog.DiscardHandler),
+			Events: holdfast.Events{Acquired: func(e holdfast.Event) {
+				panicked++
 				panic("a hook")
+			}},
+		})
+		q, lease := w.crowd(c, 3, nil)
+		for range 2 {
+			before := lease.Token()
+			w.release(lease)
+			if lease = q.next("it was passed on"); lease.Token() != before+1 {
+				t.Errorf("P3: token %d was followed by %d", before, lease.Token())
 			}
 		}
-		c, _ := w.client(&holdfast.ClientOptions{Events: hooks})
-		other, _ := w.client(nil)
-		held := w.acquire(other.Mutex("n", nil))
-		q := w.line()
-		q.join(w.ctx, c.Mutex("n", nil))
-		panicked := make(chan any, 1)
-		go func() {
-			defer func() { panicked <- recover() }()
-			_, _ = c.Mutex("n", nil).Acquire(w.ctx)
-		}()
-		synctest.Wait()
-		q.join(w.ctx, c.Mutex("n", nil))
-		w.release(held)
-		w.release(q.next("it was handed over"))
-		if <-panicked == nil {
-			t.Error("the hook was not called for the second hold")
-		}
-		last := <-q.leases
-		w.release(last)
+		w.release(lease)
 		w.free("n", "all are done")
+		if panicked != 3 {
+			t.Errorf("the hook was called %d times", panicked)
+		}
 	})
+}
+
+// TestTurnLostByRenewal: an answer that comes for the hold before tells that the present
+// one is broken, because it is the same in the store. (P2)
+func TestTurnLostByRenewal(t *testing.T) {
+	for name, renewal := range map[string]func(*holdfast.Lease){
+		"in the background": func(*holdfast.Lease) { time.Sleep(6 * time.Millisecond) },
+		"by hand":           func(l *holdfast.Lease) { go l.Renew(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTurns(t, func(w *world) {
+				f := &faulty{Forward: driver.Forward{Driver: w.store.Client()}}
+				f.caps = func(c driver.Caps) driver.Caps { c.Ops &^= driver.OpNotify; return c }
+				c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				answer := make(chan struct{})
+				f.set(func() {
+					f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+						r := d.Renew(ctx, g)
+						<-answer
+						return r
+					}
+				})
+				q, first := w.crowd(c, 2, &holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
+				other, _ := w.client(nil)
+				if err := other.Break(w.ctx, "n", first.Token()); err != nil {
+					t.Fatal(err)
+				}
+				theirs := w.acquire(other.Mutex("n", nil))
+				renewal(first)
+				synctest.Wait() // the store has said that it is broken, and the answer is on its way
+				w.release(first)
+				next := q.next("it was passed on")
+				close(answer)
+				synctest.Wait()
+				if err := next.Err(); !errors.Is(err, holdfast.ErrBroken) {
+					t.Errorf("P2: the client was told that the hold is broken, and Err is %v", err)
+				}
+				if err := next.Release(); !errors.Is(err, holdfast.ErrBroken) {
+					t.Errorf("P2: Release returned %v", err)
+				}
+				w.release(theirs)
+			})
+		})
+	}
 }

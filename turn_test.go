@@ -84,11 +84,17 @@ func (w *world) release(l *holdfast.Lease) {
 // returns the line when the first of them has the name.
 func (w *world) crowd(c *holdfast.Client, n int, how *holdfast.Options) (*line, *holdfast.Lease) {
 	w.Helper()
+	return w.crowdOf(slices.Repeat([]*holdfast.Lock{c.Mutex("n", how)}, n)...)
+}
+
+// crowdOf is crowd for locks of the same client that may be unlike.
+func (w *world) crowdOf(locks ...*holdfast.Lock) (*line, *holdfast.Lease) {
+	w.Helper()
 	other, _ := w.client(nil)
 	held := w.acquire(other.Mutex("n", nil))
 	q := w.line()
-	for range n {
-		q.join(w.ctx, c.Mutex("n", how))
+	for _, l := range locks {
+		q.join(w.ctx, l)
 	}
 	w.release(held)
 	return q, q.next("it was handed over")

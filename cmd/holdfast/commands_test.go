@@ -38,6 +38,8 @@ func TestUsage(t *testing.T) {
 		{"give both", []string{"run", "--permits", "1", "x", "--", "true"}},
 		{"Permits is 3", []string{"run", "--slots", "2", "--permits", "3", "x", "--", "true"}},
 		{"must be positive", []string{"run", "--ttl", "0s", "x", "--", "true"}},
+		{"--max-hold is -1s: it must be positive", []string{"run", "--max-hold", "-1s", "x", "--", "true"}},
+		{"MaxHold is 8761h", []string{"run", "--max-hold", "8761h", "x", "--", "true"}},
 		{"this store's shortest", []string{"run", "--ttl", "1ms", "x", "--", "true"}},
 		{"LockDelay is 25h", []string{"run", "--lock-delay", "25h", "x", "--", "true"}},
 		{"Note has 300 bytes", []string{"run", "--note", strings.Repeat("x", 300), "x", "--", "true"}},
@@ -137,7 +139,7 @@ func TestHelp(t *testing.T) {
 	w := newWorld(t)
 	w.run(0).expectOut("holdfast run nightly-backup")
 	help := w.run(0, "run", "--help")
-	for _, text := range []string{"   75   the lock was not acquired", "   76   the lock was lost", "holdfast run -n nightly-backup", "HOLDFAST_TOKEN", "--min-hold"} {
+	for _, text := range []string{"   75   the lock was not acquired", "   76   the lock was lost", "holdfast run -n nightly-backup", "HOLDFAST_TOKEN", "--min-hold", "--max-hold"} {
 		help.expectOut(text)
 	}
 	for _, command := range []string{"ls", "show", "break", "doctor"} {

@@ -51,6 +51,41 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestMaxHold: after the maximum hold a command that hangs loses its lock as by any loss:
+// it gets its grace, and is gone before the next holder.
+func TestMaxHold(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	p := w.start("run", "--ttl", lossTTL, "--grace", "1s", "--max-hold", "1s", "x", "--", "tree", file)
+	awaitStamps(t, treeFiles(file)...)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	p.ends(76)
+	p.expectErr(`lock "x" has been held for --max-hold 1s, and is not renewed any more: the command is told to end, and killed in `)
+	if says := "; the command was killed"; !strings.Contains(p.err.String(), says) {
+		t.Errorf("it does not say %q:\n%s", says, p.err.String())
+	}
+	waiter.ends(0)
+	goneBefore(t, next, treeFiles(file)...)
+	for _, f := range treeFiles(file)[:2] {
+		if term := stamped(f + ".term"); term == 0 || term >= stamped(f) {
+			t.Errorf("%s: SIGTERM at %v, the end at %v", filepath.Base(f), term, stamped(f))
+		}
+	}
+}
+
+// TestMaxHoldHeeded: a command that ends when it is told to has lost its lock all the
+// same; one that ends before has not.
+func TestMaxHoldHeeded(t *testing.T) {
+	w := newWorld(t)
+	p := w.run(76, "run", "--ttl", lossTTL, "--grace", "500ms", "--max-hold", "100ms", "x", "--", "sh", "-c", "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done")
+	p.expectOut("cleaned")
+	if says := "; the command ended with exit code 0"; !strings.Contains(p.err.String(), says) {
+		t.Errorf("it does not say %q:\n%s", says, p.err.String())
+	}
+	w.run(3, "run", "-n", "--max-hold", "1h", "x", "--", "sh", "-c", "exit 3")
+}
+
 func TestCommandThatEndsInItsGrace(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("--store", w.cutURL(), "run", "--ttl", "2s", "x", "--", "sh", "-c", "trap 'echo cleaned; exit 0' TERM; echo up; while :; do sleep 0.01; done")

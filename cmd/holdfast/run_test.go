@@ -67,7 +67,9 @@ func TestRunCommandMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.run(126, "run", "x", "--", script)
+	// What could not be started has no minimum hold.
+	w.run(126, "run", "-n", "--min-hold", "1h", "x", "--", script)
+	w.run(126, "run", "-n", "--min-hold", "1h", "x", "--", script)
 	// The others are found out before the lock is asked for.
 	defer w.hold("x")()
 	w.run(127, "run", "-n", "x", "--", "no-such-command")

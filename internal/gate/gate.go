@@ -16,10 +16,10 @@ import (
 // in the store's queue, or to share one shared hold.
 type Shape struct {
 	Mode                    driver.Mode
+	Unfair                  bool
 	Slots, Permits          int
 	TTL, LockDelay, MinHold time.Duration
 	RenewEvery              time.Duration // negative: never
-	Unfair                  bool
 	Note                    string
 }
 
@@ -40,11 +40,12 @@ const (
 
 // Waiter is one goroutine at the gate.
 type Waiter struct {
-	Shape Shape
-	Try   bool // does not wait once the name is known to be held
-	Role  Role
-	in    bool // it is at the gate
-	Ref   any  // the caller's
+	Shape   Shape
+	MaxHold time.Duration // who shares a hold must have it in common too
+	Try     bool          // does not wait once the name is known to be held
+	Role    Role
+	in      bool // it is at the gate
+	Ref     any  // the caller's
 
 	prev, next *Waiter // at the gate
 }
@@ -256,7 +257,10 @@ func (g *Gate) Open() (next *Waiter) {
 func (g *Gate) Grant() (joined []*Waiter, next *Waiter) {
 	head := g.first
 	g.remove(head)
-	for w := g.first; head.Shape.Mode == driver.Shared && w != nil && w.Shape == head.Shape; w = g.first {
+	shares := func(w *Waiter) bool {
+		return head.Shape.Mode == driver.Shared && w.Shape == head.Shape && w.MaxHold == head.MaxHold
+	}
+	for w := g.first; w != nil && shares(w); w = g.first {
 		w.Role = Joined
 		g.remove(w)
 		joined = append(joined, w)

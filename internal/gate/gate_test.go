@@ -281,3 +281,37 @@ func TestCrowdLeaves(t *testing.T) {
 		})
 	}
 }
+
+// TestMaxHold: who has another maximum hold does not share the head's hold, but may
+// inherit its place, or a hold that is passed on.
+func TestMaxHold(t *testing.T) {
+	var g gate.Gate
+	ws := []*gate.Waiter{{Shape: shared}, {Shape: shared, MaxHold: time.Second}, {Shape: shared, MaxHold: time.Second}}
+	for _, w := range ws {
+		if err := g.Enter(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent(&g)
+	if _, withdraw := g.Leave(ws[0]); withdraw.Owner != "" || g.Place(nil).Owner != "o1" {
+		t.Errorf("the place %q is withdrawn", withdraw.Owner)
+	}
+	last := &gate.Waiter{Shape: shared}
+	if err := g.Enter(last); err != nil {
+		t.Fatal(err)
+	}
+	if joined, next := g.Grant(); len(joined) != 1 || joined[0] != ws[2] || next != last {
+		t.Errorf("%d have joined, and the next head is %v", len(joined), next)
+	}
+	g.Grant()
+	enter(t, &g, exclusive)
+	g.Shut()
+	g.Grant()
+	other := &gate.Waiter{Shape: exclusive, MaxHold: time.Second}
+	if err := g.Enter(other); err != nil {
+		t.Fatal(err)
+	}
+	if g.Pass(exclusive) != other {
+		t.Error("the hold is not passed on")
+	}
+}

@@ -27,6 +27,7 @@ type Machine struct {
 	state    State
 	sent     bool           // a renewal is under way
 	complete bool           // the store's TTL is the one asked for, or has been renewed: no short claim
+	final    bool           // it is not renewed any more: until does not move
 	since    driver.Instant // the latest request that until is counted from
 	until    driver.Instant // the trust deadline
 	renewAt  driver.Instant // when to renew next; meaningless while sent
@@ -100,11 +101,19 @@ func (m *Machine) Trusted(now driver.Instant) bool {
 // RenewAt returns when the next renewal is due, if there is to be one and none
 // is under way.
 func (m *Machine) RenewAt() (driver.Instant, bool) {
-	if m.state > Doubt || m.sent || m.pace.Every < 0 && m.complete {
+	if m.state > Doubt || m.sent || m.final || m.pace.Every < 0 && m.complete {
 		return 0, false
 	}
 	return m.renewAt, true
 }
+
+// Finish says that the lease is not renewed any more: it ends at its present trust
+// deadline. Suppose a renewal is under way at this moment. Its answer may start the
+// store's TTL again, but the lease does not become longer by it.
+func (m *Machine) Finish() { m.final = true }
+
+// Final reports whether Finish has been called.
+func (m *Machine) Final() bool { return m.final }
 
 // PassedOn says that the hold was another's, who trusted it until then, and that the
 // next renewal is due at renew at the latest.
@@ -115,7 +124,7 @@ func (m *Machine) PassedOn(until, renew driver.Instant) {
 // Send says that a renewal goes out now. It returns false if none should: the
 // lease is over, or one is under way.
 func (m *Machine) Send(now driver.Instant) bool {
-	if !m.Trusted(now) || m.sent {
+	if !m.Trusted(now) || m.sent || m.final {
 		return false
 	}
 	m.sent = true
@@ -123,10 +132,11 @@ func (m *Machine) Send(now driver.Instant) bool {
 }
 
 // Renewed says that the store has started the TTL again. It returns false if
-// that is of no use: a lease that is over is never revived.
+// that is of no use: a lease that is over is never revived, and one that is final is
+// not extended.
 func (m *Machine) Renewed(now, since driver.Instant, valid time.Duration) bool {
 	m.sent = false
-	if !m.Trusted(now) {
+	if !m.Trusted(now) || m.final {
 		return false
 	}
 	m.state = Held
@@ -137,10 +147,11 @@ func (m *Machine) Renewed(now, since driver.Instant, valid time.Duration) bool {
 
 // Failed says that a renewal did not go through, or that its outcome is
 // unknown. The lease is in doubt, and the next attempt comes sooner the nearer
-// the deadline is. It returns true if the lease was not in doubt before.
+// the deadline is. It returns true if the lease was not in doubt before. A lease that
+// is final stays as it is.
 func (m *Machine) Failed(now driver.Instant) (first bool) {
 	m.sent = false
-	if !m.Trusted(now) {
+	if !m.Trusted(now) || m.final {
 		return false
 	}
 	first = m.state == Held

@@ -138,6 +138,28 @@ func TestLastAttempts(t *testing.T) {
 	}
 }
 
+// TestFinish: no renewal is due any more, and the answer to one that is under way moves
+// nothing, whatever it says.
+func TestFinish(t *testing.T) {
+	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m.Send(10 * second)
+	m.Finish()
+	if m.Renewed(12*second, 10*second, ttl) || m.Failed(13*second) {
+		t.Error("an answer counted after Finish")
+	}
+	if _, ok := m.RenewAt(); ok || m.Send(14*second) || !m.Final() {
+		t.Error("renewed after Finish")
+	}
+	if m.State() != lease.Held || m.Until() != 29*second || !m.Trusted(29*second-1) || m.Trusted(29*second) {
+		t.Errorf("state %v until %v, want the deadline that stood", m.State(), m.Until())
+	}
+	m = lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m.Finish()
+	if !m.Gone() {
+		t.Error("what the store has forgotten is trusted, because renewals have ended")
+	}
+}
+
 // TestOver: whatever ends a lease, nothing that comes later counts.
 func TestOver(t *testing.T) {
 	for name, end := range map[string]func(*lease.Machine) bool{

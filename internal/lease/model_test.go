@@ -49,6 +49,7 @@ type world struct {
 	left  time.Duration // of the hold in the store, by the store's clock
 	cut   bool          // an operator has broken the hold: it is not renewed any more
 	past  bool          // the lease was at its end once: it must never be trusted again
+	moved bool          // the trust deadline has moved away after the end of renewals
 }
 
 // store is a model of a lease, and the ways to break it on purpose.
@@ -56,6 +57,7 @@ type store struct {
 	every      time.Duration
 	valid      time.Duration // of the grant
 	margin     time.Duration
+	ends       bool // renewals may end for good
 	responsive bool // no call is lost or takes longer than a tick, and the client is prompt
 	renewed    func(w *world, c call, err error)
 }
@@ -95,6 +97,8 @@ func (s *store) check(w world) error {
 		return errors.New("a lease that was at its end is trusted")
 	case w.trusts() && w.left <= 0:
 		return errors.New("trusted, and the store's hold is over")
+	case w.moved:
+		return errors.New("the trust deadline has moved, although renewals have ended")
 	case s.responsive && !w.trusts() && w.m.State() != Released:
 		return errors.New("lost, although the store answers")
 	}
@@ -108,6 +112,7 @@ func (s *store) next(w world) (steps []explore.Step[world]) {
 		to := w
 		change(&to)
 		to.past = to.past || to.m.State() == Lost
+		to.moved = w.m.Final() && to.m.until > w.m.until
 		steps = append(steps, explore.Step[world]{Name: name, To: to})
 	}
 	at, due := w.m.RenewAt()
@@ -139,6 +144,9 @@ func (s *store) next(w world) (steps []explore.Step[world]) {
 		})
 		if w.calls[1].at == none {
 			add("renew by hand", func(w *world) { w.calls[1] = call{at: sent} })
+		}
+		if s.ends && !w.m.Final() {
+			add("renewals end", func(w *world) { w.m.Finish() })
 		}
 	}
 	if !w.cut && w.left > 0 {
@@ -215,11 +223,13 @@ func (w *world) tick(ahead time.Duration) {
 var starts = []struct {
 	name         string
 	every, valid time.Duration
+	ends         bool
 }{
-	{"renewed", renewing, modelTTL},
-	{"from a claim", renewing, claim},
-	{"never renewed", never, modelTTL},
-	{"from a claim, then never renewed", never, claim},
+	{"renewed", renewing, modelTTL, false},
+	{"from a claim", renewing, claim, false},
+	{"never renewed", never, modelTTL, false},
+	{"from a claim, then never renewed", never, claim, false},
+	{"from a claim, then renewed for some time", renewing, claim, true},
 }
 
 // TestModel: a lease that says it is trusted has its hold in the store, and one
@@ -227,7 +237,7 @@ var starts = []struct {
 func TestModel(t *testing.T) {
 	for _, c := range starts {
 		t.Run(c.name, func(t *testing.T) {
-			s := store{every: c.every, valid: c.valid, margin: margin, renewed: renewed}
+			s := store{every: c.every, valid: c.valid, margin: margin, ends: c.ends, renewed: renewed}
 			s.model().Holds(t, 400_000)
 			s.model().Walks(t, 10, 1000)
 		})
@@ -281,6 +291,15 @@ func TestModelFinds(t *testing.T) {
 					w.m.state = Held
 					w.m.extend(0, driver.Instant(-c.age), modelTTL)
 					return
+				}
+				renewed(w, c, err)
+			}
+		}},
+		{"extended after the end of renewals", "the trust deadline has moved", func(s *store) {
+			s.ends = true
+			s.renewed = func(w *world, c call, err error) {
+				if err == nil && w.m.Trusted(0) {
+					w.m.extend(0, driver.Instant(-c.age), modelTTL)
 				}
 				renewed(w, c, err)
 			}

@@ -23,6 +23,7 @@ type runFlags struct {
 	permits   int
 	lockDelay time.Duration
 	minHold   time.Duration
+	maxHold   time.Duration
 	grace     time.Duration
 	graceSet  bool
 	conflict  int
@@ -61,6 +62,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.IntVar(&f.permits, "permits", 0, "how many of the slots to take (default 1)")
 	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer the lock stays closed if this host or run dies")
 	flags.Var((*duration)(&f.minHold), "min-hold", "keep the lock closed for at least this long, even if CMD ends sooner")
+	flags.Var((*duration)(&f.maxHold), "max-hold", "do not renew the lock any more after this time: a CMD that hangs then loses it")
 	flags.Var((*duration)(&f.grace), "grace", "how long before the lock runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
 	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
 	return cmd
@@ -101,6 +103,8 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return usagef("--permits is %d: at least 1 is needed", f.permits)
 	case cmd.Flags().Changed("ttl") && f.ttl <= 0:
 		return usagef("--ttl is %v: it must be positive", f.ttl)
+	case cmd.Flags().Changed("max-hold") && f.maxHold <= 0:
+		return usagef("--max-hold is %v: it must be positive", f.maxHold)
 	case f.grace < 0:
 		return usagef("--grace is %v: it must not be negative", f.grace)
 	}
@@ -111,7 +115,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 // lock returns the lock that the flags describe.
 func (f *runFlags) lock(s *store, name string, command []string) *holdfast.Lock {
 	o := &holdfast.Options{
-		TTL: f.ttl, LockDelay: f.lockDelay, MinHold: f.minHold, Permits: f.permits, Note: f.note,
+		TTL: f.ttl, LockDelay: f.lockDelay, MinHold: f.minHold, MaxHold: f.maxHold, Permits: f.permits, Note: f.note,
 	}
 	if o.Note == "" {
 		o.Note = defaultNote(command[0])

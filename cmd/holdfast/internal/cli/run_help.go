@@ -30,6 +30,9 @@ What CMD leaves running in the background when it ends goes on without the lock.
 In a container run may be process 1: it passes signals on, reaps what CMD leaves
 behind, and needs neither root nor cgroups nor a writable root file system.
 
+With --max-hold the lock is not renewed after that time: a CMD that hangs then loses it
+in the same way, at most one TTL later.
+
 Where even a moment's overlap after a pause would do harm, give HOLDFAST_TOKEN to the
 resource and let it refuse lower ones.
 
@@ -49,7 +52,7 @@ Exit codes:
    69   the store cannot be reached or does not work
    70   CMD or its guard could not be started
    75   the lock was not acquired (-E changes it)
-   76   the lock was lost or broken while CMD ran
+   76   the lock was lost or broken, or --max-hold was over, while CMD ran
   126   CMD cannot be executed
   127   CMD was not found
   128+n signal n ended the wait for the lock`
@@ -59,6 +62,9 @@ const runExamples = `  # in crontab: skip this time if the last run is not over
 
   # on several hosts, once per tick although their clocks differ
   holdfast run -n --min-hold 30s report -- /usr/local/bin/report
+
+  # stop a backup that hangs, so that the next one can run
+  holdfast run -n --max-hold 6h nightly-backup -- /usr/local/bin/backup
 
   # wait for at most ten minutes
   holdfast run -w 10m deploy/shop -- ./deploy.sh

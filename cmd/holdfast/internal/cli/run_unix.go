@@ -145,7 +145,7 @@ func (f *runFlags) acquire(lock *holdfast.Lock, signals <-chan os.Signal) (*hold
 			switch {
 			case by != 0:
 				if r.lease != nil {
-					r.lease.Release()
+					r.lease.ReleaseNow()
 				}
 				return nil, &exitError{exitSignal + int(by), nil}
 			case r.err != nil:
@@ -175,8 +175,8 @@ func (f *runFlags) refresh(lease *holdfast.Lease, caps holdfast.Caps) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), left)
 	defer cancel()
-	if err := lease.Renew(ctx); err != nil {
-		lease.Release()
+	if err := lease.Renew(ctx); err != nil && !errors.Is(err, holdfast.ErrMaxHold) {
+		lease.ReleaseNow()
 		return storeError(err)
 	}
 	return nil

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +27,13 @@ type supervisor struct {
 	signals chan os.Signal
 	name    string
 	grace   time.Duration
+	maxHold time.Duration  // 0: none
+	expires driver.Instant // when that is over
 
 	asked  bool             // a signal has asked for the end
 	stops  bool             // SIGTSTP is heeded
 	doomed bool             // the command was told to end, as the lock is not renewed
+	why    string           // doomed: what has become of the lock
 	told   chan struct{}    // doomed: closed when that has been written
 	kill   driver.Instant   // doomed: when it is killed
 	wake   <-chan time.Time // when a job is continued that nobody else continues
@@ -106,14 +110,17 @@ func (s *supervisor) look() time.Duration {
 	if left <= 0 {
 		return 0
 	}
-	s.doomed, s.kill = true, until
+	s.doomed, s.kill, s.why = true, until, "could not be renewed"
+	if s.maxHold > 0 && now >= s.expires {
+		s.why = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", s.maxHold)
+	}
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Signal(syscall.SIGCONT) // one that is stopped must hear it too
 	// Whoever does not read this must not delay what comes next.
 	s.told = make(chan struct{})
 	go func() {
 		defer close(s.told)
-		complain(fmt.Errorf("lock %q could not be renewed: the command is told to end, and killed in %v", s.name, left.Round(time.Millisecond)))
+		complain(fmt.Errorf("lock %q %s: the command is told to end, and killed in %v", s.name, s.why, left.Round(time.Millisecond)))
 	}()
 	return left
 }
@@ -195,7 +202,7 @@ func (s *supervisor) lost(code int) error {
 	}
 	err := s.lease.Err()
 	if err == nil {
-		err = errors.New("it was not renewed in time")
+		err = errors.New("it " + cmp.Or(s.why, "was not renewed in time"))
 	}
 	fate := "was killed"
 	if code != killed {

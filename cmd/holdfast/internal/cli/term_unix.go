@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/child"
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 // runner runs a command under a lock, once for each term.
@@ -35,6 +36,7 @@ type termEnd struct {
 // the exit code.
 func (r *runner) term() (termEnd, error) {
 	lease, err := r.flags.acquire(r.lock, r.signals)
+	began := driver.HostClock.Now()
 	if err == nil {
 		err = r.flags.refresh(lease, r.store.Caps())
 	}
@@ -48,10 +50,13 @@ func (r *runner) term() (termEnd, error) {
 	env := environment(r.name, h, append(inherited(), h))
 	c, err := child.Start(child.Options{Path: r.path, Args: r.command, Env: env, Until: trustedUntil(lease)})
 	if err != nil {
-		lease.Release()
+		lease.ReleaseNow() // the next attempt need not wait for --min-hold
 		return termEnd{final: true}, startError(r.command[0], err)
 	}
 	sup := &supervisor{child: c, lease: lease, signals: r.signals, name: r.name, grace: r.grace}
+	if r.flags.maxHold > 0 {
+		sup.maxHold, sup.expires = r.flags.maxHold, began.Add(r.flags.maxHold)
+	}
 	err = sup.run()
 	// Ctrl-C on a terminal goes to the command alone, which has the foreground.
 	interrupted := errors.As(err, &exit) && (exit.code == exitSignal+int(syscall.SIGINT) || exit.code == exitSignal+int(syscall.SIGQUIT))
