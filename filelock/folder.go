@@ -8,11 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 // folder is an open directory. Suppose another user who may write there puts a
@@ -115,109 +111,6 @@ func (d *folder) names() ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// subMode is the mode of the directories in a directory: they are for those only
-// who may write in it. Others could give a record another name elsewhere, and
-// so make it one that cannot be trusted (checkLinks).
-func subMode(dir fs.FileMode) fs.FileMode {
-	mode := fs.FileMode(0o700)
-	if dir&0o030 == 0o030 { // may write and enter
-		mode |= 0o070
-	}
-	if dir&0o003 == 0o003 {
-		mode |= 0o007
-	}
-	return mode
-}
-
-// fileMode is the mode of the files in a directory: they, too, are for those only
-// who may write in it. Whoever could merely read a file could lock it with
-// flock, and stop everybody.
-func fileMode(dir fs.FileMode) fs.FileMode { return subMode(dir) & 0o666 }
-
-// give gives a new file or directory a mode and the group of the folder: the umask
-// may have taken bits away, and without the set-group-ID bit of the folder what
-// is made in it has the group of its process.
-func (d *folder) give(fd int, mode fs.FileMode) error {
-	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err != nil {
-		return err
-	}
-	// Where everybody may write, the group does not matter.
-	if mode&0o070 != 0 && mode&0o002 == 0 && st.Gid != d.gid {
-		if err := syscall.Fchown(fd, -1, int(d.gid)); err != nil {
-			return fmt.Errorf("the files in %s belong to group %d, and this process cannot give it one: %w", d.path, d.gid, err)
-		}
-	}
-	if fs.FileMode(st.Mode)&0o777 == mode {
-		return nil
-	}
-	kept := uint32(st.Mode) & syscall.S_ISGID // of a directory
-	return syscall.Fchmod(fd, uint32(mode)|kept)
-}
-
-// temps numbers temporary files.
-var temps atomic.Int64
-
-// temporary makes a new file.
-func (d *folder) temporary() (name string, fd int, err error) {
-	for {
-		name = fmt.Sprintf("%d-%d-%d%s", os.Getpid(), temps.Add(1), time.Now().UnixNano(), tempSuffix)
-		fd, err = d.openAt(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
-		if errors.Is(err, fs.ErrExist) {
-			continue // of a process with the same number in another container
-		}
-		if err != nil {
-			return name, -1, err
-		}
-		if err = d.give(fd, fileMode(d.mode)); err != nil {
-			closeFD(fd)
-			d.root.Remove(name)
-			return name, -1, err
-		}
-		return name, fd, nil
-	}
-}
-
-const tempSuffix = ".tmp"
-
-// isTemporary reports whether temporary may have made a file of this name.
-func isTemporary(name string) bool {
-	numbers, ok := strings.CutSuffix(name, tempSuffix)
-	parts := strings.Split(numbers, "-")
-	for _, part := range parts {
-		if n, err := strconv.ParseInt(part, 10, 64); err != nil || n < 0 || strconv.FormatInt(n, 10) != part {
-			return false
-		}
-	}
-	return ok && len(parts) == 3
-}
-
-// publish makes a file with this content, unless there is one meanwhile. It
-// appears complete, with its mode, under a link. With sync a power cut does not
-// undo it.
-func (d *folder) publish(name string, content []byte, sync bool) error {
-	temp, fd, err := d.temporary()
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", errReplaced, err)
-	} else if err != nil {
-		return err
-	}
-	defer d.root.Remove(temp)
-	defer closeFD(fd)
-	if err := pwrite(fd, content, 0); err != nil {
-		return err
-	}
-	if sync {
-		if err := errors.Join(syscall.Fsync(fd), d.self.Sync()); err != nil {
-			return err
-		}
-	}
-	if err := d.root.Link(temp, name); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
-}
-
 // open opens a file and returns what it is. It waits for nothing: what has the
 // name may be a pipe.
 func (d *folder) open(name string, flags int) (fd int, st syscall.Stat_t, err error) {
@@ -279,12 +172,4 @@ func (d *folder) checkLinks(name string, st *syscall.Stat_t) error {
 		st.Nlink = now.Nlink
 	}
 	return nil
-}
-
-// tighten takes from others the right to open a file that an older release made
-// readable for them. Only its owner can, so errors are no news.
-func (d *folder) tighten(fd int, mode fs.FileMode) {
-	if mode&^fileMode(d.mode) != 0 {
-		syscall.Fchmod(fd, uint32(mode&fileMode(d.mode)))
-	}
 }

@@ -26,7 +26,7 @@ func checkRequest(r *driver.Request) error {
 		return err
 	}
 	switch {
-	case r.Mode < 0 || int(r.Mode) >= len(modes):
+	case int(r.Mode) >= len(modes):
 		return fmt.Errorf("unknown mode %d", r.Mode)
 	case r.Owner == "" || len(r.Owner) > maxOwner:
 		return fmt.Errorf("an owner of %d bytes: 1 to %d are allowed", len(r.Owner), maxOwner)

@@ -166,6 +166,9 @@ func TestReaderCannotLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
 			info, err := os.Lstat(path)
 			if err == nil && path != dir && info.Mode()&0o007 != 0 {
 				t.Errorf("in a directory %v %s is %v", mode, path, info.Mode())
