@@ -1,4 +1,4 @@
-package testserver
+package chaos
 
 import (
 	"bytes"
@@ -57,6 +57,14 @@ func StartProxy(t testing.TB, upstream string) *Proxy {
 	t.Cleanup(p.close)
 	return p
 }
+
+// HoldReplies lets requests through and holds back all that the server says,
+// until Heal.
+func (p *Proxy) HoldReplies() { p.Hold(ToClient, "") }
+
+// HoldRequests holds back all that clients say, until Heal. What they have said
+// arrives then, even if they have closed their connections meanwhile.
+func (p *Proxy) HoldRequests() { p.Hold(ToServer, "") }
 
 // Hold holds back what goes one way, on all connections or on those on which the
 // client has said a text, until Heal; then it arrives after all, in order.
