@@ -93,6 +93,13 @@ func (p *Proxy) Heal() {
 	p.alter(func() { p.rules, p.cut = [2]rule{}, false })
 }
 
+// Connections is how many connections clients have through the proxy.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
 func (p *Proxy) alter(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
