@@ -19,10 +19,10 @@ var brokenByTransport = []broken{
 	{"since is the arrival of the reply to a try", breaks(func(b *bad) { b.try = sinceArrival((*bad).goodTry) }), "transport/a late reply to a try counts from its request", "P1"},
 	{"since is the arrival of the reply to a renewal", breaks(func(b *bad) { b.renew = renewedAtArrival }), "transport/a late reply to a renewal counts from its request", "P1"},
 	{"since is the arrival of the queue's reply", breaks(func(b *bad) { b.enqueue = sinceArrival((*bad).goodEnqueue) }), "transport/a late reply of the queue counts from its request", "P1"},
-	{"a try without an answer is a plain error", breaks(func(b *bad) { b.try = plainly((*bad).goodTry) }), "transport/a try without an answer is uncertain", "P6"},
-	{"a try whose connection breaks is a plain error", breaks(func(b *bad) { b.try = plainly((*bad).goodTry) }), "transport/a try whose connection breaks is uncertain", "P6"},
-	{"a place without an answer is a plain error", breaks(func(b *bad) { b.enqueue = plainly((*bad).goodEnqueue) }), "transport/a place without an answer is uncertain", "P6"},
-	{"a place whose connection breaks is a plain error", breaks(func(b *bad) { b.enqueue = plainly((*bad).goodEnqueue) }), "transport/a place whose connection breaks is uncertain", "P6"},
+	{"a try without an answer is a plain error", breaks(func(b *bad) { b.try = plainError((*bad).goodTry) }), "transport/a try without an answer is uncertain", "P6"},
+	{"a try whose connection breaks is a plain error", breaks(func(b *bad) { b.try = plainError((*bad).goodTry) }), "transport/a try whose connection breaks is uncertain", "P6"},
+	{"a place without an answer is a plain error", breaks(func(b *bad) { b.enqueue = plainError((*bad).goodEnqueue) }), "transport/a place without an answer is uncertain", "P6"},
+	{"a place whose connection breaks is a plain error", breaks(func(b *bad) { b.enqueue = plainError((*bad).goodEnqueue) }), "transport/a place whose connection breaks is uncertain", "P6"},
 	{"a late request takes effect on the wire", breaks(func(b *bad) { b.release = noTombstone }), "transport/a try later than its withdrawal", "P6"},
 	{"a goroutine for each hold", breaks(func(b *bad) { b.try, b.release = watchesHold, stopsWatching }), "goroutines/do not grow with holds", "P9"},
 	{"a goroutine for each waiter", breaks(func(b *bad) { b.wait = waitsTwice }), "goroutines/do not grow with waiters", "P9"},
@@ -53,8 +53,8 @@ func renewedAtArrival(b *bad, ctx context.Context, g driver.Grant) driver.Renewa
 	return r
 }
 
-// plainly makes a plain error of an outcome that is not known.
-func plainly(good asking) asking {
+// plainError makes a plain error of an outcome that is not known.
+func plainError(good asking) asking {
 	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 		g, err := good(b, ctx, r)
 		if errors.Is(err, driver.ErrUncertain) {
@@ -176,7 +176,7 @@ func TestBrokenFarDrivers(t *testing.T) {
 		{"since is the arrival of the reply to a try", breaks(func(b *bad) { b.try = sinceArrival((*bad).goodTry) }), "local/a try counts from its request", "P1"},
 		{"since is the arrival of the reply to a renewal", breaks(func(b *bad) { b.renew = renewedAtArrival }), "local/a renewal counts from its request", "P1"},
 		{"since is the arrival of the queue's reply", breaks(func(b *bad) { b.enqueue = sinceArrival((*bad).goodEnqueue) }), "local/an answer of the queue counts from its request", "P1"},
-		{"a try that is given up is a plain error", breaks(func(b *bad) { b.try = plainly((*bad).goodTry) }), "faults/a try that is given up leaves nothing", "P6"},
+		{"a try that is given up is a plain error", breaks(func(b *bad) { b.try = plainError((*bad).goodTry) }), "faults/a try that is given up leaves nothing", "P6"},
 		{"good", breaks(func(*bad) {}), "", ""},
 	} {
 		t.Run(b.name, func(t *testing.T) {
