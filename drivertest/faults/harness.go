@@ -139,10 +139,14 @@ func (s *scene) until(what string, within time.Duration, is func() bool) {
 	}
 }
 
-// waiting waits until so many wait for a name, or none is to be seen because the
-// store shows none.
+// waiting waits until so many wait for a name. A store without a queue knows of
+// none; there it waits for a poll, in which each of them has asked.
 func (s *scene) waiting(c *holdfast.Client, name string, n int) {
 	s.Helper()
+	if !c.Caps().Ops.Has(driver.OpQueue | driver.OpInspect) {
+		time.Sleep(c.Caps().PollInterval())
+		return
+	}
 	s.until(fmt.Sprintf("%d waiters on %q", n, name), 10*time.Second, func() bool {
 		info, err := c.Inspect(context.Background(), name)
 		return err == nil && len(info.Waiters) == n
