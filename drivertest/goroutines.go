@@ -1,7 +1,9 @@
 package drivertest
 
 import (
+	"context"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -62,19 +64,30 @@ func holdsAndGoroutines(t *trial) {
 	}
 }
 
+// waitersAndGoroutines: all have their places before the first begins to wait, and
+// stop waiting before the places are given back, because they may be in one
+// another's way in a store that has one writer at a time.
 func waitersAndGoroutines(t *trial) {
 	a, b := t.open(), t.open()
-	before := 0
-	var waits []*waiting
-	for i := range many {
-		if i == few {
-			before = goroutines()
-		}
+	var requests []driver.Request
+	for range many {
 		r := t.elsewhere()
 		t.take(a, r)
 		r.Owner = newOwner()
 		t.queued(b, r)
-		waits = append(waits, t.waitFor(b, r))
+		requests = append(requests, r)
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	before := 0
+	for i, r := range requests {
+		if i == few {
+			time.Sleep(t.tick()) // the first have begun
+			before = goroutines()
+		}
+		waiting.Go(func() { t.await(ctx, b, r, func() {}) })
 	}
 	t.unchanged("waiters", before, many-few)
 }
