@@ -2,7 +2,10 @@
 // it delays, drops the request, drops or holds back the reply, sends twice and
 // cuts off, by seed or on command.
 //
-// It is for tests. What it returns is what a well-made driver returns in such a
+// A [Proxy] does the same below a driver: it stands between clients and a TCP
+// server, and delays, holds back and cuts what they say to one another.
+//
+// It is for tests. What a [Driver] returns is what a well-made driver returns in such a
 // case: an outcome that is not known is ErrUncertain with the request to
 // withdraw, and nothing that the store has not said is claimed.
 package chaos

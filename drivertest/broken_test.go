@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/memlock"
 )
@@ -30,7 +31,11 @@ func judge(t *testing.T, wrap func(driver.Driver, *shared) driver.Driver, restar
 	state := &shared{}
 	r := &recorder{TB: t, name: t.Name()}
 	h := Harness{
-		Open:       func(testing.TB) driver.Driver { return wrap(store.Client(), state) },
+		Open: func(testing.TB) driver.Driver { return wrap(store.Client(), state) },
+		Transport: func(testing.TB) (driver.Driver, Transport) {
+			wire := chaos.New(store.Client(), chaos.Options{})
+			return wrap(wire, state), InProcess(wire)
+		},
 		Advance:    func(_ testing.TB, d time.Duration) { store.Advance(d) },
 		Operations: 3000, Seed: 1,
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 )
 
@@ -319,13 +318,13 @@ func clientBroken(t *trial) {
 
 // clientCut: who cannot renew stops trusting before anyone else is let in.
 func clientCut(t *trial) {
-	d := chaos.New(t.h.Open(t.TB), chaos.Options{})
+	d, wire := t.wire()
 	a, b := t.locksOver(d), t.locks()
-	t.Cleanup(d.Heal) // before the client is closed, which would wait for the store
+	t.Cleanup(wire.Heal) // before the client is closed, which would wait for the store
 	lease := t.acquire(a.Mutex(t.name, t.briefOptions()), "P7: Acquire of a free lock")
 	ctx, cancel := lease.WithContext(t.ctx)
 	defer cancel()
-	d.Partition()
+	wire.Cut()
 	next, err := b.Mutex(t.name, t.patient()).Acquire(t.ctx)
 	if lease.Err() == nil {
 		t.Errorf("P1: a lock was granted while its holder, cut off, still trusted it")

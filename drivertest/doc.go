@@ -6,14 +6,19 @@
 //	func TestConformance(t *testing.T) {
 //		server := start(t)
 //		drivertest.Run(t, drivertest.Harness{
-//			Open:    func(t testing.TB) driver.Driver { return open(t, server) },
+//			Open: func(t testing.TB) driver.Driver { return open(t, server.Addr) },
+//			Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+//				proxy := chaos.StartProxy(t, server.Addr)
+//				return open(t, proxy.Addr), proxy
+//			},
 //			Restart: func(t testing.TB) { server.Restart(t) },
 //		})
 //	}
 //
 // Every theme has a file. Cases ask with names and owners of their own, so that
 // they run side by side on one store; those that let the store's time pass by
-// Harness.Advance, or restart it, run alone. What a driver's Caps do not list
+// Harness.Advance, restart it, or count goroutines, run alone. Package
+// drivertest/faults goes on with a real server that is paused, killed and cut off. What a driver's Caps do not list
 // is asserted to be refused.
 //
 // Random histories come from a seed, which is printed. They are judged twice:

@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/chaos"
@@ -15,8 +14,7 @@ var faultsCases = []testCase{
 	{name: "a lost request is withdrawn", run: lostRequest},
 	{name: "a request later than its withdrawal", run: lateRequest},
 	{name: "a queued request later than its withdrawal", need: queues, run: lateEnqueue},
-	{name: "a late reply is trusted from its request", time: true, run: lateReply},
-	{name: "a late renewal is trusted from its request", time: true, run: lateRenewal},
+	{name: "a try that is given up leaves nothing", run: givenUp},
 	{name: "a cut holder loses its hold", time: true, run: cutHolder},
 	{name: "a cut waiter delays at most two polls", need: queues, run: cutWaiter},
 	{name: "everything twice", run: everythingTwice},
@@ -33,16 +31,6 @@ func (t *trial) chaotic(o chaos.Options) *chaos.Driver {
 		}
 	})
 	return d
-}
-
-// cuttable returns a client and what cuts it off.
-func (t *trial) cuttable() (driver.Driver, func() (heal func())) {
-	if t.h.Cut != nil {
-		d := t.open()
-		return d, func() func() { return t.h.Cut(t.TB, d) }
-	}
-	d := t.chaotic(chaos.Options{})
-	return d, func() func() { d.Partition(); return d.Heal }
 }
 
 // lost asks with a client that loses everything one way, and returns what is to
@@ -115,86 +103,11 @@ func lateEnqueue(t *trial) {
 	})
 }
 
-// arrivals tells when a request has been answered by the driver that it wraps.
-type arrivals struct {
-	driver.Forward
-	answered chan driver.Instant
-	clock    driver.Clock
-}
-
-func (a *arrivals) tell() {
-	select {
-	case a.answered <- a.clock.Now():
-	default: // it is the first answer that counts
-	}
-}
-
-func (a *arrivals) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	defer a.tell()
-	return a.Forward.Try(ctx, r)
-}
-
-func (a *arrivals) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	defer a.tell()
-	return a.Forward.Renew(ctx, grants)
-}
-
-// replyLate does what asks the store, holds the reply back until half of the
-// TTL is over and returns the instant when the store had answered.
-func (t *trial) replyLate(d *chaos.Driver, a *arrivals, ask func()) driver.Instant {
-	d.HoldReplies()
-	var wg sync.WaitGroup
-	wg.Go(ask)
-	answered := <-a.answered
-	t.pass(t.ttl / 2)
-	if t.h.Advance != nil {
-		time.Sleep(t.ttl / 2) // the client's clock must run, too
-	}
-	d.ReleaseReplies()
-	wg.Wait()
-	return answered
-}
-
-// slowReplies returns a client whose replies can be held back.
-func (t *trial) slowReplies() (*chaos.Driver, *arrivals) {
-	a := &arrivals{driver.Forward{Driver: t.open()}, make(chan driver.Instant, 1), t.clock}
-	return chaos.New(a, chaos.Options{}), a
-}
-
-func lateReply(t *trial) {
-	d, a := t.slowReplies()
-	r := t.brief()
-	t.track(d, r)
-	var g driver.Grant
-	var err error
-	answered := t.replyLate(d, a, func() { g, err = d.Try(t.ctx, r) })
-	if err != nil {
-		t.Fatalf("P7: Try of a free name with a late reply: %v", err)
-	}
-	if g.Since > answered {
-		t.Errorf("P1: a hold whose reply was late is trusted from %v after the store's answer", g.Since.Sub(answered))
-	}
-}
-
-func lateRenewal(t *trial) {
-	d, a := t.slowReplies()
-	r := t.request()
-	g := t.take(a.Driver, r)
-	var renewal driver.Renewal
-	answered := t.replyLate(d, a, func() { renewal = t.renew1(d, g) })
-	if renewal.Err != nil {
-		t.Fatalf("P2: a renewal with a late reply failed: %v", renewal.Err)
-	}
-	if renewal.Since > answered {
-		t.Errorf("P1: a hold renewed with a late reply is trusted from %v after the store's answer", renewal.Since.Sub(answered))
-	}
-}
-
 func cutHolder(t *trial) {
-	a, cut := t.cuttable()
+	a, wire := t.wired()
 	b := t.open()
 	g := t.take(a, t.brief())
-	heal := cut()
+	wire.Cut()
 	ctx, cancel := context.WithTimeout(t.ctx, min(t.ttl/4, 100*time.Millisecond))
 	r := a.Renew(ctx, []driver.Grant{g})[0]
 	cancel()
@@ -205,7 +118,7 @@ func cutHolder(t *trial) {
 	}
 	t.outlive(t.ttl)
 	next := t.take(b, t.request())
-	heal()
+	wire.Heal()
 	end := time.Now().Add(10 * time.Second)
 	for r = t.renew1(a, g); r.Err != nil && !driver.Gone(r.Err) && time.Now().Before(end); r = t.renew1(a, g) {
 		time.Sleep(t.tick())
@@ -217,7 +130,7 @@ func cutHolder(t *trial) {
 }
 
 func cutWaiter(t *trial) {
-	a, cut := t.cuttable()
+	a, wire := t.wired()
 	b := t.open()
 	r := t.request()
 	r.TTL = max(r.TTL, 12*t.poll+2*t.slack)
@@ -227,8 +140,8 @@ func cutWaiter(t *trial) {
 	t.queued(a, away)
 	t.queued(b, live)
 	w := t.waitFor(b, live)
-	heal := cut()
-	defer heal()
+	wire.Cut()
+	defer wire.Heal() // before what is left is withdrawn
 	t.release(b, g)
 	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that is cut off delays a live one by more than two polls")
 }

@@ -18,5 +18,6 @@ func TestFilelockConformance(t *testing.T) {
 			}
 			return d
 		},
+		NoTransport: true,
 	})
 }

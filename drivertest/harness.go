@@ -10,7 +10,8 @@ import (
 )
 
 // Harness tells the suite how to reach a driver and what it may do to the
-// store. Only Open is required; the zero value of every other field is fine.
+// store. Open is required, and for Run Transport or NoTransport; the zero value of
+// every other field is fine.
 type Harness struct {
 	// Open returns a new client on the one store of this run; the suite closes
 	// it. It is called from several goroutines at once. Required.
@@ -20,10 +21,17 @@ type Harness struct {
 	// waits for real time.
 	Advance func(t testing.TB, d time.Duration)
 
-	// Cut cuts a client made by Open off from its store until heal is called.
-	// Calls that are under way or begin meanwhile fail, or end with their
-	// context. Nil: the suite does it with package chaos.
-	Cut func(t testing.TB, d driver.Driver) (heal func())
+	// Transport returns a new client on the store of this run, as Open does, and
+	// what lies between the two; the suite closes the client. For a store that
+	// speaks TCP it starts a chaos.Proxy before the server and connects through
+	// that. Most mistakes of drivers show only when a reply comes late or never.
+	// Run requires it, unless NoTransport is set.
+	Transport func(t testing.TB) (driver.Driver, Transport)
+
+	// NoTransport says that there is nothing between client and store that could
+	// delay or lose what they say: the store is memory of the process, or files of
+	// its host. The suite then judges by how long calls take.
+	NoTransport bool
 
 	// Restart stops the store hard and starts it again with its data, and
 	// returns when it serves again. Nil: not tested.
@@ -78,6 +86,7 @@ type Harness struct {
 // in the whole process.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
+	h.checkTransport(t)
 	runOn(realStage{t}, h)
 }
 

@@ -18,15 +18,17 @@ const poll = 400 * time.Millisecond
 func TestConformance(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: poll})
 	drivertest.Run(t, drivertest.Harness{
-		Open:    func(testing.TB) driver.Driver { return store.Client() },
-		Advance: func(_ testing.TB, d time.Duration) { store.Advance(d) },
+		Open:        func(testing.TB) driver.Driver { return store.Client() },
+		Advance:     func(_ testing.TB, d time.Duration) { store.Advance(d) },
+		NoTransport: true,
 	})
 }
 
 func TestConformanceInRealTime(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: poll, TokenBlock: 16})
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(testing.TB) driver.Driver { return store.Client() },
+		Open:        func(testing.TB) driver.Driver { return store.Client() },
+		NoTransport: true,
 	})
 }
 
@@ -34,16 +36,16 @@ func TestConformanceInRealTime(t *testing.T) {
 func TestConformanceThroughFaults(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: poll})
 	var clients atomic.Uint64
+	open := func(testing.TB) *chaos.Driver {
+		return chaos.New(store.Client(), chaos.Options{
+			Seed: clients.Add(1), Delay: 0.1, HoldReply: 0.1, Duplicate: 0.2, MaxDelay: 2 * time.Millisecond,
+		})
+	}
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(testing.TB) driver.Driver {
-			return chaos.New(store.Client(), chaos.Options{
-				Seed: clients.Add(1), Delay: 0.1, HoldReply: 0.1, Duplicate: 0.2, MaxDelay: 2 * time.Millisecond,
-			})
-		},
-		Cut: func(_ testing.TB, d driver.Driver) func() {
-			cut := d.(*chaos.Driver)
-			cut.Partition()
-			return cut.Heal
+		Open: func(t testing.TB) driver.Driver { return open(t) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			d := open(t)
+			return d, drivertest.InProcess(d)
 		},
 		Operations: 600,
 	})

@@ -78,7 +78,9 @@ type testCase struct {
 	name string
 	need driver.Caps // the Ops and booleans without which there is nothing to test
 	time bool        // lets the store's time pass: runs alone if that is advanced
-	run  func(*trial)
+
+	alone bool // looks at the whole process
+	run   func(*trial)
 }
 
 // theme is what one file of the suite is about.
@@ -114,6 +116,12 @@ func (s *suite) themes() []theme {
 		{"history", historyCases},
 		{"client", clientCases},
 		{"leaks", leaksCases},
+		{"goroutines", goroutinesCases},
+	}
+	if s.h.Transport != nil {
+		themes = append(themes, theme{"transport", slices.Concat(lateCases, unansweredCases, connectionsCases)})
+	} else {
+		themes = append(themes, theme{"local", localCases})
 	}
 	if s.h.Restart != nil {
 		themes = append(themes, theme{"restart", restartCases})
@@ -138,7 +146,7 @@ func (s *suite) run(st stage, only ...string) {
 			if slices.Contains(s.h.Except, j.name) {
 				continue
 			}
-			if (c.time && s.h.Advance != nil) || th.name == "restart" {
+			if c.alone || (c.time && s.h.Advance != nil) || th.name == "restart" {
 				alone = append(alone, j)
 			} else {
 				together = append(together, j)

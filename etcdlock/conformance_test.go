@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -25,7 +27,8 @@ var leaks = []goleak.Option{
 func TestConformance(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
+		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
+		Transport: through(server, Escaped),
 		Restart: func(testing.TB) {
 			server.Members[0].Kill()
 			server.Members[0].Start()
@@ -43,9 +46,10 @@ func TestConformance(t *testing.T) {
 func TestConformanceOfStock(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	drivertest.Run(t, drivertest.Harness{
-		Open:     func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), &Options{Layout: Stock}) },
-		TTL:      time.Second,
-		Parallel: 8,
+		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), &Options{Layout: Stock}) },
+		Transport: through(server, Stock),
+		TTL:       time.Second,
+		Parallel:  8,
 		Except: []string{
 			"inspect/shows the holder", "inspect/shows waiters in order", "names/awkward names are shown as they are",
 			"annotate/changes the note and nothing else", "annotate/of a hold that is gone", "annotate/is kept over a renewal",
@@ -61,7 +65,8 @@ func TestConformanceOfThree(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
 	next := 0
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
+		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
+		Transport: through(server, Escaped),
 		Restart: func(testing.TB) {
 			server.Members[next%3].Kill()
 			server.Members[next%3].Start()
@@ -71,6 +76,38 @@ func TestConformanceOfThree(t *testing.T) {
 		Parallel: 8,
 		Leaks:    leaks,
 	})
+}
+
+// proxies stand before the members of one cluster.
+type proxies []*chaos.Proxy
+
+func (ps proxies) each(do func(*chaos.Proxy)) {
+	for _, p := range ps {
+		do(p)
+	}
+}
+
+func (ps proxies) HoldReplies()  { ps.each((*chaos.Proxy).HoldReplies) }
+func (ps proxies) HoldRequests() { ps.each((*chaos.Proxy).HoldRequests) }
+func (ps proxies) Cut()          { ps.each((*chaos.Proxy).Cut) }
+func (ps proxies) Heal()         { ps.each((*chaos.Proxy).Heal) }
+
+func (ps proxies) Connections() (n int) {
+	ps.each(func(p *chaos.Proxy) { n += p.Connections() })
+	return n
+}
+
+// through returns what opens a client behind a proxy for each member.
+func through(server *testserver.Etcd, layout string) func(testing.TB) (driver.Driver, drivertest.Transport) {
+	return func(t testing.TB) (driver.Driver, drivertest.Transport) {
+		var ps proxies
+		var addrs []string
+		for _, m := range server.Members {
+			p := chaos.StartProxy(t, m.Addr)
+			ps, addrs = append(ps, p), append(addrs, p.Addr)
+		}
+		return dial(t, strings.Join(addrs, ","), &Options{Layout: layout}), ps
+	}
 }
 
 // dialClient returns a client of etcd.

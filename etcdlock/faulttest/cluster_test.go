@@ -9,7 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/faults"
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -60,8 +61,8 @@ func (c *cluster) cutOff(member int, id uint64) {
 		if i != member {
 			only = fmt.Sprintf("X-Server-From: %x", id)
 		}
-		m.Peers.Hold(testserver.ToServer, only)
-		m.Peers.Hold(testserver.ToClient, only)
+		m.Peers.Hold(chaos.ToServer, only)
+		m.Peers.Hold(chaos.ToClient, only)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/holdfastlock/holdfast/drivertest/faults"
 	_ "github.com/holdfastlock/holdfast/etcdlock" // etcd://
-	"github.com/holdfastlock/holdfast/internal/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 

@@ -8,9 +8,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/faults"
+	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -18,7 +19,7 @@ import (
 // paused, killed and restarted, and clients are cut off, again and again.
 func TestHistories(t *testing.T) {
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	proxy := testserver.StartProxy(t, e.Addrs())
+	proxy := chaos.StartProxy(t, e.Addrs())
 	storm := faults.StartStorm(e.Members[0], proxy, 2*time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open:       func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
@@ -27,7 +28,7 @@ func TestHistories(t *testing.T) {
 		Struck:     storm.Struck,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*EtcdMember).start.func1"),
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/faults.(*Storm).rage"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Storm).rage"),
 		},
 	})
 	storm.End(t)

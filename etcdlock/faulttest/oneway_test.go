@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/faults"
+	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -57,7 +58,7 @@ func TestOneWay(t *testing.T) {
 // oneWay returns for how long two holders trusted their leases at the same time;
 // less than nothing if there was time between.
 func oneWay(t *testing.T, addr string, near *holdfast.Client, name string, ttl time.Duration) (time.Duration, error) {
-	proxy := testserver.StartProxy(t, addr)
+	proxy := chaos.StartProxy(t, addr)
 	far, err := holdfast.Open(t.Context(), url(proxy.Addr))
 	if err != nil {
 		return 0, err
@@ -74,12 +75,12 @@ func oneWay(t *testing.T, addr string, near *holdfast.Client, name string, ttl t
 	watched := make(chan faults.Hold, 1)
 	go func() { watched <- faults.Watch(one, nil, nil) }()
 	go func() {
-		proxy.Hold(testserver.ToClient, "")
+		proxy.Hold(chaos.ToClient, "")
 		time.Sleep(ttl * 37 / 100)
-		proxy.Hold(testserver.ToServer, "")
+		proxy.Hold(chaos.ToServer, "")
 		time.Sleep(ttl * 50 / 100)
 		proxy.Heal() // what was held back arrives …
-		proxy.Hold(testserver.ToServer, "")
+		proxy.Hold(chaos.ToServer, "")
 		time.Sleep(20 * time.Millisecond)
 		proxy.Cut() // … and nothing more does
 	}()

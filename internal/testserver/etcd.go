@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfastlock/holdfast/chaos"
 )
 
 // EtcdOptions configure an etcd cluster. The zero value is one member as etcd is
@@ -36,8 +38,8 @@ type Etcd struct {
 // EtcdMember is one member, a process. Its methods end the test on failure; call
 // them on the test's own goroutine, one at a time.
 type EtcdMember struct {
-	Addr  string // for clients, on the loopback interface, host:port
-	Peers *Proxy // before its port for members; nil without EtcdOptions.Between
+	Addr  string       // for clients, on the loopback interface, host:port
+	Peers *chaos.Proxy // before its port for members; nil without EtcdOptions.Between
 	t     testing.TB
 	log   string // a file
 	args  []string
@@ -83,7 +85,7 @@ func startEtcd(t testing.TB, program string, o EtcdOptions) (*Etcd, error) {
 		peer := freeAddr(t)
 		advertised := peer
 		if o.Between {
-			m.Peers = StartProxy(t, peer)
+			m.Peers = chaos.StartProxy(t, peer)
 			advertised = m.Peers.Addr
 		}
 		if o.Cert != "" {

@@ -7,7 +7,7 @@ import (
 	neturl "net/url"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/faults"
+	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://
 )

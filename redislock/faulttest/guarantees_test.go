@@ -10,9 +10,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/internal/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -234,7 +235,7 @@ func TestFailover(t *testing.T) {
 	if verdict := a.Caps().Guarantees.Faults[driver.Failover]; verdict.Exclusion != driver.Breaks || verdict.Tokens != driver.Breaks {
 		t.Errorf("the driver says of %q: exclusion %v, tokens %v", driver.Failover, verdict.Exclusion, verdict.Tokens)
 	}
-	link, do := testserver.StartProxy(t, master.Addr), admin(t, replica.Addr)
+	link, do := chaos.StartProxy(t, master.Addr), admin(t, replica.Addr)
 	if err := do("REPLICAOF", "127.0.0.1", port(link.Addr)).Error(); err != nil {
 		t.Fatal(err)
 	}

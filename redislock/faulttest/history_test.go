@@ -7,9 +7,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
-	"github.com/holdfastlock/holdfast/internal/faults"
+	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -18,7 +19,7 @@ import (
 // keeps on disk what it has acknowledged, so all promises hold.
 func TestHistories(t *testing.T) {
 	r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
-	proxy := testserver.StartProxy(t, r.Addr)
+	proxy := chaos.StartProxy(t, r.Addr)
 	storm := faults.StartStorm(r, proxy, time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
@@ -27,7 +28,7 @@ func TestHistories(t *testing.T) {
 		Struck:     storm.Struck,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/faults.(*Storm).rage"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Storm).rage"),
 		},
 	})
 	storm.End(t)

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -17,7 +18,11 @@ import (
 func TestConformance(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	drivertest.Run(t, drivertest.Harness{
-		Open:     func(t testing.TB) driver.Driver { return dial(t, server) },
+		Open: func(t testing.TB) driver.Driver { return dial(t, server.Addr) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			proxy := chaos.StartProxy(t, server.Addr)
+			return dial(t, proxy.Addr), proxy
+		},
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
 		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
 		// The server that was started last ends after the run.
@@ -43,9 +48,9 @@ func connect(address string) redislock.Conn {
 
 // dial returns a driver whose poll is short, so that dead waiters are waited for
 // quickly.
-func dial(t testing.TB, server *testserver.Redis) driver.Driver {
+func dial(t testing.TB, address string) driver.Driver {
 	t.Helper()
-	d, err := redislock.New(t.Context(), connect(server.Addr), &redislock.Options{Poll: 400 * time.Millisecond})
+	d, err := redislock.New(t.Context(), connect(address), &redislock.Options{Poll: 400 * time.Millisecond})
 	if err != nil {
 		t.Fatalf("redislock.New: %v", err)
 	}

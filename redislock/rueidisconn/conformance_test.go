@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -21,7 +22,11 @@ func TestConformanceSpin(t *testing.T) { conform(t, redislock.Spin, wrapped) }
 func conform(t *testing.T, wait redislock.Wait, connect func(testing.TB, string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	drivertest.Run(t, drivertest.Harness{
-		Open:     func(t testing.TB) driver.Driver { return dial(t, connect(t, server.Addr), wait) },
+		Open: func(t testing.TB) driver.Driver { return dial(t, connect(t, server.Addr), wait) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			proxy := chaos.StartProxy(t, server.Addr)
+			return dial(t, connect(t, proxy.Addr), wait), proxy
+		},
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
 		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
 		// The server that was started last ends after the run.

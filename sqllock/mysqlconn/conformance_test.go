@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -19,7 +20,11 @@ const operations = 7_000
 func TestConformance(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		drivertest.Run(t, drivertest.Harness{
-			Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },
+			Open: func(t testing.TB) driver.Driver { return dial(t, server, nil) },
+			Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+				proxy := chaos.StartProxy(t, server.Addr)
+				return dialAddr(t, proxy.Addr, nil), proxy
+			},
 			Restart:    func(testing.TB) { server.Kill(); server.Start() },
 			Operations: operations,
 			Parallel:   4, // a case gives an acquire 30 ms to hear that a name is held
@@ -32,7 +37,13 @@ func TestConformance(t *testing.T) {
 // dial returns a driver with a pool of its own, which change may change.
 func dial(t testing.TB, server *testserver.MySQL, change func(*sql.DB)) driver.Driver {
 	t.Helper()
-	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test?interpolateParams=true&multiStatements=true")
+	return dialAddr(t, server.Addr, change)
+}
+
+// dialAddr is dial of an address.
+func dialAddr(t testing.TB, addr string, change func(*sql.DB)) driver.Driver {
+	t.Helper()
+	db, err := sql.Open("mysql", "root@tcp("+addr+")/test?interpolateParams=true&multiStatements=true")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,12 @@ package pgconn
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -19,7 +21,11 @@ const operations = 7_000
 func TestConformance(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	drivertest.Run(t, drivertest.Harness{
-		Open:       func(t testing.TB) driver.Driver { return dial(t, server, nil) },
+		Open: func(t testing.TB) driver.Driver { return dial(t, server, nil) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			proxy := chaos.StartProxy(t, server.Addr)
+			return dialURL(t, strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr, 1), nil), proxy
+		},
 		Restart:    func(testing.TB) { server.Kill(); server.Start() },
 		Operations: operations,
 		Parallel:   2, // the cases with a bound on time are not to wait for the random histories
@@ -31,7 +37,13 @@ func TestConformance(t *testing.T) {
 // dial returns a driver with a pool of its own, which change may change.
 func dial(t testing.TB, server *testserver.Postgres, change func(*sql.DB)) driver.Driver {
 	t.Helper()
-	db, err := sql.Open("pgx", server.URL("postgres"))
+	return dialURL(t, server.URL("postgres"), change)
+}
+
+// dialURL is dial of a database's URL.
+func dialURL(t testing.TB, url string, change func(*sql.DB)) driver.Driver {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
 	}

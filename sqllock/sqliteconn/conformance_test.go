@@ -17,9 +17,10 @@ const operations = 7_000
 func TestConformance(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	drivertest.Run(t, drivertest.Harness{
-		Open:       func(t testing.TB) driver.Driver { return dial(t, file, nil) },
-		Operations: operations,
-		Parallel:   4,
+		Open:        func(t testing.TB) driver.Driver { return dial(t, file, nil) },
+		NoTransport: true,
+		Operations:  operations,
+		Parallel:    4,
 	})
 }
 

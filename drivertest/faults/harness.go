@@ -4,8 +4,28 @@
 // served once the fault is over (P5, P7).
 //
 // It sees locks as their users do, through package holdfast, and the store as
-// its operator does: a program that can be stopped, killed and cut off. A store
-// that speaks TCP needs nothing but a [Harness] for it.
+// its operator does: a program that can be stopped, killed and cut off. It needs
+// a Unix system. The author of a driver for a store that speaks TCP supplies
+//
+//   - a [Harness]: how to start a server of the store, which keeps its data on
+//     disk, and the URL of the store at an address;
+//   - a [Server], which is the started program: the four signals and restarts;
+//   - a TestMain that calls [Main], because some cases start the test's program
+//     again as a client that can be killed and stopped;
+//   - an import of the driver, which registers the scheme of the URL.
+//
+// The whole test is then
+//
+//	func TestMain(m *testing.M) { faults.Main(m) }
+//
+//	func TestFaults(t *testing.T) {
+//		faults.Run(t, faults.Harness{
+//			Start: func(t testing.TB) (faults.Server, string) { return start(t) },
+//			URL:   func(addr string) string { return "mystore://" + addr },
+//		})
+//	}
+//
+// Cases put a chaos.Proxy between a client and the server by themselves.
 package faults
 
 import (
@@ -19,12 +39,13 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Server is a private server of a store, as package testserver starts them.
+// Server is a private server of a store. Its methods end the test where they
+// fail. They are called one at a time.
 type Server interface {
-	Pause()  // SIGSTOP
-	Resume() // SIGCONT
-	Kill()   // SIGKILL
-	Start()  // again, with its data
+	Pause()  // sends SIGSTOP
+	Resume() // sends SIGCONT
+	Kill()   // sends SIGKILL, and returns when the program has ended, paused or not
+	Start()  // starts it again at the same address with its data; returns when it serves
 }
 
 // Harness says how to reach a store. Start and URL are required.
@@ -32,7 +53,8 @@ type Harness struct {
 	// Start starts a server that ends with the test and keeps on disk what it
 	// has acknowledged, and returns where it listens.
 	Start func(t testing.TB) (server Server, addr string)
-	// URL is the store at an address, for holdfast.Open.
+	// URL is the store at an address, for holdfast.Open. Children of the test open
+	// it too, so it must not depend on the test's memory.
 	URL func(addr string) string
 	// Pushes is a text that clients say on those connections only on which the
 	// store tells them of hand-offs. "": there is none, they poll.
@@ -117,10 +139,14 @@ func (s *scene) until(what string, within time.Duration, is func() bool) {
 	}
 }
 
-// waiting waits until so many wait for a name, or none is to be seen because the
-// store shows none.
+// waiting waits until so many wait for a name. A store without a queue knows of
+// none; there it waits for a poll, in which each of them has asked.
 func (s *scene) waiting(c *holdfast.Client, name string, n int) {
 	s.Helper()
+	if !c.Caps().Ops.Has(driver.OpQueue | driver.OpInspect) {
+		time.Sleep(c.Caps().PollInterval())
+		return
+	}
 	s.until(fmt.Sprintf("%d waiters on %q", n, name), 10*time.Second, func() bool {
 		info, err := c.Inspect(context.Background(), name)
 		return err == nil && len(info.Waiters) == n

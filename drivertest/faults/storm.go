@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // Storm spoils a server, and the way to it, again and again, and remembers when.
@@ -24,13 +24,13 @@ type blow struct{ began, ended driver.Instant }
 
 // StartStorm starts a storm, with pauses of at most calm. End it before the test
 // ends.
-func StartStorm(server Server, proxy *testserver.Proxy, calm time.Duration) *Storm {
+func StartStorm(server Server, proxy *chaos.Proxy, calm time.Duration) *Storm {
 	s := &Storm{stop: make(chan struct{}), over: make(chan struct{}), struck: map[string]int{}}
 	go s.rage(server, proxy, calm)
 	return s
 }
 
-func (s *Storm) rage(server Server, proxy *testserver.Proxy, calm time.Duration) {
+func (s *Storm) rage(server Server, proxy *chaos.Proxy, calm time.Duration) {
 	defer close(s.over)
 	for {
 		select {
@@ -53,7 +53,7 @@ func (s *Storm) rage(server Server, proxy *testserver.Proxy, calm time.Duration)
 			})
 		case 2:
 			s.strike("replies held back", func() {
-				proxy.Hold(testserver.ToClient, "")
+				proxy.Hold(chaos.ToClient, "")
 				time.Sleep(rand.N(200 * time.Millisecond))
 				proxy.Heal()
 			})

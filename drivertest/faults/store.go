@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // recovery is when somebody must be stuck who has not been served since a fault:
@@ -94,8 +94,8 @@ func (s *scene) taken(c *holdfast.Client, name, why string) {
 
 // oneOf starts a load of which one client of three is behind a proxy, with a
 // lease of its own. Spoil is what happens to it for a while.
-func (s *scene) oneOf(ttl time.Duration, spoil func(*testserver.Proxy, *holdfast.Lease)) {
-	proxy := testserver.StartProxy(s, s.addr)
+func (s *scene) oneOf(ttl time.Duration, spoil func(*chaos.Proxy, *holdfast.Lease)) {
+	proxy := chaos.StartProxy(s, s.addr)
 	far, near := s.client(proxy.Addr), s.client(s.addr)
 	s.Cleanup(proxy.Heal) // before the client is closed, which would wait for the store
 	l := s.start(ttl, 6, mixed, far, near, s.client(s.addr))
@@ -109,7 +109,7 @@ func (s *scene) oneOf(ttl time.Duration, spoil func(*testserver.Proxy, *holdfast
 
 // oneCut: connections break and cannot be made, for some time.
 func (s *scene) oneCut(during, ttl time.Duration) {
-	s.oneOf(ttl, func(p *testserver.Proxy, steady *holdfast.Lease) {
+	s.oneOf(ttl, func(p *chaos.Proxy, steady *holdfast.Lease) {
 		p.Cut()
 		most := stood(func() { time.Sleep(during) })
 		switch err := steady.Err(); {
@@ -123,8 +123,8 @@ func (s *scene) oneCut(during, ttl time.Duration) {
 
 // repliesHeld: requests pass, and their replies come later than the TTL.
 func repliesHeld(s *scene) {
-	s.oneOf(brief, func(p *testserver.Proxy, steady *holdfast.Lease) {
-		p.Hold(testserver.ToClient, "")
+	s.oneOf(brief, func(p *chaos.Proxy, steady *holdfast.Lease) {
+		p.Hold(chaos.ToClient, "")
 		time.Sleep(2 * brief)
 		if !errors.Is(steady.Err(), holdfast.ErrLost) {
 			s.Errorf("P2: a lease whose renewals were not answered says %v", steady.Err())
@@ -134,8 +134,8 @@ func repliesHeld(s *scene) {
 
 // requestsHeld: requests come later than the TTL, after they have been given up.
 func requestsHeld(s *scene) {
-	s.oneOf(brief, func(p *testserver.Proxy, steady *holdfast.Lease) {
-		p.Hold(testserver.ToServer, "")
+	s.oneOf(brief, func(p *chaos.Proxy, steady *holdfast.Lease) {
+		p.Hold(chaos.ToServer, "")
 		time.Sleep(2 * brief)
 		if !errors.Is(steady.Err(), holdfast.ErrLost) {
 			s.Errorf("P2: a lease whose renewals did not arrive says %v", steady.Err())
@@ -149,11 +149,11 @@ func pushesHeld(s *scene) {
 	if s.Pushes == "" {
 		return
 	}
-	proxy := testserver.StartProxy(s, s.addr)
+	proxy := chaos.StartProxy(s, s.addr)
 	clients := []*holdfast.Client{s.client(proxy.Addr), s.client(proxy.Addr), s.client(proxy.Addr)}
 	l := s.start(brief, 3, mixed, clients...)
 	l.served(s.recovery(clients[0], brief))
-	proxy.Hold(testserver.ToClient, s.Pushes)
+	proxy.Hold(chaos.ToClient, s.Pushes)
 	time.Sleep(2 * brief)
 	l.served(2 * s.recovery(clients[0], brief))
 	proxy.Heal()
@@ -163,9 +163,9 @@ func pushesHeld(s *scene) {
 
 // slowNetwork: each way takes 20 ms.
 func slowNetwork(s *scene) {
-	s.oneOf(brief, func(p *testserver.Proxy, _ *holdfast.Lease) {
-		p.Delay(testserver.ToServer, 20*time.Millisecond)
-		p.Delay(testserver.ToClient, 20*time.Millisecond)
+	s.oneOf(brief, func(p *chaos.Proxy, _ *holdfast.Lease) {
+		p.Delay(chaos.ToServer, 20*time.Millisecond)
+		p.Delay(chaos.ToClient, 20*time.Millisecond)
 		time.Sleep(2 * brief)
 	})
 }
@@ -177,7 +177,7 @@ func latePush(s *scene) {
 	if s.Pushes == "" {
 		return
 	}
-	proxy := testserver.StartProxy(s, s.addr)
+	proxy := chaos.StartProxy(s, s.addr)
 	open := func(addr string) driver.Driver {
 		u, err := url.Parse(s.URL(addr))
 		if err != nil {
@@ -206,7 +206,7 @@ func latePush(s *scene) {
 	if _, err := q.Enqueue(ctx, waits); !errors.Is(err, driver.ErrHeld) {
 		s.Fatalf("P1: Enqueue of a held name: %v", err)
 	}
-	proxy.Hold(testserver.ToClient, s.Pushes)
+	proxy.Hold(chaos.ToClient, s.Pushes)
 	if err := near.Release(ctx, []driver.Grant{g})[0]; err != nil {
 		s.Fatal(err)
 	}

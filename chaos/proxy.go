@@ -1,4 +1,4 @@
-package testserver
+package chaos
 
 import (
 	"bytes"
@@ -58,6 +58,14 @@ func StartProxy(t testing.TB, upstream string) *Proxy {
 	return p
 }
 
+// HoldReplies lets requests through and holds back all that the server says,
+// until Heal.
+func (p *Proxy) HoldReplies() { p.Hold(ToClient, "") }
+
+// HoldRequests holds back all that clients say, until Heal. What they have said
+// arrives then, even if they have closed their connections meanwhile.
+func (p *Proxy) HoldRequests() { p.Hold(ToServer, "") }
+
 // Hold holds back what goes one way, on all connections or on those on which the
 // client has said a text, until Heal; then it arrives after all, in order.
 func (p *Proxy) Hold(d Direction, only string) {
@@ -83,6 +91,13 @@ func (p *Proxy) Cut() {
 // Heal ends all that Hold, Delay and Cut have begun.
 func (p *Proxy) Heal() {
 	p.alter(func() { p.rules, p.cut = [2]rule{}, false })
+}
+
+// Connections is how many connections clients have through the proxy.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
 }
 
 func (p *Proxy) alter(f func()) {

@@ -1,0 +1,93 @@
+package drivertest
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// goroutinesCases count the goroutines of the process, so they run alone.
+var goroutinesCases = []testCase{
+	{name: "do not grow with holds", alone: true, run: holdsAndGoroutines},
+	{name: "do not grow with waiters", need: queues, alone: true, run: waitersAndGoroutines},
+}
+
+// The holds, or waiters, before the first count and until the second. A driver may
+// need goroutines for its connections, but not as many as it has holds.
+const (
+	few  = 8
+	many = few + 32
+)
+
+// unchanged fails the test if there is another goroutine for every second hold, or
+// waiter, from few to many, beside so many of the test's own.
+func (t *trial) unchanged(what string, before, own int) {
+	t.Helper()
+	time.Sleep(t.tick()) // what begins shall have begun
+	more := 0
+	for end := time.Now().Add(t.slack); time.Now().Before(end); {
+		if more = goroutines() - before - own; more < (many-few)/2 {
+			return
+		}
+	}
+	t.Errorf("P9: %d more %s are %d more goroutines", many-few, what, more)
+}
+
+// goroutines is how many there are beside those that come and go.
+func goroutines() int {
+	least := runtime.NumGoroutine()
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		least = min(least, runtime.NumGoroutine())
+	}
+	return least
+}
+
+func holdsAndGoroutines(t *trial) {
+	d := t.open()
+	before := 0
+	var grants []driver.Grant
+	for i := range many {
+		if i == few {
+			before = goroutines()
+		}
+		grants = append(grants, t.take(d, t.elsewhere()))
+	}
+	t.unchanged("holds", before, 0)
+	for i, err := range d.Release(t.ctx, grants) {
+		if err != nil && t.clock.Now() < grants[i].Since.Add(grants[i].Valid) {
+			t.Errorf("P4: a release in a batch failed: %v", err)
+		}
+	}
+}
+
+// waitersAndGoroutines: all have their places before the first begins to wait, and
+// stop waiting before the places are given back, because they may be in one
+// another's way in a store that has one writer at a time.
+func waitersAndGoroutines(t *trial) {
+	a, b := t.open(), t.open()
+	var requests []driver.Request
+	for range many {
+		r := t.elsewhere()
+		t.take(a, r)
+		r.Owner = newOwner()
+		t.queued(b, r)
+		requests = append(requests, r)
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	before := 0
+	for i, r := range requests {
+		if i == few {
+			time.Sleep(t.tick()) // the first have begun
+			before = goroutines()
+		}
+		waiting.Go(func() { t.await(ctx, b, r, func() {}) })
+	}
+	t.unchanged("waiters", before, many-few)
+}
