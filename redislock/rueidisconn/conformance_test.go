@@ -1,6 +1,7 @@
 package rueidisconn
 
 import (
+	"context"
 	"net/url"
 	"testing"
 	"time"
@@ -56,7 +57,15 @@ type owner struct {
 	client rueidis.Client
 }
 
-func (o owner) Close() error { o.client.Close(); return nil }
+func (o owner) Close() error {
+	err := o.Conn.Close()
+	o.client.Close()
+	return err
+}
+
+func (o owner) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
+	return o.Conn.(redislock.Reserver).Reserve()
+}
 
 // dial returns a driver whose poll is short, so that dead waiters are waited for
 // quickly.
@@ -73,5 +82,7 @@ func TestConn(t *testing.T) {
 	t.Run("URL", func(t *testing.T) { conntest.Run(t, fromURL) })
 	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
 }
+
+func TestBusy(t *testing.T) { conntest.RunBusy(t, fromURL) }
 
 func TestReactions(t *testing.T) { conntest.RunReactions(t, fromURL) }
