@@ -15,6 +15,8 @@
 //	hf.cert    etcds: a file with the client's certificate, with hf.key
 //	hf.key     etcds: a file with its private key
 //
+// The files are read again for each connection that is made.
+//
 // A hold, or a place in the queue, is a key; of a name's keys the one that was
 // created first comes first, as in etcd's own concurrency package. The fencing
 // token is the key's create revision. Keys are on leases of etcd, one for all holds
@@ -43,8 +45,10 @@ import (
 // Options configure a driver. The zero value is right for almost everybody.
 type Options struct {
 	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants
-	// it. Drivers with different prefixes are different stores. "": DefaultPrefix,
-	// or in the layout Stock nothing.
+	// it. Drivers with different prefixes are different stores, also where one prefix
+	// goes on where the other ends; but in the layout Stock a prefix is no more than
+	// the beginning of names, as it is to etcd's own locks: b/c with the prefix a is c
+	// with the prefix a/b. "": DefaultPrefix, or in the layout Stock nothing.
 	Prefix string
 	// Layout is Escaped or Stock. "": Escaped.
 	Layout string
@@ -112,7 +116,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	c := &client{
-		etcd: etcd, own: own, kv: clientv3.NewKV(etcd), leases: clientv3.NewLease(etcd),
+		etcd: etcd, own: own, kv: requests{clientv3.NewKV(etcd)}, leases: leases{clientv3.NewLease(etcd)},
 		clock: o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
 		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
 	}

@@ -196,7 +196,7 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 		c.misses(err)
 		return err
 	}
-	e := find(parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
+	e := find(c.layout.parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
 	if e == nil {
 		return driver.ErrNotHeld
 	}

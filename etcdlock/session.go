@@ -101,11 +101,11 @@ func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, err
 		err = stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
 	}
 	if err != nil && !errors.Is(err, io.EOF) { // EOF: Recv says why
-		return 0, clientv3.ContextError(ctx, err)
+		return 0, ended(ctx, clientv3.ContextError(ctx, err))
 	}
 	resp, err := stream.Recv()
 	if err != nil {
-		return 0, clientv3.ContextError(ctx, err)
+		return 0, ended(ctx, clientv3.ContextError(ctx, err))
 	}
 	return resp.TTL, nil
 }
