@@ -31,6 +31,14 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
+	g, err := c.try(ctx, req)
+	if now := c.clock.Now(); err == nil && outlasts(&req, now, now) {
+		return c.fasten(ctx, g)
+	}
+	return g, err
+}
+
+func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	r := c.reserve(&req)
@@ -358,10 +366,10 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	g := c.begin(r, req, c.short(req))
 	c.mu.Unlock()
-	if req.LockDelay == 0 {
+	if now := c.clock.Now(); req.LockDelay == 0 && !outlasts(req, now, now) {
 		return g, nil
 	}
-	// The lease of places knows no lock-delay.
+	// The lease of places knows no lock-delay, and no minimum hold.
 	return c.collect(ctx, r, req)
 }
 

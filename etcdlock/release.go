@@ -84,6 +84,9 @@ func (c *client) hasLeft(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.record(g.Name, g.Owner); r != nil && r.state != closed {
+		if s := r.session.Load(); s != nil && s.fixed && !c.isClosed {
+			c.revoke(s)
+		}
 		c.forget(r)
 	}
 }
@@ -233,9 +236,12 @@ func (c *client) misses(err error) {
 // client deletes it at the right moment, if it still lives then.
 func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 	rest := r.began.Add(g.MinHold).Sub(c.clock.Now())
-	s, err := c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now())
-	if err != nil {
-		return err
+	s := r.session.Load()
+	if s == nil || !s.fixed {
+		var err error
+		if s, err = c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now()); err != nil {
+			return err
+		}
 	}
 	v := newValue(&g.Request, c.id, c.asked(r))
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()

@@ -26,6 +26,9 @@ type session struct {
 	id    clientv3.LeaseID
 	since driver.Instant // the sending of the last request that started the TTL again
 	over  bool           // the lease has ended, or nobody can be sure that it has not
+
+	fixed   bool           // of one hold, until its minimum hold is over: see minhold.go
+	trusted driver.Instant // of a fixed one: when that hold's TTL ends
 }
 
 // errOver says that a session has ended.
