@@ -23,6 +23,9 @@
 // of a client whose TTLs need the same number of seconds, and a short one for
 // places: one request keeps ten thousand holds alive. See the driver's Guarantees
 // for what remains of its promises when things go wrong.
+//
+// A client opened by URL has two connections to each member: one for renewals and
+// releases, and one for everything else.
 package etcdlock
 
 import (
@@ -31,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -58,6 +62,11 @@ type Options struct {
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
+	// Reserve is another client of the same etcd, for renewals and releases alone; it
+	// stays the caller's. Without one they share the connections of the client that New
+	// is given: if that has long answers or many requests under way for the rest of the
+	// program, it may lose its leases. A store that is opened by its URL has its own.
+	Reserve *clientv3.Client
 }
 
 // maxTTL is far below the longest lease of etcd, and long enough.
@@ -69,6 +78,7 @@ type client struct {
 	own    bool // closed with the driver
 	kv     clientv3.KV
 	leases clientv3.Lease
+	spare  atomic.Pointer[lane] // for renewals and releases; nil: none yet
 	clock  driver.Clock
 	layout layout
 	caps   driver.Caps
@@ -128,6 +138,10 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		c.die()
 		c.leases.Close()
 		return nil, err
+	}
+	if o.Reserve != nil {
+		o.Reserve.ActiveConnection().Connect()
+		c.spare.Store(newLane(o.Reserve))
 	}
 	c.alarm = alarm.New(c.clock, c.sweep)
 	return c, nil

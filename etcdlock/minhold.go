@@ -85,7 +85,7 @@ func (c *client) revoke(s *session) {
 	c.background.Go(func() {
 		ctx, cancel := c.bounded(c.life)
 		defer cancel()
-		c.leases.Revoke(ctx, s.lease())
+		c.kept().leases.Revoke(ctx, s.lease())
 	})
 }
 
@@ -104,7 +104,7 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 			return true
 		}
 		since := s.sentBefore(c.clock.Now())
-		resp, err := c.kv.Txn(ctx).If(
+		resp, err := c.kept().kv.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
 		).Then(
 			clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),

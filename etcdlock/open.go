@@ -51,6 +51,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		etcd.Close()
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
+	c.keepReserve(config)
 	return c, nil
 }
 

@@ -129,7 +129,7 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 
 // expelKnown deletes keys of which the create revision is known.
 func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	txn, ops := c.kv.Txn(ctx), make([]clientv3.Op, len(some))
+	txn, ops := c.kept().kv.Txn(ctx), make([]clientv3.Op, len(some))
 	err := error(nil)
 	for n, i := range some {
 		key := c.key(keys[i])
@@ -178,7 +178,7 @@ func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", int64(keys[i].token))
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{created}, []clientv3.Op{clientv3.OpDelete(c.key(keys[i]))}, nil))
 	}
-	c.kv.Txn(ctx).Then(ops...).Commit()
+	c.kept().kv.Txn(ctx).Then(ops...).Commit()
 }
 
 // expelUnknown looks for the owner's key, which is that one if the client knows of
@@ -194,7 +194,7 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 		}
 		ops = append(ops, remember)
 	}
-	resp, err := c.kv.Txn(ctx).Then(ops...).Commit()
+	resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		c.misses(err)
 		return err
@@ -203,7 +203,7 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 	if e == nil {
 		return driver.ErrNotHeld
 	}
-	done, err := c.kv.Txn(ctx).If(
+	done, err := c.kept().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
 	).Then(clientv3.OpDelete(e.key)).Commit()
 	if err == nil && !done.Succeeded {
@@ -254,7 +254,7 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 		}
 		then = append(then, remember)
 	}
-	resp, err := c.kv.Txn(ctx).If(
+	resp, err := c.kept().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
 	).Then(then...).Commit()
 	if err != nil {

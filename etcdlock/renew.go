@@ -107,7 +107,7 @@ func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
 		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token))
 		elses[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
 	}
-	resp, err := c.kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
+	resp, err := c.kept().kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 		for i, r := range some {
 			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, r.grant.Token), clientv3.WithCountOnly())
 		}
-		resp, err := c.kv.Txn(ctx).Then(ops...).Commit()
+		resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
 		for i, r := range some {
 			switch {
 			case err != nil:

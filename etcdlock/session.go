@@ -99,7 +99,7 @@ func (s *session) keep(ctx context.Context, after driver.Instant) (driver.Instan
 func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel() // ends the stream
-	stream, err := etcdserverpb.NewLeaseClient(c.etcd.ActiveConnection()).LeaseKeepAlive(ctx)
+	stream, err := etcdserverpb.NewLeaseClient(c.kept().etcd.ActiveConnection()).LeaseKeepAlive(ctx)
 	if err == nil {
 		err = stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
 	}
@@ -148,7 +148,7 @@ func (s *session) ended(now driver.Instant) bool {
 
 // grant makes the lease.
 func (s *session) grant(ctx context.Context, sent driver.Instant) error {
-	resp, err := s.c.leases.Grant(ctx, s.seconds)
+	resp, err := s.c.kept().leases.Grant(ctx, s.seconds)
 	if err != nil {
 		return err
 	}
