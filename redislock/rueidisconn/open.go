@@ -87,7 +87,9 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
-		client.Close() // rueidis returns one all the same
+		if client != nil { // rueidis returns one all the same, which goes on trying
+			client.Close()
+		}
 		return nil, nil, fromServer(withoutTLS(u, err))
 	}
 	return newConn(client, true), o, nil
