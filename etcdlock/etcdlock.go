@@ -275,6 +275,9 @@ func (c *client) Close() error {
 	}
 	err := c.leases.Close()
 	if c.own {
+		if l := c.spare.Load(); l != nil {
+			l.etcd.Close() // its context has ended, and that is all that it says
+		}
 		err = errors.Join(err, c.etcd.Close())
 	}
 	return err

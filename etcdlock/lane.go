@@ -1,8 +1,6 @@
 package etcdlock
 
 import (
-	"context"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/connectivity"
 )
@@ -30,8 +28,8 @@ func (c *client) kept() *lane {
 	return &lane{c.etcd, c.kv, c.leases}
 }
 
-// keepReserve makes the lane of renewals and releases, which the client's end ends. With
-// a user etcd is asked for a token first, so it is done beside.
+// keepReserve makes the lane of renewals and releases, until Close. With a user etcd is
+// asked for a token first, so it is done beside.
 func (c *client) keepReserve(config clientv3.Config) {
 	config.Context = c.life
 	c.background.Go(func() {
@@ -40,7 +38,6 @@ func (c *client) keepReserve(config clientv3.Config) {
 			if err == nil {
 				etcd.ActiveConnection().Connect()
 				c.spare.Store(newLane(etcd))
-				context.AfterFunc(c.life, func() { etcd.Close() })
 				return
 			}
 			if !sleep(c.life, c.poll) {
