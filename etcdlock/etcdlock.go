@@ -78,7 +78,7 @@ type client struct {
 	own    bool // closed with the driver
 	kv     clientv3.KV
 	leases clientv3.Lease
-	spare  atomic.Pointer[lane] // for renewals and releases; nil: none yet
+	spare  atomic.Pointer[route] // for renewals and releases; nil: none yet
 	clock  driver.Clock
 	layout layout
 	caps   driver.Caps
@@ -141,7 +141,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	}
 	if o.Reserve != nil {
 		o.Reserve.ActiveConnection().Connect()
-		c.spare.Store(newLane(o.Reserve))
+		c.spare.Store(newRoute(o.Reserve))
 	}
 	c.alarm = alarm.New(c.clock, c.sweep)
 	return c, nil

@@ -139,7 +139,7 @@ func goodbye(value any) error {
 const batchSize = 100
 
 // batch runs a script over grants, batchSize at a time in one pipeline, and
-// gives each its outcome. It goes by the lane of renewals and releases.
+// gives each its outcome. It goes by the route of renewals and releases.
 func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, args func(*driver.Grant) []string) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {

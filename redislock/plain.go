@@ -64,7 +64,7 @@ type single struct {
 }
 
 // do sends the command with n arguments.
-func (s *single) do(ctx context.Context, l lane, n int, key string) Reply {
+func (s *single) do(ctx context.Context, l route, n int, key string) Reply {
 	s.command[0] = Command{Args: s.args[:n:n], Key: key}
 	return l.do(ctx, s.command[:])[0]
 }

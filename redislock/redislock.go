@@ -100,8 +100,8 @@ const (
 // client is the driver over one Conn.
 type client struct {
 	conn   Conn
-	shared lane // for everything but renewals and releases
-	kept   lane // for these
+	shared route // for everything but renewals and releases
+	kept   route // for these
 	clock  driver.Clock
 	caps   driver.Caps
 	layout layout
@@ -114,12 +114,12 @@ type client struct {
 	closed  chan struct{}
 }
 
-// lane is a way to the server, as Conn.Do is.
-type lane func(ctx context.Context, commands []Command) []Reply
+// route is a way to the server, as Conn.Do is.
+type route func(ctx context.Context, commands []Command) []Reply
 
 // do sends commands. Where nothing was answered because ctx has ended the errors say
 // so in ctx's own words (P11).
-func (l lane) do(ctx context.Context, commands []Command) []Reply {
+func (l route) do(ctx context.Context, commands []Command) []Reply {
 	if len(commands) == 0 {
 		return nil
 	}

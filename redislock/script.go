@@ -78,7 +78,7 @@ func (s *script) batch(keys, args []string) Command {
 // run runs a script, several times in one pipeline. The server forgets scripts
 // when it is restarted; it has then not run any, so they are sent again with
 // their text.
-func (l lane) run(ctx context.Context, s *script, commands ...Command) []Reply {
+func (l route) run(ctx context.Context, s *script, commands ...Command) []Reply {
 	replies := l.do(ctx, commands)
 	var again []Command
 	var at []int

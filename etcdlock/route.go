@@ -5,30 +5,30 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// lane is a way to etcd. Renewals and releases have one of their own: connections on
+// route is a way to etcd. Renewals and releases have one of their own: connections on
 // which nothing else is under way, so that neither etcd's limit of requests for each
 // connection, nor large answers, nor other requests of a program that shares its client
 // with its locks hold them up.
-type lane struct {
+type route struct {
 	etcd   *clientv3.Client
 	kv     clientv3.KV
 	leases clientv3.Lease
 }
 
-func newLane(etcd *clientv3.Client) *lane {
-	return &lane{etcd, requests{clientv3.NewKV(etcd)}, leases{clientv3.NewLease(etcd)}}
+func newRoute(etcd *clientv3.Client) *route {
+	return &route{etcd, requests{clientv3.NewKV(etcd)}, leases{clientv3.NewLease(etcd)}}
 }
 
-// kept returns the lane of renewals and releases; that of all others while it has no
+// kept returns the route of renewals and releases; that of all others while it has no
 // connection.
-func (c *client) kept() *lane {
+func (c *client) kept() *route {
 	if l := c.spare.Load(); l != nil && l.etcd.ActiveConnection().GetState() == connectivity.Ready {
 		return l
 	}
-	return &lane{c.etcd, c.kv, c.leases}
+	return &route{c.etcd, c.kv, c.leases}
 }
 
-// keepReserve makes the lane of renewals and releases, until Close. With a user etcd is
+// keepReserve makes the route of renewals and releases, until Close. With a user etcd is
 // asked for a token first, so it is done beside.
 func (c *client) keepReserve(config clientv3.Config) {
 	config.Context = c.life
@@ -37,7 +37,7 @@ func (c *client) keepReserve(config clientv3.Config) {
 			etcd, err := clientv3.New(config)
 			if err == nil {
 				etcd.ActiveConnection().Connect()
-				c.spare.Store(newLane(etcd))
+				c.spare.Store(newRoute(etcd))
 				return
 			}
 			if !sleep(c.life, c.poll) {
