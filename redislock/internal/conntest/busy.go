@@ -3,12 +3,12 @@ package conntest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/busytest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 )
@@ -55,52 +55,10 @@ func keptFree(t *testing.T, server *testserver.Redis, connect func(testing.TB, s
 	filled.Wait()
 }
 
-// RunBusy keeps eight leases of 3 s for two TTLs beside 512 goroutines that take and
-// release names of their own, with replies that are 20 ms late.
+// RunBusy checks that a busy client keeps its leases when replies are 20 ms late.
 func RunBusy(t *testing.T, connect func(t testing.TB, address string) redislock.Conn) {
-	const leases, busy, ttl, late = 8, 512, 3 * time.Second, 20 * time.Millisecond
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	proxy := testserver.StartProxy(t, server.Addr)
-	locks := newLocks(t, connect(t, proxy.Addr), holdfast.ClientOptions{})
-	var held []*holdfast.Lease
-	for i := range leases {
-		lease, err := locks.Mutex(fmt.Sprint("held/", i), &holdfast.Options{TTL: ttl}).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, lease)
-	}
-	proxy.Delay(testserver.ToClient, late)
-	ctx, cancel := context.WithCancel(t.Context())
-	var working sync.WaitGroup
-	for i := range busy {
-		working.Go(func() {
-			for ctx.Err() == nil {
-				lease, err := locks.Mutex(fmt.Sprint("busy/", i), nil).Acquire(ctx)
-				if err != nil {
-					continue
-				}
-				lease.Release()
-			}
-		})
-	}
-	over := time.After(2 * ttl)
-	for i, lease := range held {
-		select {
-		case <-lease.Done():
-			t.Errorf("P2: lease %d of a busy client was lost: %v", i, lease.Err())
-		case <-over:
-			over = closed
-		}
-	}
-	cancel()
-	working.Wait()
-	proxy.Heal()
-	for i, lease := range held {
-		if err := lease.Release(); err != nil {
-			t.Errorf("lease %d: %v", i, err)
-		}
-	}
+	proxy.Delay(testserver.ToClient, 20*time.Millisecond)
+	busytest.Run(t, func() *holdfast.Client { return newLocks(t, connect(t, proxy.Addr), holdfast.ClientOptions{}) })
 }
-
-var closed = func() chan time.Time { c := make(chan time.Time); close(c); return c }()
