@@ -11,13 +11,19 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// maxRounds is how often a Try looks again because somebody else came in between.
-const maxRounds = 16
+// maxLooks is how often a Try looks again because something was put in between.
+const maxLooks = 3
 
 // Try implements driver.Driver. The key is put if no key of the name is newer
 // than what has been looked at, and what has been looked at leaves room: at first
 // that is nothing, so a name that nobody uses takes one request. A refused Try
 // puts nothing, so it is in nobody's way.
+//
+// Not all keys in that range are the name's (see layout.isEntry), and many readers come
+// at the same time. Suppose orders/1 to orders/16 are taken and released all the time,
+// in the layout Stock: then something newer is there at every look, and the free name
+// orders would never be granted (P7). So after some looks the key is put all the same,
+// and taken back if somebody was before it.
 //
 // Unfair changes nothing: who overtook a waiter would have a higher token than
 // the waiter gets after it (P3).
@@ -25,6 +31,14 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
+	g, err := c.try(ctx, req)
+	if now := c.clock.Now(); err == nil && outlasts(&req, now, now) {
+		return c.fasten(ctx, g)
+	}
+	return g, err
+}
+
+func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	r := c.reserve(&req)
@@ -40,7 +54,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if others := parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner, key) == nil {
+		if others := c.layout.parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner, key) == nil {
 			return driver.Grant{}, refusal(&req, others)
 		}
 	}
@@ -73,15 +87,48 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if resp.Responses[0].GetResponseRange().Count > 0 {
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
-		entries := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
+		entries := c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
 		if e := find(entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
-		if !admits(entries, useOf(&req)) || round == maxRounds {
+		if !admits(entries, useOf(&req)) {
 			return driver.Grant{}, refusal(&req, entries)
+		}
+		if round >= maxLooks {
+			g, err := c.putAndLook(ctx, r, &req, s)
+			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				c.end(s)
+				continue
+			}
+			return g, err
 		}
 		seen = resp.Header.Revision
 	}
+}
+
+// putAndLook is a Try that puts the key at once, on a session, and looks who was
+// before it.
+func (c *client) putAndLook(ctx context.Context, r *record, req *driver.Request, s *session) (driver.Grant, error) {
+	key, dir := c.key(r), c.layout.dir(req.Name)
+	sent := c.clock.Now()
+	resp, err := c.kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
+	).Then(
+		clientv3.OpPut(key, c.layout.text(newValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
+		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
+	).Commit()
+	if err != nil {
+		return c.unanswered(r, req, s, sent, err)
+	}
+	if !resp.Succeeded {
+		return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+	}
+	others := without(c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs), key)
+	if admits(others, useOf(req)) {
+		return c.grant(r, req, s, driver.Token(resp.Header.Revision), c.whole(req)), nil
+	}
+	return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, refusal(req, others))
 }
 
 // Enqueue implements driver.Queuer. A place is a key on the lease of places,
@@ -183,7 +230,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			return c.unanswered(r, req, s, sent, err)
 		}
 		if !resp.Succeeded {
-			own := parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
+			own := c.layout.parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
 			if e := find(own, req.Owner, key); e != nil {
 				return c.adopt(ctx, r, req, e, c.short(req))
 			}
@@ -192,23 +239,25 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			}
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
-		first := parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
+		first := c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
 		v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[2].GetResponseRange())
 		others := append(without(first, key), v.entries...)
 		if mismatched(others, useOf(req)) {
-			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision)
+			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, driver.ErrMismatch)
 		}
 		return c.placed(ctx, r, req, s, driver.Token(resp.Header.Revision), v, s.sentBefore(sent), others)
 	}
 }
 
-// leaveAgain takes a place back that the name is of the wrong kind for.
-func (c *client) leaveAgain(ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64) (driver.Grant, error) {
+// leaveAgain takes a key back that is no use, and returns why.
+func (c *client) leaveAgain(
+	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
+) (driver.Grant, error) {
 	_, err := c.kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", created),
 	).Then(clientv3.OpDelete(c.key(r))).Commit()
 	if err == nil {
-		return driver.Grant{}, driver.ErrMismatch
+		return driver.Grant{}, why
 	}
 	g, unsure := c.unanswered(r, req, s, sent, err)
 	if !errors.Is(unsure, driver.ErrUncertain) {
@@ -317,10 +366,10 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	g := c.begin(r, req, c.short(req))
 	c.mu.Unlock()
-	if req.LockDelay == 0 {
+	if now := c.clock.Now(); req.LockDelay == 0 && !outlasts(req, now, now) {
 		return g, nil
 	}
-	// The lease of places knows no lock-delay.
+	// The lease of places knows no lock-delay, and no minimum hold.
 	return c.collect(ctx, r, req)
 }
 

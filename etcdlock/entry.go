@@ -97,12 +97,11 @@ func parseEntry(kv *mvccpb.KeyValue) entry {
 }
 
 // parseEntries reads the keys of one name, in the order of their creation if
-// that is how they come. Keys of longer names, which the layout Stock has beside
-// them, are left out.
-func parseEntries(dir string, kvs []*mvccpb.KeyValue) []entry {
+// that is how they come. What else is below dir is left out: see layout.isEntry.
+func (l *layout) parseEntries(dir string, kvs []*mvccpb.KeyValue) []entry {
 	entries := make([]entry, 0, len(kvs))
 	for _, kv := range kvs {
-		if !strings.Contains(string(kv.Key[len(dir):]), "/") {
+		if l.isEntry(dir, string(kv.Key)) {
 			entries = append(entries, parseEntry(kv))
 		}
 	}

@@ -15,12 +15,17 @@
 //	hf.cert    etcds: a file with the client's certificate, with hf.key
 //	hf.key     etcds: a file with its private key
 //
+// The files are read again for each connection that is made.
+//
 // A hold, or a place in the queue, is a key; of a name's keys the one that was
 // created first comes first, as in etcd's own concurrency package. The fencing
 // token is the key's create revision. Keys are on leases of etcd, one for all holds
 // of a client whose TTLs need the same number of seconds, and a short one for
 // places: one request keeps ten thousand holds alive. See the driver's Guarantees
 // for what remains of its promises when things go wrong.
+//
+// A client opened by URL has two connections to each member: one for renewals and
+// releases, and one for everything else.
 package etcdlock
 
 import (
@@ -29,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -43,8 +49,10 @@ import (
 // Options configure a driver. The zero value is right for almost everybody.
 type Options struct {
 	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants
-	// it. Drivers with different prefixes are different stores. "": DefaultPrefix,
-	// or in the layout Stock nothing.
+	// it. Drivers with different prefixes are different stores, also where one prefix
+	// goes on where the other ends; but in the layout Stock a prefix is no more than
+	// the beginning of names, as it is to etcd's own locks: b/c with the prefix a is c
+	// with the prefix a/b. "": DefaultPrefix, or in the layout Stock nothing.
 	Prefix string
 	// Layout is Escaped or Stock. "": Escaped.
 	Layout string
@@ -54,6 +62,11 @@ type Options struct {
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
+	// Reserve is another client of the same etcd, for renewals and releases alone; it
+	// stays the caller's. Without one they share the connections of the client that New
+	// is given: if that has long answers or many requests under way for the rest of the
+	// program, it may lose its leases. A store that is opened by its URL has its own.
+	Reserve *clientv3.Client
 }
 
 // maxTTL is far below the longest lease of etcd, and long enough.
@@ -65,6 +78,7 @@ type client struct {
 	own    bool // closed with the driver
 	kv     clientv3.KV
 	leases clientv3.Lease
+	spare  atomic.Pointer[route] // for renewals and releases; nil: none yet
 	clock  driver.Clock
 	layout layout
 	caps   driver.Caps
@@ -112,7 +126,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	c := &client{
-		etcd: etcd, own: own, kv: clientv3.NewKV(etcd), leases: clientv3.NewLease(etcd),
+		etcd: etcd, own: own, kv: requests{clientv3.NewKV(etcd)}, leases: leases{clientv3.NewLease(etcd)},
 		clock: o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
 		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
 	}
@@ -124,6 +138,10 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		c.die()
 		c.leases.Close()
 		return nil, err
+	}
+	if o.Reserve != nil {
+		o.Reserve.ActiveConnection().Connect()
+		c.spare.Store(newRoute(o.Reserve))
 	}
 	c.alarm = alarm.New(c.clock, c.sweep)
 	return c, nil
@@ -257,6 +275,9 @@ func (c *client) Close() error {
 	}
 	err := c.leases.Close()
 	if c.own {
+		if l := c.spare.Load(); l != nil {
+			l.etcd.Close() // its context has ended, and that is all that it says
+		}
 		err = errors.Join(err, c.etcd.Close())
 	}
 	return err

@@ -97,9 +97,14 @@ func (f *follower) hear(e event) {
 	case begun:
 		f.begun, f.from = true, e.rev
 		f.log = slices.DeleteFunc(f.log, func(old event) bool { return old.rev <= e.rev })
-	case put:
-		f.put = max(f.put, e.rev)
-	case deleted:
+	case put, deleted:
+		if !f.c.layout.isEntry(f.dir, e.key) {
+			return
+		}
+		if e.what == put {
+			f.put = max(f.put, e.rev)
+			break
+		}
 		if f.span.end == "" {
 			f.log = f.log[:0] // of one key the last deletion says everything
 		}

@@ -17,7 +17,7 @@ var guarantees = driver.Guarantees{
 	Faults: map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holds of a client that died end with their TTL and lock-delay, its places in queues with etcd's shortest lease",
+			Note: "the holds of a client that died end with their TTL and lock-delay, or with their minimum hold if that is later, its places in queues with etcd's shortest lease",
 		},
 		driver.ClientPause: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
@@ -41,7 +41,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreRestart: {
 			Exclusion: driver.Delays, Tokens: driver.Keeps,
-			Note: "everything acknowledged is on disk; a leader that starts gives every lease its whole TTL again",
+			Note: "everything acknowledged is on disk; a leader that starts gives every lease its whole TTL, or its minimum hold, again",
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,
@@ -49,7 +49,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.Failover: {
 			Exclusion: driver.Delays, Tokens: driver.Keeps,
-			Note: "a new leader knows all that was acknowledged, and gives every lease its whole TTL again: a dead holder's name opens up to a TTL later",
+			Note: "a new leader knows all that was acknowledged, and gives every lease its whole TTL, or its minimum hold, again: a dead holder's name opens later by as much at most",
 		},
 		driver.ClockForward: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,

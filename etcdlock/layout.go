@@ -101,6 +101,19 @@ func (l *layout) key(name, client string, n int32) string {
 	return l.dir(name) + client + "." + strconv.FormatInt(int64(n), 10)
 }
 
+// isEntry reports whether a key below dir is a hold of dir's name or a place in its
+// queue. There are others: in the layout Stock those of longer names, and in both those
+// of another store whose prefix goes on where dir begins. With the prefixes "holdfast"
+// and "holdfast/lock", for example, holdfast/lock/gone/ is the first one's name "gone"
+// and where the second one keeps its withdrawn requests.
+func (l *layout) isEntry(dir, key string) bool {
+	if strings.Contains(key[len(dir):], "/") {
+		return false
+	}
+	_, ours := clientOf(key)
+	return ours || l.stock
+}
+
 // clientOf returns the client whose key it is, and whether it can be one of this
 // package: etcd's own end with the number of a lease.
 func clientOf(key string) (client string, ok bool) {
@@ -127,6 +140,7 @@ func (l *layout) split(key string, lease int64, ours bool) (name, end string, ok
 	if l.stock {
 		ok = ours || lease != 0 && end == strconv.FormatInt(lease, 16)
 	} else {
+		ok = l.isEntry(l.locks+name+"/", key) && !strings.Contains(name, "/")
 		name = unescaper.Replace(name)
 	}
 	return name, end, ok && driver.CheckName(name) == nil

@@ -15,7 +15,8 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 	if err := c.alive(ctx); err != nil {
 		return nil, err
 	}
-	n := &notice{c: c, span: dirSpan(c.layout.dir(name), true), hints: make(chan struct{}, 1)}
+	dir := c.layout.dir(name)
+	n := &notice{c: c, dir: dir, span: dirSpan(dir, true), hints: make(chan struct{}, 1)}
 	first, cancel := c.bounded(ctx)
 	defer cancel()
 	n.begin()
@@ -40,6 +41,7 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 // notice is one call of Watch.
 type notice struct {
 	c       *client
+	dir     string
 	span    span
 	watch   *watch
 	started chan struct{} // closed when the watch has begun
@@ -61,7 +63,9 @@ func (n *notice) begin() {
 		case over:
 			close(ended)
 		default:
-			n.hint()
+			if n.c.layout.isEntry(n.dir, e.key) {
+				n.hint()
+			}
 		}
 	})
 }

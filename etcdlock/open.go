@@ -1,21 +1,22 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
 func init() {
@@ -41,7 +42,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	etcd, err := clientv3.New(config)
+	etcd, err := newClient(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
@@ -50,7 +51,24 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		etcd.Close()
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
+	c.keepReserve(config)
 	return c, nil
+}
+
+// newClient is clientv3.New until ctx ends: with a user it asks for a token before it
+// returns. The client lives on after ctx.
+func newClient(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
+	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, end)
+	config.Context = life
+	etcd, err := clientv3.New(config)
+	if stop() {
+		return etcd, err
+	}
+	if err == nil {
+		etcd.Close()
+	}
+	return nil, ctxerr.Of(ctx, cmp.Or(err, ctx.Err()))
 }
 
 // Config returns how a client of the etcd that a store URL names is made, for those
@@ -87,9 +105,15 @@ func parse(u *url.URL) (clientv3.Config, *Options, error) {
 		return config, nil, err
 	}
 	if secure {
-		config.TLS, err = tlsConfig(params["hf.ca"], params["hf.cert"], params["hf.key"])
+		files := certs.Files{CA: params["hf.ca"], Cert: params["hf.cert"], Key: params["hf.key"]}
+		source, err := certs.New(files)
+		if err != nil {
+			return config, nil, err
+		}
+		config.TLS = source.Config()
+		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(&handshakes{source: source})}
 	}
-	return config, &Options{Prefix: strings.Trim(u.Path, "/"), Layout: params["hf.layout"]}, err
+	return config, &Options{Prefix: strings.Trim(u.Path, "/"), Layout: params["hf.layout"]}, nil
 }
 
 // endpoints reads the list of hosts.
@@ -116,30 +140,4 @@ func endpoints(hosts string, secure bool) ([]string, error) {
 		list[i] = scheme + net.JoinHostPort(name, port)
 	}
 	return list, nil
-}
-
-// tlsConfig reads certificates.
-func tlsConfig(ca, cert, key string) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("hf.ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("hf.ca: no certificate in %s", ca)
-		}
-	}
-	if (cert == "") != (key == "") {
-		return nil, errors.New("hf.cert and hf.key belong together: give both or none")
-	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("hf.cert: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }

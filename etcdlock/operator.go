@@ -33,7 +33,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	if err != nil {
 		return err
 	}
-	entries := parseEntries(dir, resp.Kvs)
+	entries := c.layout.parseEntries(dir, resp.Kvs)
 	last := len(entries) - 1
 	if last < 0 || entries[last].created != int64(token) || entries[last].value.Closed || holders(entries) <= last {
 		return driver.ErrNotHeld
@@ -130,7 +130,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	if err != nil {
 		return driver.Info{}, err
 	}
-	return c.info(ctx, name, parseEntries(dir, resp.Kvs), map[int64]time.Duration{})
+	return c.info(ctx, name, c.layout.parseEntries(dir, resp.Kvs), map[int64]time.Duration{})
 }
 
 // info describes a name by its entries, in the order of their creation. It asks

@@ -126,6 +126,9 @@ func (c *client) wake(r *record) {
 // lapsed reports whether a hold has ended although its key may still be there: that
 // of a claim goes at once, that of a whole hold stays for the lock-delay.
 func (r *record) lapsed(now driver.Instant, delay time.Duration) bool {
+	if s := r.session.Load(); s != nil && s.fixed {
+		return now >= s.trusted
+	}
 	if r.claim {
 		delay = 0
 	}

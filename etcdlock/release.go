@@ -84,6 +84,9 @@ func (c *client) hasLeft(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.record(g.Name, g.Owner); r != nil && r.state != closed {
+		if s := r.session.Load(); s != nil && s.fixed && !c.isClosed {
+			c.revoke(s)
+		}
 		c.forget(r)
 	}
 }
@@ -126,7 +129,7 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 
 // expelKnown deletes keys of which the create revision is known.
 func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	txn, ops := c.kv.Txn(ctx), make([]clientv3.Op, len(some))
+	txn, ops := c.kept().kv.Txn(ctx), make([]clientv3.Op, len(some))
 	err := error(nil)
 	for n, i := range some {
 		key := c.key(keys[i])
@@ -175,7 +178,7 @@ func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", int64(keys[i].token))
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{created}, []clientv3.Op{clientv3.OpDelete(c.key(keys[i]))}, nil))
 	}
-	c.kv.Txn(ctx).Then(ops...).Commit()
+	c.kept().kv.Txn(ctx).Then(ops...).Commit()
 }
 
 // expelUnknown looks for the owner's key, which is that one if the client knows of
@@ -191,16 +194,16 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 		}
 		ops = append(ops, remember)
 	}
-	resp, err := c.kv.Txn(ctx).Then(ops...).Commit()
+	resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		c.misses(err)
 		return err
 	}
-	e := find(parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
+	e := find(c.layout.parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
 	if e == nil {
 		return driver.ErrNotHeld
 	}
-	done, err := c.kv.Txn(ctx).If(
+	done, err := c.kept().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
 	).Then(clientv3.OpDelete(e.key)).Commit()
 	if err == nil && !done.Succeeded {
@@ -233,9 +236,12 @@ func (c *client) misses(err error) {
 // client deletes it at the right moment, if it still lives then.
 func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 	rest := r.began.Add(g.MinHold).Sub(c.clock.Now())
-	s, err := c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now())
-	if err != nil {
-		return err
+	s := r.session.Load()
+	if s == nil || !s.fixed {
+		var err error
+		if s, err = c.session(ctx, max(seconds(rest), c.minSeconds), c.clock.Now()); err != nil {
+			return err
+		}
 	}
 	v := newValue(&g.Request, c.id, c.asked(r))
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
@@ -248,7 +254,7 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 		}
 		then = append(then, remember)
 	}
-	resp, err := c.kv.Txn(ctx).If(
+	resp, err := c.kept().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
 	).Then(then...).Commit()
 	if err != nil {

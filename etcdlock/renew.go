@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -32,7 +31,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	sessions := map[*session][]renewing{}
-	var claims, missing []renewing
+	var moving, fixed, missing []renewing
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
@@ -42,8 +41,10 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			missing = append(missing, r)
 		case r.lapsed(now, grants[i].LockDelay):
 			r.out.Err = driver.ErrNotHeld
-		case r.claim:
-			claims = append(claims, r)
+		case r.claim || r.session.Load().fixed != outlasts(&r.grant.Request, r.began, now):
+			moving = append(moving, r)
+		case r.session.Load().fixed:
+			fixed = append(fixed, r)
 		default:
 			s := r.session.Load()
 			sessions[s] = append(sessions[s], r)
@@ -53,13 +54,14 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	for s, batch := range sessions {
 		missing = append(missing, c.renewSession(ctx, s, batch)...)
 	}
-	for _, r := range claims {
-		if !c.renewClaim(ctx, r) {
+	missing = append(missing, c.renewFixed(ctx, fixed)...)
+	for _, r := range moving {
+		if !c.move(ctx, r) {
 			missing = append(missing, r)
 		}
 	}
 	c.why(ctx, missing)
-	if len(sessions)+len(claims) > 0 {
+	if len(sessions)+len(moving)+len(fixed) > 0 {
 		c.listen()
 	}
 	return out
@@ -105,7 +107,7 @@ func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
 		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token))
 		elses[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
 	}
-	resp, err := c.kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
+	resp, err := c.kept().kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
 	if err != nil {
 		return nil, err
 	}
@@ -139,37 +141,10 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	}
 	r.claim = false
 	r.session.Store(s)
-	c.keep(r.record, since.Add(valid+r.grant.LockDelay))
+	s.trusted = since.Add(valid)
+	c.keep(r.record, r.stays(&r.grant.Request, since, valid))
 	*r.out = driver.Renewal{Since: since, Valid: valid}
 	return true
-}
-
-// renewClaim puts a claim's key on the lease of its TTL. It reports false if the
-// key is gone.
-func (c *client) renewClaim(ctx context.Context, r renewing) bool {
-	key := c.key(r.record)
-	for {
-		s, err := c.session(ctx, c.whole(&r.grant.Request).seconds, c.clock.Now().Add(-r.grant.TTL/8))
-		if err != nil {
-			r.out.Err = err
-			return true
-		}
-		since := s.sentBefore(c.clock.Now())
-		resp, err := c.kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
-		).Then(
-			clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
-		).Commit()
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			c.end(s)
-			continue
-		case err != nil:
-			r.out.Err = err
-			return true
-		}
-		return resp.Succeeded && c.renewed(r, s, since)
-	}
 }
 
 // why finds out what became of holds that are not there: broken, or not held.
@@ -181,7 +156,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 		for i, r := range some {
 			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, r.grant.Token), clientv3.WithCountOnly())
 		}
-		resp, err := c.kv.Txn(ctx).Then(ops...).Commit()
+		resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
 		for i, r := range some {
 			switch {
 			case err != nil:

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -19,12 +20,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/certs"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // certificate makes one for the loopback address that is its own authority, and
 // returns the files of it and its key.
 func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	return certificateIn(t, t.TempDir())
+}
+
+// certificateIn writes them into that directory.
+func certificateIn(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -45,7 +53,6 @@ func certificate(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	write := func(name, kind string, der []byte) string {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
@@ -61,11 +68,11 @@ func certificate(t *testing.T) (cert, key string) {
 func TestSecure(t *testing.T) {
 	cert, key := certificate(t)
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key})
-	config, err := tlsConfig(cert, "", "")
+	source, err := certs.New(certs.Files{CA: cert})
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + server.Addrs()}, TLS: config, DialTimeout: dialTimeout})
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + server.Addrs()}, TLS: source.Config(), DialTimeout: dialTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +137,35 @@ func TestClientCertificates(t *testing.T) {
 	}
 	mine := url + "&hf.cert=" + cert + "&hf.key=" + key
 	passOnce(t, openSecure(t, mine), openSecure(t, mine))
+}
+
+// TestCertificatesReplaced: the certificates of both sides, which are their own
+// authorities here, are replaced, as is done before they expire, and the client goes
+// on with the new ones when it connects again.
+func TestCertificatesReplaced(t *testing.T) {
+	theirs, ours := t.TempDir(), t.TempDir()
+	cert, key := certificateIn(t, theirs)
+	mine, mineKey := certificateIn(t, ours)
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key, ClientCA: mine})
+	locks := openSecure(t, "etcds://"+server.Addrs()+"?hf.ca="+cert+"&hf.cert="+mine+"&hf.key="+mineKey)
+	certificateIn(t, theirs)
+	certificateIn(t, ours)
+	server.Members[0].Kill()
+	server.Members[0].Start()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		lease, err := locks.Mutex("orders", nil).Acquire(ctx)
+		if err == nil {
+			err = lease.Release()
+		}
+		cancel()
+		if err == nil {
+			return
+		}
+		if strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls:") || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("the client goes on with certificates that have been replaced: %v", err)
+		}
+	}
 }
 
 // passOnce passes a name on from one to the other, who waits.

@@ -26,6 +26,9 @@ type session struct {
 	id    clientv3.LeaseID
 	since driver.Instant // the sending of the last request that started the TTL again
 	over  bool           // the lease has ended, or nobody can be sure that it has not
+
+	fixed   bool           // of one hold, until its minimum hold is over: see minhold.go
+	trusted driver.Instant // of a fixed one: when that hold's TTL ends
 }
 
 // errOver says that a session has ended.
@@ -96,16 +99,16 @@ func (s *session) keep(ctx context.Context, after driver.Instant) (driver.Instan
 func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel() // ends the stream
-	stream, err := etcdserverpb.NewLeaseClient(c.etcd.ActiveConnection()).LeaseKeepAlive(ctx)
+	stream, err := etcdserverpb.NewLeaseClient(c.kept().etcd.ActiveConnection()).LeaseKeepAlive(ctx)
 	if err == nil {
 		err = stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
 	}
 	if err != nil && !errors.Is(err, io.EOF) { // EOF: Recv says why
-		return 0, clientv3.ContextError(ctx, err)
+		return 0, ended(ctx, clientv3.ContextError(ctx, err))
 	}
 	resp, err := stream.Recv()
 	if err != nil {
-		return 0, clientv3.ContextError(ctx, err)
+		return 0, ended(ctx, clientv3.ContextError(ctx, err))
 	}
 	return resp.TTL, nil
 }
@@ -145,7 +148,7 @@ func (s *session) ended(now driver.Instant) bool {
 
 // grant makes the lease.
 func (s *session) grant(ctx context.Context, sent driver.Instant) error {
-	resp, err := s.c.leases.Grant(ctx, s.seconds)
+	resp, err := s.c.kept().leases.Grant(ctx, s.seconds)
 	if err != nil {
 		return err
 	}

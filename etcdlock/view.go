@@ -16,7 +16,8 @@ import (
 type view struct {
 	rev     int64
 	entries []entry // in the order of their creation
-	more    bool    // there were others before these
+	more    bool    // there were others before these, or may have been
+	partial bool    // so many keys that are no entries were read that entries may be missing
 }
 
 // free reports whether nothing is in the way.
@@ -29,30 +30,38 @@ const nearby = 2
 // getBefore reads what a view is made of: the own entry and those created before
 // it, or all if its revision is 0.
 func (l *layout) getBefore(req *driver.Request, created int64, opts ...clientv3.OpOption) clientv3.Op {
+	if !l.stock { // there keys of longer names may be among them
+		opts = append(opts, clientv3.WithLimit(nearby+2)) // the own one, and one to see that there are more
+	}
+	return l.getAllBefore(req, created, opts...)
+}
+
+// getAllBefore is getBefore where much is read that is no entry.
+func (l *layout) getAllBefore(req *driver.Request, created int64, opts ...clientv3.OpOption) clientv3.Op {
 	opts = append(opts, clientv3.WithPrefix())
 	if created != 0 {
 		opts = append(opts, clientv3.WithMaxCreateRev(created))
 	}
 	if req.Mode != driver.Exclusive {
-		opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(0))
 		return clientv3.OpGet(l.dir(req.Name), opts...)
 	}
 	opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithKeysOnly())
-	if !l.stock { // there keys of longer names may be among them
-		opts = append(opts, clientv3.WithLimit(nearby+2)) // the own one, and one to see that there are more
-	}
 	return clientv3.OpGet(l.dir(req.Name), opts...)
 }
 
 // before makes a view of what getBefore has read, for the entry of that key.
 func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserverpb.RangeResponse) view {
-	v := view{rev: rev, entries: without(parseEntries(l.dir(req.Name), r.Kvs), key)}
+	entries := l.parseEntries(l.dir(req.Name), r.Kvs)
+	partial := r.More && len(entries) < len(r.Kvs)
+	v := view{rev: rev, entries: without(entries, key), partial: partial}
 	if req.Mode != driver.Exclusive {
 		return v
 	}
 	if v.more = len(v.entries) > nearby; v.more {
 		v.entries = v.entries[:nearby]
 	}
+	v.more = v.more || partial
 	slices.Reverse(v.entries)
 	return v
 }
@@ -104,6 +113,12 @@ func (c *client) look(ctx context.Context, r *record, req *driver.Request, since
 		return nil, err
 	}
 	read := (*etcdserverpb.RangeResponse)(resp.Get())
+	if v := c.layout.before(req, key, 0, read); v.partial {
+		if resp, err = c.kv.Do(ctx, c.layout.getAllBefore(req, int64(r.token))); err != nil {
+			return nil, err
+		}
+		read = (*etcdserverpb.RangeResponse)(resp.Get())
+	}
 	own := slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
 		return kv.CreateRevision == int64(r.token) && string(kv.Key) == key
 	})

@@ -71,7 +71,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	if !first || !mayBePlain(&req) {
 		args = args[:3]
 	}
-	reply := c.run(ctx, askScript, askScript.command(record, gone, args...))[0]
+	reply := c.shared.run(ctx, askScript, askScript.command(record, gone, args...))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -139,7 +139,7 @@ func goodbye(value any) error {
 const batchSize = 100
 
 // batch runs a script over grants, batchSize at a time in one pipeline, and
-// gives each its outcome.
+// gives each its outcome. It goes by the route of renewals and releases.
 func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, args func(*driver.Grant) []string) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
@@ -160,7 +160,7 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 		commands = append(commands, s.batch(keys, values))
 		rest = rest[len(part):]
 	}
-	replies := c.run(ctx, s, commands...)
+	replies := c.kept.run(ctx, s, commands...)
 	for i := range grants {
 		reply := &replies[i/batchSize]
 		items, _ := reply.Value.([]any)
@@ -233,7 +233,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	record, gone := c.keys(g.Name, g.Owner)
 	sent := c.clock.Now()
-	reply := c.run(ctx, downgradeScript, downgradeScript.command(record, gone, escape(g.Owner)))[0]
+	reply := c.shared.run(ctx, downgradeScript, downgradeScript.command(record, gone, escape(g.Owner)))[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)
 	}
@@ -251,7 +251,7 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 		return err
 	}
 	record, gone := c.keys(g.Name, g.Owner)
-	reply := c.run(ctx, annotateScript, annotateScript.command(record, gone, escape(g.Owner), g.Note))[0]
+	reply := c.shared.run(ctx, annotateScript, annotateScript.command(record, gone, escape(g.Owner), g.Note))[0]
 	if reply.Err != nil {
 		return Explain(reply.Err)
 	}
@@ -264,7 +264,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		return err
 	}
 	record, gone := c.keys(name, "")
-	reply := c.run(ctx, breakScript, breakScript.command(record, gone, decimal(int64(token))))[0]
+	reply := c.shared.run(ctx, breakScript, breakScript.command(record, gone, decimal(int64(token))))[0]
 	if reply.Err != nil {
 		return Explain(reply.Err)
 	}

@@ -8,7 +8,7 @@ import "context"
 // What only some deployments need is not in here, but in interfaces that a Conn
 // may implement beside it, so that Conn stays as small as it is.
 type Conn interface {
-	// Do sends the commands in one go and returns as many replies. Those with
+	// Do sends the commands, at least one, in one go and returns as many replies. Those with
 	// the same key, or without one, are carried out in order; in a cluster each
 	// node gets its own in one pipeline. Do must not send a command a second time.
 	// It ends with its context; what was sent then may still take effect. It keeps
@@ -28,6 +28,16 @@ type Conn interface {
 
 	// Close ends the connections, unless they are not the Conn's own.
 	Close() error
+}
+
+// Reserver is a Conn that has a way of their own for renewals and releases, which
+// nothing else that the program asks of the server can fill. Without it they are sent
+// by Conn.Do: where that shares connections with other requests, a busy program may
+// lose its leases.
+type Reserver interface {
+	// Reserve is called once at most, and returns a function like Conn.Do, which can be
+	// used until Close.
+	Reserve() func(ctx context.Context, commands []Command) []Reply
 }
 
 // Command is one command.

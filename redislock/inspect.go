@@ -27,7 +27,7 @@ func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, e
 		commands[i] = inspectScript.batch([]string{c.layout.record(name)}, nil)
 	}
 	infos := make([]driver.Info, len(names))
-	for i, reply := range c.run(ctx, inspectScript, commands...) {
+	for i, reply := range c.shared.run(ctx, inspectScript, commands...) {
 		fields, _ := reply.Value.([]any)
 		switch {
 		case reply.Err != nil:
@@ -95,7 +95,7 @@ func (c *client) scan(ctx context.Context, cursor, prefix string, seen map[strin
 	if err := c.alive(ctx); err != nil {
 		return nil, "", err
 	}
-	reply := c.conn.Do(ctx, []Command{{Args: []string{
+	reply := c.shared.do(ctx, []Command{{Args: []string{
 		"SCAN", cursor, "MATCH", c.layout.pattern(prefix), "COUNT", strconv.Itoa(scanned),
 	}}})[0]
 	fields, _ := reply.Value.([]any)

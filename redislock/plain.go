@@ -64,9 +64,9 @@ type single struct {
 }
 
 // do sends the command with n arguments.
-func (s *single) do(ctx context.Context, c *client, n int, key string) Reply {
+func (s *single) do(ctx context.Context, l route, n int, key string) Reply {
 	s.command[0] = Command{Args: s.args[:n:n], Key: key}
-	return c.conn.Do(ctx, s.command[:])[0]
+	return l.do(ctx, s.command[:])[0]
 }
 
 // appendKeys writes the record's key and the field of a plain hold, and returns
@@ -87,10 +87,10 @@ func (c *client) take(ctx context.Context, req driver.Request) (driver.Grant, er
 	all := string(c.appendText(b, &req))
 	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", all[:key], all[key:field], all[field:]}}
 	sent := c.clock.Now()
-	reply := s.do(ctx, c, len(s.args), all[:key])
+	reply := s.do(ctx, c.shared, len(s.args), all[:key])
 	if unknown(&reply) {
 		s.args[0], s.args[1] = "EVAL", takeScript.text
-		reply = s.do(ctx, c, len(s.args), all[:key])
+		reply = s.do(ctx, c.shared, len(s.args), all[:key])
 	}
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
@@ -116,6 +116,6 @@ func (c *client) drop(ctx context.Context, g *driver.Grant) (done bool, err erro
 	b, key := c.appendKeys(make([]byte, 0, 128), g.Name, g.Owner)
 	all := string(b)
 	s := &single{args: [6]string{"HDEL", all[:key], all[key:]}}
-	reply := s.do(ctx, c, 3, all[:key])
+	reply := s.do(ctx, c.kept, 3, all[:key])
 	return reply.Err != nil || reply.Value == int64(1), Explain(reply.Err)
 }

@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
 // DefaultPrefix is what keys and channels begin with.
@@ -99,6 +100,8 @@ const (
 // client is the driver over one Conn.
 type client struct {
 	conn   Conn
+	shared route // for everything but renewals and releases
+	kept   route // for these
 	clock  driver.Clock
 	caps   driver.Caps
 	layout layout
@@ -109,6 +112,24 @@ type client struct {
 	waiters map[string]*waiter // by owner
 	losses  chan driver.Loss
 	closed  chan struct{}
+}
+
+// route is a way to the server, as Conn.Do is.
+type route func(ctx context.Context, commands []Command) []Reply
+
+// do sends commands. Where nothing was answered because ctx has ended the errors say
+// so in ctx's own words (P11).
+func (l route) do(ctx context.Context, commands []Command) []Reply {
+	if len(commands) == 0 {
+		return nil
+	}
+	replies := l(ctx, commands)
+	for i := range replies {
+		if err := replies[i].Err; err != nil && !isRefusal(err) {
+			replies[i].Err = ctxerr.Of(ctx, err)
+		}
+	}
+	return replies
 }
 
 // New returns a driver over a connection, which it closes when it is closed, and
@@ -127,7 +148,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		o = &Options{}
 	}
 	c := &client{
-		conn: conn, clock: o.Clock, layout: layout{o.Prefix}, unhear: func() {},
+		conn: conn, shared: conn.Do, kept: conn.Do, clock: o.Clock, layout: layout{o.Prefix}, unhear: func() {},
 		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
@@ -149,6 +170,9 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r, ok := conn.(Reserver); ok {
+		c.kept = r.Reserve()
+	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
 		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
@@ -162,7 +186,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	}
 	c.id = rand.Text()[:16]
 	c.unhear, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.hear)
-	return c, Explain(err)
+	return c, Explain(ctxerr.Of(ctx, err))
 }
 
 // identity returns the random name of the store, which its first client gives
@@ -171,7 +195,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 // the guarantees.
 func (c *client) identity(ctx context.Context) (string, error) {
 	key := c.layout.store()
-	replies := c.conn.Do(ctx, []Command{
+	replies := c.shared.do(ctx, []Command{
 		{Key: key, Args: []string{"SET", key, rand.Text(), "NX"}},
 		{Key: key, Args: []string{"GET", key}},
 	})

@@ -46,6 +46,12 @@ func Explain(err error) error {
 	return err
 }
 
+// isRefusal reports whether an error is the server's answer.
+func isRefusal(err error) bool {
+	refused := (*ServerError)(nil)
+	return errors.As(err, &refused)
+}
+
 // before are the codes by which a server refuses a script's first write, and none
 // after it.
 var before = []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN"}

@@ -78,8 +78,8 @@ func (s *script) batch(keys, args []string) Command {
 // run runs a script, several times in one pipeline. The server forgets scripts
 // when it is restarted; it has then not run any, so they are sent again with
 // their text.
-func (c *client) run(ctx context.Context, s *script, commands ...Command) []Reply {
-	replies := c.conn.Do(ctx, commands)
+func (l route) run(ctx context.Context, s *script, commands ...Command) []Reply {
+	replies := l.do(ctx, commands)
 	var again []Command
 	var at []int
 	for i := range replies {
@@ -91,7 +91,7 @@ func (c *client) run(ctx context.Context, s *script, commands ...Command) []Repl
 	if again == nil {
 		return replies
 	}
-	for i, r := range c.conn.Do(ctx, again) {
+	for i, r := range l.do(ctx, again) {
 		replies[at[i]] = r
 	}
 	return replies

@@ -59,11 +59,11 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "its two connections are made", func() bool {
+	until(t, "its three connections are made", func() bool {
 		if err := acquire(t, c, "a first one", nil).Release(); err != nil {
 			t.Fatal(err)
 		}
-		return count(t, do).connections == before.connections+2
+		return count(t, do).connections == before.connections+3
 	})
 	opened := count(t, do)
 

@@ -1,6 +1,7 @@
 package goredisconn
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -41,6 +42,10 @@ func (c closing) Close() error {
 	return c.client.Close()
 }
 
+func (c closing) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
+	return c.Conn.(redislock.Reserver).Reserve()
+}
+
 func connect(address string) redislock.Conn {
 	client := redis.NewClient(&redis.Options{Addr: address})
 	return closing{Wrap(client), client}
@@ -59,6 +64,10 @@ func dial(t testing.TB, address string) driver.Driver {
 
 func TestConn(t *testing.T) {
 	conntest.Run(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
+}
+
+func TestBusy(t *testing.T) {
+	conntest.RunBusy(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
 }
 
 func TestReactions(t *testing.T) {

@@ -30,9 +30,17 @@ import (
 //
 // A request that is given up waits on for its reply in the background, until the
 // client's ReadTimeout is over or the client is closed.
+//
+// Acquires share the client's pool with the rest of the program, and wait for it as
+// long as the program uses it up. Renewals and releases do not: they have one or two
+// connections of their own, made with the client's options, but without its hooks and
+// its Limiter.
 func Wrap(client *redis.Client) redislock.Conn { return &conn{client: client} }
 
-type conn struct{ client *redis.Client }
+type conn struct {
+	client  *redis.Client
+	reserve *reserve // nil: nobody has asked for it
+}
 
 // command is a command that go-redis does not send again.
 type command struct{ *redis.Cmd }
@@ -56,27 +64,39 @@ func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock
 		built[i] = newCommand(ctx, &commands[i])
 	}
 	if ctx.Done() == nil {
-		return c.do(ctx, built)
+		return exchange(ctx, c.client, built)
 	}
 	replies := make(chan []redislock.Reply, 1)
-	go func() { replies <- c.do(ctx, built) }()
+	go func() { replies <- exchange(ctx, c.client, built) }()
 	select {
 	case r := <-replies:
 		return r
 	case <-ctx.Done():
-		r := make([]redislock.Reply, len(commands))
-		for i := range r {
-			r[i].Err = ctx.Err()
-		}
-		return r
+		return failed(len(commands), ctx.Err())
 	}
 }
 
-func (c *conn) do(ctx context.Context, built []command) []redislock.Reply {
+// failed is the reply to n commands of which nothing is known.
+func failed(n int, err error) []redislock.Reply {
+	replies := make([]redislock.Reply, n)
+	for i := range replies {
+		replies[i].Err = err
+	}
+	return replies
+}
+
+// Reserve implements redislock.Reserver.
+func (c *conn) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
+	c.reserve = newReserve(c.client)
+	return c.reserve.do
+}
+
+// exchange sends commands in one go and waits for the replies.
+func exchange(ctx context.Context, client *redis.Client, built []command) []redislock.Reply {
 	if len(built) == 1 {
-		_ = c.client.Process(ctx, built[0]) // the command has the error too
+		_ = client.Process(ctx, built[0]) // the command has the error too
 	} else {
-		pipe := c.client.Pipeline()
+		pipe := client.Pipeline()
 		for _, cmd := range built {
 			_ = pipe.Process(ctx, cmd)
 		}
@@ -115,20 +135,26 @@ func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string))
 	}, hear)
 }
 
-// subscribe subscribes once.
+// subscribe subscribes once. Go-redis connects without looking at a context, so the
+// waiting is done beside.
 func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (subscription.Session, error) {
-	ps := c.client.Subscribe(ctx, channel)
+	ps := c.client.Subscribe(ctx) // to nothing yet, so it does not connect
 	first := make(chan error, 1)
 	go func() {
-		_, err := ps.Receive(ctx)
+		err := ps.Subscribe(ctx, channel)
+		if err == nil {
+			_, err = ps.Receive(ctx)
+		}
 		first <- err
 	}()
 	var err error
 	select {
 	case err = <-first:
 	case <-ctx.Done():
-		ps.Close() // ends the receiving
-		<-first
+		go func() {
+			ps.Close() // ends the receiving, when the connecting is over
+			<-first
+		}()
 		return subscription.Session{}, ctx.Err()
 	}
 	if err != nil {
@@ -165,4 +191,9 @@ func receive(ps *redis.PubSub, hear func(string)) {
 }
 
 // Close implements redislock.Conn.
-func (c *conn) Close() error { return nil }
+func (c *conn) Close() error {
+	if c.reserve == nil {
+		return nil
+	}
+	return c.reserve.close()
+}

@@ -1,7 +1,11 @@
 package rueidisconn
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +65,15 @@ type owner struct {
 	client rueidis.Client
 }
 
-func (o owner) Close() error { o.client.Close(); return nil }
+func (o owner) Close() error {
+	err := o.Conn.Close()
+	o.client.Close()
+	return err
+}
+
+func (o owner) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
+	return o.Conn.(redislock.Reserver).Reserve()
+}
 
 // dial returns a driver whose poll is short, so that dead waiters are waited for
 // quickly.
@@ -79,4 +91,45 @@ func TestConn(t *testing.T) {
 	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
 }
 
+func TestBusy(t *testing.T) { conntest.RunBusy(t, fromURL) }
+
 func TestReactions(t *testing.T) { conntest.RunReactions(t, fromURL) }
+
+// TestConnectingForAnother: one request makes the connection for all, and is given up;
+// another, whose context goes on, is carried out all the same.
+func TestConnectingForAnother(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	connecting, given := make(chan struct{}), atomic.Bool{}
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,
+		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if given.CompareAndSwap(true, false) {
+				close(connecting)
+				<-ctx.Done()
+				time.Sleep(20 * time.Millisecond) // who has given up leaves first: the other still waits
+				return nil, ctx.Err()
+			}
+			return dialer.DialContext(ctx, "tcp", address)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c, ping := Wrap(client), []redislock.Command{{Args: []string{"PING"}}}
+	given.Store(true)
+	c.Do(t.Context(), []redislock.Command{{Args: []string{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"}}})
+	hasty, cancel := context.WithCancel(t.Context())
+	go func() {
+		for hasty.Err() == nil { // the end of the old connection may come first
+			c.Do(hasty, ping)
+		}
+	}()
+	<-connecting
+	done := make(chan error, 1)
+	go func() { done <- c.Do(t.Context(), ping)[0].Err }()
+	time.AfterFunc(50*time.Millisecond, cancel) // by then the other waits for the connection, too
+	if err := <-done; err != nil {
+		t.Errorf("a request failed because another, which made the connection, was given up: %v", err)
+	}
+}

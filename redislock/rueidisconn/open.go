@@ -3,12 +3,10 @@ package rueidisconn
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/certs"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
@@ -40,11 +39,37 @@ const flushDelay = 20 * time.Microsecond
 
 // open opens the driver for a URL.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	conn, o, err := connect(u)
+	conn, o, err := connectWithin(ctx, u)
 	if err != nil {
 		return nil, err
 	}
 	return redislock.New(ctx, conn, o)
+}
+
+// connectWithin is connect until ctx ends. Rueidis makes its first connection without
+// looking at a context: what it makes too late is closed.
+func connectWithin(ctx context.Context, u *url.URL) (redislock.Conn, *redislock.Options, error) {
+	type outcome struct {
+		conn redislock.Conn
+		o    *redislock.Options
+		err  error
+	}
+	made := make(chan outcome, 1)
+	go func() {
+		conn, o, err := connect(u)
+		made <- outcome{conn, o, err}
+	}()
+	select {
+	case m := <-made:
+		return m.conn, m.o, m.err
+	case <-ctx.Done():
+		go func() {
+			if m := <-made; m.err == nil {
+				m.conn.Close()
+			}
+		}()
+		return nil, nil, ctx.Err()
+	}
 }
 
 // Dial connects to the server that a store URL names, for programs that look at
@@ -62,9 +87,12 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {
+		if client != nil { // rueidis returns one all the same, which goes on trying
+			client.Close()
+		}
 		return nil, nil, fromServer(withoutTLS(u, err))
 	}
-	return &conn{client: client, own: true}, o, nil
+	return newConn(client, true), o, nil
 }
 
 // withoutTLS explains the silence of a server that takes the first message of TLS
@@ -154,38 +182,27 @@ func parseHost(u *url.URL, option *rueidis.ClientOption) {
 	option.DialCtxFn = dialTCP
 }
 
-func dialTCP(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	if config == nil {
-		return dialer.DialContext(ctx, "tcp", address)
-	}
-	return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+func dialTCP(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// secure sets up TLS, with the files that the parameters name.
+// secure sets up TLS, with the files that the parameters name: they are read again
+// for each connection, because they are replaced before they expire.
 func secure(option *rueidis.ClientOption, params map[string]string) error {
 	host, _, err := net.SplitHostPort(option.InitAddress[0])
 	if err != nil {
 		return errors.New("store URL has no usable host")
 	}
-	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-	if file := params["hf.ca"]; file != "" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("hf.ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("hf.ca: %s has no certificate in PEM form", file)
-		}
+	source, err := certs.New(certs.Files{CA: params["hf.ca"], Cert: params["hf.cert"], Key: params["hf.key"]})
+	if err != nil {
+		return err
 	}
-	if cert, key := params["hf.cert"], params["hf.key"]; cert != "" || key != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return fmt.Errorf("hf.cert and hf.key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
+	option.TLSConfig = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, named *tls.Config) (net.Conn, error) {
+		config := source.Config()
+		config.ServerName = named.ServerName
+		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
 	}
-	option.TLSConfig = config
 	return nil
 }
 

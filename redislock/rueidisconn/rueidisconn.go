@@ -20,14 +20,16 @@
 //	hf.ca=FILE               trust these authorities instead, in PEM form
 //	hf.cert=FILE&hf.key=FILE show this certificate, with this key, to the server
 //
-// A client opened by URL has two connections: one that pipelines requests, and one
-// that hears of hand-offs.
+// The files are read again for each connection.
+//
+// A client opened by URL has three connections: one that pipelines requests, one of
+// their own for renewals and releases, and one that hears of hand-offs. A server that
+// speaks RESP2 only, before Redis 6, gets renewals and releases on the first.
 package rueidisconn
 
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -42,83 +44,85 @@ import (
 // what was under way on a connection that ends by its lifetime a second time, when
 // the server has not answered for a second, whatever DisableRetry says. A request
 // that takes effect twice may leave a hold behind, until its TTL ends (P6).
-func Wrap(client rueidis.Client) redislock.Conn { return &conn{client: client} }
+//
+// Acquires share the client's pipeline with the rest of the program. Hand-offs, and
+// renewals with releases, each keep one connection of the client's pool for blocking
+// commands (ClientOption.BlockingPoolSize): while the program uses up that pool,
+// renewals go by the shared pipeline too.
+func Wrap(client rueidis.Client) redislock.Conn { return newConn(client, false) }
 
 type conn struct {
-	client rueidis.Client
-	own    bool         // not the caller's
-	proved atomic.Int64 // when the server answered last, after start; 0: the last request was not answered
+	client  rueidis.Client
+	own     bool // not the caller's
+	reserve reserve
+}
+
+func newConn(client rueidis.Client, own bool) *conn {
+	return &conn{client: client, own: own, reserve: reserve{client: client}}
 }
 
 // Do implements redislock.Conn. An arbitrary command is none of those that
 // rueidis sends again, as long as connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	if ctx.Done() == nil || c.proven() {
-		replies := send(cancelOnly{ctx}, c.client, commands)
-		c.prove(replies)
-		return replies
-	}
-	return c.sendAside(ctx, commands)
+	return aside(ctx, c.client, commands)
 }
 
-// provenFor is for how long after an answer the connection is taken to be there.
-const provenFor = 100 * time.Millisecond
-
-var start = time.Now()
-
-func (c *conn) proven() bool {
-	at := c.proved.Load()
-	return at != 0 && time.Since(start)-time.Duration(at) < provenFor
+// sender is a client of rueidis, or one of its connections.
+type sender interface {
+	B() rueidis.Builder
+	Do(context.Context, rueidis.Completed) rueidis.RedisResult
+	DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult
 }
 
-// prove takes in whether the server has answered.
-func (c *conn) prove(replies []redislock.Reply) {
-	for i := range replies {
-		if err := replies[i].Err; err != nil && !isRefusal(err) {
-			c.proved.Store(0)
-			return
-		}
+// aside sends commands and waits for the replies until ctx ends. In rueidis a request
+// can wait where it does not look at its context: while a connection is made, by it or
+// by another request, and for a place in a pipeline that is full. So the caller does
+// not wait there itself (P11).
+func aside(ctx context.Context, to sender, commands []redislock.Command) []redislock.Reply {
+	if ctx.Done() == nil {
+		return send(ctx, to, build(to, commands))
 	}
-	now, before := int64(time.Since(start)), c.proved.Load()
-	if now-before > int64(provenFor/8) {
-		c.proved.Store(now)
-	}
-}
-
-// sendAside is send for a connection that may have to be made anew. Whoever needs
-// one first makes it, and rueidis lets all others wait for that, whatever their
-// contexts say: so the caller does not wait there itself.
-func (c *conn) sendAside(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	built := build(to, commands) // whoever has called may change them after the return
 	answered := make(chan []redislock.Reply, 1)
-	go func() {
-		replies := send(cancelOnly{ctx}, c.client, commands)
-		c.prove(replies)
-		answered <- replies
-	}()
+	go func() { answered <- patiently(ctx, to, built) }()
 	select {
 	case replies := <-answered:
 		return replies
 	case <-ctx.Done():
+		return failed(len(commands), ctx.Err())
 	}
-	replies := make([]redislock.Reply, len(commands))
+}
+
+// patiently sends commands, and again if they were not sent because the request that
+// was making the connection for all gave up: that one's context is not this one's.
+func patiently(ctx context.Context, to sender, built []rueidis.Completed) []redislock.Reply {
+	for began := time.Now(); ; {
+		replies := send(cancelOnly{ctx}, to, built)
+		err := replies[0].Err
+		others := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		if !others || ctx.Err() != nil || time.Since(began) >= dialTimeout {
+			return replies
+		}
+	}
+}
+
+// failed is the reply to n commands of which nothing is known.
+func failed(n int, err error) []redislock.Reply {
+	replies := make([]redislock.Reply, n)
 	for i := range replies {
-		replies[i].Err = ctx.Err()
+		replies[i].Err = err
 	}
 	return replies
 }
 
 // send sends commands in one go.
-func send(ctx context.Context, client rueidis.Client, commands []redislock.Command) []redislock.Reply {
-	replies := make([]redislock.Reply, len(commands))
-	if len(commands) == 1 {
-		replies[0] = reply(client.Do(ctx, build(client, &commands[0])))
+func send(ctx context.Context, to sender, built []rueidis.Completed) []redislock.Reply {
+	replies := make([]redislock.Reply, len(built))
+	if len(built) == 1 {
+		replies[0] = reply(to.Do(ctx, built[0]))
 		return replies
 	}
-	built := make([]rueidis.Completed, len(commands))
-	for i := range commands {
-		built[i] = build(client, &commands[i])
-	}
-	for i, result := range client.DoMulti(ctx, built...) {
+	for i, result := range to.DoMulti(ctx, built...) {
 		replies[i] = reply(result)
 	}
 	return replies
@@ -131,8 +135,14 @@ type cancelOnly struct{ context.Context }
 
 func (cancelOnly) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-func build(client rueidis.Client, cmd *redislock.Command) rueidis.Completed {
-	return client.B().Arbitrary(cmd.Args[0]).Args(cmd.Args[1:]...).Build()
+// build copies the commands.
+func build(to sender, commands []redislock.Command) []rueidis.Completed {
+	built := make([]rueidis.Completed, len(commands))
+	for i := range commands {
+		args := commands[i].Args
+		built[i] = to.B().Arbitrary(args[0]).Args(args[1:]...).Build()
+	}
+	return built
 }
 
 func reply(result rueidis.RedisResult) redislock.Reply {
@@ -151,12 +161,6 @@ func failure(err error) error {
 	return err
 }
 
-// isRefusal reports whether an error is the server's answer.
-func isRefusal(err error) bool {
-	_, ok := err.(*redislock.ServerError)
-	return ok
-}
-
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
 	return subscription.Keep(ctx, func(ctx context.Context) (subscription.Session, error) {
@@ -166,7 +170,10 @@ func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string))
 
 // subscribe subscribes once.
 func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (subscription.Session, error) {
-	client, _ := c.client.Dedicate()
+	client, err := dedicate(ctx, c.client)
+	if err != nil {
+		return subscription.Session{}, err
+	}
 	confirmed := make(chan struct{}, 1)
 	ended := client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { hear(m.Message) },
@@ -185,8 +192,7 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 		close(lost)
 	}()
 	session := subscription.Session{Lost: lost, Close: func() { client.Close(); <-lost }}
-	err := client.Do(ctx, client.B().Subscribe().Channel(channel).Build()).Error()
-	if err == nil {
+	if err = client.Do(ctx, client.B().Subscribe().Channel(channel).Build()).Error(); err == nil {
 		select {
 		case <-confirmed:
 			return session, nil
@@ -200,8 +206,26 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 	return session, failure(err)
 }
 
+// dedicate takes a connection of the client's pool for blocking commands, which is
+// made if there is none, until ctx ends: rueidis does not look at a context there.
+func dedicate(ctx context.Context, client rueidis.Client) (rueidis.DedicatedClient, error) {
+	made := make(chan rueidis.DedicatedClient, 1)
+	go func() {
+		d, _ := client.Dedicate()
+		made <- d
+	}()
+	select {
+	case d := <-made:
+		return d, nil
+	case <-ctx.Done():
+		go func() { (<-made).Close() }()
+		return nil, ctx.Err()
+	}
+}
+
 // Close implements redislock.Conn.
 func (c *conn) Close() error {
+	c.reserve.close()
 	if c.own {
 		c.client.Close()
 	}

@@ -120,6 +120,49 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestCertificatesReplaced: the certificates of both sides and their authority are
+// replaced, as is done before they expire, and the client goes on with the new ones
+// when it connects again.
+func TestCertificatesReplaced(t *testing.T) {
+	ca := newAuthority(t)
+	ca.issue("server")
+	ca.issue("client")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{
+		"--tls-port", port, "--tls-ca-cert-file", ca.file("ca.crt"),
+		"--tls-cert-file", ca.file("server.crt"), "--tls-key-file", ca.file("server.key"),
+	}})
+	locks, err := holdfast.Open(t.Context(), "rediss://127.0.0.1:"+port+"?hf.ca="+ca.file("ca.crt")+
+		"&hf.cert="+ca.file("client.crt")+"&hf.key="+ca.file("client.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	ca.cert = nil
+	for _, name := range []string{"ca", "server", "client"} {
+		ca.issue(name)
+	}
+	server.Kill()
+	server.Start()
+	for {
+		lease, err := locks.Mutex("name", nil).Acquire(t.Context())
+		if err == nil {
+			err = lease.Release()
+		}
+		if err == nil {
+			break
+		}
+		if strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls:") {
+			t.Fatalf("the client goes on with certificates that have been replaced: %v", err)
+		}
+	}
+}
+
 // permissions are what the documentation says that a user needs.
 const permissions = "~holdfast:* &holdfast:* +hello +ping +select +eval +evalsha +subscribe +publish +time +scan " +
 	"+get +set +hset +hdel +hvals +hgetall +pexpire"

@@ -22,6 +22,7 @@ func Run(t *testing.T, connect func(t testing.TB, address string) redislock.Conn
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	for name, check := range map[string]func(*testing.T, *testserver.Redis, func(testing.TB, string) redislock.Conn){
 		"replies": replies, "sent once": sentOnce, "context": endsWithContext, "context of another": outlivesOthers, "subscription": subscription,
+		"silent server": silent, "kept free": keptFree,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, server, connect) })
 	}

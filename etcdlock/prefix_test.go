@@ -1,0 +1,140 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// crowdedBelow is an etcd in which somebody puts a key right before each transaction.
+type crowdedBelow struct {
+	clientv3.KV
+	put func()
+}
+
+func (k crowdedBelow) Txn(ctx context.Context) clientv3.Txn {
+	return transactionAfter{k.KV.Txn(ctx), k.put}
+}
+
+type transactionAfter struct {
+	clientv3.Txn
+	put func()
+}
+
+func (t transactionAfter) If(cs ...clientv3.Cmp) clientv3.Txn {
+	return transactionAfter{t.Txn.If(cs...), t.put}
+}
+
+func (t transactionAfter) Then(ops ...clientv3.Op) clientv3.Txn {
+	return transactionAfter{t.Txn.Then(ops...), t.put}
+}
+
+func (t transactionAfter) Else(ops ...clientv3.Op) clientv3.Txn {
+	return transactionAfter{t.Txn.Else(ops...), t.put}
+}
+
+func (t transactionAfter) Commit() (*clientv3.TxnResponse, error) {
+	t.put()
+	return t.Txn.Commit()
+}
+
+func plainRequest(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+}
+
+// TestBusyBelow: a free name is granted, and a held one is not, while keys of longer
+// names, or of another store, come and go below it all the time (P7, P1).
+func TestBusyBelow(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	for what, o := range map[string]struct {
+		one, other  *Options
+		name, below string
+	}{
+		"orders beside orders/N in the layout stock": {&Options{Layout: Stock, Prefix: "s"}, &Options{Layout: Stock, Prefix: "s"}, "orders", "orders/"},
+		"the stores holdfast and holdfast/lock":      {nil, &Options{Prefix: "holdfast/lock"}, "lock", "x"},
+		"the stores holdfast and holdfast/lock/deep": {nil, &Options{Prefix: "holdfast/lock/deep"}, "deep", "x"},
+	} {
+		a, b, puts := dial(t, server.Addrs(), o.one), dial(t, server.Addrs(), o.other), 0
+		quiet := atomic.Bool{}
+		a.kv = crowdedBelow{a.kv, func() {
+			if quiet.Load() {
+				return
+			}
+			puts++
+			take(t, b, plainRequest(fmt.Sprint(o.below, puts), fmt.Sprint(what, puts)))
+		}}
+		g, err := a.Try(t.Context(), plainRequest(o.name, what))
+		if err != nil {
+			t.Fatalf("%s: P7: a free name: %v", what, err)
+		}
+		if _, err := a.Try(t.Context(), plainRequest(o.name, what+" second")); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%s: P1: a name that is held: %v", what, err)
+		}
+		for range 2 * nearby { // more than an exclusive request looks at
+			a.kv.(crowdedBelow).put()
+		}
+		third := plainRequest(o.name, what+" third")
+		if _, err := a.Enqueue(t.Context(), third); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%s: P1: a name that is held: %v", what, err)
+		}
+		quiet.Store(true)
+		granted := make(chan error, 1)
+		go func() {
+			_, err := a.Wait(t.Context(), third)
+			granted <- err
+		}()
+		select {
+		case err := <-granted:
+			t.Errorf("%s: P1: a waiter for a name that is held: %v", what, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if err := a.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+			t.Error(err)
+		}
+		if err := <-granted; err != nil {
+			t.Errorf("%s: P7: a waiter: %v", what, err)
+		}
+		if err := a.Release(t.Context(), []driver.Grant{{Request: third}})[0]; err != nil {
+			t.Error(err)
+		}
+		info, err := a.Inspect(t.Context(), o.name)
+		if err != nil || !info.Idle() {
+			t.Errorf("%s: a name that is free is shown as %+v, %v", what, info, err)
+		}
+		if o.one == nil {
+			for info, err := range a.List(t.Context(), o.name) {
+				t.Errorf("%s: listed is %+v, %v", what, info, err)
+			}
+		}
+		a.Close()
+		b.Close()
+	}
+}
+
+// TestOthersRemains: what a store whose prefix goes on where the keys of a name begin
+// keeps of withdrawn requests and broken holds is no hold of that name.
+func TestOthersRemains(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	a, b := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), &Options{Prefix: "holdfast/lock"})
+	defer a.Close()
+	defer b.Close()
+	if err := b.Release(t.Context(), []driver.Grant{{Request: plainRequest("any", "withdrawn")}})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Break(t.Context(), "other", take(t, b, plainRequest("other", "broken")).Token); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"gone", "broken"} {
+		if _, err := a.Try(t.Context(), plainRequest(name, "owner of "+name)); err != nil {
+			t.Errorf("P7: the free name %s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package etcdlock
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+)
+
+// route is a way to etcd. Renewals and releases have one of their own: connections on
+// which nothing else is under way, so that neither etcd's limit of requests for each
+// connection, nor large answers, nor other requests of a program that shares its client
+// with its locks hold them up.
+type route struct {
+	etcd   *clientv3.Client
+	kv     clientv3.KV
+	leases clientv3.Lease
+}
+
+func newRoute(etcd *clientv3.Client) *route {
+	return &route{etcd, requests{clientv3.NewKV(etcd)}, leases{clientv3.NewLease(etcd)}}
+}
+
+// kept returns the route of renewals and releases; that of all others while it has no
+// connection.
+func (c *client) kept() *route {
+	if l := c.spare.Load(); l != nil && l.etcd.ActiveConnection().GetState() == connectivity.Ready {
+		return l
+	}
+	return &route{c.etcd, c.kv, c.leases}
+}
+
+// keepReserve makes the route of renewals and releases, until Close. With a user etcd is
+// asked for a token first, so it is done beside.
+func (c *client) keepReserve(config clientv3.Config) {
+	config.Context = c.life
+	c.background.Go(func() {
+		for {
+			etcd, err := clientv3.New(config)
+			if err == nil {
+				etcd.ActiveConnection().Connect()
+				c.spare.Store(newRoute(etcd))
+				return
+			}
+			if !sleep(c.life, c.poll) {
+				return
+			}
+		}
+	})
+}

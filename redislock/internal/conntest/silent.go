@@ -1,0 +1,94 @@
+package conntest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// deaf is when a request counts as one that does not hear of the end of its context:
+// before client libraries give up the making of a connection, and long after the
+// contexts of the tests end.
+const deaf = 4 * time.Second
+
+// silent replaces the server by one that accepts connections and says nothing, while
+// requests are made one after the other: whenever the connection breaks, and whoever
+// makes it anew, every request ends with its context (P11).
+func silent(t *testing.T, _ *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	c := connect(t, server.Addr)
+	defer c.Close()
+	kept := c.Do
+	if r, ok := c.(redislock.Reserver); ok {
+		kept = r.Reserve()
+	}
+	locks := newLocks(t, connect(t, server.Addr), holdfast.ClientOptions{})
+	ways := map[string]func(ctx context.Context) error{
+		"a request":   func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
+		"another":     func(ctx context.Context) error { return c.Do(ctx, []redislock.Command{command("GET", "key")})[0].Err },
+		"a kept one":  func(ctx context.Context) error { return kept(ctx, []redislock.Command{command("GET", "key")})[0].Err },
+		"a subscribe": func(ctx context.Context) error { return subscribeOnce(ctx, c) },
+		"an acquire":  func(ctx context.Context) error { return acquireOnce(ctx, locks) },
+	}
+	for what, ask := range ways {
+		if err := ask(t.Context()); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	server.Kill()
+	mute, err := net.Listen("tcp", server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	for range 3 {
+		type outcome struct {
+			what string
+			err  error
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ended := make(chan outcome, len(ways))
+		for what, ask := range ways {
+			go func() {
+				err := ask(ctx)
+				for err != nil && ctx.Err() == nil { // that the old connection has broken may come first
+					err = ask(ctx)
+				}
+				ended <- outcome{what, err}
+			}()
+		}
+		for range ways {
+			select {
+			case o := <-ended:
+				if !errors.Is(o.err, context.DeadlineExceeded) {
+					t.Errorf("P11: %s under a context that has ended returned %v", o.what, o.err)
+				}
+			case <-time.After(deaf):
+				t.Fatal("P11: a request does not hear of the end of its context")
+			}
+		}
+		cancel()
+	}
+}
+
+func subscribeOnce(ctx context.Context, c redislock.Conn) error {
+	stop, err := c.Subscribe(ctx, "channel", func(string) {})
+	if err == nil {
+		stop()
+	}
+	return err
+}
+
+func acquireOnce(ctx context.Context, locks *holdfast.Client) error {
+	lease, err := locks.Mutex("name", nil).Acquire(ctx)
+	if err == nil {
+		err = lease.Release()
+	}
+	return err
+}
