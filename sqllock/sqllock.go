@@ -72,6 +72,7 @@ type Options struct {
 // client is the driver over one pool.
 type client struct {
 	db         *sql.DB
+	pool       *pool // over db
 	library    Library
 	statements *statements
 	clock      driver.Clock
@@ -81,7 +82,7 @@ type client struct {
 	// it looks for them.
 	channel string
 	unhear  func()
-	turns   chan struct{} // in SQLite: see alone
+	turns   *queue // in SQLite: see alone
 
 	mu       sync.Mutex
 	waiters  map[string]*waiter // by owner
@@ -112,8 +113,10 @@ func (e *OpenError) Unwrap() error { return e.Err }
 // unless they are there, reads which store this is and, in PostgreSQL, listens.
 // Nil options are fine.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (driver.Driver, error) {
-	c, err := connect(ctx, db, dialect, library, o)
+	p := joinPool(db)
+	c, err := connect(ctx, p, dialect, library, o)
 	if err != nil {
+		p.leave()
 		if library.Close != nil {
 			err = errors.Join(err, library.Close())
 		}
@@ -123,7 +126,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *O
 	return c, nil
 }
 
-func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (*client, error) {
+func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *Options) (*client, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -141,7 +144,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	c := &client{
-		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
+		db: p.db, pool: p, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
 		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), fresh: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
@@ -181,7 +184,7 @@ func (c *client) commits(ctx context.Context) error {
 		return nil
 	}
 	var on bool
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		return conn.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&on)
 	})
 	if err == nil && !on {
@@ -205,7 +208,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			return meta{}, err // there is no database to create them in
 		}
 		for _, text := range c.statements.dialect.creation(prefix) {
-			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 				_, err := conn.ExecContext(ctx, text)
 				return err
 			}); err != nil {
@@ -219,7 +222,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			at = driver.DefaultPoll
 		}
 		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
-			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 				_, err := c.exec(ctx, conn, &c.statements.writeMeta, pair[:]...)
 				return err
 			}); err != nil {
@@ -246,7 +249,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 
 func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
 		return c.scan(ctx, conn, &c.statements.readMeta, nil, func(rows *sql.Rows) error {
 			var name, value string
@@ -296,7 +299,7 @@ func (c *client) listen(ctx context.Context) error {
 const greetTimeout = time.Second
 
 func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan struct{}) error {
-	if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, hello)
 		return err
 	}); err != nil {
@@ -342,6 +345,7 @@ func (c *client) Close() error {
 		c.unhear()
 	}
 	c.working.Wait()
+	c.pool.leave()
 	if c.library.Close != nil {
 		return c.library.Close()
 	}

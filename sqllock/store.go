@@ -43,22 +43,29 @@ func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
 
 // request runs f on a connection of the pool, again where it came to nothing
 // because of another at the same time. It returns Refused with an error of f that
-// says that nothing was done, and with those of the pool.
-func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn) error) (Failure, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// says that nothing was done, and with those of the pool. If ctx has ended, the error
+// is also that of ctx: client libraries have words of their own for it (P11).
+func (c *client) request(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+	inner, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	failure, err := c.attempts(inner, urgency, f)
+	if end := ctx.Err(); err != nil && end != nil && !errors.Is(err, end) {
+		err = errors.Join(end, err)
+	}
+	return failure, err
+}
+
+func (c *client) attempts(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
 	late, cancelLate := outlast(ctx)
 	defer cancelLate()
+	if c.turns != nil {
+		late = context.WithValue(late, priorityKey{}, urgency)
+	}
 	for attempt := 0; ; attempt++ {
 		if err := c.alive(ctx); err != nil {
 			return Refused, err
 		}
-		conn, err := c.db.Conn(ctx)
-		connected := err == nil
-		if connected {
-			err = f(late, conn)
-			conn.Close()
-		}
+		connected, err := c.pool.with(ctx, urgency, c.library.judge, func(conn *sql.Conn) error { return f(late, conn) })
 		if err == nil {
 			return Refused, nil
 		}

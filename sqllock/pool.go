@@ -1,0 +1,160 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"sync"
+	"time"
+)
+
+// A pool hands its connections out in no order, and an application may use it too.
+// Suppose 500 goroutines take and release locks over 16 connections: a renewal that
+// waits among them comes too late. So the drivers over a pool keep one of its
+// connections in reserve, for renewals, and for releases that the pool lets wait. A
+// pool of one connection has none to spare: there renewals are the next to have it.
+
+// pool is a *sql.DB as the drivers over it share it.
+type pool struct {
+	db    *sql.DB
+	users int // drivers; guarded by pools
+
+	// queue is where all but renewals wait until they may ask db for a connection,
+	// so that there are never many who wait there beside a renewal.
+	queue   queue
+	reserve reserve
+}
+
+// pools are those of this process.
+var pools = struct {
+	sync.Mutex
+	m map[*sql.DB]*pool
+}{m: map[*sql.DB]*pool{}}
+
+// joinPool counts one more driver over a pool, until leave.
+func joinPool(db *sql.DB) *pool {
+	pools.Lock()
+	defer pools.Unlock()
+	p := pools.m[db]
+	if p == nil {
+		p = &pool{db: db}
+		pools.m[db] = p
+	}
+	p.users++
+	return p
+}
+
+// leave gives the reserved connection back with the last driver.
+func (p *pool) leave() {
+	pools.Lock()
+	p.users--
+	last := p.users == 0
+	if last {
+		delete(pools.m, p.db)
+	}
+	pools.Unlock()
+	if last {
+		p.reserve.end()
+	}
+}
+
+// with calls f with a connection. It reports whether there was one: without, nothing
+// was sent. judge tells whether a connection can still be used after an error of f.
+func (p *pool) with(ctx context.Context, urgency priority, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+	stats := p.db.Stats()
+	p.queue.setRoom(roomOf(stats.MaxOpenConnections))
+	single := stats.MaxOpenConnections == 1
+	if single {
+		p.reserve.drop() // others need it
+	}
+	if !single && urgency <= releasing {
+		return p.withUrgent(ctx, urgency, stats.Idle > 0, judge, f)
+	}
+	conn, t, err := p.take(ctx, urgency)
+	if err != nil {
+		return false, err
+	}
+	err = f(conn)
+	p.back(conn, t, err == nil && !single && urgency <= taking)
+	return true, err
+}
+
+// roomOf is how many requests other than renewals may ask a pool of some size at a
+// time: one of its connections is reserved.
+func roomOf(connections int) int {
+	switch connections {
+	case 0: // it has no bound
+		return math.MaxInt
+	case 1:
+		return 1
+	}
+	return connections - 1
+}
+
+// take takes a connection of db. The ticket is that of the queue.
+func (p *pool) take(ctx context.Context, urgency priority) (*sql.Conn, *ticket, error) {
+	t := &ticket{priority: urgency}
+	if urgency != renewing {
+		if _, err := p.queue.wait(ctx, t); err != nil {
+			return nil, nil, err
+		}
+	}
+	conn, err := p.db.Conn(ctx)
+	if err != nil {
+		p.queue.leave(t)
+	}
+	return conn, t, err
+}
+
+// back gives a connection back. It becomes the reserved one if it may and there is
+// none: so there is one as soon as a hold is, however busy the pool.
+func (p *pool) back(conn *sql.Conn, t *ticket, mayReserve bool) {
+	if !mayReserve || !p.reserve.offer(conn) {
+		conn.Close()
+	}
+	p.queue.leave(t)
+}
+
+// patience is for how long a release waits for the pool, if that has an idle
+// connection, before it asks for the reserved one too.
+const patience = 20 * time.Millisecond
+
+// withUrgent calls f with the reserved connection or with one of db, whichever is to
+// be had first. A release leaves the reserved one alone while db has another that is
+// idle: somebody may have to renew.
+func (p *pool) withUrgent(ctx context.Context, urgency priority, idle bool, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+	r := &p.reserve
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
+	admitted := make(chan struct{})
+	t := &ticket{priority: urgency, admitted: func() { close(admitted); stopAsking() }}
+	enter := func() {
+		if r.enter(t) {
+			t.admitted()
+		}
+	}
+	if urgency == releasing && idle {
+		defer time.AfterFunc(patience, enter).Stop()
+	} else {
+		enter()
+	}
+	if !r.isInside(t) {
+		conn, place, err := p.take(asking, urgency)
+		if err == nil {
+			r.leave(t)
+			err = f(conn)
+			p.back(conn, place, err == nil)
+			return true, err
+		}
+		select {
+		case <-admitted:
+		case <-ctx.Done():
+			r.leave(t)
+			return false, err
+		case <-r.missing(): // and db refuses
+			r.leave(t)
+			return false, err
+		}
+	}
+	return r.use(ctx, t, judge, f)
+}
