@@ -64,18 +64,25 @@ func (p *pool) with(ctx context.Context, urgency priority, judge func(error) Fai
 	stats := p.db.Stats()
 	p.queue.setRoom(roomOf(stats.MaxOpenConnections))
 	single := stats.MaxOpenConnections == 1
+	place := &ticket{priority: urgency}
+	defer p.queue.leave(place)
 	if single {
 		p.reserve.drop() // others need it
+	} else if urgency <= releasing {
+		return p.race(ctx, place, urgency == releasing && stats.Idle > 0, judge, f)
 	}
-	if !single && urgency <= releasing {
-		return p.withUrgent(ctx, urgency, stats.Idle > 0, judge, f)
+	if err := p.await(ctx, place); err != nil {
+		return false, err
 	}
-	conn, t, err := p.take(ctx, urgency)
+	if !single && p.usedByOthers() {
+		return p.race(ctx, place, false, judge, f)
+	}
+	conn, err := p.db.Conn(ctx)
 	if err != nil {
 		return false, err
 	}
 	err = f(conn)
-	p.back(conn, t, err == nil && !single && urgency <= taking)
+	p.back(conn, err == nil && !single && urgency <= taking)
 	return true, err
 }
 
@@ -91,70 +98,77 @@ func roomOf(connections int) int {
 	return connections - 1
 }
 
-// take takes a connection of db. The ticket is that of the queue.
-func (p *pool) take(ctx context.Context, urgency priority) (*sql.Conn, *ticket, error) {
-	t := &ticket{priority: urgency}
-	if urgency != renewing {
-		if _, err := p.queue.wait(ctx, t); err != nil {
-			return nil, nil, err
-		}
+// usedByOthers reports whether all connections are in use although a request that
+// could have one is asking: so an application has it, maybe for long.
+func (p *pool) usedByOthers() bool {
+	stats := p.db.Stats()
+	return stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections
+}
+
+// await returns when a request may ask db for a connection.
+func (p *pool) await(ctx context.Context, place *ticket) error {
+	if place.priority == renewing {
+		return nil
 	}
-	conn, err := p.db.Conn(ctx)
-	if err != nil {
-		p.queue.leave(t)
-	}
-	return conn, t, err
+	_, err := p.queue.wait(ctx, place)
+	return err
 }
 
 // back gives a connection back. It becomes the reserved one if it may and there is
 // none: so there is one as soon as a hold is, however busy the pool.
-func (p *pool) back(conn *sql.Conn, t *ticket, mayReserve bool) {
+func (p *pool) back(conn *sql.Conn, mayReserve bool) {
 	if !mayReserve || !p.reserve.offer(conn) {
 		conn.Close()
 	}
-	p.queue.leave(t)
 }
 
 // patience is for how long a release waits for the pool, if that has an idle
 // connection, before it asks for the reserved one too.
 const patience = 20 * time.Millisecond
 
-// withUrgent calls f with the reserved connection or with one of db, whichever is to
-// be had first. A release leaves the reserved one alone while db has another that is
-// idle: somebody may have to renew.
-func (p *pool) withUrgent(ctx context.Context, urgency priority, idle bool, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+// race calls f with the reserved connection or with one of db, whichever is to be had
+// first. With idle db should have one at once, and the reserved one is left alone:
+// somebody may have to renew.
+func (p *pool) race(ctx context.Context, place *ticket, idle bool, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
 	r := &p.reserve
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	admitted := make(chan struct{})
-	t := &ticket{priority: urgency, admitted: func() { close(admitted); stopAsking() }}
+	t := &ticket{priority: place.priority, admitted: func() { close(admitted); stopAsking() }}
 	enter := func() {
 		if r.enter(t) {
 			t.admitted()
 		}
 	}
-	if urgency == releasing && idle {
+	if idle {
 		defer time.AfterFunc(patience, enter).Stop()
 	} else {
 		enter()
 	}
-	if !r.isInside(t) {
-		conn, place, err := p.take(asking, urgency)
-		if err == nil {
-			r.leave(t)
-			err = f(conn)
-			p.back(conn, place, err == nil)
-			return true, err
-		}
-		select {
-		case <-admitted:
-		case <-ctx.Done():
-			r.leave(t)
-			return false, err
-		case <-r.missing(): // and db refuses
-			r.leave(t)
-			return false, err
-		}
+	if r.isInside(t) {
+		return r.use(ctx, t, judge, f)
 	}
-	return r.use(ctx, t, judge, f)
+	conn, err := p.ask(asking, place)
+	if err == nil {
+		r.leave(t)
+		err = f(conn)
+		p.back(conn, err == nil)
+		return true, err
+	}
+	select {
+	case <-admitted:
+		return r.use(ctx, t, judge, f)
+	case <-ctx.Done():
+	case <-r.missing(): // and db refuses
+	}
+	r.leave(t)
+	return false, err
+}
+
+// ask takes a connection of db.
+func (p *pool) ask(ctx context.Context, place *ticket) (*sql.Conn, error) {
+	if err := p.await(ctx, place); err != nil {
+		return nil, err
+	}
+	return p.db.Conn(ctx)
 }

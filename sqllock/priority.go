@@ -36,12 +36,12 @@ type ticket struct {
 }
 
 // enter lets the ticket in, or queues it, and reports whether it is inside. A ticket
-// that has left already stays out.
+// that is inside stays there, and one that has left stays out.
 func (q *queue) enter(t *ticket) (inside bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case t.over:
+	case t.over, t.inside:
 	case q.inside < q.room: // then nobody waits
 		q.inside++
 		t.inside = true
