@@ -120,7 +120,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *O
 		if library.Close != nil {
 			err = errors.Join(err, library.Close())
 		}
-		return nil, err
+		return nil, orEnded(ctx, err)
 	}
 	c.working.Go(c.keepClean)
 	return c, nil

@@ -20,11 +20,13 @@ const requestTimeout = 10 * time.Second
 // otherwise, can be kept.
 const grace = 250 * time.Millisecond
 
-// outlast returns a context that ends some grace after ctx.
+// outlast returns a context that ends some grace after ctx, which has a deadline, and
+// for the same reason.
 func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	end, _ := ctx.Deadline()
+	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(grace))
 	stop := context.AfterFunc(ctx, func() {
-		if late.Err() == nil {
+		if ctx.Err() == context.Canceled && late.Err() == nil {
 			timer := time.AfterFunc(grace, cancel)
 			context.AfterFunc(late, func() { timer.Stop() })
 		}
@@ -43,16 +45,21 @@ func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
 
 // request runs f on a connection of the pool, again where it came to nothing
 // because of another at the same time. It returns Refused with an error of f that
-// says that nothing was done, and with those of the pool. If ctx has ended, the error
-// is also that of ctx: client libraries have words of their own for it (P11).
+// says that nothing was done, and with those of the pool.
 func (c *client) request(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
 	inner, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	failure, err := c.attempts(inner, urgency, f)
+	return failure, orEnded(ctx, err)
+}
+
+// orEnded returns an error that is also that of ctx, if ctx has ended: client libraries
+// have words of their own for it (P11).
+func orEnded(ctx context.Context, err error) error {
 	if end := ctx.Err(); err != nil && end != nil && !errors.Is(err, end) {
-		err = errors.Join(end, err)
+		return errors.Join(end, err)
 	}
-	return failure, err
+	return err
 }
 
 func (c *client) attempts(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {

@@ -112,7 +112,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(ctx.Err(), err) // pgx may say it in words of its own (P11)
 	}
 	return sqllock.New(ctx, db, sqllock.Postgres, libraryFor(config), o)
 }
