@@ -35,6 +35,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -144,7 +145,7 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	c := &client{
-		db: p.db, pool: p, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
+		db: p.db, pool: p, library: library, statements: newStatements(dialect, prefix, library.Before), clock: o.Clock, log: o.Log,
 		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), fresh: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
@@ -300,7 +301,7 @@ const greetTimeout = time.Second
 
 func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan struct{}) error {
 	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, hello)
+		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", append(slices.Clip(c.library.Before), channel, hello)...)
 		return err
 	}); err != nil {
 		return err

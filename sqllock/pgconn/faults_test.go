@@ -311,8 +311,7 @@ func TestPgbouncer(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			pooler := testserver.StartPgbouncer(t, server, mode)
 			var log bytes.Buffer
-			u := pooler.URL("postgres") + "&default_query_exec_mode=exec"
-			d := openLogged(t, u, slog.New(slog.NewTextHandler(&log, nil)))
+			d := openLogged(t, pooler.URL("postgres"), slog.New(slog.NewTextHandler(&log, nil)))
 			if got := d.Caps().Ops.Has(driver.OpNotify); got != hears {
 				t.Errorf("the driver hears notifications: %v", got)
 			}
@@ -323,6 +322,17 @@ func TestPgbouncer(t *testing.T) {
 				t.Errorf("Guarantees say %q", d.Caps().Guarantees.Summary)
 			}
 			sqltest.OneConnection(t, d)
+			for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+				var drivers []driver.Driver
+				for range 2 {
+					d, err := openURL(t.Context(), pooler.URL("postgres")+"&default_query_exec_mode="+mode)
+					if err != nil {
+						t.Fatalf("%s: %v", mode, err)
+					}
+					drivers = append(drivers, d)
+				}
+				sqltest.Contended(t, drivers...)
+			}
 		})
 	}
 }
