@@ -3,7 +3,9 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
+	"net"
 	"sync"
 	"time"
 )
@@ -78,12 +80,22 @@ func (p *pool) with(ctx context.Context, urgency priority, judge func(error) Fai
 		return p.race(ctx, place, false, judge, f)
 	}
 	conn, err := p.db.Conn(ctx)
-	if err != nil {
+	switch {
+	case err != nil && !single && ctx.Err() == nil && refused(err):
+		return p.race(ctx, place, false, judge, f)
+	case err != nil:
 		return false, err
 	}
 	err = f(conn)
 	p.back(conn, err == nil && !single && urgency <= taking)
 	return true, err
+}
+
+// refused reports whether a server answered that it makes no connection, as one does
+// that allows the user few: then there may only be the reserved one.
+func refused(err error) bool {
+	silent := net.Error(nil)
+	return !errors.As(err, &silent)
 }
 
 // roomOf is how many requests other than renewals may ask a pool of some size at a
@@ -155,6 +167,7 @@ func (p *pool) race(ctx context.Context, place *ticket, idle bool, judge func(er
 		p.back(conn, err == nil)
 		return true, err
 	}
+	enter()
 	select {
 	case <-admitted:
 		return r.use(ctx, t, judge, f)

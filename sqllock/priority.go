@@ -35,20 +35,21 @@ type ticket struct {
 	at       *list.Element
 }
 
-// enter lets the ticket in, or queues it, and reports whether it is inside. A ticket
-// that is inside stays there, and one that has left stays out.
+// enter lets the ticket in, or queues it, and reports whether it came in now. It does
+// nothing with one that has entered before.
 func (q *queue) enter(t *ticket) (inside bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case t.over, t.inside:
+	case t.over, t.inside, t.at != nil:
 	case q.inside < q.room: // then nobody waits
 		q.inside++
 		t.inside = true
+		return true
 	default:
 		t.at = q.waiting[t.priority].PushBack(t)
 	}
-	return t.inside
+	return false
 }
 
 // isInside reports whether the ticket has been let in.

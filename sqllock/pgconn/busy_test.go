@@ -44,4 +44,14 @@ func TestFullPool(t *testing.T) {
 		db, d := open(1)
 		sqltest.RenewalFirst(t, db, d)
 	})
+	t.Run("few connections", func(t *testing.T) {
+		admin := openDB(t, server)
+		exec(t, admin, "CREATE ROLE few LOGIN CONNECTION LIMIT 2") // one listens
+		exec(t, admin, "GRANT ALL ON SCHEMA public TO few")
+		d, err := openURL(t.Context(), strings.Replace(server.URL("postgres"), "postgres@", "few@", 1)+"&hf.tables=few")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sqltest.FewConnections(t, d)
+	})
 }

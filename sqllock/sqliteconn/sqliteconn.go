@@ -25,9 +25,10 @@ import (
 
 func init() { driver.Register("sqlite", open) }
 
-// poolSize is how many connections the pool of a URL has at most. There is one
+// poolSize is how many connections the pool of a URL has at most: one is reserved for
+// renewals and releases, another counts commits while somebody waits. There is one
 // writer at a time in any case.
-const poolSize = 4
+const poolSize = 5
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {

@@ -78,6 +78,28 @@ func FullPool(t *testing.T, db *sql.DB, d driver.Driver) {
 	}
 }
 
+// FewConnections uses a driver whose server allows it one connection for its pool of
+// many.
+func FewConnections(t *testing.T, d driver.Driver) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	grants := take(ctx, t, d, "few", driver.Shared, 3)
+	for i, r := range d.Renew(ctx, grants) {
+		if r.Err != nil {
+			t.Errorf("P2: renewal %d over the only connection: %v", i, r.Err)
+		}
+	}
+	for i, err := range d.Release(ctx, grants) {
+		if err != nil {
+			t.Errorf("P4: release %d over the only connection: %v", i, err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // RenewalFirst lets a renewal and many requests for holds wait for the one connection
 // of a pool. The renewal must wait for one of the others at most; a few more may be done before
 // its goroutine goes on.
