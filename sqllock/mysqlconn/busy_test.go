@@ -39,7 +39,12 @@ func TestFullPool(t *testing.T) {
 		}
 		t.Run("full", func(t *testing.T) {
 			db, d := open(4)
-			sqltest.FullPool(t, db, d)
+			sqltest.FullPool(t, db, d, nil)
+		})
+		t.Run("full after an outage", func(t *testing.T) {
+			admin := openDB(t, server, "")
+			db, d := open(4)
+			sqltest.FullPool(t, db, d, func() { killAll(t, admin) })
 		})
 		t.Run("one connection", func(t *testing.T) {
 			db, d := open(1)

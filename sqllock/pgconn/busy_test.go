@@ -38,7 +38,14 @@ func TestFullPool(t *testing.T) {
 	}
 	t.Run("full", func(t *testing.T) {
 		db, d := open(4)
-		sqltest.FullPool(t, db, d)
+		sqltest.FullPool(t, db, d, nil)
+	})
+	t.Run("full after an outage", func(t *testing.T) {
+		admin := openDB(t, server)
+		db, d := open(4)
+		sqltest.FullPool(t, db, d, func() {
+			exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+		})
 	})
 	t.Run("one connection", func(t *testing.T) {
 		db, d := open(1)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -51,13 +52,20 @@ func Busy(t *testing.T, d driver.Driver) {
 
 // FullPool renews, releases and takes holds while an application has all connections
 // of the pool but the one in reserve, and does not give them back. The pool has room
-// for more than one.
-func FullPool(t *testing.T, db *sql.DB, d driver.Driver) {
+// for more than one. Before that kill, if it is not nil, ends all connections: another
+// must take the place of the one in reserve.
+func FullPool(t *testing.T, db *sql.DB, d driver.Driver, kill func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	grants := take(ctx, t, d, "full", driver.Exclusive, 8)
 	grants = append(grants, take(ctx, t, d, "full/read", driver.Shared, 4)...)
+	if kill != nil {
+		kill()
+		failed := func(r driver.Renewal) bool { return r.Err != nil }
+		for slices.ContainsFunc(d.Renew(ctx, grants), failed) && ctx.Err() == nil {
+		}
+	}
 	for db.Stats().InUse < db.Stats().MaxOpenConnections {
 		conn, err := db.Conn(ctx)
 		if err != nil {
