@@ -26,6 +26,17 @@
 // the longer nothing has changed, and not for what it has written itself; in SQLite
 // it looks at a count of commits, on a connection that it keeps while it waits and
 // the pool has another. Watches look in the same way in all of them.
+//
+// # Connections
+//
+// From the first request for a lock on, the drivers over a pool keep one of its
+// connections in reserve for renewals, and for releases that the pool lets wait. So
+// neither a busy client nor an application that shares the pool can make a healthy
+// lease end. Other requests get the reserved connection only when the application has
+// all others or the server refuses more; renewals go before them. It is given back
+// when the last driver is closed. Allow the pool two connections or more: one of
+// (*sql.DB).SetMaxOpenConns(1) has none to spare. Over that renewals are the next to
+// have it, but wait for the statement that is under way, and for the application.
 package sqllock
 
 import (
@@ -66,7 +77,8 @@ type Options struct {
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
-	// Log is told when notifications are not heard. nil: slog.Default().
+	// Log is told when notifications are not heard, and when the pool has one
+	// connection. nil: slog.Default().
 	Log *slog.Logger
 }
 
@@ -172,6 +184,9 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	}
 	if dialect == SQLite {
 		c.turns = turnsOf(c.caps.Store)
+	}
+	if p.db.Stats().MaxOpenConnections == 1 {
+		c.log.Warn("holdfast: the pool has one connection, so renewals wait for whatever is under way on it: allow it two", "store", c.caps.Store)
 	}
 	if dialect == Postgres && library.Listen != nil {
 		return c, c.listen(ctx)

@@ -1,13 +1,16 @@
 package pgconn
 
 import (
+	"bytes"
 	"database/sql"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
@@ -26,10 +29,11 @@ func TestBusy(t *testing.T) {
 // TestFullPool: renewals and releases have a connection, whoever has the others.
 func TestFullPool(t *testing.T) {
 	server := testserver.StartPostgres(t)
+	var log bytes.Buffer
 	open := func(connections int) (*sql.DB, driver.Driver) {
 		db := openDB(t, server)
 		db.SetMaxOpenConns(connections)
-		d, err := New(t.Context(), db, nil)
+		d, err := New(t.Context(), db, &sqllock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +52,13 @@ func TestFullPool(t *testing.T) {
 		})
 	})
 	t.Run("one connection", func(t *testing.T) {
+		if log.Len() > 0 {
+			t.Errorf("the log says %q", log.String())
+		}
 		db, d := open(1)
+		if !strings.Contains(log.String(), "one connection") {
+			t.Errorf("the log says nothing of a pool of one connection: %q", log.String())
+		}
 		sqltest.RenewalFirst(t, db, d)
 	})
 	t.Run("few connections", func(t *testing.T) {

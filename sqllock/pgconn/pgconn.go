@@ -114,7 +114,8 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 }
 
 // New returns a driver over a pool of pgx's stdlib, which the caller keeps and
-// closes, after the driver. One connection is enough for it. Nil options are fine.
+// closes, after the driver. The driver keeps one of its connections in reserve for
+// renewals: see package sqllock. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
 	library := libraryFor(config)

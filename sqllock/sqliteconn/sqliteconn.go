@@ -86,8 +86,9 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite, which the caller keeps and
-// closes, after the driver. One connection is enough for it. [Pool] makes one that
-// is quick; see [DSN] for settings. Nil options are fine.
+// closes, after the driver. The driver keeps one of its connections in reserve for
+// renewals: see package sqllock. [Pool] makes one that is quick; see [DSN] for
+// settings. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
 }
