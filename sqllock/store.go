@@ -63,10 +63,13 @@ func orEnded(ctx context.Context, err error) error {
 }
 
 func (c *client) attempts(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
-	late, cancelLate := outlast(ctx)
-	defer cancelLate()
-	if c.turns != nil {
-		late = context.WithValue(late, priorityKey{}, urgency)
+	late := ctx
+	if c.statements.dialect == SQLite { // no statement there is ended: see local
+		late = context.WithValue(ctx, priorityKey{}, urgency)
+	} else {
+		var cancel context.CancelFunc
+		late, cancel = outlast(ctx)
+		defer cancel()
 	}
 	for attempt := 0; ; attempt++ {
 		if err := c.alive(ctx); err != nil {
