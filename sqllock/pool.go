@@ -117,9 +117,9 @@ func (p *pool) usedByOthers() bool {
 	return stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections
 }
 
-// await returns when a request may ask db for a connection.
+// await returns when a request may ask db for a connection. It may be called again.
 func (p *pool) await(ctx context.Context, place *ticket) error {
-	if place.priority == renewing {
+	if place.priority == renewing || p.queue.isInside(place) {
 		return nil
 	}
 	_, err := p.queue.wait(ctx, place)

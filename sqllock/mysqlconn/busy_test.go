@@ -46,6 +46,10 @@ func TestFullPool(t *testing.T) {
 			db, d := open(4)
 			sqltest.FullPool(t, db, d, func() { killAll(t, admin) })
 		})
+		t.Run("given back", func(t *testing.T) {
+			db, d := open(4)
+			sqltest.GivenBack(t, db, d)
+		})
 		t.Run("one connection", func(t *testing.T) {
 			db, d := open(1)
 			sqltest.RenewalFirst(t, db, d)

@@ -51,6 +51,10 @@ func TestFullPool(t *testing.T) {
 			exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
 		})
 	})
+	t.Run("given back", func(t *testing.T) {
+		db, d := open(4)
+		sqltest.GivenBack(t, db, d)
+	})
 	t.Run("one connection", func(t *testing.T) {
 		if log.Len() > 0 {
 			t.Errorf("the log says %q", log.String())

@@ -38,6 +38,10 @@ func TestFullPool(t *testing.T) {
 		db, d := open(t, 4)
 		sqltest.FullPool(t, db, d, nil)
 	})
+	t.Run("given back", func(t *testing.T) {
+		db, d := open(t, 4)
+		sqltest.GivenBack(t, db, d)
+	})
 	t.Run("one connection", func(t *testing.T) {
 		db, d := open(t, 1)
 		sqltest.RenewalFirst(t, db, d)

@@ -86,6 +86,36 @@ func FullPool(t *testing.T, db *sql.DB, d driver.Driver, kill func()) {
 	}
 }
 
+// GivenBack takes a name while an application has all connections of the pool, before
+// there is one in reserve. What the application gives back the driver must get.
+func GivenBack(t *testing.T, db *sql.DB, d driver.Driver) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var conns []*sql.Conn
+	for db.Stats().InUse < db.Stats().MaxOpenConnections {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	waited := db.Stats().WaitCount
+	taken := make(chan error, 1)
+	go func() {
+		_, err := d.Try(ctx, driver.Request{Name: "back", Owner: "an owner", TTL: time.Second})
+		taken <- err
+	}()
+	for db.Stats().WaitCount == waited && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	conns[0].Close()
+	if err := <-taken; err != nil {
+		t.Errorf("P7: a connection that an application gave back: %v", err)
+	}
+}
+
 // FewConnections uses a driver whose server allows it one connection for its pool of
 // many.
 func FewConnections(t *testing.T, d driver.Driver) {
