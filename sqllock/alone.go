@@ -41,9 +41,9 @@ func (c *client) alone(ctx context.Context, f func(waited bool) error) error {
 	if c.turns == nil {
 		return f(false)
 	}
-	t := &ticket{priority: reading}
-	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok {
-		t.priority = urgency
+	t := &ticket{priority: taking} // of all others equally: each may be what somebody waits for
+	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok && urgency == renewing {
+		t.priority = renewing
 	}
 	waited, err := c.turns.wait(ctx, t)
 	if err != nil {

@@ -203,6 +203,9 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	rest = append(rest, c.renewMany(ctx, grants, quick, errs)...)
+	if len(rest) > 1 {
+		rest = c.renewTogether(ctx, grants, rest, sent, errs)
+	}
 	for _, i := range rest {
 		errs[i] = c.renew(ctx, &grants[i], sent)
 	}
@@ -221,14 +224,7 @@ func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant
 	var answer error
 	_, err := c.requestStep(ctx, renewing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
-			answer = nil
-			h := t.Renew(g.Owner, sent, t.now)
-			if h == nil {
-				answer = t.goodbye(g.Owner)
-				return
-			}
-			h.PassedOn(g)
-			t.last = max(t.last, h.Token)
+			answer = t.renew(g, sent)
 		})
 	})
 	if err != nil {

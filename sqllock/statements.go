@@ -77,6 +77,7 @@ const (
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
 	endText      = freeText + pairs
 	plainText    = "SELECT name, owner FROM {locks}" + pairs
+	rowsText     = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names})"
 	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names})"
 
 	readMetaText  = "SELECT name, value FROM {meta}"
