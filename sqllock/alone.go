@@ -9,8 +9,8 @@ import (
 )
 
 // SQLite has one writer at a time and no queue for it: who asks more often gets
-// in. So the clients of one process take turns, renewals first and then in the order
-// in which they come, and only one of them at a time asks SQLite.
+// in. So the clients of one process take turns, and only one of them at a time asks
+// SQLite: renewals first, then releases, then all others as they come.
 
 // turns has a queue for each store of this process.
 var turns struct {
@@ -41,9 +41,9 @@ func (c *client) alone(ctx context.Context, f func(waited bool) error) error {
 	if c.turns == nil {
 		return f(false)
 	}
-	t := &ticket{priority: taking} // of all others equally: each may be what somebody waits for
-	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok && urgency == renewing {
-		t.priority = renewing
+	t := &ticket{priority: taking}
+	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok {
+		t.priority = min(urgency, taking) // what only reads writes what it has settled
 	}
 	waited, err := c.turns.wait(ctx, t)
 	if err != nil {
