@@ -9,27 +9,29 @@ import (
 )
 
 // SQLite has one writer at a time and no queue for it: who asks more often gets
-// in. So the clients of one process take turns, in the order in which they come,
-// and only one of them at a time asks SQLite.
+// in. So the clients of one process take turns, and only one of them at a time asks
+// SQLite: renewals first, then releases, then all others as they come.
 
-// turns has for each store of this process a channel that holds one value while
-// one of its clients writes.
+// turns has a queue for each store of this process.
 var turns struct {
 	sync.Mutex
-	m map[string]chan struct{}
+	m map[string]*queue
 }
 
-func turnsOf(store string) chan struct{} {
+func turnsOf(store string) *queue {
 	turns.Lock()
 	defer turns.Unlock()
 	if turns.m == nil {
-		turns.m = map[string]chan struct{}{}
+		turns.m = map[string]*queue{}
 	}
 	if turns.m[store] == nil {
-		turns.m[store] = make(chan struct{}, 1)
+		turns.m[store] = &queue{room: 1}
 	}
 	return turns.m[store]
 }
+
+// priorityKey is the key of a request's priority in its context.
+type priorityKey struct{}
 
 // alone runs f, which writes, when it is this client's turn, again while another
 // process writes. In other databases it just runs f. Whoever calls it has a
@@ -39,18 +41,15 @@ func (c *client) alone(ctx context.Context, f func(waited bool) error) error {
 	if c.turns == nil {
 		return f(false)
 	}
-	waited := false
-	select {
-	case c.turns <- struct{}{}:
-	default:
-		waited = true
-		select {
-		case c.turns <- struct{}{}:
-		case <-ctx.Done():
-			return errChanged
-		}
+	t := &ticket{priority: taking}
+	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok {
+		t.priority = min(urgency, taking) // what only reads writes what it has settled
 	}
-	defer func() { <-c.turns }()
+	waited, err := c.turns.wait(ctx, t)
+	if err != nil {
+		return errChanged
+	}
+	defer c.turns.leave(t)
 	for attempt := 0; ; attempt++ {
 		err := f(waited || attempt > 0)
 		if err == nil || c.library.judge(err) != Conflict || !c.pause(ctx, attempt) {

@@ -47,7 +47,7 @@ func (c *client) clean(ctx context.Context, last string, unused time.Duration) (
 		if err != nil || !t.Idle() || len(t.gone) > 0 || len(t.winners) > 0 {
 			continue
 		}
-		if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 			return c.alone(ctx, func(bool) error {
 				_, err := c.exec(ctx, conn, &c.statements.remove, n.name, n.version)
 				return err

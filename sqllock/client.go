@@ -39,14 +39,14 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	stored.Note = storable(req.Note)
 	request, change := c.request, c.change
 	if queue {
-		request = func(ctx context.Context, f func(context.Context, *sql.Conn) error) (Failure, error) {
-			return c.requestStep(ctx, req.Name, f)
+		request = func(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+			return c.requestStep(ctx, urgency, req.Name, f)
 		}
 		change = c.changeSurely
 	}
 	var g driver.Grant
 	var answer error
-	failure, err := request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	failure, err := request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
 		if quick && c.quick(req.Mode) && !(queue && c.crowded(req.Name)) {
 			token, found, err := c.take(ctx, conn, &stored)
@@ -148,7 +148,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	if !withdraw {
 		c.forget(g.Owner)
 	}
-	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.requestStep(ctx, releasing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
 		if !withdraw && c.quick(g.Mode) && !c.crowded(g.Name) {
 			done, found, err := c.end(ctx, conn, g)
@@ -203,6 +203,9 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	rest = append(rest, c.renewMany(ctx, grants, quick, errs)...)
+	if len(rest) > 1 {
+		rest = c.renewTogether(ctx, grants, rest, sent, errs)
+	}
 	for _, i := range rest {
 		errs[i] = c.renew(ctx, &grants[i], sent)
 	}
@@ -219,16 +222,9 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 
 func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant) error {
 	var answer error
-	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.requestStep(ctx, renewing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
-			answer = nil
-			h := t.Renew(g.Owner, sent, t.now)
-			if h == nil {
-				answer = t.goodbye(g.Owner)
-				return
-			}
-			h.PassedOn(g)
-			t.last = max(t.last, h.Token)
+			answer = t.renew(g, sent)
 		})
 	})
 	if err != nil {
@@ -241,7 +237,7 @@ func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	sent := c.clock.Now()
 	var answer error
-	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.requestStep(ctx, taking, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
 			h := t.Downgrade(g.Owner, sent, t.now)
 			if answer = nil; h == nil {
@@ -262,7 +258,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 // Break implements driver.Breaker.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	var answer error
-	_, err := c.requestStep(ctx, name, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.requestStep(ctx, taking, name, func(ctx context.Context, conn *sql.Conn) error {
 		return c.changeSurely(ctx, conn, name, nil, func(t *turn) {
 			answer = driver.ErrNotHeld
 			if h, ok := t.Record.Break(token); ok {
@@ -278,7 +274,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 // Annotate implements driver.Annotator.
 func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	var answer error
-	_, err := c.requestStep(ctx, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.requestStep(ctx, taking, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
 			if answer = nil; !t.Annotate(g.Owner, storable(g.Note)) {
 				answer = t.goodbye(g.Owner)

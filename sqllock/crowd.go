@@ -30,17 +30,26 @@ const crowdedFor = time.Second
 // mostCrowded bounds what is remembered.
 const mostCrowded = 1000
 
+// turnPatience is for how long a release waits until the step before it at its name
+// is over. That may be one that waits for the pool.
+const turnPatience = 100 * time.Millisecond
+
 // requestStep is request for a step that writes at a name, when no other such step of
-// this client is under way there. It waits for its turn without a connection.
-func (c *client) requestStep(ctx context.Context, name string, f func(context.Context, *sql.Conn) error) (Failure, error) {
+// this client is under way there. It waits for its turn without a connection. The
+// turns only spare collisions, so a renewal takes none, and a release waits for its
+// turn a short time only.
+func (c *client) requestStep(ctx context.Context, urgency priority, name string, f func(context.Context, *sql.Conn) error) (Failure, error) {
+	if urgency == renewing || c.statements.dialect == SQLite { // which has a turn for the whole store
+		return c.request(ctx, urgency, f)
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	end, err := c.begin(ctx, name)
+	end, err := c.begin(ctx, urgency, name)
 	if err != nil {
 		return Refused, err
 	}
 	defer end()
-	return c.request(ctx, f)
+	return c.request(ctx, urgency, f)
 }
 
 // changeSurely is change for a step that is expected to write.
@@ -51,12 +60,9 @@ func (c *client) changeSurely(ctx context.Context, conn *sql.Conn, name string, 
 	return c.change(ctx, conn, name, first, step)
 }
 
-// begin waits until no other step of this client is under way at the name. It returns
-// how to end it, or the context's error. SQLite has a turn for the whole store.
-func (c *client) begin(ctx context.Context, name string) (end func(), err error) {
-	if c.statements.dialect == SQLite {
-		return func() {}, nil
-	}
+// begin waits until no other step of this client is under way at the name, or has been
+// for too long for this one. It returns how to end it, or the context's error.
+func (c *client) begin(ctx context.Context, urgency priority, name string) (end func(), err error) {
 	c.mu.Lock()
 	s := c.crowds.steps[name]
 	if s == nil {
@@ -72,9 +78,24 @@ func (c *client) begin(ctx context.Context, name string) (end func(), err error)
 			delete(c.crowds.steps, name)
 		}
 	}
+	end = func() { <-s.turn; leave() }
 	select {
 	case s.turn <- struct{}{}:
-		return func() { <-s.turn; leave() }, nil
+		return end, nil
+	default:
+	}
+	var impatient <-chan time.Time
+	if urgency == releasing {
+		timer := time.NewTimer(turnPatience)
+		defer timer.Stop()
+		impatient = timer.C
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return end, nil
+	case <-impatient:
+		leave()
+		return func() {}, nil
 	case <-ctx.Done():
 		leave()
 		return nil, ctx.Err()

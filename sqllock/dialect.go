@@ -76,6 +76,8 @@ type query struct {
 	// args says for each placeholder which of the arguments it takes, from 1 up;
 	// 0 is the host's time. nil: the database takes them by number.
 	args []int
+	// before stands before the arguments; nothing can be appended to it in place.
+	before []any
 }
 
 // words puts a dialect's words in place.
@@ -130,19 +132,23 @@ func bound(queries []query, args ...any) (statements []Statement) {
 // bind puts arguments in the order of the placeholders.
 func (q *query) bind(args []any) []any {
 	if q.args == nil {
-		return args
+		if q.before == nil {
+			return args
+		}
+		return append(q.before, args...)
 	}
-	bound := make([]any, len(q.args))
+	bound := make([]any, 0, len(q.before)+len(q.args))
+	bound = append(bound, q.before...)
 	now := any(nil)
-	for i, n := range q.args {
+	for _, n := range q.args {
 		if n > 0 {
-			bound[i] = args[n-1]
+			bound = append(bound, args[n-1])
 			continue
 		}
 		if now == nil {
 			now = time.Now().UnixMicro()
 		}
-		bound[i] = now
+		bound = append(bound, now)
 	}
 	return bound
 }

@@ -12,7 +12,7 @@ import (
 // Inspect implements driver.Inspector.
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	var info driver.Info
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		return c.change(ctx, conn, name, nil, func(t *turn) { info = t.Info(name, t.now) })
 	})
 	return info, err
@@ -30,7 +30,7 @@ type named struct {
 // page reads rows in the order of their names.
 func (c *client) page(ctx context.Context, q *query, args ...any) ([]named, error) {
 	var page []named
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		page = nil
 		return c.scan(ctx, conn, q, args, func(rows *sql.Rows) error {
 			var n named

@@ -26,6 +26,10 @@ type Library struct {
 	// trip, and returns the first error. nil: each is a round trip.
 	Together func(ctx context.Context, conn *sql.Conn, statements []Statement) error
 
+	// Before are arguments that stand before those of each statement, by which the
+	// SQL driver is told how to send it. nil: none. Together gets them too.
+	Before []any
+
 	// Close is called when the driver is closed, or could not be made. nil: the
 	// pool stays open, it is the caller's.
 	Close func() error

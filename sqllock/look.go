@@ -197,7 +197,7 @@ func (c *client) lookOnce(ctx context.Context, own *sql.Conn, names map[string]*
 	if own != nil {
 		return look(ctx, own)
 	}
-	_, err := c.request(ctx, look)
+	_, err := c.request(ctx, reading, look)
 	return err
 }
 

@@ -33,7 +33,7 @@ func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []i
 // renewBatch renews some grants. The number of rows tells whether it did them
 // all. If not, it is repeated for those that look right.
 func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []int) (rest []int, err error) {
-	_, err = c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
 		rest = nil
 		now := which
 		for range 3 {
@@ -90,7 +90,7 @@ func (c *client) releaseBatch(ctx context.Context, grants []driver.Grant, which 
 	for _, i := range which {
 		c.forget(grants[i].Owner)
 	}
-	_, err = c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err = c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error {
 		rest, unsure = nil, which
 		plain, err := c.plain(ctx, conn, grants, which)
 		if err != nil {

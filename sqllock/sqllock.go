@@ -26,6 +26,17 @@
 // the longer nothing has changed, and not for what it has written itself; in SQLite
 // it looks at a count of commits, on a connection that it keeps while it waits and
 // the pool has another. Watches look in the same way in all of them.
+//
+// # Connections
+//
+// From the first request for a lock on, the drivers over a pool keep one of its
+// connections in reserve for renewals, and for releases that the pool lets wait. So
+// neither a busy client nor an application that shares the pool can make a healthy
+// lease end. Other requests get the reserved connection only when the application has
+// all others or the server refuses more; renewals go before them. It is given back
+// when the last driver is closed. Allow the pool two connections or more: one of
+// (*sql.DB).SetMaxOpenConns(1) has none to spare. Over that renewals are the next to
+// have it, but wait for the statement that is under way, and for the application.
 package sqllock
 
 import (
@@ -35,6 +46,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -65,13 +77,15 @@ type Options struct {
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
-	// Log is told when notifications are not heard. nil: slog.Default().
+	// Log is told when notifications are not heard, and when the pool has one
+	// connection. nil: slog.Default().
 	Log *slog.Logger
 }
 
 // client is the driver over one pool.
 type client struct {
 	db         *sql.DB
+	pool       *pool // over db
 	library    Library
 	statements *statements
 	clock      driver.Clock
@@ -81,7 +95,7 @@ type client struct {
 	// it looks for them.
 	channel string
 	unhear  func()
-	turns   chan struct{} // in SQLite: see alone
+	turns   *queue // in SQLite: see alone
 
 	mu       sync.Mutex
 	waiters  map[string]*waiter // by owner
@@ -112,18 +126,20 @@ func (e *OpenError) Unwrap() error { return e.Err }
 // unless they are there, reads which store this is and, in PostgreSQL, listens.
 // Nil options are fine.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (driver.Driver, error) {
-	c, err := connect(ctx, db, dialect, library, o)
+	p := joinPool(db)
+	c, err := connect(ctx, p, dialect, library, o)
 	if err != nil {
+		p.leave()
 		if library.Close != nil {
 			err = errors.Join(err, library.Close())
 		}
-		return nil, err
+		return nil, orEnded(ctx, err)
 	}
 	c.working.Go(c.keepClean)
 	return c, nil
 }
 
-func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (*client, error) {
+func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *Options) (*client, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -141,7 +157,7 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
 	c := &client{
-		db: db, library: library, statements: newStatements(dialect, prefix), clock: o.Clock, log: o.Log,
+		db: p.db, pool: p, library: library, statements: newStatements(dialect, prefix, library.Before), clock: o.Clock, log: o.Log,
 		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), fresh: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
@@ -169,6 +185,9 @@ func connect(ctx context.Context, db *sql.DB, dialect Dialect, library Library, 
 	if dialect == SQLite {
 		c.turns = turnsOf(c.caps.Store)
 	}
+	if p.db.Stats().MaxOpenConnections == 1 {
+		c.log.Warn("holdfast: the pool has one connection, so renewals wait for whatever is under way on it: allow it two", "store", c.caps.Store)
+	}
 	if dialect == Postgres && library.Listen != nil {
 		return c, c.listen(ctx)
 	}
@@ -181,7 +200,7 @@ func (c *client) commits(ctx context.Context) error {
 		return nil
 	}
 	var on bool
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		return conn.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&on)
 	})
 	if err == nil && !on {
@@ -205,7 +224,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			return meta{}, err // there is no database to create them in
 		}
 		for _, text := range c.statements.dialect.creation(prefix) {
-			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 				_, err := conn.ExecContext(ctx, text)
 				return err
 			}); err != nil {
@@ -219,7 +238,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			at = driver.DefaultPoll
 		}
 		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
-			if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 				_, err := c.exec(ctx, conn, &c.statements.writeMeta, pair[:]...)
 				return err
 			}); err != nil {
@@ -246,7 +265,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 
 func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	var values map[string]string
-	_, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		values = map[string]string{}
 		return c.scan(ctx, conn, &c.statements.readMeta, nil, func(rows *sql.Rows) error {
 			var name, value string
@@ -296,8 +315,8 @@ func (c *client) listen(ctx context.Context) error {
 const greetTimeout = time.Second
 
 func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan struct{}) error {
-	if _, err := c.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, hello)
+	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", append(slices.Clip(c.library.Before), channel, hello)...)
 		return err
 	}); err != nil {
 		return err
@@ -342,6 +361,7 @@ func (c *client) Close() error {
 		c.unhear()
 	}
 	c.working.Wait()
+	c.pool.leave()
 	if c.library.Close != nil {
 		return c.library.Close()
 	}

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 type statements struct {
 	dialect Dialect
 	tables  tables
+	before  []any // Library.Before
 
 	read, insert, update, tell query
 	take, release, remove      query
@@ -75,14 +77,15 @@ const (
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
 	endText      = freeText + pairs
 	plainText    = "SELECT name, owner FROM {locks}" + pairs
+	rowsText     = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names})"
 	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names})"
 
 	readMetaText  = "SELECT name, value FROM {meta}"
 	writeMetaText = "INSERT {ignore} INTO {meta} (name, value) VALUES ($1, $2) {or ignore}"
 )
 
-func newStatements(d Dialect, prefix string) *statements {
-	s := &statements{dialect: d, tables: tablesOf(prefix), lists: map[string]query{}}
+func newStatements(d Dialect, prefix string, before []any) *statements {
+	s := &statements{dialect: d, tables: tablesOf(prefix), before: slices.Clip(before), lists: map[string]query{}}
 	take, release := takePostgres, releasePostgres
 	if d == MySQL {
 		take, release = takeMySQL, releaseText
@@ -92,15 +95,22 @@ func newStatements(d Dialect, prefix string) *statements {
 		&s.take: take, &s.release: release, &s.remove: removeText, &s.used: usedText, &s.old: oldText,
 		&s.readMeta: readMetaText, &s.writeMeta: writeMetaText,
 	} {
-		*q = d.query(text, s.tables)
+		*q = s.query(text)
 	}
 	for _, text := range begin[d] {
-		s.begin = append(s.begin, d.query(text, s.tables))
+		s.begin = append(s.begin, s.query(text))
 	}
 	for _, text := range end[d] {
-		s.end = append(s.end, d.query(text, s.tables))
+		s.end = append(s.end, s.query(text))
 	}
 	return s
+}
+
+// query translates a statement.
+func (s *statements) query(text string) query {
+	q := s.dialect.query(text, s.tables)
+	q.before = s.before
+	return q
 }
 
 // list returns a statement over lists of names and owners, and its arguments. The
@@ -117,7 +127,7 @@ func (s *statements) list(text string, names, owners []string) (query, []any) {
 	q, ok := s.lists[key]
 	if !ok {
 		full := strings.NewReplacer("{names}", placeholders(1, size), "{owners}", placeholders(size+1, size)).Replace(text)
-		q = s.dialect.query(full, s.tables)
+		q = s.query(full)
 		s.lists[key] = q
 	}
 	var args []any

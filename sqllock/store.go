@@ -20,11 +20,13 @@ const requestTimeout = 10 * time.Second
 // otherwise, can be kept.
 const grace = 250 * time.Millisecond
 
-// outlast returns a context that ends some grace after ctx.
+// outlast returns a context that ends some grace after ctx, which has a deadline, and
+// for the same reason.
 func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	end, _ := ctx.Deadline()
+	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(grace))
 	stop := context.AfterFunc(ctx, func() {
-		if late.Err() == nil {
+		if ctx.Err() == context.Canceled && late.Err() == nil {
 			timer := time.AfterFunc(grace, cancel)
 			context.AfterFunc(late, func() { timer.Stop() })
 		}
@@ -44,21 +46,36 @@ func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
 // request runs f on a connection of the pool, again where it came to nothing
 // because of another at the same time. It returns Refused with an error of f that
 // says that nothing was done, and with those of the pool.
-func (c *client) request(ctx context.Context, f func(context.Context, *sql.Conn) error) (Failure, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (c *client) request(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+	inner, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	late, cancelLate := outlast(ctx)
-	defer cancelLate()
+	failure, err := c.attempts(inner, urgency, f)
+	return failure, orEnded(ctx, err)
+}
+
+// orEnded returns an error that is also that of ctx, if ctx has ended: client libraries
+// have words of their own for it (P11).
+func orEnded(ctx context.Context, err error) error {
+	if end := ctx.Err(); err != nil && end != nil && !errors.Is(err, end) {
+		return errors.Join(end, err)
+	}
+	return err
+}
+
+func (c *client) attempts(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+	late := ctx
+	if c.statements.dialect == SQLite { // no statement there is ended: see local
+		late = context.WithValue(ctx, priorityKey{}, urgency)
+	} else {
+		var cancel context.CancelFunc
+		late, cancel = outlast(ctx)
+		defer cancel()
+	}
 	for attempt := 0; ; attempt++ {
 		if err := c.alive(ctx); err != nil {
 			return Refused, err
 		}
-		conn, err := c.db.Conn(ctx)
-		connected := err == nil
-		if connected {
-			err = f(late, conn)
-			conn.Close()
-		}
+		connected, err := c.pool.with(ctx, urgency, c.library.judge, func(conn *sql.Conn) error { return f(late, conn) })
 		if err == nil {
 			return Refused, nil
 		}

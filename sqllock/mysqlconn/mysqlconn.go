@@ -112,9 +112,10 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 }
 
 // New returns a driver over a pool of go-sql-driver/mysql, which the caller keeps
-// and closes, after the driver. One connection is enough for it; set
-// interpolateParams, or each statement takes two round trips, and multiStatements, or
-// a name that many want is locked over several. Nil options are fine.
+// and closes, after the driver. The driver keeps one of its connections in reserve for
+// renewals: see package sqllock. Set interpolateParams, or each statement takes two
+// round trips, and multiStatements, or a name that many want is locked over several.
+// Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
 }

@@ -248,6 +248,21 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 			}
 		}
 	})
+	var shared []driver.Grant
+	for i := range 300 {
+		g, err := d.Try(ctx, driver.Request{Name: fmt.Sprint("shared/", i), Owner: fmt.Sprint("reader ", i), Mode: driver.Shared, TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared = append(shared, g)
+	}
+	costs("300 renewals of shared holds, beside two round trips of batches", 5, func() {
+		for i, r := range d.Renew(ctx, shared) {
+			if r.Err != nil {
+				t.Errorf("renewal %d of a shared hold returned %v", i, r.Err)
+			}
+		}
+	})
 }
 
 // rowsGo asserts that a row that was not used for long is removed, and one that is
@@ -311,8 +326,7 @@ func TestPgbouncer(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			pooler := testserver.StartPgbouncer(t, server, mode)
 			var log bytes.Buffer
-			u := pooler.URL("postgres") + "&default_query_exec_mode=exec"
-			d := openLogged(t, u, slog.New(slog.NewTextHandler(&log, nil)))
+			d := openLogged(t, pooler.URL("postgres"), slog.New(slog.NewTextHandler(&log, nil)))
 			if got := d.Caps().Ops.Has(driver.OpNotify); got != hears {
 				t.Errorf("the driver hears notifications: %v", got)
 			}
@@ -323,6 +337,17 @@ func TestPgbouncer(t *testing.T) {
 				t.Errorf("Guarantees say %q", d.Caps().Guarantees.Summary)
 			}
 			sqltest.OneConnection(t, d)
+			for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+				var drivers []driver.Driver
+				for range 2 {
+					d, err := openURL(t.Context(), pooler.URL("postgres")+"&default_query_exec_mode="+mode)
+					if err != nil {
+						t.Fatalf("%s: %v", mode, err)
+					}
+					drivers = append(drivers, d)
+				}
+				sqltest.Contended(t, drivers...)
+			}
 		})
 	}
 }

@@ -4,9 +4,12 @@
 //	postgres://user:password@host:5432/database?sslmode=require
 //
 // The parameter hf.tables is what the tables' names begin with: see
-// sqllock.Options. All others are pgx's. Through a pooler that gives each
-// transaction another connection add default_query_exec_mode=exec; notifications
-// do not arrive there, so waiters poll.
+// sqllock.Options. All others are pgx's.
+//
+// Behind a pooler such as pgbouncer statements are not prepared, because one that
+// gives each transaction another connection may not know them there: the driver finds
+// that out by itself, when it is opened. Through such a pooler notifications do not
+// arrive, so waiters poll.
 //
 // The drivers of a process that connect in the same way have one connection besides
 // their pools, on which they listen.
@@ -49,6 +52,9 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, err
 	}
 	library := libraryFor(config)
+	if err := behindPooler(ctx, db, &library); err != nil {
+		return nil, errors.Join(&sqllock.OpenError{Err: err}, ctx.Err(), db.Close())
+	}
 	library.Close = db.Close
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
@@ -108,13 +114,18 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 }
 
 // New returns a driver over a pool of pgx's stdlib, which the caller keeps and
-// closes, after the driver. One connection is enough for it. Nil options are fine.
+// closes, after the driver. The driver keeps one of its connections in reserve for
+// renewals: see package sqllock. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
-	if err != nil {
-		return nil, err
+	library := libraryFor(config)
+	if err == nil {
+		err = behindPooler(ctx, db, &library)
 	}
-	return sqllock.New(ctx, db, sqllock.Postgres, libraryFor(config), o)
+	if err != nil {
+		return nil, errors.Join(ctx.Err(), err) // pgx may say it in words of its own (P11)
+	}
+	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
 // configOf returns how the pool connects.

@@ -25,9 +25,10 @@ import (
 
 func init() { driver.Register("sqlite", open) }
 
-// poolSize is how many connections the pool of a URL has at most. There is one
+// poolSize is how many connections the pool of a URL has at most: one is reserved for
+// renewals and releases, another counts commits while somebody waits. There is one
 // writer at a time in any case.
-const poolSize = 4
+const poolSize = 5
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
@@ -85,8 +86,9 @@ func DSN(file string) string {
 }
 
 // New returns a driver over a pool of modernc.org/sqlite, which the caller keeps and
-// closes, after the driver. One connection is enough for it. [Pool] makes one that
-// is quick; see [DSN] for settings. Nil options are fine.
+// closes, after the driver. The driver keeps one of its connections in reserve for
+// renewals: see package sqllock. [Pool] makes one that is quick; see [DSN] for
+// settings. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
 }

@@ -15,13 +15,17 @@ import (
 func Batches(t *testing.T, d driver.Driver) {
 	t.Helper()
 	ctx, q := t.Context(), d.(fullDriver)
-	const many, gone, broken, shared, waited, closing = 300, 7, 70, 150, 200, 270
-	seed := rand.Uint64() // the store may have been used before
+	const many, gone, broken, waited, closing = 300, 7, 70, 200, 270
+	const shared, sharedGone, sharedBroken, neighbour, sharedEnd = 100, 120, 130, 140, 200 // shared holds; two are at one name
+	seed := rand.Uint64()                                                                  // the store may have been used before
 	var grants []driver.Grant
 	for i := range many {
 		r := driver.Request{Name: fmt.Sprintf("batches/%d/%x", i, seed), Owner: fmt.Sprintf("an owner %d of %x", i, seed), TTL: time.Minute}
-		if i == shared {
+		if i >= shared && i < sharedEnd {
 			r.Mode = driver.Shared
+		}
+		if i == neighbour {
+			r.Name = grants[i-1].Name
 		}
 		g, err := d.Try(ctx, r)
 		if err != nil {
@@ -29,11 +33,15 @@ func Batches(t *testing.T, d driver.Driver) {
 		}
 		grants = append(grants, g)
 	}
-	if err := d.Release(ctx, []driver.Grant{grants[gone]})[0]; err != nil {
-		t.Fatal(err)
+	for _, i := range []int{gone, sharedGone} {
+		if err := d.Release(ctx, []driver.Grant{grants[i]})[0]; err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := q.Break(ctx, grants[broken].Name, grants[broken].Token); err != nil {
-		t.Fatal(err)
+	for _, i := range []int{broken, sharedBroken} {
+		if err := q.Break(ctx, grants[i].Name, grants[i].Token); err != nil {
+			t.Fatal(err)
+		}
 	}
 	waiter := driver.Request{Name: grants[waited].Name, Owner: fmt.Sprintf("a waiter of %x", seed), TTL: time.Minute}
 	if _, err := q.Enqueue(ctx, waiter); !errors.Is(err, driver.ErrHeld) {
@@ -43,9 +51,9 @@ func Batches(t *testing.T, d driver.Driver) {
 
 	want := func(i int) error {
 		switch i {
-		case gone:
+		case gone, sharedGone:
 			return driver.ErrNotHeld
-		case broken:
+		case broken, sharedBroken:
 			return driver.ErrBroken
 		}
 		return nil

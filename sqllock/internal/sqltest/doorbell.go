@@ -57,7 +57,11 @@ func (b *Doorbell) Test(t *testing.T) {
 		t.Run(name, func(t *testing.T) { deaf(t, looks, one, other, spoil, name != "hanging") })
 	}
 	t.Run("many waiters", func(t *testing.T) {
-		OneKept(t, db, one, b.Connections, func(ctx context.Context, waiters int) {
+		connections := b.Connections
+		if connections != nil {
+			connections = func() int { return b.Connections() - plain.Stats().OpenConnections }
+		}
+		OneKept(t, db, one, connections, func(ctx context.Context, waiters int) {
 			for asked, names := looks.count(); names < waiters; asked, names = looks.count() {
 				looks.await(ctx, t, asked+1)
 			}
@@ -282,10 +286,11 @@ func OneKept(t *testing.T, db *sql.DB, d driver.Driver, connections func() int, 
 		least, most = min(least, used), max(most, used)
 		time.Sleep(time.Millisecond)
 	}
-	if least > 1 || most > 2 {
+	const reserved = 1 // for renewals and releases
+	if least > 1+reserved || most > 2+reserved {
 		t.Errorf("P9: %d waiters of a client keep %d connections, and use up to %d", waiters, least, most)
 	}
-	for connections != nil && connections() > 3 { // others' may be about to end; in PostgreSQL one listens, beside the pool
+	for connections != nil && connections() > 3+reserved { // others' may be about to end; in PostgreSQL one listens, beside the pool
 		if time.Sleep(time.Millisecond); ctx.Err() != nil {
 			t.Fatalf("P9: %d waiters of a client make %d connections", waiters, connections())
 		}

@@ -46,7 +46,7 @@ func databaseChecks(dialect sqllock.Dialect, plain []any, pool func(*url.URL) (*
 		}
 		defer db.Close()
 		if err := db.PingContext(ctx); err != nil {
-			return nil // likewise
+			return noConnection(p, err)
 		}
 		d := &database{Patient: p, DB: db, dialect: dialect, prefix: prefix, plain: plain, settings: map[string]string{}}
 		var findings []Finding
@@ -54,6 +54,19 @@ func databaseChecks(dialect sqllock.Dialect, plain []any, pool func(*url.URL) (*
 			findings = append(findings, check(ctx, d)...)
 		}
 		return findings
+	}}
+}
+
+// noConnection is the finding where there is no connection to look over. Suppose that
+// the lock's client has one: then the server lets this user have few.
+func noConnection(p Patient, err error) []Finding {
+	if p.Client == nil {
+		return nil // the lock's finding says why
+	}
+	return []Finding{{
+		Check: "connections", Severity: Warning, Found: fmt.Sprintf("the lock has a connection, and the server refuses another one: %v", err),
+		Risk:   "renewals wait for whatever else is under way on the same connection, and may come too late; nothing else here was looked at",
+		Remedy: "let this user have more connections at a time: locks need two, and in PostgreSQL one more to listen; in a program with a pool of its own see to SetMaxOpenConns too",
 	}}
 }
 
@@ -185,7 +198,7 @@ func judgeConnections(used, limit int) Finding {
 	if float64(used) > connectionShare*float64(limit) {
 		f.Severity = Warning
 		f.Risk = "when there are no more, clients that lost their connection cannot renew, and lose their locks"
-		f.Remedy = "raise max_connections, or let programs use smaller pools: locks need one connection, and in PostgreSQL one more to listen"
+		f.Remedy = "raise max_connections, or let programs use smaller pools: locks need two connections, and in PostgreSQL one more to listen"
 	}
 	return f
 }

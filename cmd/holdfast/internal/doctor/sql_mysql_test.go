@@ -82,6 +82,10 @@ func onMySQL(t *testing.T, server *testserver.MySQL, isolation string) {
 		mysqlAlone(t, here, w)
 		do("SET GLOBAL " + name + " = " + usual)
 	}
+	do("CREATE USER few@localhost")
+	do("GRANT ALL ON test.* TO few@localhost")
+	do("ALTER USER few@localhost WITH MAX_USER_CONNECTIONS 1")
+	mysqlAlone(t, strings.Replace(here, "root@", "few@", 1)+"?hf.tables=few", want{"connections", Warning, "refuses another one"})
 	mysqlAccess(t, server, do)
 	t.Run("clocks", func(t *testing.T) {
 		sqlClocks(t, server.Addr, databaseChecks(sqllock.MySQL, nil, mysqlconn.OpenPool, databaseClock), func(addr string) string { return strings.Replace(here, server.Addr, addr, 1) })

@@ -88,8 +88,8 @@ func postgresPooler(ctx context.Context, d *database) []Finding {
 	case is == other:
 		return []Finding{{
 			Check: check, Severity: Warning, Found: "a pooler on the way gives each transaction another connection",
-			Risk:   "notifications do not arrive, so waiters poll: up to 200 ms more at each hand-over, and statements without end; prepared statements may fail",
-			Remedy: "connect locks to PostgreSQL itself, or let the pooler give them connections for whole sessions (pgbouncer: pool_mode=session); else add default_query_exec_mode=exec to the URL",
+			Risk:   "notifications do not arrive, so waiters poll: up to 200 ms more at each hand-over, and statements without end",
+			Remedy: "connect locks to PostgreSQL itself, or let the pooler give them connections for whole sessions (pgbouncer: pool_mode=session)",
 		}}
 	case d.Client != nil && !notified:
 		return []Finding{{

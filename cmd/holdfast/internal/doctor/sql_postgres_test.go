@@ -109,9 +109,7 @@ func TestPostgresPooler(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	pooler := func(mode string) string { return testserver.StartPgbouncer(t, server, mode).URL("postgres") }
 	postgresAlone(t, pooler("session"), want{"pooler", OK, "whole sessions"})
-	shared := pooler("transaction")
-	expect(t, examine(t, shared+"&default_query_exec_mode=exec"), want{"pooler", Warning, "each transaction"}, want{"access", OK, ""})
-	postgresAlone(t, shared, want{"pooler", Warning, "each transaction"}) // whether locks work is chance
+	expect(t, examine(t, pooler("transaction")), want{"pooler", Warning, "each transaction"}, want{"access", OK, ""}, want{"lock", OK, ""})
 }
 
 func TestPostgresConnections(t *testing.T) {
@@ -130,4 +128,8 @@ func TestPostgresConnections(t *testing.T) {
 		defer conn.Close()
 	}
 	postgresAlone(t, server.URL("postgres"), want{"connections", Warning, "of 17 connections"})
+	do := sqlAdmin(t, "pgx", server.URL("postgres"))
+	do("CREATE ROLE few LOGIN CONNECTION LIMIT 2")
+	do("GRANT ALL ON SCHEMA public TO few")
+	postgresAlone(t, strings.Replace(server.URL("postgres"), "postgres@", "few@", 1)+"&hf.tables=few", want{"connections", Warning, "refuses another one"})
 }

@@ -1,0 +1,96 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// Deadlines lets a server fall silent and ends the contexts of what is asked of it.
+// All must return, with the context's error among theirs (P11). The pool connects
+// through the proxy, and no timeout of its own ends a silence. open makes a driver over
+// a pool.
+func Deadlines(t *testing.T, proxy *testserver.Proxy, db *sql.DB, open func(context.Context, *sql.DB) (driver.Driver, error)) {
+	t.Helper()
+	d, err := open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := holdfast.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	defer proxy.Heal()
+	held := take(t.Context(), t, d, "deadline", driver.Exclusive, 1)
+	q := d.(fullDriver)
+	calls := map[string]func(context.Context) error{
+		"New": func(ctx context.Context) error {
+			_, err := open(ctx, db)
+			return err
+		},
+		"Acquire": func(ctx context.Context) error {
+			_, err := locks.Mutex("deadline/acquire", nil).Acquire(ctx)
+			return err
+		},
+		"TryAcquire": func(ctx context.Context) error {
+			_, err := locks.Mutex("deadline/try", nil).TryAcquire(ctx)
+			return err
+		},
+		"Try": func(ctx context.Context) error {
+			_, err := d.Try(ctx, driver.Request{Name: "deadline/driver", Owner: "an owner", TTL: time.Second})
+			return err
+		},
+		"Renew":   func(ctx context.Context) error { return d.Renew(ctx, held)[0].Err },
+		"Release": func(ctx context.Context) error { return d.Release(ctx, held)[0] },
+		"Inspect": func(ctx context.Context) error {
+			_, err := q.Inspect(ctx, held[0].Name)
+			return err
+		},
+		"Break": func(ctx context.Context) error { return q.Break(ctx, held[0].Name, held[0].Token) },
+	}
+	for _, connected := range []bool{true, false} {
+		for name, call := range calls {
+			t.Run(fmt.Sprintf("%s, connected: %v", name, connected), func(t *testing.T) {
+				for want, end := range contexts(t.Context()) {
+					if connected {
+						db.SetMaxIdleConns(4)
+						if err := db.PingContext(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					} else {
+						db.SetMaxIdleConns(-1)
+					}
+					proxy.Hold(testserver.ToClient, "")
+					ctx, cancel := end()
+					err := call(ctx)
+					if !errors.Is(err, want) || errors.Is(err, context.Canceled) != (want == context.Canceled) {
+						t.Errorf("P11: after the end of its context, %v, the error is %v", want, err)
+					}
+					cancel()
+					proxy.Heal()
+				}
+			})
+		}
+	}
+}
+
+// contexts make contexts that end in a moment, by the errors that they end with.
+func contexts(parent context.Context) map[error]func() (context.Context, context.CancelFunc) {
+	const moment = 30 * time.Millisecond
+	return map[error]func() (context.Context, context.CancelFunc){
+		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) { return context.WithTimeout(parent, moment) },
+		context.Canceled: func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(parent)
+			time.AfterFunc(moment, cancel)
+			return ctx, cancel
+		},
+	}
+}

@@ -1,0 +1,24 @@
+package mysqlconn
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+// TestDeadlines: an ended context is told as such, also by an attempt to connect.
+func TestDeadlines(t *testing.T) {
+	onEach(t, func(t *testing.T, server *testserver.MySQL) {
+		proxy := testserver.StartProxy(t, server.Addr)
+		db, err := sql.Open("mysql", "root@tcp("+proxy.Addr+")/test?interpolateParams=true&multiStatements=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		sqltest.Deadlines(t, proxy, db, func(ctx context.Context, db *sql.DB) (driver.Driver, error) { return New(ctx, db, nil) })
+	})
+}

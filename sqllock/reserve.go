@@ -1,0 +1,113 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+)
+
+// reserve is the connection that is kept for renewals and releases. One of them uses
+// it at a time. One that breaks is replaced by the next connection that a request for
+// a hold, a renewal or a release is done with. The queue's mutex guards it.
+type reserve struct {
+	queue                // has room while there is a connection
+	conn   *sql.Conn     // nil: there is none
+	absent chan struct{} // closed while there is none; nil: as if it were
+	ended  bool
+}
+
+// closedChannel is what missing returns where there never was a connection.
+var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// missing returns a channel that is closed when there is no connection.
+func (r *reserve) missing() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.absent == nil {
+		return closedChannel
+	}
+	return r.absent
+}
+
+// offer keeps a connection if there is none, and reports whether it does.
+func (r *reserve) offer(conn *sql.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || r.conn != nil || r.inside > 0 {
+		return false
+	}
+	r.conn, r.absent, r.room = conn, make(chan struct{}), 1
+	r.admitLocked()
+	return true
+}
+
+// drop gives the connection back to the pool, if need be when it is not used any more.
+func (r *reserve) drop() {
+	r.mu.Lock()
+	conn := r.dropLocked()
+	if r.inside > 0 {
+		conn = nil // whoever uses it closes it
+	}
+	r.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+	}
+}
+
+func (r *reserve) dropLocked() *sql.Conn {
+	conn := r.conn
+	if conn != nil {
+		r.conn, r.room = nil, 0
+		close(r.absent)
+	}
+	return conn
+}
+
+// end drops the connection and takes no other.
+func (r *reserve) end() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.drop()
+}
+
+// use calls f with the connection. The ticket is inside, and leaves. If f fails for
+// more than others who write, the pool is to judge the connection.
+func (r *reserve) use(ctx context.Context, t *ticket, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+	r.mu.Lock()
+	conn := r.conn
+	r.mu.Unlock()
+	if conn == nil {
+		r.leave(t)
+		return false, sqldriver.ErrBadConn
+	}
+	if err = checkSession(ctx, conn); err == nil {
+		connected = true
+		err = f(conn)
+	}
+	r.mu.Lock()
+	if err != nil && (!connected || judge(err) != Conflict) && r.conn == conn {
+		r.dropLocked()
+	}
+	dropped := r.conn != conn
+	r.mu.Unlock()
+	if dropped {
+		conn.Close()
+	}
+	r.leave(t)
+	return connected, err
+}
+
+// checkSession finds out whether a connection has ended meanwhile, as a pool does
+// before it hands one out.
+func checkSession(ctx context.Context, conn *sql.Conn) error {
+	return conn.Raw(func(c any) error {
+		if v, ok := c.(sqldriver.Validator); ok && !v.IsValid() {
+			return sqldriver.ErrBadConn
+		}
+		if r, ok := c.(sqldriver.SessionResetter); ok {
+			return r.ResetSession(ctx)
+		}
+		return nil
+	})
+}

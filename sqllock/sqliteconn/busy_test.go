@@ -1,0 +1,97 @@
+package sqliteconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+// TestBusy: a busy client keeps its leases, though there is one writer at a time.
+func TestBusy(t *testing.T) {
+	d, err := openURL(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "locks.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqltest.Busy(t, d)
+}
+
+// TestFullPool: renewals and releases have a connection, whoever has the others.
+func TestFullPool(t *testing.T) {
+	open := func(t *testing.T, connections int) (*sql.DB, driver.Driver) {
+		db := openDB(t, filepath.Join(t.TempDir(), "locks.db"))
+		db.SetMaxOpenConns(connections)
+		d, err := New(t.Context(), db, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		return db, d
+	}
+	t.Run("full", func(t *testing.T) {
+		db, d := open(t, 4)
+		sqltest.FullPool(t, db, d, nil)
+	})
+	t.Run("given back", func(t *testing.T) {
+		db, d := open(t, 4)
+		sqltest.GivenBack(t, db, d)
+	})
+	t.Run("one connection", func(t *testing.T) {
+		db, d := open(t, 1)
+		sqltest.RenewalFirst(t, db, d)
+	})
+}
+
+// TestDeadlines: an ended context is told as such while another process writes.
+func TestDeadlines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	d, err := New(t.Context(), openDB(t, file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	held, err := d.Try(t.Context(), driver.Request{Name: "held", Owner: "holder", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := openDB(t, file).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(context.Context) error{
+		"Try": func(ctx context.Context) error {
+			_, err := d.Try(ctx, driver.Request{Name: "n", Owner: "owner", TTL: time.Minute})
+			return err
+		},
+		"Renew":   func(ctx context.Context) error { return d.Renew(ctx, []driver.Grant{held})[0].Err },
+		"Release": func(ctx context.Context) error { return d.Release(ctx, []driver.Grant{held})[0] },
+		"New": func(ctx context.Context) error {
+			_, err := New(ctx, openDB(t, file), &sqllock.Options{Prefix: "new"})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("P11: %s after its deadline: %v", name, err)
+		}
+		cancel()
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(30*time.Millisecond, cancel)
+		if err := call(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("P11: %s after it was cancelled: %v", name, err)
+		}
+	}
+	if _, err := other.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+}
