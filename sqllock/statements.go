@@ -43,7 +43,7 @@ const (
 	tellText = "WITH done AS (" + updateText + ` RETURNING 1)
  SELECT count(pg_notify(m.channel, m.payload)) FROM done, json_to_recordset($13::json) AS m(channel text, payload text)`
 
-	// An exclusive hold on a name that nobody uses; what waits for the row sees it
+	// An exclusive hold without a minimum on a name that nobody uses; what waits for the row sees it
 	// as it is then. A name that is in use is seen before, because a conflict locks
 	// the row, and a transaction that has locked one is written to the disk.
 	takeText = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
@@ -59,7 +59,7 @@ const (
 
 	// The end of such a hold.
 	freeText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
-	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now} AND taken + $3 <= {now}`
+	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now}`
 
 	// In PostgreSQL the two tell in the same round trip what is there instead.
 	takePostgres    = "WITH done AS (" + takeText + ") SELECT COALESCE((SELECT token FROM done), 0), {now}, " + present + insteadText
