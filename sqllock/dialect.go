@@ -88,7 +88,7 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{locks}", tables.locks, "{meta}", tables.meta, "{block}", strconv.Itoa(tokenBlock),
+		"{locks}", tables.locks, "{meta}", tables.meta, "{block}", strconv.Itoa(tokenBlock), "{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }
 

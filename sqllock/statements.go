@@ -66,9 +66,11 @@ const (
 	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1) SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
 	insteadText     = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
 
-	usedText   = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
-	oldText    = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
-	removeText = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
+	usedText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
+	oldText  = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
+	// What has been used since the page was read is as new as that.
+	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND record = '' AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
+	removeText     = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
 
 	// An owner has one name, so lists of both say which pairs are meant.
 	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND record = '' AND expires > {now}"
