@@ -398,6 +398,8 @@ func jitter(d time.Duration) time.Duration {
 // is of no use.
 func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, error) {
 	c := a.lock.how.client
+	// Of a claim that nobody has renewed the store knows no minimum hold (P5).
+	claim := a.step == await && c.queuer != nil && a.Shape.MinHold > 0
 	for fresh := false; ; fresh = true {
 		c.mu.Lock()
 		now := c.clock.Now()
@@ -407,7 +409,7 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 			a.undo(grant)
 			c.mu.Unlock()
 			return nil, ErrClosed
-		case left > grant.Valid/3 || fresh && left > 0:
+		case left > grant.Valid/3 && !claim || fresh && left > 0:
 			return a.take(grant, now), nil // unlocks
 		case fresh:
 			a.undo(grant)
@@ -415,8 +417,8 @@ func (a *acquisition) accept(ctx context.Context, grant driver.Grant) (*Lease, e
 			return nil, fmt.Errorf("the store's answers take longer than the TTL of %v lasts", grant.TTL)
 		}
 		c.mu.Unlock()
-		// It has been under way for so long that little of it is left: begin
-		// the work with a full TTL.
+		// It has been under way for so long that little of it is left, or is a claim:
+		// begin the work with a full TTL.
 		r := c.renew1(ctx, grant)
 		if r.Err != nil {
 			if !driver.Gone(r.Err) {

@@ -58,8 +58,10 @@ type Options struct {
 	// was taken. With less than RenewEvery it is not renewed at all. 0: no limit.
 	MaxHold time.Duration
 	// MinHold keeps the name closed for at least this long after it was
-	// acquired, even if released sooner (but see Lease.ReleaseNow): for jobs that must
-	// run once per tick on hosts whose clocks differ. 0: none.
+	// acquired, even if it is released sooner (but see Lease.ReleaseNow) or the holder
+	// crashes: for jobs that must run once per tick on hosts whose clocks differ. An
+	// acquire that fails closes nothing, unless the store is out of reach for the whole
+	// TTL after it: then it cannot tell the acquire from a crash. 0: none.
 	MinHold time.Duration
 	// Reentrant joins the hold that the context carries instead of failing with
 	// ErrDeadlock. The hold stays as it was taken: the other options here do not

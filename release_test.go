@@ -201,6 +201,40 @@ func TestMinHoldAndLockDelay(t *testing.T) {
 	})
 }
 
+// A job crashes, and its name stays closed for the minimum hold, however it came by the
+// name.
+func TestMinHoldOfACrash(t *testing.T) {
+	for _, waited := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			a, _ := w.client(nil)
+			b, f := w.client(nil)
+			c, _ := w.client(nil)
+			got := make(chan *holdfast.Lease, 1)
+			job := b.Mutex("x", &holdfast.Options{MinHold: 2 * time.Minute})
+			if waited {
+				first := w.acquire(a.Mutex("x", nil))
+				go func() { got <- w.acquire(job) }()
+				synctest.Wait()
+				if err := first.Release(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				got <- w.acquire(job)
+			}
+			lease := <-got
+			// It crashes as soon as it has the lease.
+			f.set(func() { f.renew, f.release = failRenewals, failReleases })
+			took := w.took(func() { w.acquire(c.Mutex("x", nil)) })
+			if took < 119*time.Second || took > 122*time.Second {
+				t.Errorf("P5: the name of a job that crashed opened after %v, want 2m (waited: %v)", took, waited)
+			}
+			if lease.Err() == nil {
+				t.Error("P1: the vanished holder trusts its lease")
+			}
+		})
+	}
+}
+
 func TestReenter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)

@@ -57,7 +57,7 @@ type Request struct {
 	Permits   int           // Slot: how many of its slots this hold takes; else 0
 	TTL       time.Duration // how long the store keeps the hold unrenewed
 	LockDelay time.Duration // how much longer a vanished hold keeps the name closed
-	MinHold   time.Duration // a release sooner than this after the grant keeps the name closed until then
+	MinHold   time.Duration // if the hold ends sooner than this after the grant, the name stays closed until then
 	Unfair    bool          // may take a free name although others are queued
 	Note      string        // shown to operators
 }

@@ -9,8 +9,8 @@ import "time"
 type Guarantees struct {
 	// Summary says in one sentence what the store's locks rest on.
 	Summary string
-	// Lateness is by how much more than TTL and lock-delay the store may keep
-	// a dead holder's name closed (P5).
+	// Lateness is by how much more than TTL and lock-delay, or the minimum hold, the
+	// store may keep a dead holder's name closed (P5).
 	Lateness time.Duration
 	// Tokens says what the order of tokens rests on (P3).
 	Tokens string

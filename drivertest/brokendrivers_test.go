@@ -39,6 +39,8 @@ var brokenDrivers = append(brokenByTransport, []broken{
 	{"break without the token", breaks(func(b *bad) { b.break_ = breakAnyHold }), "breaks/needs the token it saw", "P4"},
 	{"no lock-delay", breaks(func(b *bad) { b.try = noLockDelay }), "delays/lock-delay after expiry", "P5"},
 	{"no minimum hold", breaks(func(b *bad) { b.release = noMinHold }), "delays/minimum hold", "P5"},
+	{"no minimum hold of the dead", breaks(func(b *bad) { b.try = noMinHoldOfTheDead }), "delays/minimum hold after expiry", "P5"},
+	{"a minimum hold of who never began", breaks(func(b *bad) { b.enqueue = minHoldOfClaims }), "delays/a dead winner has no minimum hold", "P7"},
 	{"a timed-out acquire is left behind", breaks(func(b *bad) { b.release = noWithdrawal }), "withdrawal/of a place", "P6"},
 	{"a late request takes effect", breaks(func(b *bad) { b.release = noTombstone }), "withdrawal/before the request", "P6"},
 	{"a late request takes effect through faults", breaks(func(b *bad) { b.release = noTombstone }), "faults/a request later than its withdrawal", "P6"},
@@ -331,6 +333,24 @@ func breakAnyHold(b *bad, ctx context.Context, name string, token driver.Token) 
 func noLockDelay(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	r.LockDelay = 0
 	return b.Driver.Try(ctx, r)
+}
+
+// noMinHoldOfTheDead keeps a name closed after a release, which brings the minimum hold,
+// and not after an expiry.
+func noMinHoldOfTheDead(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	without := r
+	without.MinHold = 0
+	g, err := b.Driver.Try(ctx, without)
+	g.Request = r
+	return g, err
+}
+
+func minHoldOfClaims(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	long := r
+	long.LockDelay = r.MinHold
+	g, err := b.Forward.Enqueue(ctx, long)
+	g.Request = r
+	return g, err
 }
 
 func noMinHold(b *bad, ctx context.Context, g driver.Grant) error {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -16,6 +17,14 @@ var delaysCases = []testCase{
 	{name: "minimum hold", time: true, run: minHold},
 	{name: "minimum hold that is over", time: true, run: minHoldOver},
 	{name: "undo ignores the minimum hold", run: undoIgnoresMinHold},
+	{name: "minimum hold after expiry", time: true, run: minHoldAfterExpiry},
+	{name: "minimum hold that was over at expiry", time: true, run: minHoldOverAtExpiry},
+	{name: "minimum hold and lock-delay after expiry", time: true, run: minHoldAndDelay},
+	{name: "minimum hold of a client that ends", time: true, run: minHoldOfEndedClient},
+	{name: "minimum hold of a reader that vanishes", need: driver.Caps{Shared: true}, time: true, run: minHoldOfReader},
+	{name: "minimum hold of permits that vanish", need: driver.Caps{Slots: true}, time: true, run: minHoldOfPermits},
+	{name: "minimum hold holds waiters back", need: queues, time: true, run: minHoldQueue},
+	{name: "a dead winner has no minimum hold", need: queues, run: minHoldOfDeadWinner},
 }
 
 func lockDelayAfterExpiry(t *trial) {
@@ -106,6 +115,141 @@ func undoIgnoresMinHold(t *trial) {
 		t.release(a, g)
 		t.freeNow(b, t.request(), "P6: an undone hold kept the name closed for its minimum hold")
 	}
+}
+
+// minHoldAfterExpiry: the holder crashes, and its job must not run twice in a tick.
+func minHoldAfterExpiry(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.brief()
+	r.MinHold = 3 * t.ttl
+	start := t.now()
+	g, ok := t.takesDelays(a, r)
+	if !ok {
+		return
+	}
+	t.outlive(t.ttl)
+	t.closedUntil(b, start.Add(r.MinHold), "P5: a vanished holder's name opened before its minimum hold was over")
+	t.gone(a, g, "P2: a renewal revived a vanished hold during its minimum hold")
+	t.outlive(2 * t.ttl)
+	t.freeNow(b, t.request(), "P5: a vanished holder's name did not open after its minimum hold")
+}
+
+func minHoldOverAtExpiry(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.brief()
+	r.MinHold = t.ttl / 2
+	if g, ok := t.takesDelays(a, r); ok {
+		t.pass(t.ttl / 4)
+		t.renew1(a, g) // on a machine that stands still it is late
+		t.outlive(t.ttl)
+		t.freeNow(b, t.request(), "P5: a vanished holder's name stayed closed after TTL and minimum hold")
+	}
+}
+
+// minHoldAndDelay: whichever ends later counts, and they do not add up.
+func minHoldAndDelay(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.brief()
+	r.LockDelay, r.MinHold = 2*t.ttl, 2*t.ttl
+	start := t.now()
+	if _, ok := t.takesDelays(a, r); !ok {
+		return
+	}
+	t.outlive(2 * t.ttl)
+	t.closedUntil(b, start.Add(3*t.ttl), "P5: a vanished holder's lock-delay was not kept beside its minimum hold")
+	t.outlive(t.ttl)
+	t.freeNow(b, t.request(), "P5: a vanished holder's name did not open after lock-delay and minimum hold")
+}
+
+// minHoldOfEndedClient: the client is closed under its hold, as if its process had died,
+// which some stores notice at once.
+func minHoldOfEndedClient(t *trial) {
+	a, b := t.h.Open(t.TB), t.open()
+	r := t.brief()
+	r.MinHold = 3 * t.ttl
+	start := t.now()
+	_, ok := t.takesDelays(a, r)
+	if err := a.Close(); err != nil {
+		t.Errorf("P9: Close: %v", err)
+	}
+	if !ok {
+		return
+	}
+	t.closedUntil(b, start.Add(r.MinHold), "P5: the name of a client that was closed opened before its hold's minimum was over")
+	t.outlive(3 * t.ttl)
+	t.freeNow(b, t.request(), "P5: the name of a client that was closed did not open after its hold's minimum")
+}
+
+func minHoldOfReader(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.brief()
+	r.Mode, r.MinHold = driver.Shared, 3*t.ttl
+	start := t.now()
+	if _, ok := t.takesDelays(a, r); !ok {
+		return
+	}
+	t.outlive(t.ttl)
+	t.freeNow(b, t.shared(), "P1: the minimum hold of a reader kept another reader out")
+	t.closedUntil(b, start.Add(r.MinHold), "P5: a writer was let in during the minimum hold of a reader that had vanished")
+	t.outlive(2 * t.ttl)
+	t.freeNow(b, t.request(), "P5: a vanished reader's name did not open after its minimum hold")
+}
+
+func minHoldOfPermits(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.slot(3, 2)
+	r.TTL, r.MinHold = t.ttl, 3*t.ttl
+	start := t.now()
+	if _, ok := t.takesDelays(a, r); !ok {
+		return
+	}
+	t.outlive(t.ttl)
+	t.freeNow(b, t.slot(3, 1), "P1: the minimum hold of two permits kept the third out")
+	g, err := t.try1(b, t.slot(3, 2))
+	if now := t.now(); err == nil && now < start.Add(r.MinHold) {
+		t.Errorf("P5: permits were given to another during the minimum hold of a holder that had vanished")
+	}
+	if err == nil {
+		t.release(b, g)
+	}
+	t.outlive(2 * t.ttl)
+	t.freeNow(b, t.slot(3, 3), "P5: a vanished holder's permits did not come back after its minimum hold")
+}
+
+func minHoldQueue(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.brief()
+	r.MinHold = 2 * t.ttl
+	start := t.now()
+	if _, ok := t.takesDelays(a, r); !ok {
+		return
+	}
+	t.outlive(t.ttl)
+	waiter := t.request()
+	if _, err := t.enqueue(b, waiter); err == nil && t.now() < start.Add(r.MinHold) {
+		t.Errorf("P5: a waiter was granted the name during the minimum hold of a holder that had vanished")
+	}
+	t.outlive(t.ttl)
+	t.arrives(b, waiter, t.poll, "P5: a waiter was not granted the name after the minimum hold of a holder that had vanished")
+}
+
+// minHoldOfDeadWinner: a waiter dies, and the name is handed to it. It has begun
+// nothing, so no minimum hold keeps the name from those behind it.
+func minHoldOfDeadWinner(t *trial) {
+	a, b := t.open(), t.open()
+	r := t.request()
+	r.TTL = max(r.TTL, 8*t.poll+2*t.slack)
+	g := t.take(a, r)
+	dead, live := t.request(), t.request()
+	dead.TTL, dead.MinHold = r.TTL, time.Hour
+	t.track(a, dead)
+	if _, err := t.enqueue(a, dead); errors.Is(err, driver.ErrUnsupported) {
+		return
+	}
+	t.queued(b, live)
+	w := t.waitFor(b, live)
+	t.release(a, g)
+	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that never confirms keeps the name closed for its minimum hold")
 }
 
 // takesDelays takes the hold, or asserts that a store that cannot keep

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/busytest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -14,8 +15,8 @@ import (
 // TestBusy: a busy client keeps its leases when replies are 20 ms late (P2).
 func TestBusy(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	proxy := testserver.StartProxy(t, server.Addrs())
-	proxy.Delay(testserver.ToClient, 20*time.Millisecond)
+	proxy := chaos.StartProxy(t, server.Addrs())
+	proxy.Delay(chaos.ToClient, 20*time.Millisecond)
 	busytest.Run(t, func() *holdfast.Client {
 		locks, err := holdfast.Open(t.Context(), "etcd://"+proxy.Addr)
 		if err != nil {
@@ -30,7 +31,7 @@ func TestBusy(t *testing.T) {
 func TestKeptFree(t *testing.T) {
 	const marker = "no reply to this"
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	proxy := testserver.StartProxy(t, server.Addrs())
+	proxy := chaos.StartProxy(t, server.Addrs())
 	u, err := driver.ParseURL("etcd://" + proxy.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func TestKeptFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy.Hold(testserver.ToClient, marker)
+	proxy.Hold(chaos.ToClient, marker)
 	short := func(do func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

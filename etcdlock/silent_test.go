@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
@@ -46,7 +47,7 @@ func asks(c *client) map[string]func(context.Context) error {
 // then, and its error says that the context has ended (P11).
 func TestEndedContexts(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	proxy := testserver.StartProxy(t, server.Addrs())
+	proxy := chaos.StartProxy(t, server.Addrs())
 	open := func(what string) *client {
 		c := dial(t, proxy.Addr, nil)
 		t.Cleanup(func() { c.Close() })
@@ -82,13 +83,13 @@ func TestEndedContexts(t *testing.T) {
 		}
 	}
 	c := open("mute")
-	proxy.Hold(testserver.ToClient, "")
+	proxy.Hold(chaos.ToClient, "")
 	ends(c, "of a server that does not answer")
 	proxy.Cut()
 	ends(c, "of a server that cannot be reached")
 	proxy.Heal()
 	c = open("later")
-	proxy.Hold(testserver.ToServer, "")
+	proxy.Hold(chaos.ToServer, "")
 	proxy.Cut()
 	ends(c, "while a connection is made")
 }

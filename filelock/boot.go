@@ -191,14 +191,14 @@ func (f *file) survey(reset bool, now driver.Instant) (driver.Token, error) {
 	return st.last, nil
 }
 
-// reboot closes what was held for its lock-delay, counted from now, and drops
-// the rest. What was closed already stays so for its delay in full, for how
-// much of it has passed is not known.
+// reboot closes what was held for its lock-delay or its minimum hold, counted from
+// now, and drops the rest. What was closed already stays so for its delay in full:
+// how much of it has passed is not known.
 func (s *state) reboot(now driver.Instant) {
 	kept := s.Holds[:0]
 	for _, h := range s.Holds {
 		delay := h.LockDelay
-		if h.Closed {
+		if !h.Claim {
 			delay = max(delay, h.MinHold)
 		}
 		if delay > 0 {

@@ -59,6 +59,7 @@ func (s *state) wasBroken(owner string) bool {
 //	name "orders/42"
 //	last 1795227219000000
 //	hold <token> <taken> <expires> <since> <valid> <request>
+//	claim … as hold: handed over, and not yet renewed
 //	closed … as hold: it has no owner any more
 //	wait <joined> <seen> <asked> <request>
 //	broken <until> "owner"
@@ -75,8 +76,11 @@ func appendState(b []byte, s *state) []byte {
 	for i := range s.Holds {
 		h := &s.Holds[i]
 		word := "hold"
-		if h.Closed {
+		switch {
+		case h.Closed:
 			word = "closed"
+		case h.Claim:
+			word = "claim"
 		}
 		b = appendInts(append(b, word...), int64(h.Token), int64(h.Taken), int64(h.Expires), int64(h.Since), int64(h.Valid))
 		b = appendRequest(b, &h.Request, h.Client)
@@ -127,9 +131,9 @@ func parseState(text string) (*state, error) {
 	in.end()
 	for in.err == nil {
 		switch word := in.next(); word {
-		case "hold", "closed":
+		case "hold", "claim", "closed":
 			h := record.Hold{
-				Closed: word == "closed", Token: in.token(), Taken: in.instant(),
+				Closed: word == "closed", Claim: word == "claim", Token: in.token(), Taken: in.instant(),
 				Expires: in.instant(), Since: in.instant(), Valid: in.duration(),
 			}
 			h.Request, h.Client = in.request(s.name)

@@ -27,6 +27,7 @@ func full() *state {
 	s := &state{name: a.Name, last: 1<<53 - 1, broken: []broken{{"gone", 7}, {"", -1}}}
 	s.Holds = []record.Hold{
 		{Request: a, Client: idC, Token: 5, Taken: 1, Expires: 2, Since: -3, Valid: 4},
+		{Request: b, Claim: true, Token: 6, Expires: 8},
 		{Request: b, Closed: true, Expires: 9},
 	}
 	s.Queue = []record.Place{{Request: b, Client: idD, Joined: 1, Seen: 2, Asked: 3}, {Request: a}}

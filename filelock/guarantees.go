@@ -17,7 +17,7 @@ var guarantees = driver.Guarantees{
 	Faults: map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the kernel frees the flock of a killed process: its holds end at once, or after their lock-delay",
+			Note: "the kernel frees the flock of a killed process: its holds end at once, or after their lock-delay or minimum hold",
 		},
 		driver.ClientPause: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
@@ -33,7 +33,7 @@ var guarantees = driver.Guarantees{
 		driver.Failover:    oneHost,
 		driver.StoreRestart: {
 			Exclusion: driver.Keeps, Tokens: driver.Breaks,
-			Note: "a reboot of the host ends all holders, and lock-delays start again, as far as the disk has the records: they are not synced. Tokens can go back only if the wall clock is behind the last boot's: set the clock before locks are used",
+			Note: "a reboot of the host ends all holders, and lock-delays and minimum holds start again, as far as the disk has the records: they are not synced. Tokens can go back only if the wall clock is behind the last boot's: set the clock before locks are used",
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,

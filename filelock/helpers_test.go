@@ -218,7 +218,7 @@ func (c *child) ask(want, format string, args ...any) string {
 
 // obey is a child that does what it is told, one command at a time:
 //
-//	try NAME TTL LOCKDELAY | queue NAME | wait | renew | release
+//	try NAME TTL LOCKDELAY [MINHOLD] | queue NAME | wait | renew | release
 //	turn NAME: try, but stand still inside of the turn until the next line
 //	spawn: start a process that outlives this one
 func obey(dir string) error {
@@ -244,6 +244,9 @@ func obey(dir string) error {
 			r = request(words[1])
 			r.TTL, _ = time.ParseDuration(words[2])
 			r.LockDelay, _ = time.ParseDuration(words[3])
+			if len(words) > 4 {
+				r.MinHold, _ = time.ParseDuration(words[4])
+			}
 			g, err = c.Try(ctx, r)
 		case "queue":
 			r = request(words[1])

@@ -51,6 +51,34 @@ func TestKilledHolderLockDelay(t *testing.T) {
 	}
 }
 
+// A killed process's hold ends at once, and its name stays closed for the minimum hold,
+// counted from when it was taken.
+func TestKilledHolderMinHold(t *testing.T) {
+	dir := t.TempDir()
+	c, p := openTest(t, dir), obeying(t, dir)
+	const minHold = 800 * time.Millisecond
+	start := time.Now()
+	p.ask("ok", "try x 1m 0s %v", minHold)
+	p.kill()
+	time.Sleep(freshBeat)
+	for {
+		_, err := c.Try(t.Context(), request("x"))
+		if after := time.Since(start); err == nil && after < minHold {
+			t.Errorf("P5: the name of a killed process opened after %v, with a minimum hold of %v", after, minHold)
+		}
+		held := (*driver.HeldError)(nil)
+		switch {
+		case err == nil:
+			return
+		case !errors.As(err, &held):
+			t.Fatal(err)
+		case held.ExpiresIn > minHold:
+			t.Fatalf("P5: the name of a killed process is to open in %v", held.ExpiresIn)
+		}
+		time.Sleep(held.ExpiresIn)
+	}
+}
+
 func TestStoppedHolderLosesAtTTL(t *testing.T) {
 	dir := t.TempDir()
 	c, p := openTest(t, dir), obeying(t, dir)

@@ -228,19 +228,20 @@ func reboot(t testing.TB, dir string) {
 }
 
 // TestReboot: what was held before a reboot is free or closed for its
-// lock-delay, times of the other boot mean nothing, and torn records are gone.
+// lock-delay or minimum hold, times of the other boot mean nothing, and torn records are gone.
 func TestReboot(t *testing.T) {
 	dir := t.TempDir()
 	p := obeying(t, dir)
 	token := p.ask("ok", "try plain 1m 0s")
 	p.ask("ok", "try delayed 1m 400ms")
+	p.ask("ok", "try lasting 1m 0s 400ms")
 	p.ask("ok", "try torn 1m 0s")
 	if err := os.Truncate(filepath.Join(dir, "names", "torn.lock"), 0); err != nil {
 		t.Fatal(err)
 	}
 	// A hold that the other boot closed for long, at an instant far ahead.
 	far := state{name: "far"}
-	far.Holds = full().Holds[1:]
+	far.Holds = full().Holds[2:]
 	far.Holds[0].Request = request("far")
 	far.Holds[0].LockDelay, far.Holds[0].Expires = 400*time.Millisecond, maxInstant
 	text := appendState(nil, &far)
@@ -269,13 +270,18 @@ func TestReboot(t *testing.T) {
 		t.Errorf("P3: token %d after %s of another boot", g.Token, token)
 	}
 	free(t, c, "torn", "its record was torn by the power cut")
-	for _, name := range []string{"delayed", "far"} {
+	closed := []string{"delayed", "lasting", "far"}
+	var arrivals []<-chan time.Time
+	for _, name := range closed {
 		if _, err := c.Try(t.Context(), request(name)); !errors.Is(err, driver.ErrHeld) {
-			t.Errorf("the lock-delay of %s was not kept over the reboot: %v", name, err)
+			t.Errorf("the delay of %s was not kept over the reboot: %v", name, err)
 		}
 	}
-	delayed, after := arrival(t, c, request("delayed")), arrival(t, c, request("far"))
-	for _, at := range []time.Time{<-delayed, <-after} {
+	for _, name := range closed {
+		arrivals = append(arrivals, arrival(t, c, request(name)))
+	}
+	for _, arrived := range arrivals {
+		at := <-arrived
 		if at.Sub(start) > 400*time.Millisecond+2*poll {
 			t.Errorf("P5: a lock-delay of 400ms was over %v after the reboot", at.Sub(start))
 		}

@@ -61,9 +61,9 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	}
 	record, gone := c.keys(req.Name, req.Owner)
 	sent := c.clock.Now()
-	rest := make([]byte, 0, 80)
+	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
-		int64(req.Mode), int64(req.Slots), int64(req.Permits), int64(sent), micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
+		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent), micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}

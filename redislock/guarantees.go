@@ -10,7 +10,7 @@ var guarantees = driver.Guarantees{
 	Faults: map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holds of a client that died end with their TTL and lock-delay",
+			Note: "the holds of a client that died end with their TTL and lock-delay, or their minimum hold",
 		},
 		driver.ClientPause: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,

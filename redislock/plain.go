@@ -9,7 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A plain hold is exclusive, and nobody waits for its name. It is a field of the record's hash, named by its
+// A plain hold is exclusive and without a minimum, and nobody waits for its name. It is a field of the record's hash, named by its
 // owner, so that it can be taken by a short script and released by a command,
 // HDEL: scripts are what a lock costs a server.
 //
@@ -36,7 +36,7 @@ const longestPlain = 5 * time.Minute
 
 // mayBePlain reports whether idle.lua may grant the request.
 func mayBePlain(req *driver.Request) bool {
-	return req.Mode == driver.Exclusive && req.TTL+req.LockDelay <= longestPlain
+	return req.Mode == driver.Exclusive && req.MinHold == 0 && req.TTL+req.LockDelay <= longestPlain
 }
 
 // errAsk says that take.lua has decided nothing.

@@ -125,7 +125,7 @@ func (w *twin) request() driver.Request {
 		TTL: 50*time.Millisecond + ms(1500), Mode: driver.Mode(w.rng.IntN(2)),
 	}
 	if w.rng.IntN(3) == 0 {
-		r.LockDelay, r.MinHold = ms(300), ms(300)
+		r.LockDelay, r.MinHold = ms(300), ms(2000)
 	}
 	// A name is used as a semaphore by every other episode, and by few others.
 	if (int(w.name[len(w.name)-2])%2 == 0) != (w.rng.IntN(8) == 0) {

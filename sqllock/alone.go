@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"slices"
 	"sync"
 )
@@ -95,7 +96,9 @@ func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, s
 		return err
 	}
 	d, err := c.decide(name, &s, step)
-	if err == nil {
+	if err == nil && c.statements.dialect == SQLite {
+		err = c.commitSQLite(ctx, conn, &d)
+	} else if err == nil {
 		statements := bound(c.statements.end, name)
 		if d.write != nil {
 			statements = slices.Insert(statements, 0, *d.write)
@@ -103,6 +106,8 @@ func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, s
 		err = c.together(ctx, conn, statements)
 	}
 	switch {
+	case err == errUndone:
+		return errChanged
 	case err != nil:
 		c.discard(conn) // with what it has not committed
 		return err
@@ -111,6 +116,33 @@ func (c *client) changeAlone(ctx context.Context, conn *sql.Conn, name string, s
 	}
 	c.tellOwn(d.turn)
 	return nil
+}
+
+// errUndone says that a transaction was rolled back, for others are at work.
+var errUndone = errors.New("others are reading or writing")
+
+// commitSQLite writes and commits. Without a write-ahead log a commit is refused as long
+// as somebody reads, and keeps its transaction: then it is tried again, because nobody can
+// begin to read meanwhile. If the context ends first it is rolled back, so nothing is uncertain.
+func (c *client) commitSQLite(ctx context.Context, conn *sql.Conn, d *decision) error {
+	run := func(s Statement) error { return runOne(c.local(ctx), conn, &s) }
+	var err error
+	if d.write != nil {
+		err = run(*d.write)
+	}
+	commit := bound(c.statements.end)[0]
+	for attempt := 0; err == nil; attempt++ {
+		if err = run(commit); err == nil {
+			return nil
+		}
+		if c.library.judge(err) == Conflict && c.pause(ctx, attempt) {
+			err = nil
+		}
+	}
+	if c.library.judge(err) == Conflict && run(Statement{Text: "ROLLBACK"}) == nil {
+		return errUndone
+	}
+	return err
 }
 
 // discard closes a connection instead of giving it back to the pool.

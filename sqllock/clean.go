@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -12,64 +13,107 @@ import (
 // more (P3).
 const forgetAfter = time.Hour
 
-// cleanEvery is how often a client looks at one page of rows, on average: over time
-// at all, and with others.
+// cleanEvery is how often a client looks for rows to remove, on average: over time at
+// all, and with others. While there are many it goes on: see pauseAfter.
 const cleanEvery = time.Minute
+
+// removeSize is how many rows one statement removes: few, because it locks them all.
+const removeSize = 64
 
 // keepClean removes the rows of names that nobody uses, until the client is closed.
 func (c *client) keepClean() {
+	pause := pauseAfter(cleaned{}, 0)
 	for last := ""; ; {
 		select {
-		case <-time.After(cleanEvery/2 + rand.N(cleanEvery)):
+		case <-time.After(pause):
 		case <-c.closed:
 			return
 		}
 		ctx, cancel := context.WithTimeout(c.life, requestTimeout)
-		next, err := c.clean(ctx, last, forgetAfter)
+		start := time.Now()
+		done, err := c.clean(ctx, last, forgetAfter)
 		cancel()
 		if err == nil { // else the next time
-			last = next
+			last = done.next
 		}
+		pause = pauseAfter(done, time.Since(start))
 	}
 }
 
-// clean removes, of one page of rows after the name last that have not been
-// written for some time, those of names that nobody uses: each by its key, if
-// nobody has used it meanwhile. It returns where to go on.
-func (c *client) clean(ctx context.Context, last string, unused time.Duration) (next string, err error) {
+// cleaned is what became of one page.
+type cleaned struct {
+	next          string // where to go on; "": there is no further page
+	idle, removed int
+}
+
+// pauseAfter returns how long to wait before the next page. Suppose a service has a name for
+// each of its orders, a hundred each second: then the next page is cleaned soon, and
+// only a fifth of the client's time goes into it. If another client was quicker to remove
+// most of the rows of this page, or there are no more, it is that one's turn.
+func pauseAfter(page cleaned, took time.Duration) time.Duration {
+	if page.next == "" || page.removed < page.idle/2 {
+		return cleanEvery/2 + rand.N(cleanEvery)
+	}
+	return 4 * took
+}
+
+// clean removes, of one page of rows after the name last that have not been written for
+// some time, those of names that nobody uses, if nobody has used them meanwhile.
+func (c *client) clean(ctx context.Context, last string, unused time.Duration) (cleaned, error) {
 	page, err := c.page(ctx, &c.statements.old, last, micros(unused), pageSize)
 	if err != nil {
-		return last, err
+		return cleaned{}, err
 	}
+	var done cleaned
+	var plain []string
 	for i := range page {
 		n := &page[i]
 		t, err := c.turn(n.name, &n.snapshot)
 		if err != nil || !t.Idle() || len(t.gone) > 0 || len(t.winners) > 0 {
 			continue
 		}
-		if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-			return c.alone(ctx, func(bool) error {
-				_, err := c.exec(ctx, conn, &c.statements.remove, n.name, n.version)
-				return err
-			})
-		}); err != nil {
-			return last, err
+		done.idle++
+		if n.record == "" {
+			plain = append(plain, n.name)
+			continue
 		}
+		removed, err := c.remove(ctx, &c.statements.remove, n.name, n.version)
+		if err != nil {
+			return done, err
+		}
+		done.removed += removed
 	}
-	if len(page) < pageSize {
-		return "", nil
+	for some := range slices.Chunk(plain, removeSize) {
+		q, args := c.statements.list(removeListText, some, nil)
+		removed, err := c.remove(ctx, &q, args...)
+		if err != nil {
+			return done, err
+		}
+		done.removed += removed
 	}
-	return page[len(page)-1].name, nil
+	if len(page) == pageSize {
+		done.next = page[len(page)-1].name
+	}
+	return done, nil
+}
+
+// remove runs a statement that removes rows, and returns how many it has removed.
+func (c *client) remove(ctx context.Context, q *query, args ...any) (int, error) {
+	var n int64
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		return c.alone(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, q, args...); return err })
+	})
+	return int(n), err
 }
 
 // Clean looks at all rows now. A driver does it by itself, little by little; it is
 // for tests, and for those who cannot wait.
 func (c *client) Clean(ctx context.Context) error {
 	for last := ""; ; {
-		next, err := c.clean(ctx, last, forgetAfter)
-		if err != nil || next == "" {
+		page, err := c.clean(ctx, last, forgetAfter)
+		if err != nil || page.next == "" {
 			return err
 		}
-		last = next
+		last = page.next
 	}
 }

@@ -48,7 +48,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	var answer error
 	failure, err := request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if quick && c.quick(req.Mode) && !(queue && c.crowded(req.Name)) {
+		if quick && c.quick(req.Mode) && req.MinHold == 0 && !(queue && c.crowded(req.Name)) {
 			token, found, err := c.take(ctx, conn, &stored)
 			if err != nil {
 				return err
@@ -81,8 +81,8 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	return driver.Grant{}, err
 }
 
-// quick reports whether there are statements that take and end such a hold where
-// nobody else uses the name. In SQLite they would save nothing, and a refused one
+// quick reports whether there are statements that take and end such a hold, if it has
+// no minimum, where nobody else uses the name. In SQLite they would save nothing, and a refused one
 // would wait for the right to write.
 func (c *client) quick(m driver.Mode) bool {
 	return m == driver.Exclusive && c.statements.dialect != SQLite
@@ -150,7 +150,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	_, err := c.requestStep(ctx, releasing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if !withdraw && c.quick(g.Mode) && !c.crowded(g.Name) {
+		if !withdraw && c.quick(g.Mode) && g.MinHold == 0 && !c.crowded(g.Name) {
 			done, found, err := c.end(ctx, conn, g)
 			if done || err != nil {
 				answer = nil
@@ -179,7 +179,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 // whether there was one, and what there is, if the statement tells that too.
 func (c *client) end(ctx context.Context, conn *sql.Conn, g *driver.Grant) (bool, *snapshot, error) {
 	q := &c.statements.release
-	args := []any{g.Name, g.Owner, micros(g.MinHold)}
+	args := []any{g.Name, g.Owner}
 	if c.statements.dialect == Postgres {
 		var n int64
 		var s snapshot

@@ -50,16 +50,21 @@ var grammars = map[Dialect]grammar{
 		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		max: "greatest", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING",
 	},
-	// UTC_TIMESTAMP stands still during a statement, SYSDATE is live but local
-	// time, so live time is the one and what the other has gone on since. What a
-	// local clock jumps meanwhile is cut off.
-	MySQL: {
-		now: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" +
-			" + LEAST(GREATEST(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)), 0), 60000000))",
-		max: "GREATEST", ignore: "IGNORE", orIgnore: "",
-	},
+	MySQL:  {now: nowMySQL, max: "GREATEST", ignore: "IGNORE", orIgnore: ""},
 	SQLite: {now: hostTime, max: "max", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING"},
 }
+
+// nowMySQL is live time in MySQL. UTC_TIMESTAMP stands still during a statement.
+// SYSDATE is live, but local time: suppose summer time begins while a statement waits
+// for a row. Then SYSDATE is an hour ahead of what has passed since NOW, and a hold
+// that lasts for another half hour would seem to have ended (P1). Local clocks are
+// moved by whole quarters of an hour, in all zones, and no statement of ours takes half
+// of that: so what is left of SYSDATE − NOW without its quarters of an hour, in the range
+// of ±7.5 minutes, is what has passed. It is kept within 0 and 60 s, because the clock
+// must never be ahead; that it is behind in a statement which waits for longer
+// only makes holds last longer.
+const nowMySQL = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" +
+	" + LEAST(GREATEST(MOD(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 864450000000, 900000000) - 450000000, 0), 60000000))"
 
 // Now returns the expression by which the server's time is read, in microseconds since
 // 1970, anew at each evaluation. For SQLite it is "": there the host's is taken.
@@ -85,7 +90,7 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{locks}", tables.locks, "{meta}", tables.meta, "{block}", strconv.Itoa(tokenBlock),
+		"{locks}", tables.locks, "{meta}", tables.meta, "{block}", strconv.Itoa(tokenBlock), "{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }
 

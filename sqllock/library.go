@@ -18,7 +18,8 @@ type Library struct {
 	// channel may be that of other drivers of this process too. It uses a connection
 	// of its own, not one of the pool. When that is lost it listens again, for as
 	// long as it takes, and then calls hear with "", because notifications may have
-	// been lost meanwhile. hear does not block. After stop has returned it is not
+	// been lost meanwhile. If it cannot listen again at once it calls hear with "lost "
+	// and why, once: from then on until "" the driver looks by itself. hear does not block. After stop has returned it is not
 	// called any more. For PostgreSQL; nil: waiters poll.
 	Listen func(ctx context.Context, hear func(payload string)) (channel string, stop func(), err error)
 

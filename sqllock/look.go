@@ -260,7 +260,7 @@ func (c *client) show(a *audience, s *snapshot, st *state) {
 }
 
 func (w *waiter) show(st *state) {
-	if h := st.Held(w.request.Owner); h != nil && claimed(h) {
+	if h := st.Held(w.request.Owner); h != nil && h.Claim {
 		w.handOver(h.Token, h.Since, h.Valid)
 		return
 	}

@@ -46,7 +46,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
-	if w != nil && c.channel == "" {
+	if w != nil && (c.channel == "" || c.deaf) {
 		c.lookFor(&w.sight)
 		defer c.lookAway(w)
 	}
@@ -157,9 +157,9 @@ func (c *client) hear(message string) {
 	kind, rest, _ := strings.Cut(message, " ")
 	switch kind {
 	case "":
-		for _, w := range c.waiters {
-			w.tell(driver.Grant{})
-		}
+		c.hears(true, "")
+	case "lost":
+		c.hears(false, rest)
 	case "g":
 		c.handedOver(rest)
 	case "b":
@@ -172,6 +172,22 @@ func (c *client) hear(message string) {
 		case c.losses <- driver.Loss{Owners: []string{rest}, Err: driver.ErrBroken}:
 		default: // the next renewal tells it
 		}
+	}
+}
+
+// hears notes whether notifications are heard again, or why not any more, and lets all
+// waiters ask: then they wait for notifications again, or look. The client's mutex is held.
+func (c *client) hears(again bool, why string) {
+	if again == c.deaf {
+		// In a goroutine, because a handler may block.
+		if c.deaf = !again; c.deaf {
+			go c.log.Warn("holdfast: PostgreSQL's notifications are not heard any more, so waiters poll", "store", c.caps.Store, "error", why)
+		} else {
+			go c.log.Info("holdfast: PostgreSQL's notifications are heard again", "store", c.caps.Store)
+		}
+	}
+	for _, w := range c.waiters {
+		w.tell(driver.Grant{})
 	}
 }
 

@@ -57,6 +57,7 @@ type (
 		Permits int            `json:"p,omitempty"`
 		TTL     int64          `json:"l"`
 		Delay   int64          `json:"d,omitempty"`
+		MinHold int64          `json:"i,omitempty"`
 		Note    string         `json:"n,omitempty"`
 		Asked   driver.Instant `json:"a,omitempty"`
 	}
@@ -66,7 +67,7 @@ type (
 		Token   driver.Token `json:"t"`
 		Taken   int64        `json:"k"`
 		Expires int64        `json:"e"`
-		Claim   int64        `json:"v,omitempty"` // how long it was valid from Asked
+		Claim   int64        `json:"v,omitempty"` // handed over and not yet renewed: how long it is valid from Asked
 	}
 	savedPlace struct {
 		savedRequest
@@ -110,7 +111,7 @@ func (s *state) parse(name, text string) error {
 		h := &saved.Holds[i]
 		s.Holds = append(s.Holds, record.Hold{
 			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token,
-			Taken: instant(h.Taken), Expires: instant(h.Expires), Since: h.Asked, Valid: duration(h.Claim),
+			Taken: instant(h.Taken), Expires: instant(h.Expires), Since: h.Asked, Valid: duration(h.Claim), Claim: h.Claim > 0,
 		})
 	}
 	for i := range saved.Queue {
@@ -129,7 +130,7 @@ func (s *state) parse(name, text string) error {
 func (r *savedRequest) request(name string) driver.Request {
 	return driver.Request{
 		Name: name, Owner: r.Owner, Mode: r.Mode, Slots: r.Slots, Permits: r.Permits,
-		TTL: duration(r.TTL), LockDelay: duration(r.Delay), Note: r.Note,
+		TTL: duration(r.TTL), LockDelay: duration(r.Delay), MinHold: duration(r.MinHold), Note: r.Note,
 	}
 }
 
@@ -150,7 +151,8 @@ func (s *state) encode() row {
 }
 
 // plain reports whether the columns say it all: at most one hold, an exclusive one
-// that nobody waits for or has to read when it was handed over from the record.
+// without a minimum, that nobody waits for or has to read when it was handed over from
+// the record.
 func (s *state) plain() bool {
 	if len(s.Queue) > 0 || len(s.gone) > 0 || len(s.Holds) > 1 {
 		return false
@@ -159,11 +161,8 @@ func (s *state) plain() bool {
 		return true
 	}
 	h := &s.Holds[0]
-	return h.Mode == driver.Exclusive && !h.Closed && h.Token == s.last && (!claimed(h) || h.Client != "")
+	return h.Mode == driver.Exclusive && h.MinHold == 0 && !h.Closed && h.Token == s.last && (!h.Claim || h.Client != "")
 }
-
-// claimed reports whether the hold was handed over and not yet renewed.
-func claimed(h *record.Hold) bool { return h.Valid > 0 && h.Valid < h.TTL }
 
 func (s *state) text() string {
 	saved := savedRecord{Gone: slices.Clone(s.gone)}
@@ -173,7 +172,7 @@ func (s *state) text() string {
 			savedRequest: save(&h.Request, h.Client),
 			Closed:       h.Closed, Token: h.Token, Taken: serverTime(h.Taken), Expires: serverTime(h.Expires),
 		}
-		if claimed(h) {
+		if h.Claim {
 			to.Asked, to.Claim = h.Since, micros(h.Valid)
 		}
 		saved.Holds = append(saved.Holds, to)
@@ -197,7 +196,7 @@ func (s *state) text() string {
 func save(r *driver.Request, client string) savedRequest {
 	return savedRequest{
 		Owner: r.Owner, Client: client, Mode: r.Mode, Slots: r.Slots, Permits: r.Permits,
-		TTL: micros(r.TTL), Delay: micros(r.LockDelay), Note: r.Note,
+		TTL: micros(r.TTL), Delay: micros(r.LockDelay), MinHold: micros(r.MinHold), Note: r.Note,
 	}
 }
 

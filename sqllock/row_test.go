@@ -43,8 +43,8 @@ func kept(s *state) state {
 	c := *s
 	c.Holds = append([]record.Hold{}, s.Holds...)
 	for i := range c.Holds {
-		if h := &c.Holds[i]; !claimed(h) || s.plain() {
-			h.Since, h.Valid = 0, 0
+		if h := &c.Holds[i]; !h.Claim || s.plain() {
+			h.Since, h.Valid, h.Claim = 0, 0, false
 		}
 	}
 	c.Queue = append([]record.Place{}, s.Queue...)
@@ -57,7 +57,7 @@ func randomState(rng *rand.Rand) *state {
 	request := func(i int) driver.Request {
 		r := driver.Request{
 			Name: "a name", Owner: fmt.Sprint("owner ", i), Mode: driver.Mode(rng.IntN(3)), Slots: rng.IntN(3), Permits: rng.IntN(3),
-			TTL: duration(1 + rng.Int64N(1e6)), LockDelay: duration(rng.Int64N(2) * 1e6), Note: strings.Repeat(`"ü`, rng.IntN(3)),
+			TTL: duration(1 + rng.Int64N(1e6)), LockDelay: duration(rng.Int64N(2) * 1e6), MinHold: duration(rng.Int64N(2) * 1e6), Note: strings.Repeat(`"ü`, rng.IntN(3)),
 		}
 		if r.Mode != driver.Slot {
 			r.Slots, r.Permits = 0, 0
@@ -67,7 +67,8 @@ func randomState(rng *rand.Rand) *state {
 	s := &state{last: driver.Token(rng.Int64N(5))}
 	for i := range rng.IntN(3) {
 		h := record.Hold{Request: request(i), Client: fmt.Sprint(rng.IntN(2)), Token: s.last, Taken: at(), Expires: at(), Since: driver.Instant(rng.Uint32())}
-		h.Valid = []time.Duration{h.TTL, h.TTL / 2}[rng.IntN(2)].Truncate(time.Microsecond)
+		h.Claim = rng.IntN(2) == 0
+		h.Valid = []time.Duration{h.TTL, h.TTL / 2}[rng.IntN(2)].Truncate(time.Microsecond) + time.Microsecond
 		if rng.IntN(3) == 0 {
 			h.Mode, h.Slots, h.Permits = driver.Exclusive, 0, 0
 		}

@@ -95,6 +95,7 @@ type client struct {
 	// it looks for them.
 	channel string
 	unhear  func()
+	deaf    bool   // notifications are not heard at present. The mutex guards it
 	turns   *queue // in SQLite: see alone
 
 	mu       sync.Mutex
@@ -299,6 +300,9 @@ func (c *client) listen(ctx context.Context) error {
 		}
 	}
 	if ctx.Err() != nil {
+		if err == nil {
+			stop() // New returns no driver whose Close would
+		}
 		return ctx.Err()
 	}
 	if err != nil {

@@ -45,7 +45,7 @@ const (
 	tellText = "WITH done AS (" + updateText + ` RETURNING 1)
  SELECT count(pg_notify(m.channel, m.payload)) FROM done, json_to_recordset($13::json) AS m(channel text, payload text)`
 
-	// An exclusive hold on a name that nobody uses; what waits for the row sees it
+	// An exclusive hold without a minimum on a name that nobody uses; what waits for the row sees it
 	// as it is then. A name that is in use is seen before, because a conflict locks
 	// the row, and a transaction that has locked one is written to the disk.
 	takeText = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
@@ -61,16 +61,18 @@ const (
 
 	// The end of such a hold.
 	freeText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
-	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now} AND taken + $3 <= {now}`
+	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now}`
 
 	// In PostgreSQL the two tell in the same round trip what is there instead.
 	takePostgres    = "WITH done AS (" + takeText + ") SELECT COALESCE((SELECT token FROM done), 0), {now}, " + present + insteadText
 	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1) SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
 	insteadText     = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
 
-	usedText   = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
-	oldText    = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
-	removeText = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
+	usedText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
+	oldText  = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
+	// What has been used since the page was read is as new as that.
+	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND record = '' AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
+	removeText     = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
 
 	// An owner has one name, so lists of both say which pairs are meant.
 	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND record = '' AND expires > {now}"

@@ -96,9 +96,9 @@ func section(b *bytes.Buffer, s Store) {
 	g := s.Caps.Guarantees
 	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", s.Package, text(g.Summary))
 	fmt.Fprintf(b, "- **Tokens**: %s\n", text(g.Tokens))
-	late := "a dead holder's name opens when TTL and lock-delay are over, without delay by the store"
+	late := "a dead holder's name opens when TTL and lock-delay, or its minimum hold, are over, without delay by the store"
 	if g.Lateness > 0 {
-		late = fmt.Sprintf("a dead holder's name opens at most %v after TTL and lock-delay are over", g.Lateness)
+		late = fmt.Sprintf("a dead holder's name opens at most %v after TTL and lock-delay, or its minimum hold, are over", g.Lateness)
 	}
 	fmt.Fprintf(b, "- **Lateness** (P5): %s.\n\n", late)
 	b.WriteString("| fault | exclusion | tokens | why, and the remedy |\n|---|---|---|---|\n")

@@ -34,6 +34,9 @@ type Hold struct {
 	Expires driver.Instant // unless renewed; of a closed one: when it ends
 	Since   driver.Instant // as in driver.Grant, for the TTL now running; by the owner's clock
 	Valid   time.Duration
+	// Claim says that the hold was handed over and that its winner has not renewed it:
+	// it may never have heard of it.
+	Claim bool
 }
 
 // Place is one waiter's place in the queue.
@@ -70,10 +73,11 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 			h.Expires = now
 		}
 		if !h.Closed && now >= h.Expires {
-			// Vanished: closed for the lock-delay, counted from the expiry,
-			// not from when somebody happened to look.
-			h.Closed, h.Owner, h.Client = true, "", ""
-			h.Expires = h.Expires.Add(h.LockDelay)
+			h.close(h.opens()) // vanished
+		}
+		if h.Closed {
+			// It cannot end later than this unless the clock was set back since.
+			h.Expires = min(h.Expires, now.Add(max(h.LockDelay, h.MinHold)))
 		}
 		if !h.Closed || now < h.Expires {
 			kept = append(kept, h)
@@ -87,6 +91,25 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 	for len(r.Queue) > 0 && r.admits(r.Queue[0].Request) {
 		r.handOver(now, rules)
 	}
+}
+
+// opens returns when the hold's name opens if the hold vanishes at its expiry: after
+// its lock-delay, counted from the expiry and not from when somebody happens to look,
+// and not before its minimum hold is over. A claim has no minimum: suppose its winner
+// died while it waited; then it has begun nothing, and delays nobody further (P7). A
+// hold that was renewed after the clock was set back may expire before it was taken;
+// its minimum counts from there.
+func (h *Hold) opens() driver.Instant {
+	opens := h.Expires.Add(h.LockDelay)
+	if !h.Claim {
+		opens = max(opens, min(h.Taken, h.Expires).Add(h.MinHold))
+	}
+	return opens
+}
+
+// close leaves the hold without an owner; it keeps others out until then.
+func (h *Hold) close(until driver.Instant) {
+	h.Closed, h.Owner, h.Client, h.Expires = true, "", "", until
 }
 
 // admits reports whether a hold for req can stand beside those there are (P1).
@@ -112,7 +135,7 @@ func (r *Record) handOver(now driver.Instant, rules *Rules) {
 	r.Queue = slices.Delete(r.Queue, 0, 1)
 	claim := min(2*rules.Poll, p.TTL)
 	r.Holds = append(r.Holds, Hold{
-		Request: p.Request, Client: p.Client, Token: rules.Token(), Taken: now, Expires: now.Add(claim),
+		Request: p.Request, Client: p.Client, Token: rules.Token(), Taken: now, Expires: now.Add(claim), Claim: true,
 		// The winner counts from a request that it sent before this moment,
 		// never from the arrival of the news (P1).
 		Since: p.Asked, Valid: claim,
@@ -157,9 +180,9 @@ func (r *Record) take(req driver.Request, client string, sent, now driver.Instan
 	return &r.Holds[len(r.Holds)-1]
 }
 
-// extend starts the TTL of a hold again.
+// extend starts the TTL of a hold again. Its owner has it now.
 func (h *Hold) extend(sent, now driver.Instant) {
-	h.Expires = now.Add(h.TTL)
+	h.Expires, h.Claim = now.Add(h.TTL), false
 	h.Since, h.Valid = sent, h.TTL
 }
 
@@ -217,13 +240,16 @@ func (h *Hold) PassedOn(g *driver.Grant) {
 }
 
 // Release ends the owner's hold and withdraws its place, and reports whether
-// there was a hold. Before the hold's minimum time is over the name stays
-// closed until then.
+// there was a hold. Before the minimum hold is over the name stays closed until
+// then; with none it is free at once. Suppose the clock was set back by an hour
+// since the hold was taken: the name is closed for no longer than the minimum hold,
+// counted from the release.
 func (r *Record) Release(owner string, minHold time.Duration, now driver.Instant) bool {
 	h := r.Held(owner)
 	if h != nil {
-		if until := h.Taken.Add(minHold); now < until {
-			h.Closed, h.Owner, h.Client, h.Expires = true, "", "", until
+		if until := min(h.Taken, now).Add(minHold); now < until {
+			h.close(until)
+			h.LockDelay, h.MinHold = 0, minHold
 		} else {
 			r.remove(owner)
 		}
@@ -309,7 +335,7 @@ func (r *Record) heldError(name string, now driver.Instant) error {
 		}
 		opens := h.Expires.Sub(now)
 		if !h.Closed {
-			opens += h.LockDelay
+			opens = h.opens().Sub(now)
 		}
 		if e.ExpiresIn == 0 || opens < e.ExpiresIn {
 			e.ExpiresIn = opens

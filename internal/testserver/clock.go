@@ -36,7 +36,7 @@ func newClock(t testing.TB, dir string) *Clock {
 	if out, err := exec.Command(compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", c.library, source).CombinedOutput(); err != nil {
 		t.Fatalf("the clock library does not compile: %v\n%s", err, out)
 	}
-	if err := os.WriteFile(c.file, make([]byte, 4096), 0o600); err != nil {
+	if err := os.WriteFile(c.file, make([]byte, 4096), 0o644); err != nil { // the program may be another user's
 		t.Fatal(err)
 	}
 	return c

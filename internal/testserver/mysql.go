@@ -16,7 +16,8 @@ import (
 // the test on failure; call them on the test's own goroutine, one at a time.
 type MySQL struct {
 	*process
-	Addr string // on the loopback interface, host:port; the same after Start
+	Addr  string // on the loopback interface, host:port; the same after Start
+	Clock *Clock // its wall clock, if it has one of its own
 }
 
 // mysqlPackage is what packages.txt calls it; it is no Debian package.
@@ -30,6 +31,18 @@ const mysqlDir = "/usr/local/lib/holdfast-" + mysqlPackage
 // scripts/install-mysql installs: see [Need].
 func StartMySQL(t testing.TB, args ...string) *MySQL {
 	t.Helper()
+	return startMySQL(t, "", args)
+}
+
+// StartMySQLIn is StartMySQL with a wall clock of its own, in a time zone such as
+// Europe/Berlin. It needs gcc too.
+func StartMySQLIn(t testing.TB, zone string, args ...string) *MySQL {
+	t.Helper()
+	return startMySQL(t, zone, args)
+}
+
+func startMySQL(t testing.TB, zone string, args []string) *MySQL {
+	t.Helper()
 	program := Need(t, filepath.Join(mysqlDir, "bin", "mysqld"), mysqlPackage)
 	dir, attr := ordinary(t, "nobody")
 	files := []string{
@@ -41,25 +54,41 @@ func StartMySQL(t testing.TB, args ...string) *MySQL {
 	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return serveMySQL(t, attr, append(files, "--init-file="+first, "--pid-file="+filepath.Join(dir, "pid"), "--mysqlx=OFF"), dir, args)
+	return serveMySQL(t, attr, append(files, "--init-file="+first, "--pid-file="+filepath.Join(dir, "pid"), "--mysqlx=OFF"), dir, zone, args)
 }
 
 // StartMariaDB starts a MariaDB server, which ends with the test. It needs the package
 // mariadb-server: see [Need].
 func StartMariaDB(t testing.TB, args ...string) *MySQL {
 	t.Helper()
+	return startMariaDB(t, "", args)
+}
+
+// StartMariaDBIn is StartMariaDB with a wall clock of its own, in a time zone such as
+// Europe/Berlin. It needs gcc too.
+func StartMariaDBIn(t testing.TB, zone string, args ...string) *MySQL {
+	t.Helper()
+	return startMariaDB(t, zone, args)
+}
+
+func startMariaDB(t testing.TB, zone string, args []string) *MySQL {
+	t.Helper()
 	program := Need(t, "mariadbd", "mariadb-server")
 	install := Need(t, "mariadb-install-db", "mariadb-server")
 	dir, attr := ordinary(t, "mysql")
 	data := filepath.Join(dir, "data")
 	prepare(t, attr, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--innodb-log-file-size=8M")
-	return serveMySQL(t, attr, []string{program, "--no-defaults", "--datadir=" + data, "--innodb-log-file-size=8M"}, dir, args)
+	return serveMySQL(t, attr, []string{program, "--no-defaults", "--datadir=" + data, "--innodb-log-file-size=8M"}, dir, zone, args)
 }
 
-func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir string, args []string) *MySQL {
+func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir, zone string, args []string) *MySQL {
 	t.Helper()
 	m := &MySQL{process: &process{t: t, ready: "ready for connections", attr: attr}}
 	t.Cleanup(m.Kill)
+	if zone != "" {
+		m.Clock = newClock(t, dir)
+		m.env = append(m.Clock.environ(), "TZ="+zone)
+	}
 	var err error
 	const attempts = 5 // another program may take the port before the server does
 	for range attempts {

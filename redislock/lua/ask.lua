@@ -1,14 +1,14 @@
 -- KEYS: record, farewell to the owner. ARGV: the field and text of a plain hold, and
--- the rest of the request, "MODE SLOTS PERMITS ASKED POLL UNFAIR QUEUE": unfair and
+-- the rest of the request, "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE": unfair and
 -- queue (may take a place) are 1 or 0. A fourth says that idle.lua has been run before.
 -- Replies {OK, token, whether it is a plain hold}, {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
 req[OWNER] = string.sub(ARGV[1], 3)
 req[TTL], req[DELAY], req[CLIENT], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
 local sent, poll, unfair, queue
-req[MODE], req[SLOTS], req[PERMITS], sent, poll, unfair, queue =
-  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
-for _, i in ipairs({MODE, SLOTS, PERMITS, TTL, DELAY}) do req[i] = tonumber(req[i]) end
+req[MODE], req[SLOTS], req[PERMITS], req[MIN], sent, poll, unfair, queue =
+  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
+for _, i in ipairs({MODE, SLOTS, PERMITS, MIN, TTL, DELAY}) do req[i] = tonumber(req[i]) end
 poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
 local owner = req[OWNER]
 
@@ -17,7 +17,7 @@ local function granted(r, h) return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 
 local r = load(KEYS[1])
 local h = find(r[HOLDS], owner)
 if h then
-  h[EXPIRES] = now + h[TTL]
+  h[EXPIRES], h[CLAIM] = now + h[TTL], 0
   save(KEYS[1], r)
   return granted(r, h)
 end
@@ -39,7 +39,7 @@ end
 -- wait, and others behind it unless unfair (P8).
 if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
   remove(r[QUEUE], owner)
-  h = take(r, req, req[TTL])
+  h = take(r, req, req[TTL], 0)
   save(KEYS[1], r)
   return granted(r, h)
 end
@@ -53,12 +53,12 @@ elseif queue then
   save(KEYS[1], r)
 end
 
-local opens, note, holder = 0, '', 0
+local first, note, holder = 0, '', 0
 for _, h in ipairs(r[HOLDS]) do
-  local at = h[EXPIRES] - now
+  local at = h[EXPIRES]
   if h[OWNER] ~= '' then
-    note, holder, at = h[NOTE], h[TOKEN], at + h[DELAY]
+    note, holder, at = h[NOTE], h[TOKEN], opens(h)
   end
-  if opens == 0 or at < opens then opens = at end
+  if first == 0 or at - now < first then first = at - now end
 end
-return {HELD, #r[QUEUE], opens, note, holder}
+return {HELD, #r[QUEUE], first, note, holder}

@@ -4,7 +4,7 @@
 local r = load(KEYS[1])
 local h = find(r[HOLDS], ARGV[1])
 if not h then return {farewell(r, KEYS[2]) or NOT_HELD} end
-h[MODE], h[EXPIRES] = SHARED, now + h[TTL]
+h[MODE], h[EXPIRES], h[CLAIM] = SHARED, now + h[TTL], 0
 settle(r)
 commit(KEYS[1], r)
 return {OK, h[TOKEN]}

@@ -3,9 +3,9 @@
 
 -- Fields. A closed hold has no owner any more, but keeps others out until it ends.
 local LAST, KEPT, GONE, HOLDS, QUEUE, FIELD = 1, 2, 3, 4, 5, 6 -- of a record: see below
-local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE = 1, 2, 3, 4, 5, 6, 7, 8 -- of holds and places
-local TOKEN, TAKEN, EXPIRES = 9, 10, 11 -- of holds
-local JOINED, SEEN, ASKED, POLL = 9, 10, 11, 12 -- of places; ASKED: the owner's instant, which only it understands
+local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE, MIN = 1, 2, 3, 4, 5, 6, 7, 8, 9 -- of holds and places
+local TOKEN, TAKEN, EXPIRES, CLAIM = 10, 11, 12, 13 -- of holds; CLAIM: 1 if it was handed over and not yet renewed
+local JOINED, SEEN, ASKED, POLL = 10, 11, 12, 13 -- of places; ASKED: the owner's instant, which only it understands
 
 local EXCLUSIVE, SHARED, SLOT = 0, 1, 2 -- modes
 local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
@@ -44,9 +44,9 @@ local function admits(r, req)
   return req[MODE] ~= SLOT or permits <= req[SLOTS]
 end
 
-local function take(r, req, valid)
-  local h = {unpack(req, 1, NOTE)}
-  h[TOKEN], h[TAKEN], h[EXPIRES] = token(r), now, now + valid
+local function take(r, req, valid, claim)
+  local h = {unpack(req, 1, MIN)}
+  h[TOKEN], h[TAKEN], h[EXPIRES], h[CLAIM] = token(r), now, now + valid, claim
   table.insert(r[HOLDS], h)
   return h
 end
@@ -56,16 +56,28 @@ end
 local function hand_over(r)
   local p = table.remove(r[QUEUE], 1)
   local claim = math.min(2 * p[POLL], p[TTL])
-  table.insert(winners, {take(r, p, claim), claim, p[ASKED]})
+  table.insert(winners, {take(r, p, claim, 1), claim, p[ASKED]})
 end
 
+-- When the name of a hold opens that vanishes at its expiry (P5). What was never
+-- more than a claim has begun nothing, so it has no minimum.
+local function opens(h)
+  local at = h[EXPIRES] + h[DELAY]
+  if h[CLAIM] == 1 then return at end
+  return math.max(at, math.min(h[TAKEN], h[EXPIRES]) + h[MIN])
+end
+
+-- Reports whether a closed hold ends sooner than it said.
 local function settle(r)
-  local holds = r[HOLDS]
+  local holds, sooner = r[HOLDS], false
   for i = #holds, 1, -1 do
     local h = holds[i]
     if h[OWNER] ~= '' and now >= h[EXPIRES] then
-      -- Vanished: closed for the lock-delay, counted from the expiry (P5).
-      h[OWNER], h[CLIENT], h[EXPIRES] = '', '', h[EXPIRES] + h[DELAY]
+      h[OWNER], h[CLIENT], h[EXPIRES] = '', '', opens(h) -- vanished
+    end
+    local longest = now + math.max(h[DELAY], h[MIN])
+    if h[OWNER] == '' and h[EXPIRES] > longest then -- the clock was set back since
+      h[EXPIRES], sooner = longest, true
     end
     if h[OWNER] == '' and now >= h[EXPIRES] then table.remove(holds, i) end
   end
@@ -74,11 +86,12 @@ local function settle(r)
     if now - queue[i][SEEN] > 2 * queue[i][POLL] then table.remove(queue, i) end
   end
   while queue[1] and admits(r, queue[1]) do hand_over(r) end
+  return sooner
 end
 
 -- A record is a hash. Its field 'last' has the last token, 16 digits, and the end of
--- the key's PX. Without another field the name is idle. A plain hold, exclusive and
--- with nobody waiting, is a field of its own, 'h:OWNER', with the text
+-- the key's PX. Without another field the name is idle. A plain hold, exclusive,
+-- without a minimum and with nobody waiting, is a field of its own, 'h:OWNER', with the text
 -- "EXPIRES TTL DELAY CLIENT NOTE"; its token is the last one, by which it was taken,
 -- and EXPIRES is 0 until it is renewed. Thus take.lua need not read this file, and a
 -- plain hold is released by HDEL of its field, without a script. All other records
@@ -87,7 +100,7 @@ local function encode(r)
   local h = r[HOLDS][1]
   if not h and #r[QUEUE] == 0 and r[GONE] <= now then return end
   if h and not r[HOLDS][2] and #r[QUEUE] == 0 and r[GONE] <= now
-    and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
+    and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[MIN] == 0 and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
     -- Not %s, which ends a text at a zero byte.
     return 'h:' .. h[OWNER], string.format('%d %d %d ', h[EXPIRES], h[TTL], h[DELAY]) .. h[CLIENT] .. ' ' .. h[NOTE]
   end
@@ -111,7 +124,7 @@ local function decode(fields)
     local expires, ttl, delay, client, note = string.match(text, '^(%d+) (%d+) (%d+) ([^ ]*) (.*)$')
     expires = expires == '0' and r[LAST] + ttl or tonumber(expires)
     r[HOLDS][1] = {
-      string.sub(r[FIELD], 3), client, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, r[LAST], r[LAST], expires,
+      string.sub(r[FIELD], 3), client, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, 0, r[LAST], r[LAST], expires, 0,
     }
   end
   return r
@@ -124,7 +137,7 @@ local IDLE = 600000000
 
 local function save(key, r)
   local ends = math.max(now, r[LAST], r[GONE])
-  for _, h in ipairs(r[HOLDS]) do ends = math.max(ends, h[EXPIRES] + h[DELAY]) end
+  for _, h in ipairs(r[HOLDS]) do ends = math.max(ends, opens(h)) end
   for _, p in ipairs(r[QUEUE]) do ends = math.max(ends, p[SEEN] + 2 * p[POLL]) end
   local short = r[KEPT] < ends + IDLE
   if short then r[KEPT] = ends + 2 * IDLE end
@@ -172,8 +185,7 @@ end
 -- Returns the record of a name, settled.
 local function load(key)
   local r = decode(redis.call('HGETALL', key))
-  settle(r)
-  if #winners > 0 then commit(key, r) end
+  if settle(r) or #winners > 0 then commit(key, r) end
   return r
 end
 

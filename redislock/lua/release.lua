@@ -11,7 +11,7 @@ return each(#ARGV / 3, function(i)
   -- A clock that was set back since must not close the name for longer than that.
   local rest = h and min - math.max(0, now - h[TAKEN]) or 0
   if rest > 0 then
-    h[OWNER], h[CLIENT], h[EXPIRES] = '', '', now + rest
+    h[OWNER], h[CLIENT], h[EXPIRES], h[DELAY], h[MIN] = '', '', now + rest, 0, min
   elseif h then
     remove(r[HOLDS], owner)
   end

@@ -6,7 +6,7 @@ return each(#ARGV / 2, function(i)
   local r = load(key)
   local h = find(r[HOLDS], ARGV[2 * i - 1])
   if not h then return farewell(r, KEYS[2 * i]) or NOT_HELD end
-  h[TOKEN], h[EXPIRES] = math.max(h[TOKEN], tonumber(ARGV[2 * i])), now + h[TTL]
+  h[TOKEN], h[EXPIRES], h[CLAIM] = math.max(h[TOKEN], tonumber(ARGV[2 * i])), now + h[TTL], 0
   save(key, r)
   return OK
 end)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
@@ -14,12 +15,12 @@ import (
 // TestBusy: a busy client keeps its leases, though replies are late.
 func TestBusy(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
-		proxy := testserver.StartProxy(t, server.Addr)
+		proxy := chaos.StartProxy(t, server.Addr)
 		d, err := openURL(t.Context(), strings.Replace(server.URL(), server.Addr, proxy.Addr, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		proxy.Delay(testserver.ToClient, 20*time.Millisecond)
+		proxy.Delay(chaos.ToClient, 20*time.Millisecond)
 		sqltest.Busy(t, d)
 	})
 }

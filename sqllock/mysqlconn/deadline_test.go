@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
@@ -13,7 +14,7 @@ import (
 // TestDeadlines: an ended context is told as such, also by an attempt to connect.
 func TestDeadlines(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
-		proxy := testserver.StartProxy(t, server.Addr)
+		proxy := chaos.StartProxy(t, server.Addr)
 		db, err := sql.Open("mysql", "root@tcp("+proxy.Addr+")/test?interpolateParams=true&multiStatements=true")
 		if err != nil {
 			t.Fatal(err)

@@ -43,6 +43,14 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 			sqltest.Contended(t, d, other)
 		})
 	}
+	t.Run("the clock is set back", func(t *testing.T) {
+		sqltest.ClockBack(t, dial(t, server, nil), func(by time.Duration) {
+			us := by.Microseconds()
+			if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET taken = taken + ?, expires = expires + ?, version = version + ?", us, us, us); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})

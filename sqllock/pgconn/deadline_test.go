@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
@@ -18,7 +19,7 @@ import (
 // TestDeadlines: an ended context is told as such, also by an attempt to connect.
 func TestDeadlines(t *testing.T) {
 	server := testserver.StartPostgres(t)
-	proxy := testserver.StartProxy(t, server.Addr)
+	proxy := chaos.StartProxy(t, server.Addr)
 	config, err := pgx.ParseConfig(strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr, 1))
 	if err != nil {
 		t.Fatal(err)

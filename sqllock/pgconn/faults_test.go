@@ -36,6 +36,11 @@ func TestServer(t *testing.T) {
 			return openURL(t.Context(), server.URL("postgres")+"&hf.tables=together")
 		})
 	})
+	t.Run("the clock is set back", func(t *testing.T) {
+		sqltest.ClockBack(t, openWith(t, server, "back", 0), func(by time.Duration) {
+			exec(t, admin, "UPDATE back_locks SET taken = taken + $1, expires = expires + $1, version = version + $1", by.Microseconds())
+		})
+	})
 	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
 	t.Run("contended", func(t *testing.T) {
 		for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {

@@ -3,12 +3,14 @@ package pgconn
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // All drivers of a process that connect in the same way hear through one connection,
@@ -33,7 +35,12 @@ type hub struct {
 	err   error         // of the last attempt to
 }
 
-type hearer struct{ hear func(payload string) }
+// hearer is one driver.
+type hearer struct {
+	hear func(payload string)
+	// fresh returns how the driver's pool would connect now. nil: as before.
+	fresh func(context.Context) (*pgx.ConnConfig, error)
+}
 
 const (
 	// firstPause is the pause before another attempt to listen; it doubles up to
@@ -45,16 +52,20 @@ const (
 	quiet = 20 * time.Second
 )
 
-// keyOf tells configurations apart that may lead to different servers.
+// keyOf tells configurations apart that may lead to different servers. A password that
+// an option of the pool sets for each connection does not.
 func keyOf(c *pgx.ConnConfig) string {
-	return fmt.Sprintf("%q", []any{c.ConnString(), c.Host, c.Port, c.User, c.Password, c.Database})
+	return fmt.Sprintf("%q", []any{c.ConnString(), c.Host, c.Port, c.User, c.Database})
 }
 
 // listener implements Listen of sqllock.Library.
-type listener struct{ config *pgx.ConnConfig }
+type listener struct {
+	config *pgx.ConnConfig
+	fresh  func(context.Context) (*pgx.ConnConfig, error) // see hearer
+}
 
 func (l listener) listen(ctx context.Context, hear func(string)) (string, func(), error) {
-	key, me := keyOf(l.config), &hearer{hear}
+	key, me := keyOf(l.config), &hearer{hear, l.fresh}
 	hubs.Lock()
 	h := hubs.m[key]
 	if h == nil {
@@ -91,12 +102,19 @@ func (l listener) listen(ctx context.Context, hear func(string)) (string, func()
 func newHub(config *pgx.ConnConfig) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
-		config: config.Copy(), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
+		config: quietly(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
 		hears: map[*hearer]bool{}, up: make(chan struct{}),
 	}
-	h.config.OnNotification = nil // that of a connection of the pool would keep ours
 	h.done.Go(func() { h.run(ctx) })
 	return h
+}
+
+// quietly returns a configuration of a pool's connection for one that listens: the
+// pool's own OnNotification would keep ours.
+func quietly(config *pgx.ConnConfig) *pgx.ConnConfig {
+	config = config.Copy()
+	config.OnNotification = nil
+	return config
 }
 
 // await returns when the hub listens, or why it does not.
@@ -120,8 +138,9 @@ func (h *hub) await(ctx context.Context) error {
 }
 
 // run listens until the context ends, and again when the connection is lost: then
-// notifications may have been lost too.
+// notifications may have been lost too. What it cannot mend at once it tells.
 func (h *hub) run(ctx context.Context) {
+	was := false // it has listened, and has not told that it does not
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		conn, err := h.subscribe(ctx)
 		if err == nil {
@@ -132,6 +151,10 @@ func (h *hub) run(ctx context.Context) {
 			h.tell("")
 			h.follow(ctx, conn)
 			closeConn(conn)
+			was = true
+		} else if was && ctx.Err() == nil {
+			h.tell("lost " + err.Error())
+			was = false
 		}
 		h.mu.Lock()
 		if h.err = err; err == nil {
@@ -158,7 +181,7 @@ func (h *hub) tell(payload string) {
 func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, h.config.Copy())
+	conn, err := h.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +191,36 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// connect connects as before or, if the server refuses the password, as a pool of one of
+// the drivers does now: passwords are rotated, and tokens end.
+func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, h.config.Copy())
+	said := (*pgconn.PgError)(nil)
+	if err == nil || !errors.As(err, &said) || !strings.HasPrefix(said.Code, "28") {
+		return conn, err
+	}
+	h.mu.Lock()
+	var all []func(context.Context) (*pgx.ConnConfig, error)
+	for l := range h.hears {
+		if l.fresh != nil {
+			all = append(all, l.fresh)
+		}
+	}
+	h.mu.Unlock()
+	for _, fresh := range all {
+		config, trouble := fresh(ctx)
+		if trouble != nil {
+			continue // the pool's own statements tell it
+		}
+		config = quietly(config)
+		if conn, trouble := pgx.ConnectConfig(ctx, config.Copy()); trouble == nil {
+			h.config = config
+			return conn, nil
+		}
+	}
+	return nil, err
 }
 
 // closeConn closes a connection; what that fails at is of no use to anybody.

@@ -115,7 +115,9 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 
 // New returns a driver over a pool of pgx's stdlib, which the caller keeps and
 // closes, after the driver. The driver keeps one of its connections in reserve for
-// renewals: see package sqllock. Nil options are fine.
+// renewals: see package sqllock. It listens on a connection of its own, made as the
+// pool's are: when the server refuses the password that it knows, it makes the pool open
+// a connection, and uses that one's. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
 	library := libraryFor(config)
@@ -125,16 +127,45 @@ func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, er
 	if err != nil {
 		return nil, errors.Join(ctx.Err(), err) // pgx may say it in words of its own (P11)
 	}
+	library.Listen = listener{config, func(ctx context.Context) (*pgx.ConnConfig, error) { return freshConfigOf(ctx, db) }}.listen
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
-// configOf returns how the pool connects.
-func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
+// configOf returns how a connection of the pool was made.
+func configOf(ctx context.Context, db *sql.DB) (*pgx.ConnConfig, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	return madeFrom(conn)
+}
+
+// freshConfigOf returns how the pool makes a connection now, with what options such as
+// stdlib.OptionBeforeConnect change: it borrows those that are idle, so that the next one
+// is new, as long as that makes nobody wait.
+func freshConfigOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
+	for range db.Stats().Idle + 1 {
+		if s := db.Stats(); s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+			break
+		}
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		if config, err = madeFrom(conn); err != nil {
+			return nil, err
+		}
+	}
+	if config == nil {
+		return nil, errors.New("all connections of the pool are in use")
+	}
+	return config, nil
+}
+
+// madeFrom returns how a connection was made.
+func madeFrom(conn *sql.Conn) (config *pgx.ConnConfig, err error) {
 	err = conn.Raw(func(c any) error {
 		own, ok := c.(*stdlib.Conn)
 		if !ok {
@@ -147,7 +178,7 @@ func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err erro
 }
 
 func libraryFor(config *pgx.ConnConfig) sqllock.Library {
-	l := listener{config}
+	l := listener{config: config}
 	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together}
 }
 

@@ -20,6 +20,20 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
+func TestClockBack(t *testing.T) {
+	db := openDB(t, filepath.Join(t.TempDir(), "locks.db"))
+	d, err := New(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	sqltest.ClockBack(t, d, func(by time.Duration) {
+		if _, err := db.Exec("UPDATE holdfast_locks SET taken = taken + ?1, expires = expires + ?1, version = version + ?1", by.Microseconds()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestTwin(t *testing.T) {
 	d, err := New(t.Context(), openDB(t, filepath.Join(t.TempDir(), "locks.db")), &sqllock.Options{Poll: sqltest.TwinPoll})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/internal/busytest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
@@ -17,14 +18,14 @@ import (
 // that get no reply: a lease is renewed and released all the same (P2).
 func keptFree(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
 	const fill, marker = 64, "no reply to this"
-	proxy := testserver.StartProxy(t, server.Addr)
+	proxy := chaos.StartProxy(t, server.Addr)
 	conn := connect(t, proxy.Addr)
 	locks := newLocks(t, conn, holdfast.ClientOptions{})
 	lease, err := locks.Mutex("kept", &holdfast.Options{TTL: 5 * time.Second}).Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy.Hold(testserver.ToClient, marker)
+	proxy.Hold(chaos.ToClient, marker)
 	filling, empty := context.WithCancel(t.Context())
 	var filled sync.WaitGroup
 	for range fill {
@@ -58,7 +59,7 @@ func keptFree(t *testing.T, server *testserver.Redis, connect func(testing.TB, s
 // RunBusy checks that a busy client keeps its leases when replies are 20 ms late.
 func RunBusy(t *testing.T, connect func(t testing.TB, address string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	proxy := testserver.StartProxy(t, server.Addr)
-	proxy.Delay(testserver.ToClient, 20*time.Millisecond)
+	proxy := chaos.StartProxy(t, server.Addr)
+	proxy.Delay(chaos.ToClient, 20*time.Millisecond)
 	busytest.Run(t, func() *holdfast.Client { return newLocks(t, connect(t, proxy.Addr), holdfast.ClientOptions{}) })
 }

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // Deadlines lets a server fall silent and ends the contexts of what is asked of it.
 // All must return, with the context's error among theirs (P11). The pool connects
 // through the proxy, and no timeout of its own ends a silence. open makes a driver over
 // a pool.
-func Deadlines(t *testing.T, proxy *testserver.Proxy, db *sql.DB, open func(context.Context, *sql.DB) (driver.Driver, error)) {
+func Deadlines(t *testing.T, proxy *chaos.Proxy, db *sql.DB, open func(context.Context, *sql.DB) (driver.Driver, error)) {
 	t.Helper()
 	d, err := open(t.Context(), db)
 	if err != nil {
@@ -68,7 +68,7 @@ func Deadlines(t *testing.T, proxy *testserver.Proxy, db *sql.DB, open func(cont
 					} else {
 						db.SetMaxIdleConns(-1)
 					}
-					proxy.Hold(testserver.ToClient, "")
+					proxy.Hold(chaos.ToClient, "")
 					ctx, cancel := end()
 					err := call(ctx)
 					if !errors.Is(err, want) || errors.Is(err, context.Canceled) != (want == context.Canceled) {

@@ -90,6 +90,9 @@ func (w *twin) request(semaphore bool) driver.Request {
 		Name: w.name, Owner: fmt.Sprintf("an owner's %%%d", w.Uint32()), Note: `a "note" \`, Unfair: w.IntN(6) == 0,
 		TTL: []time.Duration{10 * time.Minute, 10 * time.Hour}[w.IntN(2)], Mode: driver.Mode(w.IntN(5) / 4),
 	}
+	if w.IntN(5) == 0 {
+		r.MinHold = time.Hour
+	}
 	if semaphore != (w.IntN(10) == 0) {
 		r.Mode, r.Slots, r.Permits = driver.Slot, 3+w.IntN(8)/7, 1+w.IntN(3)
 	}
@@ -117,8 +120,8 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 	case 6, 7:
 		g.Token = driver.Token(min(1, w.IntN(4)))
 		g.Stray = w.IntN(4) == 0
-		if w.IntN(20) == 0 {
-			g.MinHold = time.Hour
+		if w.IntN(20) > 0 { // else the name is closed for the rest of the episode
+			g.MinHold = 0
 		}
 		got := w.d.Release(ctx, []driver.Grant{g})[0]
 		held := w.rec.Release(r.Owner, g.MinHold, w.now)
