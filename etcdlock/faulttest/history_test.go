@@ -19,7 +19,7 @@ import (
 func TestHistories(t *testing.T) {
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := testserver.StartProxy(t, e.Addrs())
-	storm := faults.StartStorm(e.Members[0], proxy, 2*time.Second)
+	storm := faults.StartStorm(t, e.Members[0], proxy, 2*time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open:       func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		TTL:        time.Second,

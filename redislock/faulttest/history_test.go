@@ -19,7 +19,7 @@ import (
 func TestHistories(t *testing.T) {
 	r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	proxy := testserver.StartProxy(t, r.Addr)
-	storm := faults.StartStorm(r, proxy, time.Second)
+	storm := faults.StartStorm(t, r, proxy, time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		// Of the 20,000 operations some are the withdrawals of others.
