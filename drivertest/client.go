@@ -344,65 +344,6 @@ func clientCut(t *trial) {
 	t.released(next)
 }
 
-// clientTurn: goroutines of one client pass a hold on, if the store reserves tokens
-// for that; what others see of it is the same in any case.
-func clientTurn(t *trial) {
-	a, b := t.locks(), t.locks()
-	lock := a.Mutex(t.name, t.patient())
-	held := t.acquire(b.Mutex(t.name, t.patient()), "P7: a free name was not granted")
-	leases := make(chan *holdfast.Lease, 3)
-	for range 3 {
-		go func() {
-			lease, err := lock.Acquire(t.ctx)
-			if err != nil {
-				t.Errorf("P7: Acquire: %v", err)
-			}
-			leases <- lease
-		}()
-	}
-	next := func(after *holdfast.Lease, why string) *holdfast.Lease {
-		select {
-		case lease := <-leases:
-			if lease == nil {
-				t.FailNow()
-			}
-			if lease.Token() <= after.Token() {
-				t.Errorf("P3: token %d after %d", lease.Token(), after.Token())
-			}
-			return lease
-		case <-time.After(3*t.poll + t.slack):
-			t.Fatalf("P7: nobody was granted the name: %s", why)
-			return nil
-		}
-	}
-	t.eventually("P8: one of the client's goroutines takes a place", func() bool {
-		info, err := b.Inspect(t.ctx, t.name)
-		return err == nil && len(info.Waiters) == 1
-	})
-	t.released(held)
-	first := next(held, "it was released")
-	t.released(first)
-	second := next(first, "it was passed on or released")
-	if err := b.CheckSequencer(t.ctx, second.Sequencer()); err != nil {
-		t.Errorf("P3: the holder's sequencer: %v", err)
-	}
-	t.taken(b.Mutex(t.name, t.patient()), "P1: a second client was granted a name that was passed on")
-	t.eventually("P3: the store has the holder's token, and the next who waits in its queue", func() bool {
-		info, err := b.Inspect(t.ctx, t.name)
-		return err == nil && len(info.Holders) == 1 && info.Holders[0].Token == second.Token() && len(info.Waiters) == 1
-	})
-	if err := b.Break(t.ctx, t.name, first.Token()); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("P4: a break by the token of the hold before: %v, not ErrNotHeld", err)
-	}
-	if err := b.Break(t.ctx, t.name, second.Token()); err != nil {
-		t.Errorf("P4: a break by the holder's token: %v", err)
-	}
-	t.released(next(second, "the hold before was broken"))
-	if err := second.Release(); !errors.Is(err, holdfast.ErrBroken) {
-		t.Errorf("P2: the release of a broken hold returned %v", err)
-	}
-}
-
 // clientCounter: 16 goroutines on 4 clients add to a number that only the lock
 // protects. Each reads, makes room for an intruder and writes, if it still
 // trusts its hold: a claim is lost by right on a machine that stands still.
