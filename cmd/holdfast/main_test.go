@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
+	heedSignals()
 	self, err := os.Executable()
 	if err == nil {
 		bin, err = os.MkdirTemp("", "holdfast-test-*")
@@ -60,6 +62,17 @@ func testMain(m *testing.M) int {
 		}
 	}
 	return m.Run()
+}
+
+// heedSignals has the programs of the tests heed the signals that this one was told to ignore, as
+// a shell tells what it starts in the background: a signal that is ignored stays so in a program
+// that is started, and one that is handled does not.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 func init() {
