@@ -39,13 +39,16 @@ func (s *Storm) end() {
 
 func (s *Storm) rage(server Server, proxy *testserver.Proxy, calm time.Duration) {
 	defer close(s.over)
-	for {
+	for kinds := []int(nil); ; kinds = kinds[1:] {
+		if len(kinds) == 0 {
+			kinds = rand.Perm(4) // each in turn, so that a short storm has several
+		}
 		select {
 		case <-s.stop:
 			return
 		case <-time.After(rand.N(calm)):
 		}
-		switch rand.IntN(4) {
+		switch kinds[0] {
 		case 0:
 			s.strike("paused", func() {
 				server.Pause()
