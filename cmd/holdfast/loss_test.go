@@ -210,7 +210,7 @@ func TestChildrenOfOthersAreSpared(t *testing.T) {
 	file := w.path("other")
 	// The shell's background job becomes run's child by exec, and is not the
 	// command's.
-	p := w.command("--store", w.cutURL(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `touch "$0"; sleep 1000`, w.locks+".cut")
+	p := w.command("--store", w.cutURL(), "run", "--ttl", lossTTL, "x", "--", "sh", "-c", `touch "$0"; sleep 1000`, w.locks+".cut")
 	p.cmd.Args = append([]string{"sh", "-c", `stamp "$0" >/dev/null 2>&1 & echo $!; exec "$@"`, file}, p.cmd.Args...)
 	p.cmd.Path = "/bin/sh"
 	p.start().ends(76)
