@@ -266,6 +266,11 @@ func await(t *testing.T, what string, so func() bool) {
 
 func (p *process) awaitOutput(text string) {
 	p.t.Helper()
+	defer func() {
+		if p.t.Failed() {
+			p.t.Logf("%v wrote\n%s%s", p.cmd.Args, p.out.String(), p.err.String())
+		}
+	}()
 	await(p.t, fmt.Sprintf("%q from %v", text, p.cmd.Args), func() bool {
 		select {
 		case <-p.done:
