@@ -266,8 +266,9 @@ func await(t *testing.T, what string, so func() bool) {
 
 func (p *process) awaitOutput(text string) {
 	p.t.Helper()
+	came := false
 	defer func() {
-		if p.t.Failed() {
+		if !came {
 			p.t.Logf("%v wrote\n%s%s", p.cmd.Args, p.out.String(), p.err.String())
 		}
 	}()
@@ -281,6 +282,7 @@ func (p *process) awaitOutput(text string) {
 		}
 		return strings.Contains(p.out.String(), text)
 	})
+	came = true
 }
 
 // awaitQueue waits until n are queued for a name.
