@@ -6,13 +6,16 @@ ARGS ?=
 # Which benchmarks: make bench BENCH=Acquire
 BENCH ?= .
 
-.PHONY: help test bench lint fmt deps demo
+.PHONY: help test test-all bench lint fmt deps demo
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 test: ## install missing servers (Debian, as root), then test all modules with the race detector
 	@scripts/test $(ARGS)
+
+test-all: ## the same, with long histories and faults
+	@HOLDFAST_LONG=1 scripts/test $(ARGS)
 
 bench: ## run the benchmarks (BENCH=regexp, ARGS=more)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... $(if $(wildcard bench/go.mod),./bench/...)

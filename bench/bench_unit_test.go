@@ -77,9 +77,10 @@ func everyWorkload(t *testing.T, s *store, start func() (string, func())) {
 		}
 		only.peers = append(only.peers, p)
 	}
+	window := testserver.Long(200*time.Millisecond, time.Second)
 	for _, w := range workloads {
-		w.workers, w.clients, w.window, w.reps = min(w.workers, 20), min(w.clients, 20), time.Second, 1
-		got, err := measure(&only, w, settings{reps: 1, window: time.Second}, t.TempDir(), start)
+		w.workers, w.clients, w.window, w.reps = min(w.workers, 20), min(w.clients, 20), window, 1
+		got, err := measure(&only, w, settings{reps: 1, window: window}, t.TempDir(), start)
 		if err != nil {
 			t.Fatalf("%s: %v", w.name, err)
 		}

@@ -2,10 +2,13 @@ package drivertest
 
 import (
 	"context"
+	"io"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/memlock"
@@ -105,5 +108,50 @@ func TestEveryPromiseHasABrokenDriver(t *testing.T) {
 		if !slices.Contains(broken, p) {
 			t.Errorf("no driver is broken so that %s is", p)
 		}
+	}
+}
+
+// faltering is a client whose first lists fail, as through a connection that breaks.
+type faltering struct {
+	driver.Forward
+	fails int
+}
+
+func (f *faltering) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	if f.fails == 0 {
+		return f.Forward.List(ctx, prefix)
+	}
+	f.fails--
+	return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, io.ErrUnexpectedEOF) }
+}
+
+// TestSweepOfASpoiltStore: the store may still be spoilt when histories are over. Then, and only
+// then, the sweep asks again, for as long as names may be in use by right.
+func TestSweepOfASpoiltStore(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoilt, found bool
+		fails         int
+	}{
+		"it is":          {spoilt: true, fails: 2},
+		"it is not":      {fails: 1, found: true},
+		"it never calms": {spoilt: true, fails: -1, found: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.NewStore(nil)
+				h := Harness{Open: func(testing.TB) driver.Driver {
+					return &faltering{Forward: driver.Forward{Driver: store.Client()}, fails: c.fails}
+				}}
+				if c.spoilt {
+					h.Struck = func(_, _ driver.Instant) bool { return true }
+				}
+				r := &recorder{TB: t, name: t.Name()}
+				defer r.cleanUp()
+				newSuite(r, h).swept(r)
+				if found := r.found("", "P9"); found != c.found {
+					t.Errorf("found %q", r.failures)
+				}
+			})
+		})
 	}
 }

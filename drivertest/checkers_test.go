@@ -187,7 +187,7 @@ func TestCheckLinear(t *testing.T) {
 
 // TestScansScale: a scan of a long history must not be what a test waits for.
 func TestScansScale(t *testing.T) {
-	const n = 200_000
+	const n = 50_000
 	holds, places := make([]held, n), make([]place, n)
 	for i := range n {
 		at := driver.Instant(10 * i)

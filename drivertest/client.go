@@ -270,24 +270,39 @@ func clientSemaphore(t *trial) {
 // briefOptions returns the options of locks whose TTL passes during the case.
 func (t *trial) briefOptions() *holdfast.Options { return &holdfast.Options{TTL: t.ttl} }
 
+// clientRenews: a lease that is renewed outlives its TTL. One that was lost while this machine stood
+// still for long shows nothing, so it is tried again.
 func clientRenews(t *trial) {
 	a, b := t.locks(), t.locks()
 	o := &holdfast.Options{TTL: min(3*t.ttl, t.long)}
-	lease := t.acquire(a.Mutex(t.name, o), "P7: Acquire of a free lock")
-	stood := time.Duration(0) // the longest that this machine stood still
-	for begun := time.Now(); time.Since(begun) < o.TTL*3/2 && lease.Err() == nil; {
-		before := time.Now()
-		time.Sleep(t.ttl / 50)
-		stood = max(stood, time.Since(before))
-	}
-	if err := lease.Err(); err != nil {
-		if stood < t.ttl/4 {
-			t.Errorf("P2: a lease that could be renewed in time was lost: %v", err)
+	const attempts = 5
+	for range attempts {
+		lease := t.acquire(a.Mutex(t.name, o), "P7: Acquire of a free lock")
+		stood := time.Duration(0) // the longest that this machine stood still
+		for begun := time.Now(); time.Since(begun) < o.TTL*3/2 && lease.Err() == nil; {
+			before := time.Now()
+			time.Sleep(t.ttl / 50)
+			stood = max(stood, time.Since(before))
 		}
-		return
+		if err := lease.Err(); err != nil && stood < t.ttl/4 {
+			t.Errorf("P2: a lease that could be renewed in time was lost: %v", err)
+			return
+		}
+		other, refused := b.Mutex(t.name, t.patient()).TryAcquire(t.ctx)
+		if refused == nil {
+			other.Release()
+		}
+		if lease.Err() == nil && !errors.Is(refused, holdfast.ErrHeld) {
+			t.Errorf("P1: beside a lease that is renewed another was granted, or refused by %v, not ErrHeld", refused)
+		}
+		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUncertain) {
+			if err != nil {
+				t.Errorf("P4: Release of a live lease: %v", err)
+			}
+			return
+		}
 	}
-	t.taken(b.Mutex(t.name, t.patient()), "P1: a lease that is renewed was given to another")
-	t.released(lease)
+	t.Errorf("P2: in each of %d attempts a lease was lost that is renewed", attempts)
 }
 
 func clientBroken(t *trial) {
@@ -343,65 +358,6 @@ func clientCut(t *trial) {
 	t.released(next)
 }
 
-// clientTurn: goroutines of one client pass a hold on, if the store reserves tokens
-// for that; what others see of it is the same in any case.
-func clientTurn(t *trial) {
-	a, b := t.locks(), t.locks()
-	lock := a.Mutex(t.name, t.patient())
-	held := t.acquire(b.Mutex(t.name, t.patient()), "P7: a free name was not granted")
-	leases := make(chan *holdfast.Lease, 3)
-	for range 3 {
-		go func() {
-			lease, err := lock.Acquire(t.ctx)
-			if err != nil {
-				t.Errorf("P7: Acquire: %v", err)
-			}
-			leases <- lease
-		}()
-	}
-	next := func(after *holdfast.Lease, why string) *holdfast.Lease {
-		select {
-		case lease := <-leases:
-			if lease == nil {
-				t.FailNow()
-			}
-			if lease.Token() <= after.Token() {
-				t.Errorf("P3: token %d after %d", lease.Token(), after.Token())
-			}
-			return lease
-		case <-time.After(3*t.poll + t.slack):
-			t.Fatalf("P7: nobody was granted the name: %s", why)
-			return nil
-		}
-	}
-	t.eventually("P8: one of the client's goroutines takes a place", func() bool {
-		info, err := b.Inspect(t.ctx, t.name)
-		return err == nil && len(info.Waiters) == 1
-	})
-	t.released(held)
-	first := next(held, "it was released")
-	t.released(first)
-	second := next(first, "it was passed on or released")
-	if err := b.CheckSequencer(t.ctx, second.Sequencer()); err != nil {
-		t.Errorf("P3: the holder's sequencer: %v", err)
-	}
-	t.taken(b.Mutex(t.name, t.patient()), "P1: a second client was granted a name that was passed on")
-	t.eventually("P3: the store has the holder's token, and the next who waits in its queue", func() bool {
-		info, err := b.Inspect(t.ctx, t.name)
-		return err == nil && len(info.Holders) == 1 && info.Holders[0].Token == second.Token() && len(info.Waiters) == 1
-	})
-	if err := b.Break(t.ctx, t.name, first.Token()); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("P4: a break by the token of the hold before: %v, not ErrNotHeld", err)
-	}
-	if err := b.Break(t.ctx, t.name, second.Token()); err != nil {
-		t.Errorf("P4: a break by the holder's token: %v", err)
-	}
-	t.released(next(second, "the hold before was broken"))
-	if err := second.Release(); !errors.Is(err, holdfast.ErrBroken) {
-		t.Errorf("P2: the release of a broken hold returned %v", err)
-	}
-}
-
 // clientCounter: 16 goroutines on 4 clients add to a number that only the lock
 // protects. Each reads, makes room for an intruder and writes, if it still
 // trusts its hold: a claim is lost by right on a machine that stands still.
@@ -429,7 +385,8 @@ func clientCounter(t *trial) {
 					}
 					return nil
 				})
-				if err != nil && !errors.Is(err, holdfast.ErrLost) {
+				// A store that is too slow to answer a release has its outcome unknown.
+				if err != nil && !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUncertain) {
 					t.Errorf("P7: Do under contention: %v", err)
 					return
 				}

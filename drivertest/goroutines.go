@@ -78,8 +78,8 @@ func waitersAndGoroutines(t *trial) {
 		requests = append(requests, r)
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
+	var waiters sync.WaitGroup
+	defer waiters.Wait()
 	defer cancel()
 	before := 0
 	for i, r := range requests {
@@ -87,7 +87,8 @@ func waitersAndGoroutines(t *trial) {
 			time.Sleep(t.tick()) // the first have begun
 			before = goroutines()
 		}
-		waiting.Go(func() { t.await(ctx, b, r, func() {}) })
+		w := &waiting{}
+		waiters.Go(func() { t.await(ctx, b, r, w) })
 	}
 	t.unchanged("waiters", before, many-few)
 }

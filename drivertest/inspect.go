@@ -34,14 +34,21 @@ func (t *trial) inspectName(d driver.Driver, name string) driver.Info {
 
 func (t *trial) list(d driver.Driver, prefix string) []driver.Info {
 	t.Helper()
-	var infos []driver.Info
+	infos, err := t.listOnce(d, prefix)
+	if err != nil {
+		t.Fatalf("P9: List of %q: %v", prefix, err)
+	}
+	return infos
+}
+
+func (t *trial) listOnce(d driver.Driver, prefix string) (infos []driver.Info, err error) {
 	for info, err := range (driver.Forward{Driver: d}).List(t.ctx, prefix) {
 		if err != nil {
-			t.Fatalf("P9: List of %q: %v", prefix, err)
+			return nil, err
 		}
 		infos = append(infos, info)
 	}
-	return infos
+	return infos, nil
 }
 
 func inspectUnused(t *trial) {

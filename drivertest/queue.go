@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -35,84 +34,6 @@ func (t *trial) queued(d driver.Driver, r driver.Request) {
 	} else if !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("P7: Enqueue behind a holder: %v", err)
 	}
-}
-
-// await waits as package holdfast does: ask, then wait for at most a poll.
-// It calls seen after each request that the store answered.
-func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, seen func()) (driver.Grant, error) {
-	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
-	for {
-		g, err := q.Enqueue(ctx, r)
-		seen()
-		if err == nil || (!errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrUncertain)) {
-			return g, err
-		}
-		poll, cancel := context.WithTimeout(ctx, t.poll*3/4)
-		g, err = q.Wait(poll, r)
-		cancel()
-		switch {
-		case err == nil:
-			return g, nil
-		case ctx.Err() != nil:
-			return g, ctx.Err()
-		case errors.Is(err, driver.ErrClosed):
-			return g, err
-		}
-	}
-}
-
-// arrives waits for a grant that must come within some time and some slack.
-func (t *trial) arrives(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
-	t.Helper()
-	t.track(d, r)
-	ctx, cancel := context.WithTimeout(t.ctx, within+t.slack)
-	defer cancel()
-	g, err := t.await(ctx, d, r, func() {})
-	if err != nil {
-		t.Fatalf("%s: not granted within %v (%v)", why, within+t.slack, err)
-	}
-	t.sane(g, r)
-	return g
-}
-
-// waiting is a waiter at work in a goroutine.
-type waiting struct {
-	grant driver.Grant
-	gap   atomic.Int64 // nanoseconds: the longest that the store did not hear of it
-	err   error
-	done  chan struct{}
-}
-
-// waitFor starts a waiter whose place is taken already.
-func (t *trial) waitFor(d driver.Driver, r driver.Request) *waiting {
-	w := &waiting{done: make(chan struct{})}
-	t.Cleanup(func() { <-w.done })
-	ctx, cancel := context.WithCancel(t.ctx)
-	t.Cleanup(cancel)
-	go func() {
-		defer close(w.done)
-		last := t.clock.Now()
-		w.grant, w.err = t.await(ctx, d, r, func() {
-			now := t.clock.Now()
-			w.gap.Store(max(w.gap.Load(), int64(now.Sub(last))))
-			last = now
-		})
-	}()
-	return w
-}
-
-// granted waits for the waiter's grant.
-func (t *trial) granted(w *waiting, within time.Duration, why string) driver.Grant {
-	t.Helper()
-	select {
-	case <-w.done:
-	case <-time.After(within + t.slack):
-		t.Fatalf("%s: not granted within %v", why, within+t.slack)
-	}
-	if w.err != nil {
-		t.Fatalf("%s: %v", why, w.err)
-	}
-	return w.grant
 }
 
 func enqueueFree(t *trial) {
@@ -370,18 +291,4 @@ func closeEndsWaiting(t *trial) {
 	case <-time.After(t.slack):
 		t.Fatalf("P9: Close left a caller in Wait")
 	}
-}
-
-// arrivesInTime is arrives for goroutines, which must not end the test: it
-// returns no grant where there is none.
-func (t *trial) arrivesInTime(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
-	t.track(d, r)
-	ctx, cancel := context.WithTimeout(t.ctx, within+t.slack)
-	defer cancel()
-	g, err := t.await(ctx, d, r, func() {})
-	if err != nil {
-		t.Errorf("%s: %v", why, err)
-		return driver.Grant{}
-	}
-	return g
 }

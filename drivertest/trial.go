@@ -19,6 +19,7 @@ type trial struct {
 	ctx   context.Context
 	name  string
 	title string // of the case, shown to operators who wonder
+	heard heard
 }
 
 // open returns a new client, closed when the case ends.

@@ -147,5 +147,10 @@ func (t *trial) enqueue(d driver.Driver, r driver.Request) (driver.Grant, error)
 	if !ok {
 		t.Fatalf("P10: Caps.Ops lists queue, but the driver is no Queuer")
 	}
-	return q.Enqueue(t.ctx, r)
+	sent := t.clock.Now()
+	g, err := q.Enqueue(t.ctx, r)
+	if errors.Is(err, driver.ErrHeld) {
+		t.heard.set(r.Owner, sent)
+	}
+	return g, err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 const (
@@ -23,13 +24,8 @@ const (
 	goroutines = 16
 )
 
-// contendFor is how long the processes contend: HOLDFAST_CONTEND, or 5 s.
-func contendFor() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("HOLDFAST_CONTEND")); err == nil {
-		return d
-	}
-	return 5 * time.Second
-}
+// contendFor is how long the processes contend.
+func contendFor() time.Duration { return testserver.Long(3*time.Second, 20*time.Second) }
 
 // TestContention lets 4 processes of 16 goroutines contend for one name. Each
 // holder adds 1 to a number in a file, in two steps. No addition may be lost,

@@ -94,6 +94,78 @@ func TestLateNews(t *testing.T) {
 	}
 }
 
+// silence ends all subscriptions of a server, as a connection that breaks does, and returns
+// when the server knows that nobody listens to the client any more.
+func silence(t *testing.T, admin *respConn, c *client) {
+	t.Helper()
+	admin.do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	for admin.do(t, "PUBLISH", c.layout.channel(c.id), "s").(int64) != 0 {
+	}
+}
+
+// TestDeafWaiterKeepsItsPlace: a client whose connections broke asks for a place, or confirms
+// it, before it has subscribed again. It is there, so the next in the queue must not be
+// granted first (P8). When it listens again it is as any other: skipped when it is gone.
+func TestDeafWaiterKeepsItsPlace(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	ctx := t.Context()
+	for name, c := range map[string]struct {
+		confirms bool // it has taken its place before, and confirms it
+		goneNow  bool // it listens again, and then is gone
+		first    string
+	}{
+		"takes its place":          {first: "deaf"},
+		"confirms its place":       {confirms: true, first: "deaf"},
+		"listens again and leaves": {goneNow: true, first: "next"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			admin := dialResp(t, server.Addr)
+			defer admin.Close()
+			deaf := open(t, dialResp(t, server.Addr), nil)
+			ask := func(c *client, owner string) {
+				t.Helper()
+				if _, err := c.Enqueue(ctx, driver.Request{Name: name, Owner: owner, TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
+					t.Fatalf("Enqueue behind a holder: %v", err)
+				}
+			}
+			holder := open(t, dialResp(t, server.Addr), nil)
+			g, err := holder.Try(ctx, driver.Request{Name: name, Owner: "holder", TTL: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.confirms {
+				ask(deaf, "deaf")
+			}
+			silence(t, admin, deaf)
+			ask(deaf, "deaf")
+			if c.goneNow {
+				stop, err := deaf.conn.Subscribe(ctx, deaf.layout.channel(deaf.id), deaf.hear)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ask(deaf, "deaf")
+				silence(t, admin, deaf)
+				stop()
+			}
+			ask(open(t, dialResp(t, server.Addr), nil), "next")
+			if err := holder.Release(ctx, []driver.Grant{g})[0]; err != nil {
+				t.Fatal(err)
+			}
+			info, err := holder.Inspect(ctx, name)
+			if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != c.first {
+				t.Fatalf("P8: %+v, %v, not a hold of %q", info, err, c.first)
+			}
+			if c.goneNow {
+				return
+			}
+			got, err := deaf.Enqueue(ctx, driver.Request{Name: name, Owner: "deaf", TTL: 10 * time.Second})
+			if err != nil || got.Token != info.Holders[0].Token {
+				t.Errorf("P7: a waiter that was not told of its grant asked and got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // TestGoneWaiterIsSkipped: nobody listens on the channel of the first waiter.
 func TestGoneWaiterIsSkipped(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})

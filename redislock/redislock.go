@@ -27,7 +27,7 @@
 // commands:
 //
 //	ACL SETUSER app on >PASSWORD ~holdfast:* &holdfast:* +hello +ping +select
-//		+eval +evalsha +subscribe +publish +time +scan +get +set
+//		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
 //		+hset +hdel +hvals +hgetall +pexpire
 //
 // What the server refuses (it loads its data, is a replica, is full, cannot write

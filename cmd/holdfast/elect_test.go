@@ -74,7 +74,7 @@ func TestElectStandsAgain(t *testing.T) {
 // time, and elect stands again.
 func TestElectLoses(t *testing.T) {
 	w := newWorld(t)
-	p := w.start("elect", "--ttl", "2s", "office", "--", "stamp", w.path("a"))
+	p := w.start("elect", "--ttl", renewedTTL, "office", "--", "stamp", w.path("a"))
 	awaitStamps(t, w.path("a"))
 	var shown struct {
 		Holders []struct{ Token json.Number }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
+	heedSignals()
 	self, err := os.Executable()
 	if err == nil {
 		bin, err = os.MkdirTemp("", "holdfast-test-*")
@@ -60,6 +62,17 @@ func testMain(m *testing.M) int {
 		}
 	}
 	return m.Run()
+}
+
+// heedSignals has the programs of the tests heed the signals that this one was told to ignore, as
+// a shell tells what it starts in the background: a signal that is ignored stays so in a program
+// that is started, and one that is handled does not.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 func init() {
@@ -253,6 +266,12 @@ func await(t *testing.T, what string, so func() bool) {
 
 func (p *process) awaitOutput(text string) {
 	p.t.Helper()
+	came := false
+	defer func() {
+		if !came {
+			p.t.Logf("%v wrote\n%s%s", p.cmd.Args, p.out.String(), p.err.String())
+		}
+	}()
 	await(p.t, fmt.Sprintf("%q from %v", text, p.cmd.Args), func() bool {
 		select {
 		case <-p.done:
@@ -263,6 +282,7 @@ func (p *process) awaitOutput(text string) {
 		}
 		return strings.Contains(p.out.String(), text)
 	})
+	came = true
 }
 
 // awaitQueue waits until n are queued for a name.

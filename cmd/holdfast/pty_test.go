@@ -159,7 +159,7 @@ func TestTerminalGoes(t *testing.T) {
 
 func TestTerminalIsSetAsBefore(t *testing.T) {
 	w := newWorld(t)
-	c := w.onTerminal(80, "holdfast", "--store", w.cutURL(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `stty raw -echo; trap "" TERM; sleep 1000`)
+	c := w.onTerminal(80, "holdfast", "--store", w.cutURL(), "run", "--ttl", lossTTL, "x", "--", "sh", "-c", `stty raw -echo; trap "" TERM; sleep 1000`)
 	// Kept open, as the terminal is set up anew when its last user leaves.
 	kept, err := os.OpenFile(ptsName(t, c), unix.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 // Storm spoils a server, and the way to it, again and again, and remembers when.
 type Storm struct {
 	stop, over chan struct{}
+	stopOnce   sync.Once
 
 	mu     sync.Mutex
 	struck map[string]int
@@ -22,23 +23,32 @@ type Storm struct {
 // blow is one thing that the storm has done. While it lasts, ended is 0.
 type blow struct{ began, ended driver.Instant }
 
-// StartStorm starts a storm, with pauses of at most calm. End it before the test
-// ends.
-func StartStorm(server Server, proxy *chaos.Proxy, calm time.Duration) *Storm {
+// StartStorm starts a storm, with pauses of at most calm. It has ended when the server and the
+// proxy, which were started before, end with the test, also with one that fails.
+func StartStorm(t testing.TB, server Server, proxy *chaos.Proxy, calm time.Duration) *Storm {
 	s := &Storm{stop: make(chan struct{}), over: make(chan struct{}), struck: map[string]int{}}
 	go s.rage(server, proxy, calm)
+	t.Cleanup(s.end)
 	return s
+}
+
+func (s *Storm) end() {
+	s.stopOnce.Do(func() { close(s.stop) })
+	<-s.over
 }
 
 func (s *Storm) rage(server Server, proxy *chaos.Proxy, calm time.Duration) {
 	defer close(s.over)
-	for {
+	for kinds := []int(nil); ; kinds = kinds[1:] {
+		if len(kinds) == 0 {
+			kinds = rand.Perm(4) // each in turn, so that a short storm has several
+		}
 		select {
 		case <-s.stop:
 			return
 		case <-time.After(rand.N(calm)):
 		}
-		switch rand.IntN(4) {
+		switch kinds[0] {
 		case 0:
 			s.strike("paused", func() {
 				server.Pause()
@@ -95,8 +105,7 @@ func (s *Storm) Struck(from, until driver.Instant) bool {
 // End ends the storm, and fails the test if it has hardly done anything.
 func (s *Storm) End(t testing.TB) {
 	t.Helper()
-	close(s.stop)
-	<-s.over
+	s.end()
 	if len(s.struck) < 2 {
 		t.Errorf("the store was hardly spoilt: %v", s.struck)
 	}

@@ -15,16 +15,19 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestHistories runs random histories of 20,000 operations while the member is
-// paused, killed and restarted, and clients are cut off, again and again.
+// operations is how many the two random histories have together.
+var operations = testserver.Long(10_000, 20_000)
+
+// TestHistories runs random histories while the member is paused, killed and
+// restarted, and clients are cut off, again and again.
 func TestHistories(t *testing.T) {
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := chaos.StartProxy(t, e.Addrs())
-	storm := faults.StartStorm(e.Members[0], proxy, 2*time.Second)
+	storm := faults.StartStorm(t, e.Members[0], proxy, 2*time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open:       func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		TTL:        time.Second,
-		Operations: 20_000,
+		Operations: operations,
 		Struck:     storm.Struck,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*EtcdMember).start.func1"),

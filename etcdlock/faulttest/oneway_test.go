@@ -22,10 +22,10 @@ import (
 // from the arrival of a reply believes for too long (P1).
 func TestOneWay(t *testing.T) {
 	const (
-		runs   = 200
 		beside = 25
 		ttl    = 2 * time.Second
 	)
+	runs := testserver.Long(3*beside, 8*beside)
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	near, err := holdfast.Open(t.Context(), url(e.Addrs()))
 	if err != nil {

@@ -1,6 +1,8 @@
 package testserver
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,14 +12,22 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 )
 
-// etcdProgram builds the program etcdmember of the module internal/tools, once for
-// each process, and returns its path. There is no package to install: Go programs
+// BuildServers builds what tests would otherwise build while their own time goes by: etcd, for
+// some minutes where nothing of it is in Go's build cache.
+func BuildServers() error {
+	_, err := etcdProgram()
+	return err
+}
+
+// etcdProgram builds the program etcdmember of the module internal/tools, unless it
+// is built, and returns its path. There is no package to install: Go programs
 // read the clock without the C library, so the clock of an etcd from elsewhere
 // could not be set; this one is built with a package time that adds to the wall
 // clock what it is told.
-var etcdProgram = sync.OnceValues(func() (string, error) {
+var etcdProgram = sync.OnceValues(func() (program string, err error) {
 	_, here, _, _ := runtime.Caller(0)
 	tools := filepath.Join(filepath.Dir(here), "..", "tools")
 	cache, err := os.UserCacheDir()
@@ -28,26 +38,62 @@ var etcdProgram = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	overlay, err := writeOverlay(dir)
+	// Packages are tested side by side, and Go's build cache does not keep two builds
+	// from compiling all of etcd at the same time.
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return "", err
 	}
-	// Test processes that run at the same time each build under a name of their
-	// own and then rename; Go's build cache makes all but the first quick.
-	built, err := os.CreateTemp(dir, "building-")
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	overlay, changed, err := writeOverlay(dir)
 	if err != nil {
 		return "", err
 	}
-	built.Close()
-	defer os.Remove(built.Name())
-	build := exec.Command("go", "build", "-C", tools, "-overlay", overlay, "-o", built.Name(), "./etcdmember")
+	source, err := fingerprint(tools, changed)
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "etcdmember")
+	built, _ := os.ReadFile(program + ".source") // not there: it is not built
+	if _, err := os.Stat(program); err == nil && string(built) == source {
+		return program, nil
+	}
+	return program, buildEtcd(tools, overlay, program, source)
+})
+
+// buildEtcd builds the program under another name, because the last one may be running, and
+// writes down what it was built from.
+func buildEtcd(tools, overlay, program, source string) error {
+	building := program + ".building"
+	defer os.Remove(building)
+	build := exec.Command("go", "build", "-C", tools, "-overlay", overlay, "-o", building, "./etcdmember")
 	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building etcdmember: %w\n%s", err, out)
+		return fmt.Errorf("building etcdmember: %w\n%s", err, out)
 	}
-	program := filepath.Join(dir, "etcdmember")
-	return program, os.Rename(built.Name(), program)
-})
+	return errors.Join(os.Rename(building, program), writeFile(program+".source", source))
+}
+
+// fingerprint returns the hash of what etcdmember is built from.
+func fingerprint(tools, changedTime string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(tools, "etcdmember", "*.go"))
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.Version())
+	for _, name := range append(files, filepath.Join(tools, "go.mod"), filepath.Join(tools, "go.sum"), changedTime) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%d %s", len(text), text)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
 
 // The change to package time: the wall clock's seconds, not those of the clock
 // that cannot be set.
@@ -59,27 +105,27 @@ const (
 
 // writeOverlay writes the changed file of package time, and the file that tells
 // the compiler to take it.
-func writeOverlay(dir string) (string, error) {
+func writeOverlay(dir string) (overlay, changed string, err error) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	original := filepath.Join(strings.TrimSpace(string(out)), "src", "time", "time.go")
 	source, err := os.ReadFile(original)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	text := string(source)
 	if !strings.Contains(text, timeNow) {
-		return "", errors.New("package time has changed: the wall clock of etcdmember cannot be set")
+		return "", "", errors.New("package time has changed: the wall clock of etcdmember cannot be set")
 	}
-	changed := filepath.Join(dir, "time.go")
+	changed = filepath.Join(dir, "time.go")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	overlay := filepath.Join(dir, "overlay.json")
-	return overlay, errors.Join(
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, changed, errors.Join(
 		writeFile(changed, strings.ReplaceAll(text, timeNow, timeNowJump)+timeJump),
 		writeFile(overlay, string(replace)),
 	)

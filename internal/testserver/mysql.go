@@ -45,11 +45,12 @@ func startMySQL(t testing.TB, zone string, args []string) *MySQL {
 	t.Helper()
 	program := Need(t, filepath.Join(mysqlDir, "bin", "mysqld"), mysqlPackage)
 	dir, attr := ordinary(t, "nobody")
+	data := filepath.Join(dir, "data")
 	files := []string{
-		program, "--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--lc-messages-dir=" + filepath.Join(mysqlDir, "share"),
+		program, "--no-defaults", "--datadir=" + data, "--lc-messages-dir=" + filepath.Join(mysqlDir, "share"),
 		"--innodb-log-file-size=8M", "--innodb-doublewrite=OFF", "--skip-log-bin",
 	}
-	prepare(t, attr, append(slices.Clone(files), "--initialize-insecure")...)
+	prepareData(t, attr, data, append(slices.Clone(files), "--initialize-insecure")...)
 	first := filepath.Join(dir, "first.sql")
 	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func startMariaDB(t testing.TB, zone string, args []string) *MySQL {
 	install := Need(t, "mariadb-install-db", "mariadb-server")
 	dir, attr := ordinary(t, "mysql")
 	data := filepath.Join(dir, "data")
-	prepare(t, attr, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--innodb-log-file-size=8M")
+	prepareData(t, attr, data, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--innodb-log-file-size=8M")
 	return serveMySQL(t, attr, []string{program, "--no-defaults", "--datadir=" + data, "--innodb-log-file-size=8M"}, dir, zone, args)
 }
 

@@ -25,7 +25,7 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	initdb := Need(t, "initdb", "postgresql")
 	dir, attr := ordinary(t, "postgres")
 	data := filepath.Join(dir, "data")
-	prepare(t, attr, initdb, "--pgdata", data, "--auth", "trust", "--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync")
+	prepareData(t, attr, data, initdb, "--pgdata", data, "--auth", "trust", "--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync")
 	return servePostgres(t, data, attr, settings)
 }
 

@@ -14,17 +14,19 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestHistories runs random histories of 20,000 operations while the server is
-// paused, killed and restarted, and clients are cut off, again and again. It
-// keeps on disk what it has acknowledged, so all promises hold.
+// operations is how many the two random histories have together.
+var operations = testserver.Long(20_000, 60_000)
+
+// TestHistories runs random histories while the server is paused, killed and
+// restarted, and clients are cut off, again and again. It keeps on disk what it has acknowledged, so all promises hold.
 func TestHistories(t *testing.T) {
 	r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	proxy := chaos.StartProxy(t, r.Addr)
-	storm := faults.StartStorm(r, proxy, time.Second)
+	storm := faults.StartStorm(t, r, proxy, time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
-		// Of the 20,000 operations some are the withdrawals of others.
-		Operations: 20_000,
+		// Some of these are the withdrawals of others.
+		Operations: operations,
 		Struck:     storm.Struck,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),

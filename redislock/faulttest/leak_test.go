@@ -50,7 +50,8 @@ func count(t testing.TB, do func(args ...string) rueidis.RedisResult) (c census)
 // keeps nothing of them, the server one small record of each, which is gone when
 // it has been idle for a while (P9).
 func TestNothingIsLeft(t *testing.T) {
-	const names, workers = 100_000, 64
+	const workers = 64
+	names := testserver.Long[int64](20_000, 100_000)
 	const idle = 30 * time.Minute // a record outlives its last use by ten minutes or more, and by no more than this
 	r := testserver.StartRedis(t, testserver.RedisOptions{Clock: true})
 	do := admin(t, r.Addr)

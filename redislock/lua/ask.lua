@@ -45,10 +45,10 @@ if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
 end
 
 if p then
-  p[SEEN], p[ASKED] = now, sent
+  p[SEEN], p[ASKED], p[DEAF] = now, sent, deaf(KEYS[1], p[CLIENT])
   save(KEYS[1], r)
 elseif queue then
-  req[JOINED], req[SEEN], req[ASKED], req[POLL] = now, now, sent, poll
+  req[JOINED], req[SEEN], req[ASKED], req[POLL], req[DEAF] = now, now, sent, poll, deaf(KEYS[1], req[CLIENT])
   table.insert(r[QUEUE], req)
   save(KEYS[1], r)
 end

@@ -6,6 +6,7 @@ local LAST, KEPT, GONE, HOLDS, QUEUE, FIELD = 1, 2, 3, 4, 5, 6 -- of a record: s
 local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE, MIN = 1, 2, 3, 4, 5, 6, 7, 8, 9 -- of holds and places
 local TOKEN, TAKEN, EXPIRES, CLAIM = 10, 11, 12, 13 -- of holds; CLAIM: 1 if it was handed over and not yet renewed
 local JOINED, SEEN, ASKED, POLL = 10, 11, 12, 13 -- of places; ASKED: the owner's instant, which only it understands
+local DEAF = 14 -- of places, 1 or 0: nobody listened on the client's channel at the last request
 
 local EXCLUSIVE, SHARED, SLOT = 0, 1, 2 -- modes
 local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
@@ -56,7 +57,7 @@ end
 local function hand_over(r)
   local p = table.remove(r[QUEUE], 1)
   local claim = math.min(2 * p[POLL], p[TTL])
-  table.insert(winners, {take(r, p, claim, 1), claim, p[ASKED]})
+  table.insert(winners, {take(r, p, claim, 1), claim, p[ASKED], p[DEAF] == 1})
 end
 
 -- When the name of a hold opens that vanishes at its expiry (P5). What was never
@@ -153,24 +154,37 @@ local function save(key, r)
   r[FIELD] = field
 end
 
--- Reports false if the client is certainly gone: nobody listens on its channel.
+local function channel(key, client) return string.match(key, '^[^{]*') .. 'wake:' .. client end
+
+-- Reports whether the client may have heard it: it polls, or somebody listens.
 local function tell(key, client, message)
-  if client == '' then return true end -- it polls
-  local n = redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. 'wake:' .. client, message)
+  if client == '' then return true end
+  local n = redis.pcall('PUBLISH', channel(key, client), message)
   return type(n) ~= 'number' or n > 0
 end
 
+-- Reports 1 if nobody listens on the client's channel, else 0. Where the user may not ask, it
+-- is taken to listen.
+local function deaf(key, client)
+  if client == '' then return 0 end
+  local n = redis.pcall('PUBSUB', 'NUMSUB', channel(key, client))
+  return n[2] == 0 and 1 or 0
+end
+
 -- Writes the record, and only then tells the winners: a write may fail, and nobody
--- may trust a hold that is not there (P1). Winners that are gone are skipped (P7).
+-- may trust a hold that is not there (P1). Winners that are gone are skipped (P7): those whose
+-- clients listened when they asked last, and do not listen now. Suppose a client's connections
+-- broke, and it asks for a place before it has subscribed again. Nobody listens, and yet it is
+-- there: it keeps its place (P8) and comes to know of its grant by its next request.
 local function commit(key, r)
   save(key, r)
   while #winners > 0 do
     local told, gone = winners, false
     winners = {}
     for _, w in ipairs(told) do
-      local h, claim, asked = unpack(w)
+      local h, claim, asked, was_deaf = unpack(w)
       local message = table.concat({'g', string.format('%d', h[TOKEN]), string.format('%d', claim), asked, h[OWNER]}, ' ')
-      if not tell(key, h[CLIENT], message) then
+      if not tell(key, h[CLIENT], message) and not was_deaf then
         remove(r[HOLDS], h[OWNER])
         gone = true
       end

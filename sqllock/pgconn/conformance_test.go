@@ -16,7 +16,7 @@ import (
 
 // operations is the length of each of two random histories; those of two more, in
 // which faults are injected, are half as long.
-const operations = 7_000
+var operations = testserver.Long(2_000, 7_000)
 
 func TestConformance(t *testing.T) {
 	server := testserver.StartPostgres(t)

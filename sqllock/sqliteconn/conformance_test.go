@@ -7,12 +7,13 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
 // operations is the length of each of two random histories; those of two more, in
 // which faults are injected, are half as long.
-const operations = 7_000
+var operations = testserver.Long(2_000, 7_000)
 
 func TestConformance(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")

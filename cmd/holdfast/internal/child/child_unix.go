@@ -177,10 +177,19 @@ func (c *Child) Signal(s syscall.Signal) {
 // Trust tells the guard until when the command may run without hearing from this
 // process again.
 func (c *Child) Trust(until driver.Instant) {
+	pipe, err := c.trust.SyscallConn()
+	if err != nil {
+		return // closed: the command has ended
+	}
 	// A guard that does not read is stopped, and the whole group with it. We must
-	// not wait for it.
-	c.trust.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	fmt.Fprintln(c.trust, int64(until))
+	// not wait for it: where the pipe is full the write fails at once. A deadline would not
+	// do. What it passes before the write has begun is not written, and on a busy
+	// machine that happened to the first one, for which the guard waited for ever.
+	line := fmt.Appendln(nil, int64(until))
+	pipe.Write(func(fd uintptr) bool {
+		syscall.Write(int(fd), line)
+		return true
+	})
 }
 
 // Kill kills the command's group and, on Linux, all that descends from the

@@ -29,12 +29,15 @@ type run struct {
 	open     map[int]int // requests not yet answered, and their users
 	sent     int
 	note     string
+	silence  *time.Timer // ends the run; nil in tests that do not
 }
 
 // sale runs a strategy once, and counts.
 func (d *demonstration) sale(ctx context.Context, s strategy) (result outcome, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, saleWithin, fmt.Errorf("demo: %s: not over after %v", s.name, saleWithin))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(answerWithin, func() { cancel(fmt.Errorf("demo: %s: no answer for %v", s.name, answerWithin)) })
+	defer silence.Stop()
 	d.runs++
 	shop, remove, err := d.openPlace(ctx, d.Stock)
 	if err != nil {
@@ -49,7 +52,7 @@ func (d *demonstration) sale(ctx context.Context, s strategy) (result outcome, e
 	for i := range configs {
 		configs[i] = c
 	}
-	r := &run{demonstration: d, strategy: s, open: map[int]int{}}
+	r := &run{demonstration: d, strategy: s, open: map[int]int{}, silence: silence}
 	if r.fleet, err = launch(ctx, configs); err != nil {
 		return result, err
 	}
@@ -65,8 +68,9 @@ func (d *demonstration) sale(ctx context.Context, s strategy) (result outcome, e
 	return result, err
 }
 
-// saleWithin bounds one run, which takes a second or two.
-const saleWithin = 30 * time.Second
+// answerWithin is how long nobody may be answered. A whole run takes a second or two, or as
+// long as it does where the database or the machine is slow.
+const answerWithin = 30 * time.Second
 
 // all sends the requests of all users, and returns how long it took to answer
 // them.
@@ -114,8 +118,14 @@ func (r *run) ask(q request) error {
 // next takes the next reply. Who is told to try again does.
 func (r *run) next(ctx context.Context) (message, error) {
 	m, err := r.fleet.next(ctx)
-	if err != nil || m.Answer == "" {
+	if err != nil {
 		return m, err
+	}
+	if r.silence != nil {
+		r.silence.Reset(answerWithin)
+	}
+	if m.Answer == "" {
+		return m, nil
 	}
 	user, ok := r.open[m.ID]
 	if !ok {
@@ -150,7 +160,7 @@ func (r *run) stopFirst(ctx context.Context) error {
 // process was stopped at a point where it holds up the whole store, the service
 // goes on all the same, and the result says so.
 func (r *run) resumeFirst(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, 2*shortTTL(r.caps)+5*time.Second)
+	limited, cancel := context.WithTimeout(ctx, 2*shortTTL(r.caps)+answerWithin/2)
 	defer cancel()
 	for {
 		m, err := r.next(limited)

@@ -43,6 +43,7 @@ var needed = []attempt{
 	{"hdel", true, func(key, _ string) []string { return []string{"HDEL", key + record, "field"} }},
 	{"set", true, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
 	{"get", true, func(key, _ string) []string { return []string{"GET", key} }},
+	{"pubsub|numsub", true, func(_, channel string) []string { return []string{"PUBSUB", "NUMSUB", channel} }},
 	{"publish", true, func(_, channel string) []string { return []string{"PUBLISH", channel, ""} }},
 }
 

@@ -1,0 +1,65 @@
+package child
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// trusting returns a child whose guard is the reader of a pipe.
+func trusting(t *testing.T) (*Child, *bufio.Reader) {
+	t.Helper()
+	orders, trust, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { orders.Close(); trust.Close() })
+	orders.SetReadDeadline(time.Now().Add(time.Minute)) // for a line that was lost
+	return &Child{trust: trust}, bufio.NewReader(orders)
+}
+
+// TestTrustArrives: on a processor that has much else to do, a deadline arrives at a guard that
+// can take it. Suppose that what is to be written is given up a millisecond after it was begun, and
+// that this process stands still for so long in between: then the first deadline, with which the
+// guard starts the command, is lost, and each waits for the other for ever.
+func TestTrustArrives(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	c, orders := trusting(t)
+	for i := range 20_000 {
+		c.Trust(driver.Instant(i))
+		if i%1000 != 999 { // a pipe has room for that many
+			continue
+		}
+		for j := i - 999; j <= i; j++ {
+			line, err := orders.ReadString('\n')
+			if want := strconv.Itoa(j); err != nil || strings.TrimSpace(line) != want {
+				t.Fatalf("the guard got %q (%v), not %s", line, err, want)
+			}
+		}
+	}
+}
+
+// TestTrustDoesNotWait: for a guard that does not read nobody waits.
+func TestTrustDoesNotWait(t *testing.T) {
+	c, _ := trusting(t)
+	for i := range 100_000 { // more than any pipe has room for
+		c.Trust(driver.Instant(i))
+	}
+}
