@@ -33,8 +33,8 @@ func TestRender(t *testing.T) {
 		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | no | no | 1s to 1h0m0s | 2s |",
 		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | no | no | any | 1s |",
 		"## onelock", "A summary.", "- **Tokens**: A counter.",
-		"- **Lateness** (P5): a dead holder's name opens at most 3s after TTL and lock-delay are over.",
-		"- **Lateness** (P5): a dead holder's name opens when TTL and lock-delay are over, without delay by the store.",
+		"- **Lateness** (P5): a dead holder's name opens at most 3s after TTL and lock-delay, or its minimum hold, are over.",
+		"- **Lateness** (P5): a dead holder's name opens when TTL and lock-delay, or its minimum hold, are over, without delay by the store.",
 		`| client pause | can break | kept | a \| b c |`,
 		"| disk full | can break | kept, late |  |",
 		"| fail-over | unstated | unstated |  |", // what is not said is not made up
