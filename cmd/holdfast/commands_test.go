@@ -332,7 +332,9 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	w.run(64, "doctor", "--store", "nosuch://x")
-	w.run(1, "doctor", "--store", "file:///proc/holdfast").expectOut("error    lock: cannot open file:///proc/holdfast")
+	w.run(1, "doctor", "--store", "file:///proc/version/locks").expectOut("error    lock: cannot open file:///proc/version/locks")
+	// Opening makes nothing, so what cannot be made shows when a lock is taken.
+	w.run(1, "doctor", "--store", "file:///proc/holdfast").expectOut("error    lock: a lock cannot be taken")
 
 	// A damaged record.
 	end := w.hold("x")
