@@ -334,6 +334,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	w.run(64, "doctor", "--store", "nosuch://x")
+	w.run(1, "doctor", "--store", "file:///proc/version/locks").expectOut("error    lock: cannot open file:///proc/version/locks")
 	absent := w.run(1, "doctor", "--store", "file:///proc/holdfast")
 	absent.expectOut("error    lock: a lock cannot be taken: ")
 	absent.expectOut("mkdir /proc/holdfast: no such file or directory")
