@@ -157,6 +157,25 @@ func TestReleasedDirectoryIsAdopted(t *testing.T) {
 	p.ask("ok", "renew")
 }
 
+// TestMarkedMeanwhile: who has looked for the marker just before another process
+// made it takes nothing of that process for foreign.
+func TestMarkedMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	attachTest(t, dir).Close()
+	top, err := openFolder(dir)
+	must(t, err)
+	defer top.close()
+	for _, name := range []string{markerName, lockName} {
+		if ours, err := top.retryMarked(name, errForeign); !ours || err != nil {
+			t.Errorf("%s: %v, %v", name, ours, err)
+		}
+	}
+	must(t, os.Remove(top.at(markerName)))
+	if _, err := top.retryMarked(lockName, errForeign); !errors.Is(err, errNotOurs) {
+		t.Errorf("without the marker: %v", err)
+	}
+}
+
 // TestNothingForeignIsDeleted: not by the cleaning after a crash, nor after a
 // reboot, nor at the end.
 func TestNothingForeignIsDeleted(t *testing.T) {
