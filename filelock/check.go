@@ -9,16 +9,29 @@ import (
 	"syscall"
 )
 
-// CheckDir returns what is wrong with a directory as a place for locks, each in
-// a sentence; nothing, if it is fine. It changes nothing, and looks at the
-// nearest directory above where dir does not exist. Open refuses what would
-// break the locks; the rest is for people to judge. On NetBSD and OpenBSD it
-// cannot tell the file system.
+// CheckDir returns what is wrong with a directory as a directory of locks, each in a
+// sentence; nothing, if it is fine. It is CheckPlace, and looks whether the directory
+// is in use for something else. Open refuses what would break the locks; the rest is
+// for people to judge.
 func CheckDir(dir string) []string {
+	found := CheckPlace(dir)
+	if info, err := os.Stat(dir); !filepath.IsAbs(dir) || err != nil || !info.IsDir() || syscall.Access(dir, 7) != nil {
+		return found // it is to be made, or it has been said why it is of no use
+	}
+	if err := checkOurs(dir); err != nil {
+		found = append(found, err.Error())
+	}
+	return found
+}
+
+// CheckPlace returns what is wrong with a directory as a place for files with locks in
+// them, such as an SQLite database, each in a sentence. It changes nothing, and looks
+// at the nearest directory above where dir does not exist. On NetBSD and OpenBSD it
+// cannot tell the file system.
+func CheckPlace(dir string) []string {
 	if !filepath.IsAbs(dir) {
 		return []string{dir + " is relative: every process must mean the same directory"}
 	}
-	given := dir
 	info, err := os.Stat(dir)
 	for os.IsNotExist(err) && dir != "/" {
 		dir = filepath.Dir(dir)
@@ -30,7 +43,6 @@ func CheckDir(dir string) []string {
 	if !info.IsDir() {
 		return []string{dir + " is not a directory"}
 	}
-	here := dir == given
 	var found []string
 	if problem := networkFS(dir); problem != "" {
 		found = append(found, dir+" "+problem+": flock and the host's clock end at the host, so locks there exclude nobody elsewhere")
@@ -42,13 +54,7 @@ func CheckDir(dir string) []string {
 		found = append(found, dir+" can be written by everybody on this host: any user can hold, break or damage the locks")
 	}
 	if err := syscall.Access(dir, 7); err != nil {
-		return append(found, fmt.Sprintf("%s cannot be used by this process: %v: %s", dir, err, whose(dir)))
-	}
-	if !here {
-		return found
-	}
-	if err := checkOurs(dir); err != nil {
-		found = append(found, err.Error())
+		found = append(found, fmt.Sprintf("%s cannot be used by this process: %v: %s", dir, err, whose(dir)))
 	}
 	return found
 }

@@ -21,7 +21,7 @@ var sqliteChecks = append([]Check{sqliteDirectory, filePlace, fileSpace},
 func sqliteDirectory(_ context.Context, p Patient) []Finding {
 	const check = "directory"
 	dir := filepath.Dir(filepath.FromSlash(p.URL.Path))
-	problems := filelock.CheckDir(dir)
+	problems := filelock.CheckPlace(dir)
 	if len(problems) == 0 {
 		return good(check, "%s is on a local file system, and this user may use it", dir)
 	}
