@@ -52,7 +52,7 @@ func dialAddr(t testing.TB, addr string, change func(*sql.DB)) driver.Driver {
 		change(db)
 	}
 	library := libraryFor(t.Context(), db)
-	library.Close = db.Close
+	library.Close = closing(db)
 	d, err := sqllock.New(t.Context(), db, sqllock.MySQL, library, nil)
 	if err != nil {
 		t.Fatalf("sqllock.New: %v", err)

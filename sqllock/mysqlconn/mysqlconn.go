@@ -39,8 +39,14 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, err
 	}
 	library := libraryFor(ctx, db)
-	library.Close = db.Close
+	library.Close = closing(db)
 	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
+}
+
+// closing closes the pool. All that it could return is that a connection, which broke
+// while nobody used it, could not tell the server that it ends: it is closed all the same.
+func closing(db *sql.DB) func() error {
+	return func() error { db.Close(); return nil }
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and what its tables' names
