@@ -14,6 +14,7 @@ import (
 // alone and in a batch.
 func ClockBack(t *testing.T, d driver.Driver, ahead func(by time.Duration)) {
 	t.Helper()
+	defer d.Close()
 	var grants []driver.Grant
 	for i := range 4 {
 		r := driver.Request{Name: fmt.Sprintf("back/%d", i), Owner: fmt.Sprintf("%x", rand.Uint64()), TTL: time.Minute}
