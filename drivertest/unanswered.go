@@ -25,8 +25,9 @@ type interrupted struct {
 	cut   bool // its connection breaks; else its caller gives up
 }
 
-// attempts is how many requests a case interrupts. From one to the next the replies
-// are held back a little later: a driver that asks several times meets it at each.
+// attempts is how many requests a case interrupts. The first gets no reply at all; from
+// then on they are held back a little later each time, so that a driver that asks several
+// times meets it at each.
 const attempts = 8
 
 // patience is for what goes wrong while a driver connects again.
@@ -43,9 +44,14 @@ func (t *trial) unanswered(how interrupted) {
 		if how.place {
 			holder = t.holder(b, r)
 		}
+		if i == 0 {
+			wire.HoldReplies()
+		}
 		done, cancel := t.asking(d, r, how.place)
-		time.Sleep(typical * time.Duration(i) / attempts)
-		wire.HoldReplies()
+		if i > 0 {
+			time.Sleep(typical * time.Duration(i) / attempts)
+			wire.HoldReplies()
+		}
 		t.seen(b, r, how.place)
 		if how.cut {
 			wire.Cut()
