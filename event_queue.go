@@ -28,6 +28,8 @@ type queuedEvent struct {
 	level slog.Level
 	msg   string
 	event Event
+
+	panicked []slog.Attr // not nil: there is no event, but a panic of the driver to be logged
 }
 
 const (
@@ -46,7 +48,9 @@ func (q *eventQueue) put(e queuedEvent) {
 		q.dropped++
 		return
 	}
-	e.event.Dropped, q.dropped = q.dropped, 0
+	if e.panicked == nil {
+		e.event.Dropped, q.dropped = q.dropped, 0
+	}
 	q.waiting = append(q.waiting, e)
 	if !q.running {
 		q.running = true
@@ -109,8 +113,12 @@ func (q *eventQueue) tell(e queuedEvent) {
 	if e.hook != nil {
 		q.guard(e, "hook", q.logger, func() { e.hook(e.event) })
 	}
-	if q.logger != nil {
-		q.guard(e, "log handler", nil, func() { q.logger.LogAttrs(context.Background(), e.level, "holdfast: "+e.msg, e.attrs()...) })
+	log := q.logger
+	if log == nil && e.panicked != nil {
+		log = slog.Default()
+	}
+	if log != nil {
+		q.guard(e, "log handler", nil, func() { log.LogAttrs(context.Background(), e.level, "holdfast: "+e.msg, e.attrs()...) })
 	}
 }
 
@@ -133,6 +141,9 @@ func (q *eventQueue) guard(e queuedEvent, what string, log *slog.Logger, f func(
 
 // attrs are those of the event's log record.
 func (e *queuedEvent) attrs() []slog.Attr {
+	if e.panicked != nil {
+		return e.panicked
+	}
 	attrs := []slog.Attr{slog.String("lock", e.event.Name), slog.String("mode", e.event.Mode.String())}
 	if e.event.Token != 0 {
 		attrs = append(attrs, slog.Int64("token", int64(e.event.Token)))

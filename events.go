@@ -61,7 +61,7 @@ type Event struct {
 // hold's events are queued in their order.
 func (c *Client) emit(hook func(Event), level slog.Level, msg string, e Event) {
 	if hook != nil || c.opts.Logger != nil {
-		c.events.put(queuedEvent{hook, level, msg, e})
+		c.events.put(queuedEvent{hook: hook, level: level, msg: msg, event: e})
 	}
 }
 

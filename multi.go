@@ -88,19 +88,31 @@ func (m *MultiLock) acquire(ctx context.Context, acquire func(*Lock, context.Con
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ml.first, func() { cancel(context.Cause(ml.first)) })()
-	for _, l := range m.locks {
-		lease, err := acquire(l, wait)
+	panicked := true
+	defer func() {
+		if panicked { // the driver, in the acquire of one: the others are held (P6)
+			_ = ml.undo()
+		}
+	}()
+	err := ml.take(wait, m.locks, acquire)
+	panicked = false
+	if err != nil {
+		return nil, errors.Join(err, ml.undo())
+	}
+	return ml, nil
+}
+
+// take acquires the locks. After an error it has some of them.
+func (ml *MultiLease) take(ctx context.Context, locks []*Lock, acquire func(*Lock, context.Context) (*Lease, error)) error {
+	for _, l := range locks {
+		lease, err := acquire(l, ctx)
 		if err != nil {
-			return nil, errors.Join(err, ml.undo())
+			return err
 		}
 		ml.leases = append(ml.leases, lease)
 		ml.unbind = append(ml.unbind, lease.bind(ml.cancel))
 	}
-	// One may have been lost while we waited for the next.
-	if err := ml.Err(); err != nil {
-		return nil, errors.Join(err, ml.undo())
-	}
-	return ml, nil
+	return ml.Err() // one may have been lost while we waited for the next
 }
 
 // MultiLease is the hold on all locks of a MultiLock. It is lost as a whole
@@ -169,6 +181,9 @@ func (ml *MultiLease) WithContext(parent context.Context) (context.Context, cont
 // Lease.Release.
 func (ml *MultiLease) Release() error { return ml.release((*Lease).Release) }
 
+// ReleaseNow is Release without the minimum hold of any of them: see Lease.ReleaseNow.
+func (ml *MultiLease) ReleaseNow() error { return ml.release((*Lease).ReleaseNow) }
+
 func (ml *MultiLease) release(one func(*Lease) error) error {
 	// The work ends before any of the names is free.
 	ml.cancel(ErrReleased)
@@ -201,7 +216,7 @@ func (ml *MultiLease) release(one func(*Lease) error) error {
 // undo gives back what an acquire has that failed, without its minimum hold (P6).
 // Losses among it are of no interest: nothing has been done under them.
 func (ml *MultiLease) undo() error {
-	err := ml.release((*Lease).ReleaseNow)
+	err := ml.ReleaseNow()
 	if errors.Is(err, ErrUncertain) {
 		return err
 	}

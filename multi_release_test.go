@@ -80,3 +80,55 @@ func TestMultiReleasePanic(t *testing.T) {
 		})
 	}
 }
+
+// A driver's panic in the acquire of one lock leaves none of the others held (P6).
+func TestMultiAcquirePanic(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				if r.Name == "c" {
+					panic("driver")
+				}
+				return d.Try(ctx, r)
+			}
+		})
+		func() {
+			defer func() {
+				if p := recover(); p != "driver" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			_, _ = holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil)).Acquire(w.ctx)
+		}()
+		time.Sleep(time.Minute) // a lease that nobody has would be renewed until now
+		for _, name := range []string{"a", "b", "c"} {
+			w.free(name, "P6: after an acquire that panicked")
+		}
+	})
+}
+
+// ReleaseNow of several locks is without the minimum hold of any, and Release is not.
+func TestMultiReleaseNow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		o := &holdfast.Options{MinHold: time.Hour}
+		locks := holdfast.All(c.Mutex("a", o), c.Mutex("b", o))
+		for _, now := range []bool{true, false} {
+			ml, err := locks.Acquire(w.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release := ml.Release
+			if now {
+				release = ml.ReleaseNow
+			}
+			if err := release(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := locks.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("P5: after Release: %v", err)
+		}
+	})
+}

@@ -23,7 +23,8 @@ type ClientOptions struct {
 	// Events are told what happens to locks.
 	Events Events
 	// Logger gets the same events as log records, on the goroutine that calls the
-	// hooks. Nil: silence.
+	// hooks, and panics of the driver in the background. Nil: silence, but slog.Default
+	// gets the panics.
 	Logger *slog.Logger
 	// Margin is how long before the end of the store's TTL a lease stops being
 	// trusted. It must cover how far the rates of the clocks drift apart in one

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -299,25 +298,6 @@ func (c *Client) withdrawPlace(l *Lock, p gate.Place) {
 	how := p.Shape
 	how.MinHold = 0
 	c.withdraw(driver.Grant{Request: l.request(p.Owner, how), Stray: p.Stray, Handle: p.Data})
-}
-
-// releaseAll releases grants in the background. Nobody is there to be told of a driver's
-// panic, or somebody has been: it is an error like others. The results are as many as the
-// grants.
-func (c *Client) releaseAll(ctx context.Context, grants []driver.Grant) (errs []error) {
-	defer func() {
-		why := errors.New("the driver returned too few results")
-		if p := recover(); p != nil {
-			why, errs = fmt.Errorf("the driver panicked: %v", p), nil
-			if c.opts.Logger != nil {
-				c.opts.Logger.Error("holdfast: the driver panicked", "panic", p, "stack", string(debug.Stack()))
-			}
-		}
-		for len(errs) < len(grants) {
-			errs = append(errs, why)
-		}
-	}()
-	return c.driver.Release(ctx, grants)
 }
 
 // crowdedOut returns why no acquire may begin that might have to be withdrawn, or nil:

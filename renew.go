@@ -94,7 +94,7 @@ func (c *Client) sharded(renewals []*hold, withdrawals []*withdrawal) []driver.R
 func (c *Client) send(renewals []*hold, withdrawals []*withdrawal, asked []driver.Request) {
 	shards := make([]string, len(asked))
 	for i, r := range asked {
-		shards[i] = c.sharder.Shard(r)
+		shards[i] = c.shardOf(r)
 	}
 	shard := func(i int) string {
 		if len(shards) == 0 {
@@ -150,7 +150,7 @@ func (c *Client) renew(b batch.Batch[*hold]) {
 	var ranOut bool
 	if len(grants) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), b.Within)
-		out = c.driver.Renew(ctx, grants)
+		out = c.renewAll(ctx, grants)
 		ranOut = ctx.Err() != nil
 		cancel()
 	}
@@ -158,7 +158,7 @@ func (c *Client) renew(b batch.Batch[*hold]) {
 	c.mu.Lock()
 	now := c.clock.Now()
 	through := 0
-	for _, r := range out[:min(len(out), len(holds))] {
+	for _, r := range out[:len(holds)] {
 		if r.Err == nil || driver.Gone(r.Err) {
 			through++
 		}
@@ -167,10 +167,7 @@ func (c *Client) renew(b batch.Batch[*hold]) {
 	var cancels []func()
 	gone := map[string]error{}
 	for i, h := range holds {
-		r := driver.Renewal{Err: errors.New("the driver returned too few renewals")}
-		if i < len(out) {
-			r = out[i]
-		}
+		r := out[i]
 		if ranOut && through > 0 && c.postponed(h, r.Err, now) {
 			continue
 		}

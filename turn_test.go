@@ -3,7 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -468,71 +468,95 @@ func TestTurnLost(t *testing.T) {
 	})
 }
 
-// TestTurnHistory: in real time, with all that can happen at once: tokens increase from
-// hold to hold, whoever has them, and nothing is left.
+// TestTurnHistory: with all that can happen at once, tokens increase from hold to hold,
+// whoever has them, no lease is lost, and nothing is left. The goroutines run side by side,
+// but in virtual time: on a machine that lets them starve, claims would run out.
 func TestTurnHistory(t *testing.T) {
-	store := memlock.NewStore(&memlock.Options{TokenBlock: block, Poll: 100 * time.Millisecond})
-	var clients []*holdfast.Client
-	for range 3 {
-		c, err := holdfast.New(store.Client(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		clients = append(clients, c)
-	}
-	var wg sync.WaitGroup
-	var inside sync.Mutex // never contended, if the lock works
-	var tokens []holdfast.Token
-	for i := range 24 {
-		lock := clients[i%3].Mutex("n", nil)
-		wg.Go(func() {
-			for n := range 100 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if n%10 == i%10 {
-					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
-				}
-				lease, err := lock.Acquire(ctx)
-				cancel()
-				if err != nil {
-					if !errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("P6: acquire: %v", err)
-					}
-					continue
-				}
-				if !inside.TryLock() {
-					t.Error("P1: two holders")
-				} else {
-					tokens = append(tokens, lease.Token())
-					runtime.Gosched() // so that others line up
-					inside.Unlock()
-				}
-				if err := lease.Release(); err != nil {
-					t.Errorf("P4: release: %v", err)
-				}
+	inWorld(t, func(w *world) {
+		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block, Poll: 100 * time.Millisecond})
+		var clients []*holdfast.Client
+		for range 3 {
+			c, err := holdfast.New(w.store.Client(), &holdfast.ClientOptions{Clock: w.clock})
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			clients = append(clients, c)
+		}
+		var wg sync.WaitGroup
+		h := &turnHistory{world: w}
+		for i := range 24 {
+			lock := clients[i%3].Mutex("n", nil)
+			wg.Go(func() {
+				for n := range 100 {
+					h.hold(lock, n%10 == i%10, time.Duration(i)*100*time.Microsecond)
+				}
+			})
+		}
+		wg.Wait()
+		h.check()
+		for _, c := range clients {
+			if err := c.Close(); err != nil {
+				w.Error(err)
+			}
+		}
+		w.free("n", "P9: after all")
+	})
+}
+
+// turnHistory is the tokens of holds, one after the other.
+type turnHistory struct {
+	*world
+	inside sync.Mutex // never contended, if the lock works
+	tokens []holdfast.Token
+}
+
+// hold takes the lock, perhaps impatiently, works for a moment and releases it.
+func (h *turnHistory) hold(lock *holdfast.Lock, impatient bool, patience time.Duration) {
+	ctx, cancel := context.WithCancel(h.ctx)
+	if impatient {
+		ctx, cancel = context.WithTimeout(h.ctx, patience)
 	}
-	wg.Wait()
-	if !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != len(tokens) {
-		t.Error("P3: tokens do not increase from hold to hold")
+	lease, err := lock.Acquire(ctx)
+	cancel()
+	if err != nil {
+		if !impatient || !errors.Is(err, context.DeadlineExceeded) {
+			h.Errorf("P6: acquire: %v", err)
+		}
+		return
+	}
+	if !h.inside.TryLock() {
+		h.Error("P1: two holders")
+	} else {
+		h.tokens = append(h.tokens, lease.Token())
+		runtime.Gosched() // so that others line up
+		work := rand.N(200 * time.Microsecond)
+		if rand.N(50) == 0 {
+			work = 12 * time.Millisecond // longer than a turn
+		}
+		time.Sleep(work) // meanwhile some give up
+		if err := lease.Err(); err != nil {
+			h.Errorf("P2: at work: %v", err)
+		}
+		h.inside.Unlock()
+	}
+	if err := lease.Release(); err != nil {
+		h.Errorf("P4: release: %v", err)
+	}
+}
+
+// check looks at the tokens when all is over.
+func (h *turnHistory) check() {
+	if !slices.IsSorted(h.tokens) || len(slices.Compact(h.tokens)) != len(h.tokens) {
+		h.Error("P3: tokens do not increase from hold to hold")
 	}
 	passed := 0
-	for _, token := range tokens {
+	for _, token := range h.tokens {
 		if token%block != 0 {
 			passed++
 		}
 	}
+	h.Logf("%d holds, %d of them passed on", len(h.tokens), passed)
 	if passed == 0 {
-		t.Errorf("of %d holds none was passed on", len(tokens))
-	}
-	d := store.Client()
-	defer d.Close()
-	for _, c := range clients {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if info, err := d.(driver.Inspector).Inspect(t.Context(), "n"); err != nil || !info.Idle() {
-		t.Errorf("P9: the store still has %s (%v)", fmt.Sprint(info), err)
+		h.Errorf("of %d holds none was passed on", len(h.tokens))
 	}
 }

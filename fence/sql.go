@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/sqltx"
 )
 
 // Dialect is a database's SQL, in which it guards resources that are rows. It
@@ -112,8 +113,11 @@ func (d Dialect) Admit(ctx context.Context, tx Tx, resource string, token driver
 	if !d.known() {
 		return d.unknown()
 	}
-	if err := d.inTransaction(ctx, tx); err != nil {
-		return err
+	// Outside of a transaction each statement would commit by itself: the token is adopted,
+	// but a newer holder need not wait for the work, and the work is not rolled back if it
+	// is refused.
+	if err := sqltx.Check(ctx, tx, d == SQLite); err != nil {
+		return fmt.Errorf("fence: the guard needs the transaction that does the work, and %w", err)
 	}
 	offer := marks{exclusive: token}
 	if mode == driver.Shared {

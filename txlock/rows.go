@@ -59,7 +59,7 @@ func (d Dialect) Create(ctx context.Context, db Execer, names ...string) error {
 // transaction, because the thing that they stood for is gone. Who waits for one of
 // them gets [ErrUnknown], or [ErrConflict], when the transaction commits.
 func (d Dialect) Remove(ctx context.Context, tx Tx, names ...string) error {
-	if err := d.check(tx, names); err != nil {
+	if err := d.check(ctx, tx, names); err != nil {
 		return err
 	}
 	return d.exec(ctx, tx, "removing", removeStatements, names)

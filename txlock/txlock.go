@@ -75,6 +75,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/sqlerr"
+	"github.com/holdfastlock/holdfast/internal/sqltx"
 )
 
 // The errors of this package. Match them with errors.Is. The error of the database
@@ -104,9 +105,10 @@ const (
 )
 
 // Tx is what a lock needs of a transaction. *sql.Tx has it. A *sql.Conn on which the
-// caller has begun a transaction by hand will do as well; a *sql.DB, or what embeds
-// one, is refused, because there every statement is a transaction of its own, and
-// would free the name before it returns.
+// caller has begun a transaction by hand will do as well. A *sql.DB, what embeds one, and
+// a *sql.Conn without a transaction are refused, because there every statement is a
+// transaction of its own, and would free the name before it returns. To see that costs two
+// more statements (in SQLite one) with anything that has no methods Commit and Rollback.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -170,7 +172,7 @@ func inOrder(names []string) []string {
 
 // lock locks up to limit of the names, in the given order, and returns them.
 func (d Dialect) lock(ctx context.Context, tx Tx, how mode, names []string, limit int) ([]string, error) {
-	if err := d.check(tx, names); err != nil {
+	if err := d.check(ctx, tx, names); err != nil {
 		return nil, err
 	}
 	l := locking{ctx: ctx, tx: tx, dialect: d, mode: how}
@@ -188,12 +190,16 @@ func (d Dialect) lock(ctx context.Context, tx Tx, how mode, names []string, limi
 	return l.locked, nil
 }
 
-// check returns an error if something can never be locked (P10).
-func (d Dialect) check(tx Tx, names []string) error {
-	if _, ok := tx.(interface{ Stats() sql.DBStats }); ok {
-		return errors.New("txlock: a lock needs the transaction that does the work, not a *sql.DB")
+// check returns an error if something can never be locked (P10): what is wrong with the
+// names before any statement.
+func (d Dialect) check(ctx context.Context, tx Tx, names []string) error {
+	if err := d.checkNames(names); err != nil {
+		return err
 	}
-	return d.checkNames(names)
+	if err := sqltx.Check(ctx, tx, d == SQLite); err != nil {
+		return fmt.Errorf("txlock: a lock needs the transaction that does the work, and %w", sqlerr.Judged(err))
+	}
+	return nil
 }
 
 func (d Dialect) checkNames(names []string) error {

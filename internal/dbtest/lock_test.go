@@ -486,6 +486,7 @@ func rows(t *testing.T, d *database) {
 	if err := d.locks.Lock(ctx, d.DB, name); err == nil || !strings.Contains(err.Error(), "*sql.DB") {
 		t.Errorf("Lock on the pool: %v", err)
 	}
+	byHand(t, d, name)
 	remover := d.begin(t)
 	if err := errors.Join(d.locks.Lock(ctx, remover, name), d.locks.Remove(ctx, remover, name)); err != nil {
 		t.Fatal(err)
@@ -534,4 +535,37 @@ func namesApart(t *testing.T, d *database) {
 			t.Errorf("%q is not kept apart from those before it: %v", name, err)
 		}
 	}
+}
+
+// byHand locks on a connection, without a transaction and in one that was begun by hand.
+func byHand(t *testing.T, d *database, name string) {
+	ctx := within(t)
+	conn, err := d.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	run := func(statement string) {
+		t.Helper()
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(when string) {
+		t.Helper()
+		for how, err := range map[string]error{"Lock": d.locks.Lock(ctx, conn, name), "Remove": d.locks.Remove(ctx, conn, name)} {
+			if err == nil || !strings.Contains(err.Error(), "*sql.Conn has none") {
+				t.Errorf("%s %s: %v", how, when, err)
+			}
+		}
+	}
+	refused("without a transaction")
+	run("BEGIN")
+	for range 2 {
+		if err := d.locks.Lock(ctx, conn, name); err != nil {
+			t.Errorf("in a transaction begun by hand: %v", err)
+		}
+	}
+	run("ROLLBACK")
+	refused("after the transaction")
 }

@@ -59,6 +59,7 @@ type store struct {
 	margin     time.Duration
 	ends       bool // renewals may end for good
 	responsive bool // no call is lost or takes longer than a tick, and the client is prompt
+	beyond     bool // explore what comes after the client has seen the end
 	renewed    func(w *world, c call, err error)
 }
 
@@ -82,10 +83,18 @@ func (s *store) model() explore.Model[world, world] {
 	w := world{m: Start(0, 0, s.valid, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}), left: s.valid}
 	return explore.Model[world, world]{
 		Start: w,
-		Key:   func(w world) world { return w },
+		Key:   s.key,
 		Next:  s.next,
 		Check: s.check,
 	}
+}
+
+// key makes one state of all ends that are found right or wrong alike: see next.
+func (s *store) key(w world) world {
+	if w.over && !s.beyond {
+		return world{over: true, moved: w.moved, m: Machine{state: w.m.state}}
+	}
+	return w
 }
 
 // trusts reports whether a look at the lease would find it trusted.
@@ -107,7 +116,13 @@ func (s *store) check(w world) error {
 
 // next returns the steps. What looks at the lease leaves the end of it behind,
 // whatever the model under test makes of it.
+//
+// Once the client has seen the end it takes nothing in any more, so nothing can be found
+// behind it, unless the client is one that is wrong about that.
 func (s *store) next(w world) (steps []explore.Step[world]) {
+	if w.over && !s.beyond {
+		return nil
+	}
 	add := func(name string, change func(*world)) {
 		to := w
 		change(&to)
@@ -219,17 +234,20 @@ func (w *world) tick(ahead time.Duration) {
 	}
 }
 
-// starts are the leases that every model is explored for.
+// starts are the leases that the model is explored for. Every state of "renewed" is one of
+// "from a claim" too, after a renewal, and each of those one of the leases whose renewals
+// may end; so it is with "never renewed" and its claim. What is explored is the larger.
 var starts = []struct {
 	name         string
 	every, valid time.Duration
 	ends         bool
+	part         bool // of the states of another
 }{
-	{"renewed", renewing, modelTTL, false},
-	{"from a claim", renewing, claim, false},
-	{"never renewed", never, modelTTL, false},
-	{"from a claim, then never renewed", never, claim, false},
-	{"from a claim, then renewed for some time", renewing, claim, true},
+	{"renewed", renewing, modelTTL, false, true},
+	{"from a claim", renewing, claim, false, true},
+	{"never renewed", never, modelTTL, false, true},
+	{"from a claim, then never renewed", never, claim, false, false},
+	{"from a claim, then renewed for some time", renewing, claim, true, false},
 }
 
 // TestModel: a lease that says it is trusted has its hold in the store, and one
@@ -238,8 +256,10 @@ func TestModel(t *testing.T) {
 	for _, c := range starts {
 		t.Run(c.name, func(t *testing.T) {
 			s := store{every: c.every, valid: c.valid, margin: margin, ends: c.ends, renewed: renewed}
-			s.model().Holds(t, 400_000)
-			s.model().Walks(t, 10, 1000)
+			if !c.part {
+				s.model().Holds(t, 400_000)
+			}
+			s.model().Walks(t, 100, 1000)
 		})
 	}
 }
@@ -278,6 +298,7 @@ func TestModelFinds(t *testing.T) {
 		}},
 		{"no margin", "the store's hold is over", func(s *store) { s.margin = 1 }},
 		{"revived by a late renewal", "at its end is trusted", func(s *store) {
+			s.beyond = true
 			s.renewed = func(w *world, c call, err error) {
 				if err == nil && w.m.State() == Lost {
 					w.m.state, w.over = Held, false

@@ -1,0 +1,61 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// This file calls the driver in the background. Nobody is there to see a panic of it, which
+// would end the process: it is logged, and is an error like others. A panic in a call that
+// the caller waits for is the caller's.
+
+// guarded calls f, which calls the driver's method of that name, and returns its panic as an
+// error.
+func (c *Client) guarded(method string, f func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the driver's %s panicked: %v", method, p)
+			c.events.put(queuedEvent{level: slog.LevelError, msg: "the driver panicked", panicked: []slog.Attr{
+				slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())),
+			}})
+		}
+	}()
+	f()
+	return nil
+}
+
+// renewAll renews grants. The results are at least as many as the grants.
+func (c *Client) renewAll(ctx context.Context, grants []driver.Grant) (out []driver.Renewal) {
+	err := c.guarded("Renew", func() { out = c.driver.Renew(ctx, grants) })
+	if err == nil {
+		err = errors.New("the driver returned too few renewals")
+	}
+	for len(out) < len(grants) {
+		out = append(out, driver.Renewal{Err: err})
+	}
+	return out
+}
+
+// releaseAll releases grants. The results are at least as many as the grants.
+func (c *Client) releaseAll(ctx context.Context, grants []driver.Grant) (errs []error) {
+	err := c.guarded("Release", func() { errs = c.driver.Release(ctx, grants) })
+	if err == nil {
+		err = errors.New("the driver returned too few results")
+	}
+	for len(errs) < len(grants) {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// shardOf returns the shard of a request, or "" if the driver panics: then renewals of
+// unlike shards may wait for one another, but are not lost for it.
+func (c *Client) shardOf(r driver.Request) (shard string) {
+	_ = c.guarded("Shard", func() { shard = c.sharder.Shard(r) })
+	return shard
+}

@@ -1,0 +1,67 @@
+// Package sqltx tells statements that are in one transaction from those that each commit
+// by themselves, for packages that take the caller's transaction: fence and txlock.
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Execer is a *sql.Tx, or what the caller has in place of one.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Check returns an error unless statements of tx are in one transaction. It costs two
+// statements (in SQLite one) with anything that is no *sql.DB and has no methods Commit and
+// Rollback: a *sql.Conn, for example. The error says what is wrong with tx, and is to be
+// read after "the transaction is needed, and".
+func Check(ctx context.Context, tx Execer, sqlite bool) error {
+	switch tx := tx.(type) {
+	case interface{ Stats() sql.DBStats }:
+		return errors.New("a *sql.DB is none")
+	case interface {
+		Commit() error
+		Rollback() error
+	}:
+		return nil // a *sql.Tx, or what embeds one
+	default:
+		if sqlite {
+			return inSQLite(ctx, tx)
+		}
+		return inServer(ctx, tx)
+	}
+}
+
+// inServer looks whether a savepoint lasts until the next statement. PostgreSQL refuses
+// one outside of a transaction; in MySQL it is gone when its statement is over, unless
+// the session does not commit by itself.
+func inServer(ctx context.Context, tx Execer) error {
+	for _, query := range []string{"SAVEPOINT holdfast", "RELEASE SAVEPOINT holdfast"} {
+		if _, err := tx.ExecContext(ctx, query); err != nil {
+			return none(tx, err)
+		}
+	}
+	return nil
+}
+
+// inSQLite looks whether another transaction can begin, which takes no lock: in SQLite a
+// savepoint outside of a transaction begins one. Both statements go out as one, because
+// they must meet the same connection.
+func inSQLite(ctx context.Context, tx Execer) error {
+	_, err := tx.ExecContext(ctx, "BEGIN DEFERRED; ROLLBACK")
+	if err != nil && strings.Contains(err.Error(), "within a transaction") {
+		return nil
+	}
+	return none(tx, err)
+}
+
+func none(tx Execer, err error) error {
+	if err == nil {
+		return fmt.Errorf("this %T has none", tx)
+	}
+	return fmt.Errorf("this %T has none, or it cannot be used: %w", tx, err)
+}
