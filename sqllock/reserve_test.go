@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"os"
 	"testing"
+	"time"
 )
 
 // idleServer is a database that is connected to, and asked nothing.
@@ -75,5 +77,28 @@ func TestReserveAfterErrors(t *testing.T) {
 				t.Errorf("P2: the next renewal: %v", err)
 			}
 		})
+	}
+}
+
+// lateTimer is a context whose deadline has passed, though its timer has not run.
+type lateTimer struct{ context.Context }
+
+func (lateTimer) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// silentServer is one to which the dialling ends with its deadline.
+type silentServer struct{ idleServer }
+
+func (silentServer) Connect(context.Context) (sqldriver.Conn, error) {
+	return nil, os.ErrDeadlineExceeded
+}
+
+// TestLateTimer: a library that sets a deadline on its connection may return before the
+// context's own timer has run. The error is the context's all the same (P11).
+func TestLateTimer(t *testing.T) {
+	db := sql.OpenDB(silentServer{})
+	defer db.Close()
+	library := Library{Failure: func(error) Failure { return Unknown }}
+	if _, err := New(lateTimer{t.Context()}, db, Postgres, library, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("P11: New after its deadline: %v", err)
 	}
 }

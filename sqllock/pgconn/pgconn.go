@@ -30,6 +30,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
@@ -53,7 +54,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	}
 	library := libraryFor(config)
 	if err := behindPooler(ctx, db, &library); err != nil {
-		return nil, errors.Join(&sqllock.OpenError{Err: err}, ctx.Err(), db.Close())
+		return nil, errors.Join(ctxerr.Of(ctx, &sqllock.OpenError{Err: err}), db.Close())
 	}
 	library.Close = db.Close
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
@@ -125,7 +126,7 @@ func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, er
 		err = behindPooler(ctx, db, &library)
 	}
 	if err != nil {
-		return nil, errors.Join(ctx.Err(), err) // pgx may say it in words of its own (P11)
+		return nil, ctxerr.Of(ctx, err)
 	}
 	library.Listen = listener{config, func(ctx context.Context) (*pgx.ConnConfig, error) { return freshConfigOf(ctx, db) }}.listen
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
