@@ -17,7 +17,7 @@ const (
 	leases = 8
 	busy   = 512
 	ttl    = 3 * time.Second
-	late   = 20 * time.Millisecond
+	late   = 60 * time.Millisecond
 )
 
 // Run keeps leases of a client for two TTLs while many goroutines of the same client take
