@@ -12,12 +12,12 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestBusy: a busy client keeps its leases when replies are 20 ms late (P2).
+// TestBusy: a busy client keeps its leases when replies are late (P2).
 func TestBusy(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := chaos.StartProxy(t, server.Addrs())
-	proxy.Delay(chaos.ToClient, 20*time.Millisecond)
-	busytest.Run(t, func() *holdfast.Client {
+	delay := func(by time.Duration) { proxy.Delay(chaos.ToClient, by) }
+	busytest.Run(t, delay, func() *holdfast.Client {
 		locks, err := holdfast.Open(t.Context(), "etcd://"+proxy.Addr)
 		if err != nil {
 			t.Fatal(err)

@@ -60,7 +60,8 @@ func (c *client) fasten(ctx context.Context, g driver.Grant) (driver.Grant, erro
 }
 
 // renewFixed renews holds that are on leases of their own, and returns those whose keys
-// are gone. Their TTLs count from here: the leases end later.
+// are gone. Their TTLs count from here, but they are not valid for longer than their
+// leases: see renewed.
 func (c *client) renewFixed(ctx context.Context, batch []renewing) (missing []renewing) {
 	for len(batch) > 0 {
 		some := batch[:min(batchSize, len(batch))]
@@ -94,9 +95,12 @@ func (r *record) stays(req *driver.Request, since driver.Instant, valid time.Dur
 	return max(since.Add(valid+req.LockDelay), r.began.Add(req.MinHold))
 }
 
-// move puts a hold's key on another lease. It reports false if the key is gone.
+// move puts a hold's key on another lease. It reports false if the key is gone. The
+// request says which lease the key is to leave. Suppose that it is held up in the
+// network, that the next renewal moves the key, and that this request arrives then: the
+// key would be on a lease that nobody keeps alive, and end before the hold does (P1).
 func (c *client) move(ctx context.Context, r renewing) bool {
-	key := c.key(r.record)
+	key, from := c.key(r.record), r.session.Load().lease()
 	for {
 		s, err := c.sessionFor(ctx, r.record, &r.grant.Request)
 		if err != nil {
@@ -106,9 +110,10 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 		since := s.sentBefore(c.clock.Now())
 		resp, err := c.kept().kv.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+			clientv3.Compare(clientv3.LeaseValue(key), "=", from),
 		).Then(
 			clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
-		).Commit()
+		).Else(clientv3.OpGet(key)).Commit()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			c.end(s)
@@ -116,7 +121,13 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 		case err != nil:
 			r.out.Err = err
 			return true
+		case resp.Succeeded:
+			return c.renewed(r, s, since)
 		}
-		return resp.Succeeded && c.renewed(r, s, since)
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 || kvs[0].CreateRevision != int64(r.token) || clientv3.LeaseID(kvs[0].Lease) == from {
+			return false
+		}
+		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, though nobody heard so
 	}
 }

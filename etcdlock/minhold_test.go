@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -129,5 +130,106 @@ func TestMinHoldThenTTL(t *testing.T) {
 		if left.TTL < 0 {
 			return
 		}
+	}
+}
+
+// TestMinHoldIsTrustedWithinItsLease: when a little more is left of a minimum hold than
+// of the TTL its lease may end before a whole TTL has passed, so the holder trusts it for
+// less (P1).
+func TestMinHoldIsTrustedWithinItsLease(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	for _, delay := range []time.Duration{0, 20 * time.Second} {
+		req := driver.Request{Name: "n" + delay.String(), Owner: "a" + delay.String(), TTL: 80 * time.Second, MinHold: 71*time.Second + delay, LockDelay: delay}
+		g := take(t, c, req)
+		lease, err := c.etcd.TimeToLive(t.Context(), clientv3.LeaseID(leaseOf(t, c, req.Name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := time.Duration(lease.GrantedTTL)*time.Second - delay
+		if ends > req.TTL {
+			t.Fatalf("the lease of %d s is not shorter than the TTL", lease.GrantedTTL)
+		}
+		if g.Valid > ends {
+			t.Errorf("P1: a hold on a lease of %d s, with a lock-delay of %v, is trusted for %v", lease.GrantedTTL, delay, g.Valid)
+		}
+		before := g.Since.Add(ends)
+		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Since.Add(r.Valid) > before {
+			t.Errorf("P1: its renewal gives %+v, its lease ends at %v", r, before)
+		}
+	}
+}
+
+// heldUp is a way to etcd on which one move is held up until it is let go, though its
+// caller gives up.
+type heldUp struct {
+	clientv3.KV
+	txn *heldTxn
+}
+
+func (h *heldUp) Txn(ctx context.Context) clientv3.Txn {
+	if h.txn != nil {
+		return h.KV.Txn(ctx)
+	}
+	h.txn = &heldTxn{Txn: h.KV.Txn(context.WithoutCancel(ctx))}
+	return h.txn
+}
+
+type heldTxn struct{ clientv3.Txn }
+
+func (t *heldTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.Txn = t.Txn.If(cs...); return t }
+func (t *heldTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
+func (t *heldTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+func (t *heldTxn) Commit() (*clientv3.TxnResponse, error) {
+	return nil, context.DeadlineExceeded
+}
+
+// TestLateMove: a request that puts a hold's key on the lease of its minimum hold
+// arrives when a later one has put it on another. It must not take the key back (P1).
+func TestLateMove(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	for _, arrives := range []string{"before the next", "after the next"} {
+		t.Run(arrives, func(t *testing.T) {
+			c := dial(t, server.Addrs(), nil)
+			defer c.Close()
+			req := driver.Request{Name: arrives, Owner: arrives, TTL: 10 * time.Second, MinHold: time.Hour}
+			before := take(t, c, plainRequest(req.Name, "the first of "+arrives))
+			line(t, c, req)
+			if err := c.Release(t.Context(), []driver.Grant{before})[0]; err != nil {
+				t.Fatal(err)
+			}
+			kv := c.kv
+			late := &heldUp{KV: kv}
+			c.kv = late
+			if g, err := c.Wait(t.Context(), req); err == nil {
+				if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err == nil {
+					t.Fatal("nothing was held up")
+				}
+			}
+			c.kv = kv
+			arrive := func() {
+				if _, err := late.txn.Txn.Commit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if arrives == "before the next" {
+				arrive()
+			}
+			g := driver.Grant{Request: req}
+			c.mu.Lock()
+			g.Token = c.record(req.Name, req.Owner).token
+			c.mu.Unlock()
+			if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			own := leaseOf(t, c, req.Name)
+			if arrives == "after the next" {
+				arrive()
+			}
+			if now := leaseOf(t, c, req.Name); now != own || int64(c.record(req.Name, req.Owner).session.Load().lease()) != own {
+				t.Errorf("P1: the key is on lease %x, not on %x, of which the client knows", now, own)
+			}
+		})
 	}
 }

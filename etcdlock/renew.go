@@ -139,6 +139,11 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
 	}
+	if s.fixed {
+		// The lease is not kept alive, and may end before a whole TTL that begins now.
+		lasts := time.Duration(s.seconds)*time.Second - r.grant.LockDelay
+		valid = min(valid, s.since.Add(lasts).Sub(since))
+	}
 	r.claim = false
 	r.session.Store(s)
 	s.trusted = since.Add(valid)

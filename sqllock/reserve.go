@@ -72,7 +72,8 @@ func (r *reserve) end() {
 }
 
 // use calls f with the connection. The ticket is inside, and leaves. If f fails for
-// more than others who write, the pool is to judge the connection.
+// more than others who write, the pool is to judge the connection. Only then: what is
+// given back for less the application takes, and a renewal waits for that one (P2).
 func (r *reserve) use(ctx context.Context, t *ticket, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
 	r.mu.Lock()
 	conn := r.conn
@@ -85,8 +86,9 @@ func (r *reserve) use(ctx context.Context, t *ticket, judge func(error) Failure,
 		connected = true
 		err = f(conn)
 	}
+	bad := err != nil && (!connected || err != errChanged && judge(err) != Conflict || isClosed(conn))
 	r.mu.Lock()
-	if err != nil && (!connected || judge(err) != Conflict) && r.conn == conn {
+	if bad && r.conn == conn {
 		r.dropLocked()
 	}
 	dropped := r.conn != conn
@@ -97,6 +99,10 @@ func (r *reserve) use(ctx context.Context, t *ticket, judge func(error) Failure,
 	r.leave(t)
 	return connected, err
 }
+
+// isClosed reports whether a connection was discarded, or database/sql has found that
+// it had ended.
+func isClosed(conn *sql.Conn) bool { return conn.Raw(func(any) error { return nil }) != nil }
 
 // checkSession finds out whether a connection has ended meanwhile, as a pool does
 // before it hands one out.

@@ -52,6 +52,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
@@ -134,7 +135,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *O
 		if library.Close != nil {
 			err = errors.Join(err, library.Close())
 		}
-		return nil, orEnded(ctx, err)
+		return nil, ctxerr.Of(ctx, err)
 	}
 	c.working.Go(c.keepClean)
 	return c, nil

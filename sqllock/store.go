@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
@@ -50,16 +51,7 @@ func (c *client) request(ctx context.Context, urgency priority, f func(context.C
 	inner, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	failure, err := c.attempts(inner, urgency, f)
-	return failure, orEnded(ctx, err)
-}
-
-// orEnded returns an error that is also that of ctx, if ctx has ended: client libraries
-// have words of their own for it (P11).
-func orEnded(ctx context.Context, err error) error {
-	if end := ctx.Err(); err != nil && end != nil && !errors.Is(err, end) {
-		return errors.Join(end, err)
-	}
-	return err
+	return failure, ctxerr.Of(ctx, err)
 }
 
 func (c *client) attempts(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {

@@ -11,51 +11,61 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// How many leases are kept, for how long, beside how many goroutines.
+// How many leases are kept, for how long, beside how many goroutines, while replies are
+// how late.
 const (
 	leases = 8
 	busy   = 512
 	ttl    = 3 * time.Second
+	late   = 60 * time.Millisecond
 )
 
-// rounds is how often Run tries to find out on a machine that is too slow.
-const rounds = 3
-
-// Run keeps leases of a client for two TTLs while many goroutines take and release names
-// of their own with it (P2). A second client, which does nothing else, is the measure:
-// where the machine is so busy that it loses leases too, or that one of its renewals
-// takes a quarter of the TTL, the round says nothing and is repeated, and in the end
-// nothing is said. Open returns a client of a
-// store whose replies are as late as the test wants them.
-func Run(t *testing.T, open func() *holdfast.Client) {
-	for range rounds {
-		working, idle := open(), open()
-		kept, measure := hold(t, working), hold(t, idle)
-		stop := work(working)
-		slowest := time.Duration(0)
-		for end := time.Now().Add(2 * ttl); time.Now().Before(end); {
-			sent := time.Now()
-			measure[0].Renew(t.Context()) // its failure is among the losses
-			slowest = max(slowest, time.Since(sent))
-			time.Sleep(ttl / 30)
+// Run keeps leases of a client for two TTLs while many goroutines of the same client take
+// and release names of their own, and replies are late (P2). A second client, which does
+// nothing else, is the measure: where it loses leases too, or one of its renewals takes a
+// quarter of the TTL, the machine is too busy, and the round says nothing. Then another
+// is three times as slow, with replies that are later and a TTL that is longer by as much:
+// whoever waits for replies waits for the same part of the TTL, and the machine has less
+// to do. The test fails if the last round says nothing either. Delay says how late
+// replies are from now on, and open returns a client.
+func Run(t *testing.T, delay func(time.Duration), open func() *holdfast.Client) {
+	for _, slower := range []time.Duration{1, 3, 9} {
+		delay(slower * late)
+		lost, doubt := round(t, open(), open(), slower*ttl)
+		if doubt == "" {
+			for _, err := range lost {
+				t.Errorf("P2: a busy client lost a lease on a healthy server: %v", err)
+			}
+			return
 		}
-		lost, slow := losses(kept), losses(measure)
-		stop()
-		working.Close()
-		idle.Close()
-		if len(slow) > 0 || slowest > ttl/4 {
-			t.Logf("the machine is too busy: a client with nothing to do has lost %d leases, and had to wait %v for a renewal", len(slow), slowest)
-			continue
-		}
-		for _, err := range lost {
-			t.Errorf("P2: a busy client lost a lease on a healthy server: %v", err)
-		}
-		return
+		t.Logf("the machine is too busy for a TTL of %v: %s", slower*ttl, doubt)
 	}
+	t.Error("nothing was found out")
+}
+
+// round returns what the busy client has lost, and why that may be the machine's fault.
+func round(t *testing.T, working, idle *holdfast.Client, ttl time.Duration) (lost []error, doubt string) {
+	kept, measure := hold(t, working, ttl), hold(t, idle, ttl)
+	stop := work(working)
+	slowest := time.Duration(0)
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); {
+		sent := time.Now()
+		measure[0].Renew(t.Context()) // its failure is among the losses
+		slowest = max(slowest, time.Since(sent))
+		time.Sleep(ttl / 30)
+	}
+	lost, slow := losses(kept), losses(measure)
+	stop()
+	working.Close()
+	idle.Close()
+	if len(slow) > 0 || slowest > ttl/4 {
+		doubt = fmt.Sprintf("a client with nothing to do has lost %d leases, and had to wait %v for a renewal", len(slow), slowest)
+	}
+	return lost, doubt
 }
 
 // hold takes the leases.
-func hold(t *testing.T, c *holdfast.Client) (held []*holdfast.Lease) {
+func hold(t *testing.T, c *holdfast.Client, ttl time.Duration) (held []*holdfast.Lease) {
 	t.Helper()
 	for i := range leases {
 		lease, err := c.Mutex(fmt.Sprintf("held/%p/%d", c, i), &holdfast.Options{TTL: ttl}).Acquire(t.Context())

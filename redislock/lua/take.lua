@@ -5,7 +5,7 @@ if not fields[2] then return false end
 fields = redis.call('HGETALL', KEYS[1])
 local last, field, text = fields[2], fields[3], fields[4]
 if field == 'last' then last, field, text = fields[4], fields[1], fields[2] end
-if fields[5] or field == 'r' or field == ARGV[1] then return false end
+if fields[5] or string.sub(field, 1, 2) ~= 'h:' or field == ARGV[1] then return false end
 local expires, ttl, delay, note = string.match(text, '^(%d+) (%d+) (%d+) [^ ]* (.*)$')
 local token = tonumber(string.sub(last, 1, 16))
 if expires == '0' then expires = token + ttl end

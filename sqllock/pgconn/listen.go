@@ -3,14 +3,12 @@ package pgconn
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // All drivers of a process that connect in the same way hear through one connection,
@@ -193,12 +191,11 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// connect connects as before or, if the server refuses the password, as a pool of one of
-// the drivers does now: passwords are rotated, and tokens end.
+// connect connects as before or, if the server refuses that, as a pool of one of the
+// drivers does now: passwords and certificates are replaced, and tokens end.
 func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, h.config.Copy())
-	said := (*pgconn.PgError)(nil)
-	if err == nil || !errors.As(err, &said) || !strings.HasPrefix(said.Code, "28") {
+	if err == nil || !refusesUs(err) {
 		return conn, err
 	}
 	h.mu.Lock()

@@ -11,6 +11,10 @@
 // that out by itself, when it is opened. Through such a pooler notifications do not
 // arrive, so waiters poll.
 //
+// The files that sslrootcert, sslcert and sslkey name, and .pgpass, are read again for each
+// connection of a URL's pool, and when the one that listens is refused. While they cannot be
+// read, because they are just being replaced, what they said last holds.
+//
 // The drivers of a process that connect in the same way have one connection besides
 // their pools, on which they listen.
 package pgconn
@@ -30,6 +34,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
@@ -47,13 +52,14 @@ const (
 
 // open opens the driver for a URL, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	db, config, o, err := pool(u)
+	db, settings, o, err := pool(u)
 	if err != nil {
 		return nil, err
 	}
-	library := libraryFor(config)
+	library := libraryFor(settings.last)
+	library.Listen = listener{settings.last, settings.fresh}.listen
 	if err := behindPooler(ctx, db, &library); err != nil {
-		return nil, errors.Join(&sqllock.OpenError{Err: err}, ctx.Err(), db.Close())
+		return nil, errors.Join(ctxerr.Of(ctx, &sqllock.OpenError{Err: err}), db.Close())
 	}
 	library.Close = db.Close
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
@@ -70,16 +76,17 @@ func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	return db, cmp.Or(o.Prefix, sqllock.DefaultPrefix), nil
 }
 
-func pool(u *url.URL) (*sql.DB, *pgx.ConnConfig, *sqllock.Options, error) {
+func pool(u *url.URL) (*sql.DB, *settings, *sqllock.Options, error) {
 	config, o, err := parse(u)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	db := stdlib.OpenDB(*config)
+	s := &settings{url: u, last: config}
+	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(s.renew))
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
-	return db, config, o, nil
+	return db, s, o, nil
 }
 
 // parse reads a URL. Its errors show nothing of user and password.
@@ -125,7 +132,7 @@ func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, er
 		err = behindPooler(ctx, db, &library)
 	}
 	if err != nil {
-		return nil, errors.Join(ctx.Err(), err) // pgx may say it in words of its own (P11)
+		return nil, ctxerr.Of(ctx, err)
 	}
 	library.Listen = listener{config, func(ctx context.Context) (*pgx.ConnConfig, error) { return freshConfigOf(ctx, db) }}.listen
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
