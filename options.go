@@ -56,7 +56,7 @@ type Options struct {
 	// so, Lease.Renew returns ErrMaxHold, and the lease, unless it is released before, is
 	// lost at the trust deadline that stands then, for ErrMaxHold; an answer to a renewal
 	// under way does not move that. So a hold ends at most MaxHold and one TTL after it
-	// was taken. With less than RenewEvery it is not renewed at all. 0: no limit.
+	// was taken. With less than RenewEvery a full TTL is not renewed at all. 0: no limit.
 	MaxHold time.Duration
 	// MinHold keeps the name closed for at least this long after it was
 	// acquired, even if it is released sooner (but see Lease.ReleaseNow) or the holder

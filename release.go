@@ -365,7 +365,7 @@ func (c *Client) undo(b batch.Batch[*withdrawal]) {
 // most about 5 s; if the store has not confirmed every release by then, the
 // error is ErrUncertain, and what is left ends with its TTL. Last it waits for
 // hooks and the Logger to be told of all that has happened, for at most 1 s. A second
-// call waits for the first, and returns nil.
+// call waits for the first, for at most 5 s, and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -80,7 +80,7 @@ func (g *Gate) Empty() bool { return g.first == nil && !g.shut }
 // Reset makes an empty gate as good as new.
 func (g *Gate) Reset() { *g = Gate{} }
 
-// Waiters yields those at the gate, the head first. Who has been yielded may leave.
+// Waiters yields those at the gate, the head first. The loop may take out the one that it is at.
 func (g *Gate) Waiters() iter.Seq[*Waiter] {
 	return func(yield func(*Waiter) bool) {
 		for w := g.first; w != nil; {

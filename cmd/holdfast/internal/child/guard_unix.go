@@ -141,7 +141,7 @@ func (g *guard) read() bool {
 	}
 }
 
-// kill kills the group at one blow, because time is short, and then what has left
+// kill kills the whole group by one call, because time is short, and then what has left
 // it. For the first the guard must leave the group itself: to the holder's, if any
 // process is left there. If none is, the guard kills its descendants one by one,
 // until there are no more, and the rest of the group with itself at the end.
