@@ -47,8 +47,14 @@ func Start(o Options) (*Child, error) {
 	c.reap()
 	reports := bufio.NewReader(c.reports)
 	if err := c.startCommand(o, reports); err != nil {
-		c.ended.Store(true)
+		refused := errors.As(err, new(syscall.Errno))
+		c.ended.Store(refused)
 		close(c.heard)
+		if !refused {
+			// The guard may have started the command, and died before it could say so.
+			c.unguarded()
+			c.ended.Store(true)
+		}
 		c.Close()
 		return nil, err
 	}

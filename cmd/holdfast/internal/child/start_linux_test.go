@@ -1,0 +1,60 @@
+package child
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == guardName {
+		dyingGuard()
+	}
+	os.Exit(m.Run())
+}
+
+// dyingGuard is a guard that is killed when it has started the command, before it can say
+// so. The command has left the group and the session.
+func dyingGuard() {
+	orders, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		os.Exit(1)
+	}
+	reports, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		os.Exit(1)
+	}
+	syscall.CloseOnExec(orders)
+	syscall.CloseOnExec(reports)
+	report{guardReady, 0}.write(reports)
+	if _, err := syscall.Read(orders, make([]byte, 100)); err != nil {
+		os.Exit(1)
+	}
+	_, _ = syscall.ForkExec(os.Args[4], os.Args[5:], &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}})
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// TestGuardDiesEarly: if Start fails, nothing of the command runs, though the lock is given
+// back at once then. Suppose that the guard is killed between its fork and its report.
+func TestGuardDiesEarly(t *testing.T) {
+	if _, err := os.Stat("/bin/sleep"); err != nil {
+		t.Fatal(err)
+	}
+	before := map[int]bool{}
+	for _, pid := range children() {
+		before[pid] = true
+	}
+	_, err := Start(Options{
+		Path: "/bin/sleep", Args: []string{"sleep", "60"}, Until: driver.HostClock.Now().Add(driver.DefaultPoll),
+	})
+	if err == nil {
+		t.Fatal("Start has not noticed that the guard died")
+	}
+	if n := killDescendants(before); n > 0 {
+		t.Errorf("P1: Start returned %q, and %d processes of the command still ran", err, n)
+	}
+}
