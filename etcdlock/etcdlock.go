@@ -95,8 +95,9 @@ type client struct {
 
 	mu        sync.Mutex
 	isClosed  bool
-	sessions  map[int64]*session // by seconds
-	goodbye   *session           // for what is remembered for a while
+	minimums  map[*record]*session // of holds with a minimum: see fixedFor
+	sessions  map[int64]*session   // by seconds
+	goodbye   *session             // for what is remembered for a while
 	records   index
 	places    map[*record]*place // of those that are queued
 	firstN    int32              // the least number for new keys: those before may be there yet
@@ -128,7 +129,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	c := &client{
 		etcd: etcd, own: own, kv: requests{clientv3.NewKV(etcd)}, leases: leases{clientv3.NewLease(etcd)},
 		clock: o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
-		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
+		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock

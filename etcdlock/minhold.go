@@ -24,13 +24,30 @@ func outlasts(req *driver.Request, began, now driver.Instant) bool {
 }
 
 // fixedFor returns a session for one hold whose lease lasts for what is left of its
-// minimum hold.
+// minimum hold: the same each time, because a minimum hold may be long, and etcd may have
+// put the key there though nobody heard so.
 func (c *client) fixedFor(ctx context.Context, r *record, req *driver.Request) (*session, error) {
 	c.mu.Lock()
-	left := r.began.Add(req.MinHold).Sub(c.clock.Now())
+	s, left := c.minimums[r], r.began.Add(req.MinHold).Sub(c.clock.Now())
 	c.mu.Unlock()
-	s := &session{c: c, seconds: max(seconds(left)+1, c.minSeconds), fixed: true, busy: make(chan struct{}, 1)}
+	if s != nil {
+		if _, err := s.keep(ctx, 0); !errors.Is(err, errOver) {
+			return s, err
+		}
+	}
+	s = &session{c: c, seconds: max(seconds(left)+1, c.minSeconds), fixed: true, busy: make(chan struct{}, 1)}
 	_, err := s.keep(ctx, 0)
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.known(r) { // it was released meanwhile
+			if !c.isClosed {
+				c.revoke(s)
+			}
+			return s, driver.ErrNotHeld
+		}
+		c.minimums[r] = s
+	}
 	return s, err
 }
 

@@ -233,3 +233,51 @@ func TestLateMove(t *testing.T) {
 		})
 	}
 }
+
+// TestMinHoldUndone: a hold whose move to the lease of its minimum hold is not answered is
+// withdrawn. Its lease, which lasts for so long, goes with it (P9).
+func TestMinHoldUndone(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	req := driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second, MinHold: time.Hour}
+	kv := c.kv
+	c.kv = &onlyFirst{KV: kv}
+	g, err := c.Try(t.Context(), req)
+	if !errors.Is(err, driver.ErrUncertain) {
+		t.Fatalf("a Try that is not answered returned %v", err)
+	}
+	c.kv = kv
+	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for long := true; long; {
+		all, err := c.etcd.Leases(ctx)
+		if err != nil {
+			t.Fatalf("P9: a lease of the minimum hold stays: %v", err)
+		}
+		long = false
+		for _, lease := range all.Leases {
+			left, err := c.etcd.TimeToLive(ctx, lease.ID)
+			if err != nil {
+				t.Fatalf("P9: a lease of the minimum hold stays: %v", err)
+			}
+			long = long || left.GrantedTTL >= int64(req.MinHold/time.Second)
+		}
+	}
+}
+
+// onlyFirst is a way to etcd by which only the first transaction gets there.
+type onlyFirst struct {
+	clientv3.KV
+	n int
+}
+
+func (o *onlyFirst) Txn(ctx context.Context) clientv3.Txn {
+	if o.n++; o.n == 1 {
+		return o.KV.Txn(ctx)
+	}
+	return &heldTxn{o.KV.Txn(ctx)}
+}

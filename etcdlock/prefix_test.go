@@ -14,13 +14,13 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// crowdedBelow is an etcd in which somebody puts a key right before each transaction.
-type crowdedBelow struct {
+// busyBelow is an etcd in which somebody puts a key right before each transaction.
+type busyBelow struct {
 	clientv3.KV
 	put func()
 }
 
-func (k crowdedBelow) Txn(ctx context.Context) clientv3.Txn {
+func (k busyBelow) Txn(ctx context.Context) clientv3.Txn {
 	return transactionAfter{k.KV.Txn(ctx), k.put}
 }
 
@@ -64,7 +64,7 @@ func TestBusyBelow(t *testing.T) {
 	} {
 		a, b, puts := dial(t, server.Addrs(), o.one), dial(t, server.Addrs(), o.other), 0
 		quiet := atomic.Bool{}
-		a.kv = crowdedBelow{a.kv, func() {
+		a.kv = busyBelow{a.kv, func() {
 			if quiet.Load() {
 				return
 			}
@@ -79,7 +79,7 @@ func TestBusyBelow(t *testing.T) {
 			t.Errorf("%s: P1: a name that is held: %v", what, err)
 		}
 		for range 2 * nearby { // more than an exclusive request looks at
-			a.kv.(crowdedBelow).put()
+			a.kv.(busyBelow).put()
 		}
 		third := plainRequest(o.name, what+" third")
 		if _, err := a.Enqueue(t.Context(), third); !errors.Is(err, driver.ErrHeld) {

@@ -104,6 +104,7 @@ func (c *client) forget(r *record) {
 	r.state = doubtful
 	c.wake(r)
 	delete(c.places, r)
+	delete(c.minimums, r)
 }
 
 // known reports whether a record has not been forgotten.

@@ -84,7 +84,7 @@ func (c *client) hasLeft(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.record(g.Name, g.Owner); r != nil && r.state != closed {
-		if s := r.session.Load(); s != nil && s.fixed && !c.isClosed {
+		if s := c.minimums[r]; s != nil && !c.isClosed {
 			c.revoke(s)
 		}
 		c.forget(r)

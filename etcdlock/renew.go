@@ -75,24 +75,32 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 	}
 	// Holds that were taken at different times soon have their TTLs started by
 	// the same requests, and are due together.
-	since, err := s.keep(ctx, c.clock.Now().Add(-ttl/8))
-	if errors.Is(err, errOver) {
-		err = driver.ErrNotHeld
-	}
-	for len(batch) > 0 {
-		some := batch[:min(batchSize, len(batch))]
-		batch = batch[len(some):]
-		var there []bool
-		if err == nil {
-			there, err = c.there(ctx, some)
+	after := c.clock.Now().Add(-ttl / 8)
+	var since driver.Instant
+	var dead error
+	alive := make(chan struct{})
+	go func() { // beside the look at the keys, which is worth as much before as after
+		defer close(alive)
+		if since, dead = s.keep(ctx, after); errors.Is(dead, errOver) {
+			dead = driver.ErrNotHeld
 		}
-		for i, r := range some {
-			switch {
-			case err != nil:
-				r.out.Err = err
-			case !there[i] || !c.renewed(r, s, since):
-				missing = append(missing, r)
-			}
+	}()
+	var err error
+	there := make([]bool, 0, len(batch))
+	for len(there) < len(batch) && err == nil {
+		var some []bool
+		some, err = c.there(ctx, batch[len(there):min(len(there)+batchSize, len(batch))])
+		there = append(there, some...)
+	}
+	<-alive
+	for i, r := range batch {
+		switch {
+		case dead != nil:
+			r.out.Err = dead
+		case i >= len(there):
+			r.out.Err = err
+		case !there[i] || !c.renewed(r, s, since):
+			missing = append(missing, r)
 		}
 	}
 	return missing

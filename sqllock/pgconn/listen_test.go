@@ -85,8 +85,8 @@ func (p *pools) open() *holdfast.Client {
 	return c
 }
 
-// deafen lets role one not log in any more, and ends the connection that listens.
-func (p *pools) deafen() {
+// dropListener lets role one not log in any more, and ends the connection that listens.
+func (p *pools) dropListener() {
 	p.Helper()
 	exec(p.T, p.admin, "ALTER ROLE one NOLOGIN")
 	exec(p.T, p.admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
@@ -128,7 +128,7 @@ func TestListenerLost(t *testing.T) {
 	p := newPools(t)
 	a, b := p.open(), p.open()
 	p.handOver(a, b)
-	p.deafen()
+	p.dropListener()
 	p.log.await(t, "not heard any more")
 	p.handOver(a, b)
 	exec(t, p.admin, "ALTER ROLE one LOGIN")
@@ -143,7 +143,7 @@ func TestListenerFollowsThePool(t *testing.T) {
 	a, b := p.open(), p.open()
 	exec(t, p.admin, "ALTER ROLE two SUPERUSER") // the tables are role one's
 	p.user.Store("two")
-	p.deafen()
+	p.dropListener()
 	for end := time.Now().Add(20 * time.Second); ; {
 		var user string
 		err := p.admin.QueryRow("SELECT usename FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&user)

@@ -123,8 +123,8 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 // New returns a driver over a pool of pgx's stdlib, which the caller keeps and
 // closes, after the driver. The driver keeps one of its connections in reserve for
 // renewals: see package sqllock. It listens on a connection of its own, made as the
-// pool's are: when the server refuses the password that it knows, it makes the pool open
-// a connection, and uses that one's. Nil options are fine.
+// pool's are: when the server refuses the password or the certificate that it knows, it
+// makes the pool open a connection, and uses that one's. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
 	library := libraryFor(config)

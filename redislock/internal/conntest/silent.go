@@ -12,10 +12,10 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// deaf is when a request counts as one that does not hear of the end of its context:
+// tooLate is when a request counts as one that does not hear of the end of its context:
 // before client libraries give up the making of a connection, and long after the
 // contexts of the tests end.
-const deaf = 4 * time.Second
+const tooLate = 4 * time.Second
 
 // silent replaces the server by one that accepts connections and says nothing, while
 // requests are made one after the other: whenever the connection breaks, and whoever
@@ -69,7 +69,7 @@ func silent(t *testing.T, _ *testserver.Redis, connect func(testing.TB, string) 
 				if !errors.Is(o.err, context.DeadlineExceeded) {
 					t.Errorf("P11: %s under a context that has ended returned %v", o.what, o.err)
 				}
-			case <-time.After(deaf):
+			case <-time.After(tooLate):
 				t.Fatal("P11: a request does not hear of the end of its context")
 			}
 		}
