@@ -210,8 +210,13 @@ func (a *acquisition) ask(ctx context.Context) (driver.Grant, error) {
 		return driver.Grant{}, err
 	}
 	a.gate.Sent()
+	tokens := 1
+	if a.gate.Behind() && a.Shape.Mode == Exclusive && a.Shape.MinHold == 0 && a.Shape.RenewEvery >= 0 {
+		tokens = max(1, c.caps.TokenBlock)
+	}
 	c.mu.Unlock()
 	req := a.lock.request(place.Owner, a.Shape)
+	req.Tokens = tokens
 	var grant driver.Grant
 	var err error
 	switch {
@@ -446,7 +451,7 @@ func (a *acquisition) take(grant driver.Grant, now driver.Instant) *Lease {
 	grant.Stray = a.gate.Place(rand.Text).Stray
 	h := newHold(a.lock, grant, now)
 	a.lease = &h.first
-	c.beginTurn(a.gate, h, now)
+	c.beginTurn(a.gate, h, grant, now)
 	joined, next := a.gate.Grant()
 	for _, w := range joined {
 		j := w.Ref.(*acquisition)

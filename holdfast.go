@@ -75,6 +75,7 @@ type settingsKey struct {
 	Options
 	mode  Mode
 	slots int
+	rw    bool // of a read-write lock
 }
 
 // Open opens the store that the URL names and returns a client of it. The
@@ -206,7 +207,7 @@ func (c *Client) Caps() Caps { return c.caps }
 // Mutex returns the lock that holds name exclusively. Nil options are fine.
 // What is wrong with the name or the options is returned by its first use.
 func (c *Client) Mutex(name string, o *Options) *Lock {
-	return c.lock(name, Exclusive, 0, o)
+	return c.lock(name, settingsKey{mode: Exclusive}, o)
 }
 
 // RWMutex is a read-write lock: any number of shared holds, or one exclusive.
@@ -218,20 +219,23 @@ type RWMutex struct {
 // RWMutex returns the read-write lock on name. Readers and writers are served
 // in the order in which they came, where Caps.Fair, so neither starves.
 func (c *Client) RWMutex(name string, o *Options) RWMutex {
-	return RWMutex{Read: c.lock(name, Shared, 0, o), Write: c.lock(name, Exclusive, 0, o)}
+	return RWMutex{
+		Read:  c.lock(name, settingsKey{mode: Shared, rw: true}, o),
+		Write: c.lock(name, settingsKey{mode: Exclusive, rw: true}, o),
+	}
 }
 
 // Semaphore returns the lock that takes Options.Permits of the name's slots. All
 // who use the name must give the same number of slots.
 func (c *Client) Semaphore(name string, slots int, o *Options) *Lock {
-	return c.lock(name, Slot, slots, o)
+	return c.lock(name, settingsKey{mode: Slot, slots: slots}, o)
 }
 
-func (c *Client) lock(name string, mode Mode, slots int, o *Options) *Lock {
-	if o == nil {
-		o = &Options{}
+func (c *Client) lock(name string, key settingsKey, o *Options) *Lock {
+	if o != nil {
+		key.Options = *o
 	}
-	how, err := c.settings(settingsKey{*o, mode, slots})
+	how, err := c.settings(key)
 	if err == nil {
 		err = c.checkName(name)
 	}
@@ -263,7 +267,7 @@ func (c *Client) settings(key settingsKey) (*settings, error) {
 	if s != nil {
 		return s, nil
 	}
-	s, err := settle(key.mode, key.slots, key.Options, &c.caps, c.opts.Margin)
+	s, err := settle(key, &c.caps, c.opts.Margin)
 	s.client = c
 	if err != nil {
 		return s, err

@@ -96,7 +96,7 @@ func (l *Lock) request(owner string, how gate.Shape) driver.Request {
 		Name: l.how.client.opts.Prefix + l.name, Owner: owner,
 		Mode: how.Mode, Slots: how.Slots, Permits: how.Permits,
 		TTL: how.TTL, LockDelay: how.LockDelay, MinHold: how.MinHold,
-		Unfair: how.Unfair, Note: how.Note,
+		Unfair: how.Unfair, RW: how.RW, Note: how.Note,
 	}
 }
 

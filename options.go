@@ -102,10 +102,10 @@ type settings struct {
 
 // settle fills in the defaults and checks the options against the rules and the
 // store (P10).
-func settle(mode Mode, slots int, o Options, caps *Caps, margin time.Duration) (*settings, error) {
+func settle(o settingsKey, caps *Caps, margin time.Duration) (*settings, error) {
 	s := &settings{
 		Shape: gate.Shape{
-			Mode: mode, Slots: slots, Permits: o.Permits,
+			Mode: o.mode, Slots: o.slots, RW: o.rw, Permits: o.Permits,
 			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold,
 			RenewEvery: o.RenewEvery, Unfair: o.Unfair, Note: o.Note,
 		},

@@ -28,6 +28,9 @@ type turn struct {
 // through the store.
 const turnFor = 10 * time.Millisecond
 
+// turnForContended is turnFor if others wait in the store's queue.
+const turnForContended = 2 * time.Millisecond
+
 // passable reports whether a new hold can be another's as it is. One that is never
 // renewed cannot, because the next would have less than its TTL.
 func (h *hold) passable() bool {
@@ -43,12 +46,16 @@ func (h *hold) unsaid() bool {
 
 // beginTurn begins a turn if there is anybody to pass the hold on to. It is called
 // with the client's mutex, before the head leaves the gate.
-func (c *Client) beginTurn(g *gateway, h *hold, now driver.Instant) {
-	if c.caps.TokenBlock < 2 || !g.Behind() || !h.passable() {
+func (c *Client) beginTurn(g *gateway, h *hold, grant driver.Grant, now driver.Instant) {
+	if grant.Block < 2 || !g.Behind() || !h.passable() {
 		return
 	}
-	g.turn.hold, g.turn.left = h, c.caps.TokenBlock-1
-	c.turns.Set(g, now.Add(turnFor))
+	g.turn.hold, g.turn.left = h, grant.Block-1
+	over := now.Add(turnFor)
+	if grant.Contended {
+		over = now.Add(turnForContended)
+	}
+	c.turns.Set(g, over)
 	for _, w := range g.Shut() {
 		refused := w.Ref.(*acquisition)
 		refused.held = h.heldError(now)

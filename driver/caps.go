@@ -66,11 +66,10 @@ type Caps struct {
 	// (P7). 0: DefaultPoll.
 	Poll time.Duration
 
-	// TokenBlock is how many tokens every grant reserves from its own upwards: no
-	// other grant on the name has one of them. With them an exclusive hold that is
-	// released may be handed on to the next who waits in the same process, without
-	// the store: under the same owner, each time with the next token (P3), at most
-	// TokenBlock-1 times (P8). 0 and 1: no such hand-off.
+	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). With them
+	// an exclusive hold that is released may be handed over to the next who waits in the
+	// same process, without the store: under the same owner, each time with the next token
+	// (P3), for at most 10 ms (P8). 0 and 1: no such hand-over.
 	TokenBlock int
 
 	Guarantees Guarantees

@@ -58,8 +58,16 @@ type Request struct {
 	TTL       time.Duration // how long the store keeps the hold unrenewed
 	LockDelay time.Duration // how much longer a vanished hold keeps the name closed
 	MinHold   time.Duration // if the hold ends sooner than this after the grant, the name stays closed until then
-	Unfair    bool          // may take a free name although others are queued
+	Unfair    bool          // may take a free name although others are queued (barging)
 	Note      string        // shown to operators
+
+	// Tokens is how many tokens to reserve for the hold, its own and those above it: 1, or
+	// Caps.TokenBlock if others in the same process wait for the name. 0 counts as 1.
+	Tokens int
+	// RW says that the lock is a half of a read-write lock (Client.RWMutex), not a mutex.
+	// Layouts of other programs keep the two apart; where both are one lock, a driver
+	// ignores it.
+	RW bool
 }
 
 // Grant is a hold as the store gave it. Drivers get it back, unchanged but for
@@ -70,12 +78,17 @@ type Grant struct {
 	Token Token         // 0: the store gives none, or the outcome is not known
 	Since Instant       // provably not after the store started the TTL now running
 	Valid time.Duration // the TTL that the store granted, counted from Since
+	// Block is how many tokens, Token the first of them, are the hold's: no other hold on
+	// the name has one of them. It is at most Request.Tokens. 0 counts as 1.
+	Block int
+	// Contended says that others were in the store's queue when the hold was granted.
+	Contended bool
 	// Stray says that a request of this owner got no answer and may still be on
 	// its way, although a later one was granted. The client sets it.
 	Stray bool
-	// Passed says that the hold was handed on inside the process, under the next
-	// token of its block (Caps.TokenBlock), since the store was last told: it has a
-	// lower token on record, until Renew. The client sets it.
+	// Passed says that the hold was handed over inside the process, under the next
+	// token of its block, since the store was last told: the store has a lower token
+	// on record, until Renew or Release. The client sets it.
 	Passed bool
 	// Handle is the driver's own. It must be comparable with ==, and small:
 	// it is kept as long as the hold.
@@ -119,7 +132,8 @@ type Driver interface {
 	// the owner, and must not revive a hold that has expired. The most urgent grants
 	// come first. Batches of grants that are more urgent or less so may be under
 	// way at the same time. Since is the instant before the request was sent. Of a grant that was Passed the store
-	// takes the token over, unless it has a higher one on record.
+	// takes the token over, unless it has a higher one on record. The rest of its block stays
+	// reserved.
 	Renew(context.Context, []Grant) []Renewal
 
 	// Release frees each grant if its owner still has it, and returns as many
@@ -130,6 +144,10 @@ type Driver interface {
 	// for a while, and refuses. ErrNotHeld means the same, where the store can tell that
 	// the hold had gone before; ErrBroken, that an operator had broken it. Any
 	// other error is a passing one and the release is repeated.
+	//
+	// The grant's Token is the last one that was used of its Block: later tokens of the
+	// name need only be higher than that. Of a hold that ends in another way, all of the
+	// block counts as used.
 	Release(context.Context, []Grant) []error
 
 	// Close ends the driver's connections. Package holdfast has released what it

@@ -110,6 +110,11 @@ func tokensStay(t *trial) {
 func tokensOfABlock(t *trial) {
 	a, b := t.open(), t.open()
 	block := driver.Token(max(1, t.caps.TokenBlock))
+	wide := func() driver.Request { // as for a hold that others in the process wait for
+		r := t.request()
+		r.Tokens = int(block)
+		return r
+	}
 	shows := func(want driver.Token, why string) {
 		t.Helper()
 		if holders := t.inspect(b).Holders; len(holders) != 1 || holders[0].Token != want {
@@ -119,16 +124,24 @@ func tokensOfABlock(t *trial) {
 	next := func(last driver.Token, why string) driver.Grant {
 		t.Helper()
 		g := t.take(b, t.request())
-		t.higher(g, last+block-1, why)
+		t.higher(g, last, why)
 		return g
 	}
-	g := t.take(a, t.request())
-	first := g.Token
-	t.release(a, g)
-	g = next(first, "the hold before had a block of tokens to hand on")
+	g := t.take(a, wide())
+	if g.Block < 1 || driver.Token(g.Block) > block {
+		t.Errorf("P3: of %d tokens that were asked for the grant has %d", block, g.Block)
+	}
+	block = max(1, driver.Token(g.Block))
+	last := g
+	last.Token, last.Passed = g.Token+block-1, block > 1
+	t.release(a, last) // handed over until the block was used up, and the store was not told before
+	g = next(last.Token, "the hold before had a block of tokens, and all were used")
+	if g.Block > 1 {
+		t.Errorf("P3: one token was asked for, and the grant has %d", g.Block)
+	}
 	t.release(b, g)
 
-	g = t.take(a, t.request())
+	g = t.take(a, wide())
 	passed := g
 	passed.Token, passed.Passed = g.Token+block-1, block > 1
 	passed = t.renew(a, passed)
@@ -144,10 +157,12 @@ func tokensOfABlock(t *trial) {
 		}
 	}
 	t.release(a, passed)
-	g = next(g.Token, "the hold before was handed on and renewed")
+	g = next(passed.Token, "the hold before was handed on and renewed")
+	t.release(b, g)
 
-	unsaid := g // handed on, and released before the store was told
-	unsaid.Token, unsaid.Passed = g.Token+block-1, block > 1
-	t.release(b, unsaid)
-	next(g.Token, "the hold before was handed on and not renewed")
+	if t.caps.Ops.Has(driver.OpBreak) {
+		g = t.take(a, wide())
+		t.breakHold(b, g)
+		next(g.Token+block-1, "the hold before was broken, and may have been handed on until then")
+	}
 }

@@ -126,7 +126,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 		}
 		h, err := t.Ask(req, c.id, queue, t.sent, t.now, &t.rules)
 		if err == nil {
-			g = h.Grant()
+			g = t.Grant(h)
 		}
 		return err
 	})
@@ -178,7 +178,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	held := false // in any run of the turn: the one that took the hold away may not be the last
 	err := c.do(ctx, g.Name, func(t *turn) error {
-		if t.Release(g.Owner, g.MinHold, t.now) {
+		if t.Release(g.Owner, g.MinHold, g.Token, t.now, &t.rules) {
 			held = true
 		}
 		t.settle() // whoever is next gets it in this very step
@@ -220,7 +220,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		if h == nil {
 			return t.lost(g.Owner)
 		}
-		granted = h.Grant()
+		granted = t.Grant(h)
 		t.settle() // other readers may come in now
 		return nil
 	})

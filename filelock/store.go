@@ -153,7 +153,7 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, file string, op f
 	// same instant: now, with the record locked.
 	t.sent = c.clock.Now()
 	t.now = storeTime(t.sent)
-	t.rules = record.Rules{Poll: poll, Token: t.token, Granted: t.granted, Alive: s.alive}
+	t.rules = record.Rules{Poll: poll, Last: &t.last, Least: s.token(t.now), Granted: t.granted, Alive: s.alive}
 	t.settle()
 	result = op(t)
 	switch {
@@ -221,15 +221,9 @@ func (t *turn) granted(p *record.Place) {
 // tokenBlock is driver.Caps.TokenBlock.
 const tokenBlock = 16
 
-// token returns the next token: the microseconds of the store's time since an
-// epoch that is fixed at the first use after a boot, or the first after the last
-// block (P3). The store's time cannot be set, so the record of an idle name can be
-// deleted and forgets nothing.
-func (t *turn) token() driver.Token {
-	t.last = max(t.last+tokenBlock, t.store.token(t.now))
-	return t.last
-}
-
+// token is the least token that may be given out now: the microseconds of the store's
+// time since an epoch that is fixed at the first use after a boot (P3). The store's time
+// cannot be set, so the record of an idle name can be deleted and forgets nothing.
 func (s *store) token(now driver.Instant) driver.Token {
 	return driver.Token((s.epoch + int64(now)) / int64(time.Microsecond))
 }

@@ -87,7 +87,7 @@ func (s *store) collect(ctx context.Context, clock driver.Clock, req driver.Requ
 		return driver.Grant{}, explain(err, req.Name, p.names.at(file))
 	}
 	if h := st.Held(req.Owner); h != nil && storeTime(clock.Now()) < h.Expires {
-		return h.Grant(), nil
+		return st.Grant(h), nil
 	}
 	return driver.Grant{}, driver.ErrHeld
 }

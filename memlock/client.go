@@ -75,7 +75,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, mayQueue bool) (dr
 		}
 		return driver.Grant{}, err
 	}
-	return h.Grant(), nil
+	return r.Grant(h), nil
 }
 
 func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -97,7 +97,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	defer c.end(req.Name)
 	if r != nil {
 		if h := r.Held(req.Owner); h != nil {
-			return h.Grant(), nil
+			return r.Grant(h), nil
 		}
 	}
 	return driver.Grant{}, driver.ErrHeld
@@ -161,7 +161,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	defer c.end(g.Name)
 	held := false
 	if r != nil {
-		held = r.Release(g.Owner, g.MinHold, now)
+		held = r.Release(g.Owner, g.MinHold, g.Token, now, &c.store.rules)
 		c.store.settled(g.Name, now) // whoever is next gets it in this very step
 	}
 	gone := c.lost(g.Owner, now)
@@ -182,7 +182,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	defer c.end(g.Name)
 	if r != nil {
 		if h := r.Downgrade(g.Owner, sent, now); h != nil {
-			granted := h.Grant()
+			granted := r.Grant(h)
 			c.store.settled(g.Name, now) // other readers may come in now
 			return granted, nil
 		}

@@ -91,7 +91,7 @@ func NewStore(o *Options) *Store {
 	}
 	s.rules = record.Rules{
 		Poll:    s.caps.PollInterval(),
-		Token:   s.nextToken,
+		Last:    &s.token,
 		Granted: func(p *record.Place) { p.Wake <- struct{}{} },
 	}
 	return s
@@ -137,11 +137,6 @@ func (s *Store) tidy(name string) {
 	if r := s.records[name]; r != nil && r.Idle() {
 		delete(s.records, name)
 	}
-}
-
-func (s *Store) nextToken() driver.Token {
-	s.token += driver.Token(max(1, s.caps.TokenBlock))
-	return s.token
 }
 
 // named are the stores of mem:// URLs.

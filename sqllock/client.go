@@ -66,7 +66,9 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 			}
 			h, err := t.Ask(stored, c.channel, queue, sent, t.now, &t.rules)
 			if answer = err; err == nil {
-				g.Token, g.Since, g.Valid = h.Token, h.Since, req.TTL
+				granted := t.Grant(h)
+				g.Token, g.Block, g.Contended = granted.Token, granted.Block, granted.Contended
+				g.Since, g.Valid = h.Since, req.TTL
 			}
 		})
 	})
@@ -160,7 +162,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 		}
 		return c.changeSurely(ctx, conn, g.Name, first, func(t *turn) {
 			answer = nil
-			if !t.Release(g.Owner, g.MinHold, t.now) && g.Token != 0 {
+			if !t.Release(g.Owner, g.MinHold, g.Token, t.now, &t.rules) && g.Token != 0 {
 				answer = t.goodbye(g.Owner)
 			}
 			if remember {

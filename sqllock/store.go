@@ -214,7 +214,8 @@ func (c *client) turn(name string, s *snapshot) (*turn, error) {
 	t := &turn{state: st, now: instant(s.now)}
 	t.rules = record.Rules{
 		Poll:    c.caps.PollInterval(),
-		Token:   func() driver.Token { t.last = max(t.last+tokenBlock, driver.Token(s.now)); return t.last },
+		Last:    &t.last,
+		Least:   driver.Token(s.now),
 		Granted: func(p *record.Place) { t.winners = append(t.winners, p.Owner) },
 	}
 	t.settle(t.now, &t.rules)

@@ -16,7 +16,7 @@ import (
 // in the store's queue, or to share one shared hold.
 type Shape struct {
 	Mode                    driver.Mode
-	Unfair                  bool
+	Unfair, RW              bool
 	Slots, Permits          int
 	TTL, LockDelay, MinHold time.Duration
 	RenewEvery              time.Duration // negative: never

@@ -30,6 +30,7 @@ type Hold struct {
 	Client  string // whose death ends the hold; "" where the store does not look for it
 	Closed  bool
 	Token   driver.Token
+	Last    driver.Token // the last of the tokens that are reserved for it; 0: Token is
 	Taken   driver.Instant
 	Expires driver.Instant // unless renewed; of a closed one: when it ends
 	Since   driver.Instant // as in driver.Grant, for the TTL now running; by the owner's clock
@@ -54,7 +55,8 @@ type Place struct {
 // Rules are what a record does not know by itself.
 type Rules struct {
 	Poll    time.Duration            // the store's driver.Caps.Poll
-	Token   func() driver.Token      // the next token
+	Last    *driver.Token            // the last token that was given out or reserved, of this name or of all
+	Least   driver.Token             // a new token is at least this: the present time, where tokens are a hybrid clock
 	Granted func(*Place)             // told of each place that is granted; the place is gone when it returns
 	Alive   func(client string) bool // false: the client is dead for certain. nil: nobody can tell
 }
@@ -134,8 +136,9 @@ func (r *Record) handOver(now driver.Instant, rules *Rules) {
 	p := r.Queue[0]
 	r.Queue = slices.Delete(r.Queue, 0, 1)
 	claim := min(2*rules.Poll, p.TTL)
+	first := rules.reserve(p.Tokens)
 	r.Holds = append(r.Holds, Hold{
-		Request: p.Request, Client: p.Client, Token: rules.Token(), Taken: now, Expires: now.Add(claim), Claim: true,
+		Request: p.Request, Client: p.Client, Token: first, Last: *rules.Last, Taken: now, Expires: now.Add(claim), Claim: true,
 		// The winner counts from a request that it sent before this moment,
 		// never from the arrival of the news (P1).
 		Since: p.Asked, Valid: claim,
@@ -160,11 +163,11 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	// still queued has to wait, and others behind it unless unfair (P8).
 	if r.admits(req) && (len(r.Queue) == 0 || req.Unfair) {
 		r.leave(req.Owner)
-		return r.take(req, client, sent, now, rules.Token()), nil
+		return r.take(req, client, sent, now, rules), nil
 	}
 	switch {
 	case p != nil:
-		p.Seen, p.Asked = now, sent
+		p.Seen, p.Asked, p.Tokens = now, sent, req.Tokens
 	case queue:
 		r.Queue = append(r.Queue, Place{Request: req, Client: client, Joined: now, Seen: now, Asked: sent})
 	}
@@ -172,9 +175,10 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 }
 
 // take grants req directly.
-func (r *Record) take(req driver.Request, client string, sent, now driver.Instant, token driver.Token) *Hold {
+func (r *Record) take(req driver.Request, client string, sent, now driver.Instant, rules *Rules) *Hold {
+	first := rules.reserve(req.Tokens)
 	r.Holds = append(r.Holds, Hold{
-		Request: req, Client: client, Token: token, Taken: now, Expires: now.Add(req.TTL),
+		Request: req, Client: client, Token: first, Last: *rules.Last, Taken: now, Expires: now.Add(req.TTL),
 		Since: sent, Valid: req.TTL,
 	})
 	return &r.Holds[len(r.Holds)-1]
@@ -186,9 +190,30 @@ func (h *Hold) extend(sent, now driver.Instant) {
 	h.Since, h.Valid = sent, h.TTL
 }
 
-// Grant describes the hold to its owner.
-func (h *Hold) Grant() driver.Grant {
-	return driver.Grant{Request: h.Request, Token: h.Token, Since: h.Since, Valid: h.Valid}
+// Grant describes a hold of the record to its owner.
+func (r *Record) Grant(h *Hold) driver.Grant {
+	return driver.Grant{
+		Request: h.Request, Token: h.Token, Block: int(max(h.Last-h.Token, 0)) + 1, Contended: len(r.Queue) > 0,
+		Since: h.Since, Valid: h.Valid,
+	}
+}
+
+// reserve gives out n tokens, at least one, and returns the first. They are higher than
+// all before them, and than those of a record that was forgotten, as long as the clock
+// has not gone back past them (P3).
+func (rules *Rules) reserve(n int) (first driver.Token) {
+	first = max(*rules.Last+1, rules.Least)
+	*rules.Last = first + driver.Token(max(n, 1)) - 1
+	return first
+}
+
+// giveBack makes the tokens that are reserved for the hold and were not used available
+// again, so that a hybrid clock is not driven ahead of the time. Used is the last that
+// was. If others were given out after them, they are lost.
+func (rules *Rules) giveBack(h *Hold, used driver.Token) {
+	if *rules.Last == h.Last && h.Token <= used && used < h.Last {
+		*rules.Last = used
+	}
 }
 
 // mismatched reports whether the name is in use as another kind of lock, or as
@@ -243,10 +268,11 @@ func (h *Hold) PassedOn(g *driver.Grant) {
 // there was a hold. Before the minimum hold is over the name stays closed until
 // then; with none it is free at once. Suppose the clock was set back by an hour
 // since the hold was taken: the name is closed for no longer than the minimum hold,
-// counted from the release.
-func (r *Record) Release(owner string, minHold time.Duration, now driver.Instant) bool {
+// counted from the release. Used is the last token of its block that was used, or 0.
+func (r *Record) Release(owner string, minHold time.Duration, used driver.Token, now driver.Instant, rules *Rules) bool {
 	h := r.Held(owner)
 	if h != nil {
+		rules.giveBack(h, used)
 		if until := min(h.Taken, now).Add(minHold); now < until {
 			h.close(until)
 			h.LockDelay, h.MinHold = 0, minHold

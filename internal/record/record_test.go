@@ -14,7 +14,7 @@ func testRules() *Rules {
 	last := driver.Token(0)
 	return &Rules{
 		Poll:    time.Second,
-		Token:   func() driver.Token { last++; return last },
+		Last:    &last,
 		Granted: func(*Place) {},
 	}
 }
@@ -80,7 +80,7 @@ func TestClaimHasNoMinimum(t *testing.T) {
 		if _, err := r.Ask(request("b", time.Minute, 0), "", true, start, start, rules); !errors.Is(err, driver.ErrHeld) {
 			t.Fatal(err)
 		}
-		r.Release("a", 0, start)
+		r.Release("a", 0, 0, start, rules)
 		r.Settle(start, rules)
 		opens := start.Add(2 * rules.Poll)
 		if renewed {
@@ -104,21 +104,21 @@ func TestClockSetBack(t *testing.T) {
 		return r, rules
 	}
 	t.Run("then it is released", func(t *testing.T) {
-		r, _ := taken(t, 0, time.Second)
-		r.Settle(back, testRules())
-		if !r.Release("a", 0, back) || !r.Idle() {
+		r, rules := taken(t, 0, time.Second)
+		r.Settle(back, rules)
+		if !r.Release("a", 0, 0, back, rules) || !r.Idle() {
 			t.Errorf("P5: a release left %+v", r.Holds)
 		}
 	})
 	t.Run("then it is released before its minimum", func(t *testing.T) {
 		r, rules := taken(t, time.Minute, time.Second)
 		r.Settle(back, rules)
-		r.Release("a", time.Minute, back)
+		r.Release("a", time.Minute, 0, back, rules)
 		opensAt(t, r, rules, back.Add(time.Minute))
 	})
 	t.Run("after it was released before its minimum", func(t *testing.T) {
 		r, rules := taken(t, time.Minute, 0)
-		r.Release("a", time.Minute, start)
+		r.Release("a", time.Minute, 0, start, rules)
 		r.Settle(back, rules)
 		opensAt(t, r, rules, back.Add(time.Minute))
 	})
@@ -135,4 +135,79 @@ func TestClockSetBack(t *testing.T) {
 		}
 		opensAt(t, r, rules, back.Add(10*time.Second+time.Minute))
 	})
+}
+
+// TestBlocks: tokens that were reserved and not used are given out again, unless others
+// came after them or nobody knows how many were used (P3).
+func TestBlocks(t *testing.T) {
+	const block = 100
+	for _, c := range []struct {
+		name string
+		end  func(*Record, *Rules, driver.Token)
+		next driver.Token
+	}{
+		{"none is used but the first", func(r *Record, rules *Rules, first driver.Token) {
+			r.Release("a", 0, first, start, rules)
+		}, 2},
+		{"some are used", func(r *Record, rules *Rules, first driver.Token) {
+			r.Release("a", 0, first+6, start, rules)
+		}, 8},
+		{"some are used, and a renewal has told of it", func(r *Record, rules *Rules, first driver.Token) {
+			r.Renew("a", start, start).PassedOn(&driver.Grant{Token: first + 6, Passed: true})
+			r.Release("a", 0, first+8, start, rules)
+		}, 10},
+		{"all are used", func(r *Record, rules *Rules, first driver.Token) {
+			r.Release("a", 0, first+block-1, start, rules)
+		}, block + 1},
+		{"a release that knows no token", func(r *Record, rules *Rules, first driver.Token) {
+			r.Release("a", 0, 0, start, rules)
+		}, block + 1},
+		{"more than there are", func(r *Record, rules *Rules, first driver.Token) {
+			r.Release("a", 0, first+block, start, rules)
+		}, block + 1},
+		{"a break", func(r *Record, rules *Rules, first driver.Token) { r.Break(first) }, block + 1},
+		{"the holder vanishes", func(r *Record, rules *Rules, first driver.Token) {
+			r.Settle(start.Add(time.Minute), rules)
+		}, block + 1},
+	} {
+		var r Record
+		rules := testRules()
+		a := request("a", 0, 0)
+		a.Tokens = block
+		h, err := r.Ask(a, "", false, start, start, rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := r.Grant(h); g.Token != 1 || g.Block != block {
+			t.Errorf("%s: the grant has %d tokens from %d", c.name, g.Block, g.Token)
+		}
+		c.end(&r, rules, h.Token)
+		now := start.Add(time.Minute)
+		r.Settle(now, rules)
+		if h, err = r.Ask(request("b", 0, 0), "", false, now, now, rules); err != nil || h.Token != c.next || r.Grant(h).Block != 1 {
+			t.Errorf("P3: %s: the next hold is %+v (%v), want token %d", c.name, h, err, c.next)
+		}
+	}
+}
+
+// TestContended: a grant says whether others are queued.
+func TestContended(t *testing.T) {
+	var r Record
+	rules := testRules()
+	for _, owner := range []string{"a", "b", "c"} {
+		h, err := r.Ask(request(owner, 0, 0), "", true, start, start, rules)
+		if (err == nil) != (owner == "a") || err == nil && r.Grant(h).Contended {
+			t.Errorf("%s is granted %+v (%v)", owner, h, err)
+		}
+	}
+	r.Release("a", 0, 1, start, rules)
+	r.Settle(start, rules)
+	if !r.Grant(r.Held("b")).Contended {
+		t.Error("c waits behind b, and b's grant does not say so")
+	}
+	r.Release("b", 0, 2, start, rules)
+	r.Settle(start, rules)
+	if r.Grant(r.Held("c")).Contended {
+		t.Error("nobody waits behind c, and c's grant says so")
+	}
 }
