@@ -147,7 +147,7 @@ func (e *Engine) ask(c *Caller) Action {
 	}
 	g.place.sent = true
 	a := Action{Do: Try, Grant: driver.Grant{Request: c.settings.request(e.Prefix+c.name, g.place.owner)}}
-	if g.crowded() && c.settings.mayHandOver() {
+	if g.followed && c.settings.mayHandOver() {
 		a.Grant.Tokens = max(1, e.TokenBlock)
 	}
 	switch {
@@ -331,12 +331,10 @@ func (e *Engine) told(c *Caller, err error) {
 func (e *Engine) take(c *Caller, grant driver.Grant) Action {
 	g := c.gate
 	grant.Stray = g.place.stray
-	crowded := g.crowded()
+	g.followed = g.crowded()
 	g.remove(c)
 	h := newHold(c, &grant, e.now)
-	if crowded {
-		e.beginCohort(g, h, &grant)
-	}
+	e.beginCohort(g, h, &grant)
 	if h.mode == driver.Shared {
 		for next := g.first; next != nil && h.sharedWith(next); next = g.first {
 			g.remove(next)

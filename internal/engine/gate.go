@@ -21,6 +21,7 @@ type gate struct {
 	place       place
 	told        bool // the store has told the head to wait
 	hot         bool // somebody had the name when the gate last heard of it
+	followed    bool // since the last grant, or at it, others have waited behind the head
 	closed      bool
 	cohort      cohort
 }
@@ -122,6 +123,7 @@ func (g *gate) mismatched(c *Caller) bool {
 }
 
 func (g *gate) add(c *Caller) {
+	g.followed = g.followed || !g.empty()
 	c.gate, c.prev, c.next = g, g.last, nil
 	if g.last == nil {
 		g.first = c
