@@ -23,63 +23,35 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 		return lease, nil
 	}
 	c := l.settings.client
-	le := newLease(c, l.name, l.settings, try)
-	a := acquisition{le: le}
-	next := c.enter(&a)
+	a := acquisition{lease: newLease(c, l.name, l.settings, try), op: op, try: try}
+	c.join(&a)
 	defer c.leave(&a)
-	for {
-		var grant driver.Grant
-		var err error
-		switch next.Do {
-		case engine.Sleep: // behind others of this client
-			next = c.sleep(ctx, &a)
-			continue
-		case engine.Pause: // before the store is asked again
-			next = c.pause(ctx, &a, next.For)
-			continue
-		case engine.Confirm: // renew the grant before it is used
-			next = c.confirm(ctx, &a, next.Grant)
-			continue
-		case engine.Try:
-			grant, err = c.driver.Try(ctx, next.Grant.Request)
-		case engine.Enqueue:
-			grant, err = c.queuer.Enqueue(ctx, next.Grant.Request)
-		case engine.Await:
-			grant, err = c.await(ctx, &a, &next)
+	for event := engine.Entered; ; {
+		switch c.proceed(ctx, &a, event) {
 		case engine.Yes:
-			a.over = true
-			return le, nil
-		default:
-			a.over = true
-			return nil, failed(op, l.name, reasons(ctx, &next)...)
+			return a.lease, nil
+		case engine.No:
+			return nil, a.err
 		}
-		next = c.answered(ctx, &a, grant, err)
+		event = a.sleep(ctx, c) // behind others of this client
 	}
 }
 
 // acquisition is what an acquire needs beside its lease.
 type acquisition struct {
-	le      *Lease
-	over    bool // the engine knows that it is; else the driver has panicked
+	lease   *Lease
+	op      string
+	try     bool
+	over    bool  // the engine knows that it is; else the driver has panicked
+	err     error // why there is no lease
 	waiting *waiting
 }
 
-// enter brings the caller to the gate of the name.
-func (c *Client) enter(a *acquisition) (next engine.Action) {
-	le := a.le
-	contended := false
-	if c.hinter != nil && !le.try {
-		// Without the mutex, which no code of others may hold up.
-		contended = c.hinter.Contended(c.opts.Prefix + le.caller.Name())
-	}
+// join and leave enclose an acquire: Close waits for it.
+func (c *Client) join(a *acquisition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.active++
-	next = c.stepLocked(engine.Event{Kind: engine.Entered, Caller: &le.caller, Contended: contended})
-	if next.Do == engine.Sleep {
-		le.news = make(chan struct{}, 1)
-	}
-	return next
 }
 
 // leave ends an acquire. If the driver has panicked, nothing of it may be left either (P6).
@@ -90,57 +62,101 @@ func (c *Client) leave(a *acquisition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !a.over {
-		c.stepLocked(engine.Event{Kind: engine.Abandoned, Caller: &a.le.caller})
+		c.stepLocked(engine.Event{Kind: engine.Abandoned, Caller: &a.lease.caller})
 	}
 	c.finishLocked(1)
 }
 
+// proceed tells the engine what has happened to the caller, and does what it says until the
+// caller is to sleep, has its lease (Yes) or does not get it (No). It is a function of
+// its own, whose frame is gone while the caller sleeps: a thousand goroutines that wait
+// have stacks of half the size.
+//
+//go:noinline
+func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) engine.Do {
+	le := a.lease
+	event := engine.Event{Kind: kind, Caller: &le.caller}
+	if kind == engine.Entered {
+		// The driver is asked without the mutex, which no code of others may hold up.
+		event.Contended = c.hinter != nil && !a.try && c.hinter.Contended(c.opts.Prefix+le.Name())
+	}
+	for {
+		next := c.step(event)
+		event = engine.Event{Caller: &le.caller}
+		switch next.Do {
+		case engine.Try:
+			event.Kind = engine.Answered
+			event.Grant, event.Err = c.driver.Try(ctx, next.Grant.Request)
+		case engine.Enqueue:
+			event.Kind = engine.Answered
+			event.Grant, event.Err = c.queuer.Enqueue(ctx, next.Grant.Request)
+		case engine.Await:
+			event.Kind = engine.Answered
+			event.Grant, event.Err = c.await(ctx, a, &next)
+		case engine.Confirm: // the grant must be renewed before it is used
+			event.Kind = engine.Confirmed
+			event.Renewal = c.renew1(ctx, next.Grant)
+		case engine.Pause: // before the store is asked again
+			event.Kind = c.pause(ctx, le, next.For)
+		case engine.Sleep:
+			return engine.Sleep
+		case engine.Yes:
+			a.over = true
+			return engine.Yes
+		default:
+			a.over = true
+			a.err = failed(a.op, le.Name(), reasons(ctx, &next)...)
+			return engine.No
+		}
+		if event.Ended = ctx.Err(); event.Ended == nil && event.Kind == engine.Rested {
+			event.Ended = c.closing.Err()
+		}
+	}
+}
+
 // sleep waits until the caller is woken, or its context or the client ends.
-func (c *Client) sleep(ctx context.Context, a *acquisition) engine.Action {
+func (a *acquisition) sleep(ctx context.Context, c *Client) engine.Kind {
+	signal, asleep := c.ensureSignal(a.lease)
+	if !asleep {
+		return engine.Woken // meanwhile
+	}
 	select {
-	case <-a.le.news:
+	case <-signal:
 	case <-ctx.Done():
 	case <-c.closing.Done():
 	}
-	kind := engine.Woken
 	if ctx.Err() != nil || c.closing.Err() != nil {
-		kind = engine.Cancelled
+		return engine.Cancelled
 	}
-	return c.step(engine.Event{Kind: kind, Caller: &a.le.caller})
+	return engine.Woken
+}
+
+// ensureSignal returns the channel by which a lease's goroutine is woken, and whether it is
+// still to sleep: it may have been woken before there was a channel.
+func (c *Client) ensureSignal(le *Lease) (signal <-chan struct{}, asleep bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if le.signal == nil {
+		le.signal = make(chan struct{}, 1)
+	}
+	return le.signal, le.caller.Asleep()
 }
 
 // pause waits for d, or until this client releases the name.
-func (c *Client) pause(ctx context.Context, a *acquisition, d time.Duration) engine.Action {
-	le := a.le
-	c.mu.Lock()
-	if le.news == nil {
-		le.news = make(chan struct{}, 1)
-	}
-	c.mu.Unlock()
+func (c *Client) pause(ctx context.Context, le *Lease, d time.Duration) engine.Kind {
+	signal, _ := c.ensureSignal(le)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	kind := engine.Rested
 	select {
 	case <-timer.C:
-	case <-le.news:
-		kind = engine.Woken
+	case <-signal:
+		if ctx.Err() == nil && c.closing.Err() == nil {
+			return engine.Woken
+		}
 	case <-ctx.Done():
 	case <-c.closing.Done():
 	}
-	over := ctx.Err()
-	if over == nil {
-		over = c.closing.Err()
-	}
-	if over != nil {
-		kind = engine.Rested
-	}
-	return c.step(engine.Event{Kind: kind, Caller: &le.caller, Ended: over})
-}
-
-// confirm renews a grant of which little time is left.
-func (c *Client) confirm(ctx context.Context, a *acquisition, g driver.Grant) engine.Action {
-	r := c.renew1(ctx, g)
-	return c.step(engine.Event{Kind: engine.Confirmed, Caller: &a.le.caller, Renewal: r, Ended: ctx.Err()})
+	return engine.Rested
 }
 
 // await waits for the store to grant the caller's place, or until it is time to ask again,
@@ -156,11 +172,6 @@ func (c *Client) await(ctx context.Context, a *acquisition, next *engine.Action)
 		err = ErrHeld // time to ask again, or to see that the context has ended
 	}
 	return grant, err
-}
-
-// answered tells the engine what the store has said.
-func (c *Client) answered(ctx context.Context, a *acquisition, g driver.Grant, err error) engine.Action {
-	return c.step(engine.Event{Kind: engine.Answered, Caller: &a.le.caller, Grant: g, Err: err, Ended: ctx.Err()})
 }
 
 // reasons returns why there is no lease: what the engine says, or else what has ended the

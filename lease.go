@@ -18,19 +18,17 @@ import (
 // package fence.
 type Lease struct {
 	client *Client
-	caller engine.Caller // guarded by the client's mutex, but for Until
-	try    bool
+	caller engine.Caller          // guarded by the client's mutex, but for Until
 	end    atomic.Pointer[ending] // set once
 
 	// Guarded by the client's mutex.
-	news     chan struct{} // while its goroutine sleeps: the engine has woken it
-	settled  chan struct{} // closed when Release has returned; made only for others that wait for that
+	signal   chan struct{} // before it is held: the engine has woken its goroutine. Later: closed when Release has returned
 	audience *audience     // nil: nobody yet
 }
 
 // newLease returns a lease that is not held yet.
 func newLease(c *Client, name string, s *settings, try bool) *Lease {
-	le := &Lease{client: c, try: try}
+	le := &Lease{client: c}
 	le.caller.Init(name, &s.Settings, try, le)
 	return le
 }
@@ -56,7 +54,7 @@ var released = &ending{ErrReleased}
 // wakeLocked tells the goroutine that waits for the lease that there is news.
 func (le *Lease) wakeLocked() {
 	select {
-	case le.news <- struct{}{}:
+	case le.signal <- struct{}{}:
 	default: // it has been told already, or talks to the store
 	}
 }

@@ -31,44 +31,49 @@ func (le *Lease) ReleaseNow() error { return le.release(true) }
 // release is Release, or, with unused, ReleaseNow.
 func (le *Lease) release(unused bool) error {
 	c := le.client
-	next := c.beginRelease(le, unused)
+	next := c.endLease(le, unused)
 	switch next.Do {
 	case engine.Wait: // for another call
-		<-le.settled
+		<-le.signal
 		next = c.step(engine.Event{Kind: engine.Released, Caller: &le.caller})
-	case engine.Stop: // done: the contexts of the lease are cancelled
-		if next = c.step(engine.Event{Kind: engine.Stopped, Caller: &le.caller}); next.Do == engine.GiveBack {
-			return c.giveBackOrPanic(le, &next)
-		}
-		c.endRelease(le)
+	case engine.GiveBack:
+		return c.giveBackOrPanic(le, &next)
 	}
 	return next.Err
 }
 
-// beginRelease ends the lease. If it is the last one of its hold, endRelease must follow.
-func (c *Client) beginRelease(le *Lease, unused bool) engine.Action {
+// endLease ends the lease. If it was the last one of its hold, the hold is handed over or must
+// be given back to the store, after the work under it has ended.
+func (c *Client) endLease(le *Lease, unused bool) engine.Action {
 	c.mu.Lock()
 	next := c.stepLocked(engine.Event{Kind: engine.Released, Caller: &le.caller, Unused: unused})
-	switch next.Do {
-	case engine.Stop:
+	last := next.Do == engine.Stop
+	switch {
+	case last:
 		c.active++
-	case engine.Wait:
-		if le.settled == nil {
-			le.settled = make(chan struct{})
+		le.signal = nil
+	case next.Do == engine.Wait && le.signal == nil:
+		le.signal = make(chan struct{})
+	}
+	if cancels := c.takeCancelsLocked(); cancels != nil {
+		c.mu.Unlock()
+		cancels.run() // the work ends
+		c.mu.Lock()
+	}
+	if last {
+		next = c.stepLocked(engine.Event{Kind: engine.Stopped, Caller: &le.caller})
+		if next.Do != engine.GiveBack {
+			c.endReleaseLocked(le)
 		}
 	}
-	cancels := c.takeCancelsLocked()
 	c.mu.Unlock()
-	cancels.run() // the work ends before another can begin
 	return next
 }
 
-// endRelease lets those go on who wait for a release.
-func (c *Client) endRelease(le *Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if le.settled != nil {
-		close(le.settled)
+// endReleaseLocked lets those go on who wait for a release.
+func (c *Client) endReleaseLocked(le *Lease) {
+	if le.signal != nil {
+		close(le.signal)
 	}
 	c.finishLocked(1)
 }
@@ -81,9 +86,10 @@ var errPanicked = errors.New("the driver panicked")
 func (c *Client) giveBackOrPanic(le *Lease, next *engine.Action) (err error) {
 	err = errPanicked
 	defer func() {
-		done := c.step(engine.Event{Kind: engine.GivenBack, Caller: &le.caller, Err: err})
-		c.endRelease(le)
-		err = done.Err
+		c.mu.Lock()
+		err = c.stepLocked(engine.Event{Kind: engine.GivenBack, Caller: &le.caller, Err: err}).Err
+		c.endReleaseLocked(le)
+		c.mu.Unlock()
 	}()
 	ctx, cancel := c.boundRelease(next.For)
 	defer cancel()
@@ -132,7 +138,7 @@ func (c *Client) boundRelease(d time.Duration) (context.Context, context.CancelF
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.clock.Now(); c.bound.ctx == nil || now.Sub(c.bound.made) > moment {
+	if now := c.engine.Now(); c.bound.ctx == nil || now.Sub(c.bound.made) > moment {
 		// The one before goes on for those who use it, and ends by itself.
 		ctx, cancel := context.WithTimeout(context.Background(), engine.ReleaseWithin)
 		c.bound = bound{ctx, now, cancel}

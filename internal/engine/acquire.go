@@ -22,8 +22,7 @@ type Caller struct {
 	prev, next *Caller // at the gate; next: of the same hold
 	hold       *Hold
 	entered    driver.Instant
-	held       *driver.HeldError // refused: what is known of the holder
-	err        error             // ended: why; after its release: what that returned
+	err        error // refused, behind: what is known of the holder; ended: why; then what its release returned
 	release    releaseState
 }
 
@@ -45,6 +44,9 @@ func (c *Caller) Init(name string, s *Settings, try bool, ref any) {
 	*c = Caller{Ref: ref, name: name, settings: s, try: try}
 }
 
+// Asleep reports whether the caller waits behind others of its client.
+func (c *Caller) Asleep() bool { return c.state == behind }
+
 // Name returns the name that it wants or holds, without the client's prefix.
 func (c *Caller) Name() string { return c.name }
 
@@ -58,8 +60,8 @@ func (e *Engine) entered(c *Caller, contended bool) Action {
 	case g.mismatched(c):
 		return Action{Do: No, Err: driver.ErrMismatch}
 	case c.try && (g.told || g.closed):
-		c.state, c.held = refused, e.knownHolder(g, c.name)
-		return Action{Do: No, Err: c.held}
+		c.state, c.err = refused, e.knownHolder(g, c.name)
+		return Action{Do: No, Err: c.err}
 	}
 	c.entered = e.now
 	if g.empty() {
@@ -88,7 +90,7 @@ func (e *Engine) knownHolder(g *gate, name string) *driver.HeldError {
 func (e *Engine) woken(c *Caller) Action {
 	switch c.state {
 	case refused:
-		return Action{Do: No, Err: c.held}
+		return Action{Do: No, Err: c.err}
 	case holding, ended:
 		return Action{Do: Yes}
 	case head:
@@ -362,13 +364,8 @@ func (e *Engine) cancelled(c *Caller) Action {
 	case holding, ended:
 		return Action{Do: Yes}
 	case refused:
-		return Action{Do: No, Err: c.held}
+		return Action{Do: No, Err: c.err}
 	case behind, head:
-		if h := c.gate.cohort.hold; h != nil {
-			c.held = h.heldError(e.now)
-		} else if c.gate.told && c.state == behind {
-			c.held = &driver.HeldError{Name: c.name} // the head was told, and we stood behind it
-		}
 		return e.giveUp(c, nil)
 	}
 	return Action{Do: No}
@@ -378,16 +375,13 @@ func (e *Engine) cancelled(c *Caller) Action {
 // head if its terms are the same; else it is withdrawn.
 func (e *Engine) giveUp(c *Caller, err error) Action {
 	g := c.gate
-	a := Action{Do: No, Err: err, Held: c.held}
+	a := Action{Do: No, Err: err}
 	wasHead := c.state == head
+	if g.cohort.hold != nil || g.told || g.talk.held != nil {
+		a.Held = e.knownHolder(g, c.name)
+	}
 	if wasHead {
 		a.Last = g.talk.last
-		switch {
-		case g.talk.held != nil:
-			a.Held = g.talk.held
-		case a.Held == nil && g.told:
-			a.Held = &driver.HeldError{Name: c.name}
-		}
 	}
 	g.remove(c)
 	c.state = gaveUp

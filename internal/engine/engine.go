@@ -310,6 +310,9 @@ func (e *Engine) Next() (at driver.Instant, ok bool) {
 	return at, ok
 }
 
+// Now returns the time of the last event.
+func (e *Engine) Now() driver.Instant { return e.now }
+
 // Unconfirmed returns how many releases and withdrawals the store has not confirmed.
 func (e *Engine) Unconfirmed() int { return e.open }
 

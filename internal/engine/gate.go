@@ -162,7 +162,7 @@ func (e *Engine) dismissTries(g *gate, held *driver.HeldError) {
 	for c := range g.callers() {
 		if c.try && !(c == g.first && !g.closed) {
 			g.remove(c)
-			c.state, c.held = refused, held
+			c.state, c.err = refused, held
 			e.wake(c)
 		}
 	}
