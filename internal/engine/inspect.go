@@ -269,6 +269,8 @@ func (g *gate) check() error {
 		return fmt.Errorf("%d tries are counted as %d", tries, g.tries)
 	case g.closed != (g.cohort.hold != nil):
 		return errors.New("P7: it is closed for nobody")
+	case g.closed && g.cohort.hold.extras().trouble != nil:
+		return errors.New("P1: a hold in doubt may be handed over")
 	case g.first == nil && g.place.sent:
 		return errors.New("P6: nobody looks after its place in the store")
 	}

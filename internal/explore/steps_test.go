@@ -3,6 +3,7 @@ package explore_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -112,6 +113,15 @@ func (w *world) personSteps(i int, can func(string, func(*world))) {
 		on("gets its answer", (*world).deliver)
 	case working:
 		on("releases", func(w *world, p *person) { w.callerStep(p, engine.Event{Kind: engine.Released}) })
+	case done:
+		if !p.again {
+			on("releases again", func(w *world, p *person) {
+				p.again = true
+				if next := w.step(engine.Event{Kind: engine.Released, Caller: p.c}); next.Do != engine.Done {
+					w.err = fmt.Errorf("P4: a second release of caller %d does %d", i, next.Do)
+				}
+			})
+		}
 	case stopping:
 		on("has stopped", func(w *world, p *person) { w.callerStep(p, engine.Event{Kind: engine.Stopped}) })
 	}
@@ -292,6 +302,15 @@ func (w *world) got(p *person) {
 		break
 	}
 	w.left(p)
+	g := w.e.Grant(p.c)
+	if g.Token <= w.tokens[p.name] && p.mode == driver.Exclusive {
+		w.err = fmt.Errorf("P3: caller %v has token %d after %d", p.c.Ref, g.Token, w.tokens[p.name])
+	}
+	w.tokens = maps.Clone(w.tokens)
+	w.tokens[p.name] = g.Token
+	if slices.Contains(w.broken, g.Owner) && !slices.Contains(w.untold, g.Owner) && p.c.Held() && g.Passed {
+		w.err = fmt.Errorf("P2: caller %v gets a hold of which the store has told that it is broken", p.c.Ref)
+	}
 }
 
 func (w *world) left(p *person) {
@@ -498,8 +517,10 @@ func (w *world) end() error {
 				return fmt.Errorf("P6: the store still has a hold of %s on %s", h.Owner, name)
 			}
 		}
-		if len(r.Queue) > 0 {
-			return fmt.Errorf("P6: the store still has a place of %s on %s", r.Queue[0].Owner, name)
+		for _, p := range r.Queue {
+			if p.Owner != "stranger" {
+				return fmt.Errorf("P6: the store still has a place of %s on %s", p.Owner, name)
+			}
 		}
 	}
 	return nil

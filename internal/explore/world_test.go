@@ -88,6 +88,7 @@ type person struct {
 	woken     bool // an effect has woken it, and it has not run yet
 	over      bool // it was told that its lease is over
 	released  int  // answers to its Release
+	again     bool // it has released once more
 }
 
 // reply is what the store says.
@@ -122,10 +123,11 @@ type world struct {
 	owners   int
 	people   []*person
 	names    map[string]*record.Record
-	last     driver.Token // of all names
-	refused  []string     // owners whose requests are withdrawn
-	broken   []string     // owners whose holds are broken
-	untold   []string     // those of which the store will tell the client
+	last     driver.Token            // of all names
+	tokens   map[string]driver.Token // of the last that got each name
+	refused  []string                // owners whose requests are withdrawn
+	broken   []string                // owners whose holds are broken
+	untold   []string                // those of which the store will tell the client
 	ops      []*operation
 	strays   []stray
 	arrived  []int // people in the order of their arrival, but for those who have left
@@ -137,7 +139,7 @@ type world struct {
 var errStore = errors.New("the store is out of order")
 
 func (s *setup) model() explore.Model[*world, [2]uint64] {
-	w := &world{setup: s, budget: s.budget, now: 1000 * ms, names: map[string]*record.Record{}}
+	w := &world{setup: s, budget: s.budget, now: 1000 * ms, names: map[string]*record.Record{}, tokens: map[string]driver.Token{}}
 	w.e = engine.New(w.config())
 	for i, wish := range s.wishes {
 		p := &person{wish: wish, c: &engine.Caller{}}
@@ -216,7 +218,7 @@ func (w *world) key() []byte {
 	k.texts(w.untold)
 	for _, p := range w.people {
 		k.num(int(p.phase), p.released)
-		k.flags(p.cancelled, p.woken, p.over)
+		k.flags(p.cancelled, p.woken, p.over, p.again)
 		switch p.phase {
 		case sent:
 			k.num(int(p.action.Do), p.action.Grant.Tokens)
