@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // leaseContext is a context that ends with its lease.
@@ -39,11 +41,11 @@ func (le *Lease) WithContext(parent context.Context) (context.Context, context.C
 // undoes it and cancels.
 func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
 	entry := &leaseContext{cancel: cancel}
-	c := le.hold.how.client
+	c := le.client
 	c.mu.Lock()
 	end := le.end.Load()
 	if end == nil {
-		a := le.hearers()
+		a := le.audienceLocked()
 		if entry.next = a.contexts; entry.next != nil {
 			entry.next.prev = entry
 		}
@@ -55,14 +57,14 @@ func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
 	}
 	return func() {
 		c.mu.Lock()
-		le.unbind(entry)
+		le.unbindLocked(entry)
 		c.mu.Unlock()
 		cancel(context.Canceled)
 	}
 }
 
-// unbind takes the entry out of the lease's list, if it is still there.
-func (le *Lease) unbind(entry *leaseContext) {
+// unbindLocked takes the entry out of the lease's list, if it is still there.
+func (le *Lease) unbindLocked(entry *leaseContext) {
 	if le.end.Load() != nil || entry.prev == nil && le.audience.contexts != entry {
 		return // the list has been handed over to the end, or the entry is out
 	}
@@ -82,26 +84,26 @@ func (le *Lease) unbind(entry *leaseContext) {
 // would be waiting for ourselves.
 func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 	held, _ := ctx.Value(heldKey{}).(*heldList)
-	permits := l.how.Permits
-	var seen []*hold
+	permits := l.settings.Permits
+	var seen []*engine.Hold
 	for ; held != nil; held = held.outer {
-		h := held.lease.hold
-		if h.how.client != l.how.client || h.name != l.name || slices.Contains(seen, h) || held.lease.Err() != nil {
+		h := held.lease.caller.Hold()
+		if held.lease.client != l.settings.client || held.lease.Name() != l.name || slices.Contains(seen, h) || held.lease.Err() != nil {
 			continue
 		}
 		seen = append(seen, h)
 		mode := held.lease.Mode()
 		switch {
-		case (mode == Slot) != (l.how.Mode == Slot):
+		case (mode == Slot) != (l.settings.Mode == Slot):
 			// Another kind of lock: the store says that it is one.
 		case mode == Slot:
-			if permits += h.how.Permits; permits > l.how.Slots {
+			if permits += held.lease.caller.Permits(); permits > l.settings.Slots {
 				return nil, deadlock(try)
 			}
-		case !l.how.reentrant:
+		case !l.settings.reentrant:
 			return nil, deadlock(try)
 		default:
-			lease, err := held.lease.share(l.how.Mode)
+			lease, err := held.lease.share(l.settings.Mode)
 			if errors.Is(err, ErrDeadlock) {
 				return nil, deadlock(try)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // The errors to match with errors.Is. Everything that this package returns
@@ -25,9 +26,9 @@ var (
 	ErrBroken = driver.ErrBroken
 	// ErrMaxHold: the lease is not renewed any more, or was lost, because
 	// Options.MaxHold is over.
-	ErrMaxHold = errors.New("the maximum hold is over")
+	ErrMaxHold = engine.ErrMaxHold
 	// ErrReleased: the lease has been released.
-	ErrReleased = errors.New("lease released")
+	ErrReleased = engine.ErrReleased
 	// ErrDeadlock: the context already holds this name, so waiting for it would
 	// never end.
 	ErrDeadlock = errors.New("already held by this context")
@@ -69,9 +70,13 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Reason }
 
-// errNotRenewed is the reason of a loss when no renewal has failed: the process
-// or its host stood still, or the lease has no renewal.
-var errNotRenewed = errors.New("its time was over")
+func newLostError(name string, t Token, reason error) error {
+	return &LostError{Name: name, Token: t, Reason: reason}
+}
+
+func newUncertainRelease(name string, err error) error {
+	return failed("release", name, ErrUncertain, err)
+}
 
 // opError says what was being done to which lock when errs happened. The first
 // of errs says most; all are reachable by errors.Is and errors.As.

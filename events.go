@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // Events are functions that are told what happens to a client's locks: its hooks. Each
@@ -56,13 +57,48 @@ type Event struct {
 	Dropped int
 }
 
-// emit queues an event for its hook and the logger. It calls neither, so it may be called
-// with the client's mutex; and it must be, at the moment when things change, so that a
-// hold's events are queued in their order.
-func (c *Client) emit(hook func(Event), level slog.Level, msg string, e Event) {
-	if hook != nil || c.opts.Logger != nil {
-		c.events.put(queuedEvent{hook: hook, level: level, msg: msg, event: e})
+// told says how each kind of news is told.
+var told = [...]struct {
+	hook  func(*Events) func(Event)
+	level slog.Level
+	msg   string
+}{
+	engine.Acquired:  {func(e *Events) func(Event) { return e.Acquired }, slog.LevelDebug, "acquired"},
+	engine.Waiting:   {func(e *Events) func(Event) { return e.Waiting }, slog.LevelDebug, "waiting"},
+	engine.InDoubt:   {func(e *Events) func(Event) { return e.InDoubt }, slog.LevelWarn, "in doubt"},
+	engine.Recovered: {func(e *Events) func(Event) { return e.Recovered }, slog.LevelInfo, "recovered"},
+	engine.Expiring:  {func(e *Events) func(Event) { return e.Expiring }, slog.LevelWarn, "expiring"},
+	engine.Lost:      {func(e *Events) func(Event) { return e.Lost }, slog.LevelWarn, "lost"},
+	engine.GaveBack:  {func(e *Events) func(Event) { return e.Released }, slog.LevelDebug, "released"},
+}
+
+// any reports whether there is any hook.
+func (e *Events) any() bool {
+	for _, how := range told {
+		if how.hook(e) != nil {
+			return true
+		}
 	}
+	return false
+}
+
+// emit queues news for its hook and the logger. It calls neither, so it may be called with
+// the client's mutex; and it must be, at the moment when things change, so that a hold's
+// events are queued in their order.
+func (c *Client) emit(n *engine.News) {
+	how := told[n.Kind]
+	q := queuedEvent{hook: how.hook(&c.opts.Events), level: how.level, msg: how.msg}
+	if q.hook == nil && c.opts.Logger == nil {
+		return
+	}
+	q.event = Event{Name: n.Name, Mode: n.Mode, Token: n.Token, After: n.After, Err: n.Err}
+	if n.Until != 0 {
+		q.event.Until = c.wall(n.Until)
+	}
+	if n.Kind == engine.GaveBack && n.Err != nil {
+		q.level = slog.LevelWarn
+	}
+	c.events.put(q)
 }
 
 // wall turns an instant into wall time, as good as the present clocks go.

@@ -2,16 +2,15 @@ package holdfast
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/alarm"
-	"github.com/holdfastlock/holdfast/internal/batch"
-	"github.com/holdfastlock/holdfast/internal/due"
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // Types of package driver that users of locks meet too.
@@ -41,33 +40,26 @@ const (
 // use.
 type Client struct {
 	driver  driver.Driver
-	queuer  driver.Queuer  // nil: the store has no queue
-	sharder driver.Sharder // nil: the store has no parts
+	queuer  driver.Queuer   // nil: the store has no queue
+	sharder driver.Sharder  // nil: the store has no parts
+	hinter  driver.Foreseer // nil: it does not know who else wants a name
 	caps    Caps
 	opts    ClientOptions
 	clock   driver.Clock
-	alarm   *alarm.Alarm
+	timer   *alarm.Alarm
 	events  eventQueue
 	closing context.Context // ends when Close begins
 	close   context.CancelCauseFunc
 
-	mu        sync.Mutex
-	shared    map[settingsKey]*settings
-	gates     map[string]*gateway
-	spare     []*gateway // empty, to be used again
-	bound     bound
-	deadlines due.Queue[*hold]         // all holds, by trust deadline
-	renewals  *batch.Plan[*hold]       // those to renew
-	undoing   *batch.Plan[*withdrawal] // what the store is to forget
-
-	withdrawals int   // as many are in undoing or under way
-	silence     error // the store's last one of these and of uncertain acquires; nil: it has confirmed one since
-
-	turns  due.Queue[*gateway] // the gates at which one is on, by its end
-	active int                 // operations and batches under way, for Close to wait for
-	quiet  chan struct{}       // closed by the last of them, once closing
-	closed bool
-	done   chan struct{} // closed when Close has done all
+	mu      sync.Mutex
+	engine  *engine.Engine
+	shared  map[settingsKey]*settings
+	bound   bound
+	cancels cancellations // of leases that have just ended
+	active  int           // operations and batches under way, for Close to wait for
+	quiet   chan struct{} // closed by the last of them, once closing
+	closed  bool
+	done    chan struct{} // closed when Close has done all
 }
 
 // settingsKey is what settings are made from.
@@ -128,7 +120,6 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	c := &Client{
 		driver: d, caps: d.Caps(), opts: *o, clock: o.Clock,
 		shared: map[settingsKey]*settings{},
-		gates:  map[string]*gateway{},
 		events: eventQueue{logger: o.Logger},
 		done:   make(chan struct{}),
 	}
@@ -140,21 +131,14 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
 	c.sharder, _ = driver.As[driver.Sharder](d, driver.OpShard)
-	c.deadlines = due.New(func(h *hold) *due.Entry { return &h.deadline })
-	c.turns = due.New(func(g *gateway) *due.Entry { return &g.turn.over })
-	c.renewals = batch.New(batch.Rules[*hold]{
-		Entry:   func(h *hold) *batch.Entry { return &h.renewal },
-		Slack:   func(h *hold) time.Duration { return max(0, h.how.RenewEvery) / 8 },
-		Left:    func(h *hold, now driver.Instant) time.Duration { return h.machine.Until().Sub(now) },
-		Longest: renewWithin,
+	c.hinter, _ = c.queuer.(driver.Foreseer)
+	c.engine = engine.New(engine.Config{
+		Prefix: c.opts.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
+		Poll: c.caps.PollInterval(), TokenBlock: c.caps.TokenBlock,
+		Silent:   !c.opts.Events.any() && c.opts.Logger == nil,
+		NewOwner: rand.Text, Jitter: jitter, LostError: newLostError, UncertainRelease: newUncertainRelease,
 	})
-	c.undoing = batch.New(batch.Rules[*withdrawal]{
-		Entry:   func(w *withdrawal) *batch.Entry { return &w.entry },
-		Slack:   func(w *withdrawal) time.Duration { return w.pause / 4 },                     // many are repeated together
-		Left:    func(*withdrawal, driver.Instant) time.Duration { return 2 * releaseWithin }, // nobody waits for them
-		Longest: releaseWithin,
-	})
-	c.alarm = alarm.New(c.clock, c.tick)
+	c.timer = alarm.New(c.clock, c.tick)
 	c.closing, c.close = context.WithCancelCause(context.Background())
 	if n, ok := driver.As[driver.Notifier](d, driver.OpNotify); ok {
 		go c.listen(n.Losses())
@@ -235,15 +219,15 @@ func (c *Client) lock(name string, key settingsKey, o *Options) *Lock {
 	if o != nil {
 		key.Options = *o
 	}
-	how, err := c.settings(key)
+	s, err := c.settings(key)
 	if err == nil {
 		err = c.checkName(name)
 	}
 	if err != nil {
-		refused := *how
-		how, refused.err = &refused, err
+		refused := *s
+		s, refused.err = &refused, err
 	}
-	return &Lock{name: name, how: how}
+	return &Lock{name: name, settings: s}
 }
 
 // checkName checks a name together with the client's prefix (P10).

@@ -2,12 +2,11 @@ package holdfast
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // Lease is one hold on a lock, kept alive in the background until it is
@@ -18,13 +17,20 @@ import (
 // happen, hand the token to the resource and let it refuse older ones: see
 // package fence.
 type Lease struct {
-	hold *hold
-	end  atomic.Pointer[ending] // set once
+	client *Client
+	caller engine.Caller          // guarded by the client's mutex, but for Until
+	end    atomic.Pointer[ending] // set once
 
 	// Guarded by the client's mutex.
-	audience *audience // nil: nobody yet
-	next     *Lease    // of the same hold
-	outcome  *outcome  // of Release; nil: nobody has called it
+	signal   chan struct{} // before it is held: the engine has woken its goroutine. Later: closed when Release has returned
+	audience *audience     // nil: nobody yet
+}
+
+// newLease returns a lease that is not held yet.
+func newLease(c *Client, name string, s *settings, try bool) *Lease {
+	le := &Lease{client: c}
+	le.caller.Init(name, &s.Settings, try, le)
+	return le
 }
 
 // audience is who hears of a lease's end.
@@ -32,18 +38,6 @@ type audience struct {
 	done     chan struct{} // nil: nobody has asked for it
 	contexts *leaseContext
 }
-
-// outcome is what the first Release returned, or will.
-type outcome struct {
-	err     error
-	settled chan struct{} // closed when it has; made only for another Release that waits
-}
-
-// The outcomes of nearly all releases, which cost none of their own.
-var (
-	settling = &outcome{} // it has not returned yet, and nobody waits for it
-	fine     = &outcome{} // nothing is wrong
-)
 
 // ending is why a lease is over.
 type ending struct{ err error }
@@ -57,40 +51,41 @@ var endedChannel = func() chan struct{} {
 
 var released = &ending{ErrReleased}
 
-// finish ends the lease. It returns the cancellation of its contexts, to be
-// done without the mutex, and does nothing the second time.
-func (le *Lease) finish(err error) func() {
+// wakeLocked tells the goroutine that waits for the lease that there is news.
+func (le *Lease) wakeLocked() {
+	select {
+	case le.signal <- struct{}{}:
+	default: // it has been told already, or talks to the store
+	}
+}
+
+// endLocked ends the lease. It returns its contexts, to be cancelled without the mutex.
+func (le *Lease) endLocked(err error) *leaseContext {
 	e := released
 	if err != ErrReleased {
 		e = &ending{err}
 	}
-	if !le.end.CompareAndSwap(nil, e) {
-		return func() {}
-	}
+	le.end.Store(e)
 	if le.audience == nil {
-		return func() {}
+		return nil
 	}
 	if le.audience.done != nil {
 		close(le.audience.done)
 	}
 	contexts := le.audience.contexts
 	le.audience.contexts = nil
-	return func() {
-		for c := contexts; c != nil; c = c.next {
-			c.cancel(err)
-		}
-	}
+	return contexts
 }
 
 // Name returns the lock's name, without the client's prefix.
-func (le *Lease) Name() string { return le.hold.name }
+func (le *Lease) Name() string { return le.caller.Name() }
 
 // Mode returns how the name is held.
 func (le *Lease) Mode() Mode {
-	c := le.hold.how.client
+	c := le.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return le.hold.seen()
+	return le.caller.Mode()
 }
 
 // Token returns the fencing token: greater than those of the exclusive holds on
@@ -98,21 +93,21 @@ func (le *Lease) Mode() Mode {
 // too, as far as the store's Guarantees go (P3). It stays the same for the whole
 // life of the lease, but for a downgrade. 0: the store gives none.
 func (le *Lease) Token() Token {
-	c := le.hold.how.client
+	c := le.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return le.hold.token
+	return le.caller.Token()
 }
 
 // Sequencer returns name, mode and token as one opaque line of printable ASCII,
 // to be handed to whoever guards the resource: see Client.CheckSequencer and
 // package fence.
 func (le *Lease) Sequencer() string {
-	c := le.hold.how.client
+	c := le.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return driver.Sequencer{
-		Name: c.opts.Prefix + le.hold.name, Mode: le.hold.seen(), Token: le.hold.token,
+		Name: c.opts.Prefix + le.Name(), Mode: le.caller.Mode(), Token: le.caller.Token(),
 	}.String()
 }
 
@@ -120,10 +115,10 @@ func (le *Lease) Sequencer() string {
 // store, such as the guards for data beside the locks. Since and Valid tell
 // nothing that Err does not.
 func (le *Lease) Grant() driver.Grant {
-	c := le.hold.how.client
+	c := le.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return le.hold.grant()
+	return c.engine.Grant(&le.caller)
 }
 
 // Err returns nil while the lease can be trusted, and then for good a
@@ -134,8 +129,12 @@ func (le *Lease) Err() error {
 		if e := le.end.Load(); e != nil {
 			return e.err
 		}
-		if le.hold.how.client.look(le.hold) {
+		if le.client.clock.Now() < le.caller.Until() {
 			return nil
+		}
+		// The clock decides, not whether a timer has fired.
+		if le.client.step(engine.Event{Kind: engine.Looked, Caller: &le.caller}).Do == engine.Yes {
+			return nil // it was renewed at this moment
 		}
 	}
 }
@@ -143,22 +142,21 @@ func (le *Lease) Err() error {
 // Done returns a channel that is closed when Err is not nil any more: at the
 // loss, as soon as the process runs, or at the release.
 func (le *Lease) Done() <-chan struct{} {
-	c := le.hold.how.client
+	c := le.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if le.end.Load() != nil && (le.audience == nil || le.audience.done == nil) {
 		return endedChannel
 	}
-	a := le.hearers()
+	a := le.audienceLocked()
 	if a.done == nil {
 		a.done = make(chan struct{})
 	}
 	return a.done
 }
 
-// hearers returns the audience, made if there is none. It is called with the client's
-// mutex.
-func (le *Lease) hearers() *audience {
+// audienceLocked returns the audience, made if there is none.
+func (le *Lease) audienceLocked() *audience {
 	if le.audience == nil {
 		le.audience = &audience{}
 	}
@@ -168,7 +166,7 @@ func (le *Lease) hearers() *audience {
 // ValidUntil returns the trust deadline as it stands, by the present wall
 // clock: for people and for estimates. Err decides.
 func (le *Lease) ValidUntil() time.Time {
-	return le.hold.how.client.wall(driver.Instant(le.hold.until.Load()))
+	return le.client.wall(le.caller.Until())
 }
 
 // Renew renews the lease now, for a holder that wants to know before it begins
@@ -177,46 +175,33 @@ func (le *Lease) ValidUntil() time.Time {
 // but may not become longer (Options.MaxHold); else the store's error, with the lease in
 // doubt.
 func (le *Lease) Renew(ctx context.Context) error {
+	const op = "renew"
 	if ctx == nil {
-		return errNilContext("renew")
+		return errNilContext(op)
 	}
 	if err := le.Err(); err != nil {
-		return failed("renew", le.hold.name, err)
+		return failed(op, le.Name(), err)
 	}
-	h, c := le.hold, le.hold.how.client
+	c := le.client
 	if err := c.start(); err != nil {
-		return failed("renew", h.name, err)
+		return failed(op, le.Name(), err)
 	}
 	defer c.stop()
-	c.mu.Lock()
-	grant, final := h.grant(), c.expire(h, c.clock.Now())
-	c.mu.Unlock()
-	if final {
-		return le.renewError(ErrMaxHold)
+	next := c.step(engine.Event{Kind: engine.RenewCalled, Caller: &le.caller})
+	if next.Do == engine.Ask {
+		r := c.renew1(ctx, next.Grant)
+		next = c.step(engine.Event{Kind: engine.RenewAnswered, Caller: &le.caller, Grant: next.Grant, Renewal: r})
 	}
-	r := c.renew1(ctx, grant)
-	c.mu.Lock()
-	cancels := []func(){c.renewed(h, r)}
-	if driver.Gone(r.Err) {
-		cancels = append(cancels, c.gone(map[string]error{h.owner: r.Err})...)
-	}
-	if h.machine.Final() {
-		r.Err = ErrMaxHold // that came first
-	}
-	c.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
-	}
-	return le.renewError(r.Err)
+	return le.result(op, next.Err)
 }
 
-// renewError is what Renew returns: why the lease is over, or else err.
-func (le *Lease) renewError(err error) error {
+// result is what an operation on the lease returns: why the lease is over, or else err.
+func (le *Lease) result(op string, err error) error {
 	if over := le.Err(); over != nil {
 		err = over
 	}
 	if err != nil {
-		return failed("renew", le.hold.name, err)
+		return failed(op, le.Name(), err)
 	}
 	return nil
 }
@@ -227,7 +212,7 @@ func (le *Lease) renewError(err error) error {
 func (le *Lease) Reenter() (*Lease, error) {
 	again, err := le.share(Shared)
 	if err != nil {
-		return nil, failed("reenter", le.hold.name, err)
+		return nil, failed("reenter", le.Name(), err)
 	}
 	return again, nil
 }
@@ -238,16 +223,17 @@ func (le *Lease) share(mode Mode) (*Lease, error) {
 	if err := le.Err(); err != nil {
 		return nil, err
 	}
-	h, c := le.hold, le.hold.how.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := le.end.Load(); e != nil {
-		return nil, e.err
+	c := le.client
+	other := &Lease{client: c}
+	le.caller.InitSharer(&other.caller, other)
+	next := c.step(engine.Event{Kind: engine.Shared, Caller: &le.caller, Other: &other.caller, Mode: mode})
+	if next.Do == engine.Yes {
+		return other, nil
 	}
-	if mode == Exclusive && h.seen() != Exclusive {
-		return nil, ErrDeadlock
+	if err := le.Err(); err != nil {
+		return nil, err
 	}
-	return h.handle(), nil
+	return nil, ErrDeadlock
 }
 
 // Downgrade turns an exclusive hold into a shared one without a gap: nobody can
@@ -256,56 +242,32 @@ func (le *Lease) share(mode Mode) (*Lease, error) {
 // lease goes on, as a shared one, because the store may have done it; Downgrade
 // may be tried again.
 func (le *Lease) Downgrade(ctx context.Context) error {
+	const op = "downgrade"
 	if ctx == nil {
-		return errNilContext("downgrade")
+		return errNilContext(op)
 	}
-	h, c := le.hold, le.hold.how.client
+	c := le.client
 	d, ok := driver.As[driver.Downgrader](c.driver, driver.OpDowngrade)
 	if !ok || !c.caps.Shared {
-		return failed("downgrade", h.name, ErrUnsupported)
+		return failed(op, le.Name(), ErrUnsupported)
 	}
 	if err := le.Err(); err != nil {
-		return failed("downgrade", h.name, err)
+		return failed(op, le.Name(), err)
 	}
 	if err := c.start(); err != nil {
-		return failed("downgrade", h.name, err)
+		return failed(op, le.Name(), err)
 	}
 	defer c.stop()
-	if h.unsaid() {
-		// What others must be above is this lease's token (P3).
+	next := c.step(engine.Event{Kind: engine.DowngradeCalled, Caller: &le.caller})
+	if next.Do == engine.RenewFirst {
 		if err := le.Renew(ctx); err != nil {
 			return err
 		}
+		next = c.step(engine.Event{Kind: engine.DowngradeCalled, Caller: &le.caller})
 	}
-	c.mu.Lock()
-	grant, mode, alone := h.grant(), h.mode, h.users == 1 && le.end.Load() == nil
-	if mode == Exclusive && alone {
-		h.ensureExtras().asked = true
-		c.keep(h)
+	if next.Do == engine.Ask {
+		g, err := d.Downgrade(ctx, next.Grant)
+		next = c.step(engine.Event{Kind: engine.DowngradeAnswered, Caller: &le.caller, Grant: g, Err: err})
 	}
-	c.mu.Unlock()
-	switch {
-	case mode == Shared:
-		return nil
-	case mode != Exclusive:
-		return failed("downgrade", h.name, fmt.Errorf("a hold on %s cannot be downgraded: %w", mode, ErrUnsupported))
-	case !alone:
-		return failed("downgrade", h.name, errors.New("the hold has other leases, which count on its being exclusive: release them first"))
-	}
-	g, err := d.Downgrade(ctx, grant)
-	c.mu.Lock()
-	if err == nil && !h.over {
-		h.mode, h.token, h.data = g.Mode, g.Token, g.Handle
-	}
-	// Its answer says of the hold what a renewal's would.
-	cancel := c.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
-	c.mu.Unlock()
-	cancel()
-	if over := le.Err(); over != nil {
-		err = over
-	}
-	if err != nil {
-		return failed("downgrade", h.name, err)
-	}
-	return nil
+	return le.result(op, next.Err)
 }

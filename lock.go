@@ -3,17 +3,14 @@ package holdfast
 import (
 	"context"
 	"errors"
-
-	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/gate"
 )
 
 // Lock is a name and how to hold it. It holds no state and does no I/O: make
 // one whenever it is convenient, and use it from any goroutine. What is wrong
 // with its name or options is returned by each use, before any I/O (P10).
 type Lock struct {
-	name string
-	how  *settings
+	name     string
+	settings *settings
 }
 
 // Name returns the name, without the client's prefix.
@@ -90,53 +87,15 @@ func protect(ctx context.Context, lease releaser, fn func(context.Context) error
 	return fn(ctx)
 }
 
-// request is what a driver is asked for, or has been.
-func (l *Lock) request(owner string, how gate.Shape) driver.Request {
-	return driver.Request{
-		Name: l.how.client.opts.Prefix + l.name, Owner: owner,
-		Mode: how.Mode, Slots: how.Slots, Permits: how.Permits,
-		TTL: how.TTL, LockDelay: how.LockDelay, MinHold: how.MinHold,
-		Unfair: how.Unfair, RW: how.RW, Note: how.Note,
-	}
-}
-
 // check returns what forbids an operation before it begins.
 func (l *Lock) check(ctx context.Context, op string) error {
 	switch {
 	case ctx == nil:
 		return errNilContext(op)
-	case l.how.err != nil:
-		return failed(op, l.name, l.how.err)
+	case l.settings.err != nil:
+		return failed(op, l.name, l.settings.err)
 	case ctx.Err() != nil:
 		return failed(op, l.name, ended(ctx))
 	}
 	return nil
-}
-
-func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error) {
-	if err := l.check(ctx, op); err != nil {
-		return nil, err
-	}
-	if lease, err := l.nested(ctx, try); lease != nil || err != nil {
-		if err != nil {
-			return nil, failed(op, l.name, err)
-		}
-		return lease, nil
-	}
-	a := &acquisition{lock: l}
-	if c := l.how.client; c.opts.Events.Acquired != nil || c.opts.Logger != nil {
-		a.start = c.clock.Now() // a system call
-	}
-	a.Shape, a.MaxHold, a.Try, a.Ref = l.how.Shape, l.how.maxHold, try, a
-	if err := a.enter(); err != nil {
-		return nil, failed(op, l.name, err)
-	}
-	panicked := true
-	defer func() { a.exit(panicked) }()
-	lease, errs := a.run(ctx)
-	panicked = false
-	if lease == nil {
-		return nil, failed(op, l.name, errs...)
-	}
-	return lease, nil
 }

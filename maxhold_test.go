@@ -46,7 +46,7 @@ func TestMaxHold(t *testing.T) {
 		{name: "between renewals", how: holdfast.Options{MaxHold: 65 * time.Second}, end: 89400 * time.Millisecond, renewals: 6},
 		{name: "as a renewal is due", how: holdfast.Options{MaxHold: 60 * time.Second}, end: 79400 * time.Millisecond, renewals: 5},
 		{name: "less than the TTL", how: holdfast.Options{MaxHold: 15 * time.Second}, end: 39400 * time.Millisecond, renewals: 1},
-		{name: "less than a renewal's turn", how: holdfast.Options{MaxHold: time.Second}, end: 29400 * time.Millisecond},
+		{name: "less than a renewal's cohort", how: holdfast.Options{MaxHold: time.Second}, end: 29400 * time.Millisecond},
 		{name: "never renewed", how: holdfast.Options{MaxHold: time.Second, RenewEvery: -1}, end: 29400 * time.Millisecond},
 		{name: "in doubt", how: holdfast.Options{MaxHold: 65 * time.Second}, end: 79400 * time.Millisecond, renewals: 7, unreachable: true},
 	} {
@@ -265,13 +265,13 @@ func TestMaxHoldDowngrade(t *testing.T) {
 	})
 }
 
-// TestMaxHoldPassedOn: each holder to which a hold is passed on has its own maximum,
+// TestMaxHoldHandedOver: each holder to which a hold is handed over has its own maximum,
 // counted from when it got it, and inherits the deadline only.
-func TestMaxHoldPassedOn(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestMaxHoldHandedOver(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		var told expiries
 		c, f := w.client(told.options())
-		q, first := w.crowdOf(c.Mutex("n", &holdfast.Options{MaxHold: time.Millisecond}), c.Mutex("n", &holdfast.Options{MaxHold: time.Minute}), c.Mutex("n", nil))
+		q, first := w.contendBy(c.Mutex("n", &holdfast.Options{MaxHold: time.Millisecond}), c.Mutex("n", &holdfast.Options{MaxHold: time.Minute}), c.Mutex("n", nil))
 		start := time.Now()
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
@@ -281,7 +281,7 @@ func TestMaxHoldPassedOn(t *testing.T) {
 		deadline := first.ValidUntil()
 		tries := f.releases.Load()
 		w.release(first)
-		second := q.next("it was passed on")
+		second := q.next("it was handed over")
 		if f.releases.Load() != tries {
 			t.Error("the store was asked")
 		}

@@ -35,7 +35,7 @@ func All(locks ...*Lock) *MultiLock {
 	slices.SortStableFunc(m.locks, (*Lock).compare)
 	for i, l := range m.locks[1:] {
 		if l.compare(m.locks[i]) == 0 {
-			m.err = fmt.Errorf("holdfast: All has %q of %s twice", l.name, l.how.client.caps.Store)
+			m.err = fmt.Errorf("holdfast: All has %q of %s twice", l.name, l.settings.client.caps.Store)
 		}
 	}
 	return m
@@ -44,8 +44,8 @@ func All(locks ...*Lock) *MultiLock {
 // compare orders locks by the identity of the store and the name in it.
 func (l *Lock) compare(other *Lock) int {
 	return cmp.Or(
-		cmp.Compare(l.how.client.caps.Store, other.how.client.caps.Store),
-		cmp.Compare(l.how.client.opts.Prefix+l.name, other.how.client.opts.Prefix+other.name),
+		cmp.Compare(l.settings.client.caps.Store, other.settings.client.caps.Store),
+		cmp.Compare(l.settings.client.opts.Prefix+l.name, other.settings.client.opts.Prefix+other.name),
 	)
 }
 

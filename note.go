@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // defaultNote tells an operator where to look for the holder.
@@ -47,51 +48,30 @@ func checkNote(note string) error {
 // Err returns if the lease is over, else the store's error; the note may then
 // have changed or not.
 func (le *Lease) SetNote(ctx context.Context, note string) error {
+	const op = "set note"
 	if ctx == nil {
-		return errNilContext("set note")
+		return errNilContext(op)
 	}
-	h, c := le.hold, le.hold.how.client
+	c := le.client
 	a, ok := driver.As[driver.Annotator](c.driver, driver.OpAnnotate)
 	if !ok {
-		return failed("set note", h.name, ErrUnsupported)
+		return failed(op, le.Name(), ErrUnsupported)
 	}
 	note = noteOrDefault(note)
 	if err := checkNote(note); err != nil {
-		return failed("set note", h.name, fmt.Errorf("it has %w", err))
+		return failed(op, le.Name(), fmt.Errorf("it has %w", err))
 	}
 	if err := le.Err(); err != nil {
-		return failed("set note", h.name, err)
+		return failed(op, le.Name(), err)
 	}
 	if err := c.start(); err != nil {
-		return failed("set note", h.name, err)
+		return failed(op, le.Name(), err)
 	}
 	defer c.stop()
-	c.mu.Lock()
-	if e := le.end.Load(); e != nil {
-		c.mu.Unlock() // what the store has under the owner may be another's by now
-		return failed("set note", h.name, e.err)
+	next := c.step(engine.Event{Kind: engine.AnnotateCalled, Caller: &le.caller, Note: note})
+	if next.Do == engine.Ask {
+		err := a.Annotate(ctx, next.Grant)
+		next = c.step(engine.Event{Kind: engine.AnnotateAnswered, Caller: &le.caller, Note: note, Err: err})
 	}
-	c.keep(h) // whatever the store answers, its note may be another now
-	grant := h.grant()
-	c.mu.Unlock()
-	grant.Note = note
-	err := a.Annotate(ctx, grant)
-	after := func() {}
-	c.mu.Lock()
-	switch {
-	case err == nil:
-		h.ensureExtras().note = &note
-	case driver.Gone(err):
-		// Its answer says of the hold what a renewal's would.
-		after = c.renewed(h, driver.Renewal{Err: err})
-	}
-	c.mu.Unlock()
-	after()
-	if over := le.Err(); over != nil {
-		err = over
-	}
-	if err != nil {
-		return failed("set note", h.name, err)
-	}
-	return nil
+	return le.result(op, next.Err)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // Inspect returns who holds a name and who waits for it, with their tokens and
@@ -105,7 +106,7 @@ func (c *Client) Break(ctx context.Context, name string, t Token) error {
 
 // sayWithin is the longest pause between two looks for a token that the store is about
 // to be told: a renewal may be slow, or wait for a batch before it.
-const sayWithin = 32 * turnFor
+const sayWithin = 32 * engine.CohortAlone
 
 var errUnsaid = errors.New("the hold may have been passed on inside a process, and the store not have learned of it")
 
@@ -130,7 +131,7 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	case seq.Token == 0:
 		return failed(op, name, fmt.Errorf("it has no token: %w", ErrUnsupported))
 	}
-	for pause := turnFor; ; pause *= 2 {
+	for pause := engine.CohortAlone; ; pause *= 2 {
 		info, err := c.Inspect(ctx, name)
 		if err != nil {
 			return fmt.Errorf("holdfast: %s: %w", op, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/gate"
+	"github.com/holdfastlock/holdfast/internal/engine"
 	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
@@ -93,10 +93,8 @@ const (
 // size in one client. Locks with the same settings share them.
 type settings struct {
 	client *Client
-	gate.Shape
+	engine.Settings
 	reentrant bool
-	maxHold   time.Duration
-	pace      lease.Pace
 	err       error // what is wrong with them, or with the one name that they are for
 }
 
@@ -104,12 +102,12 @@ type settings struct {
 // store (P10).
 func settle(o settingsKey, caps *Caps, margin time.Duration) (*settings, error) {
 	s := &settings{
-		Shape: gate.Shape{
+		Settings: engine.Settings{MaxHold: o.MaxHold, Terms: engine.Terms{
 			Mode: o.mode, Slots: o.slots, RW: o.rw, Permits: o.Permits,
 			TTL: o.TTL, LockDelay: o.LockDelay, MinHold: o.MinHold,
 			RenewEvery: o.RenewEvery, Unfair: o.Unfair, Note: o.Note,
-		},
-		reentrant: o.Reentrant, maxHold: o.MaxHold,
+		}},
+		reentrant: o.Reentrant,
 	}
 	if err := s.settleKind(caps); err != nil {
 		return s, err
@@ -125,7 +123,7 @@ func settle(o settingsKey, caps *Caps, margin time.Duration) (*settings, error) 
 		s.RenewEvery = max(min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2), MinRenewEvery)
 	}
 	s.Note = noteOrDefault(s.Note)
-	s.pace = lease.Pace{TTL: s.TTL, Every: s.RenewEvery, Margin: margin}
+	s.Pace = lease.Pace{TTL: s.TTL, Every: s.RenewEvery, Margin: margin}
 	return s, s.check(caps, margin)
 }
 
@@ -171,8 +169,8 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
 		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
-	case s.maxHold < 0 || s.maxHold > MaxTTL:
-		return fmt.Errorf("option MaxHold is %v: 0 to %v is allowed", s.maxHold, MaxTTL)
+	case s.MaxHold < 0 || s.MaxHold > MaxTTL:
+		return fmt.Errorf("option MaxHold is %v: 0 to %v is allowed", s.MaxHold, MaxTTL)
 	case s.MinHold < 0 || s.MinHold > MaxDelay:
 		return fmt.Errorf("option MinHold is %v: 0 to %v is allowed", s.MinHold, MaxDelay)
 	}

@@ -24,16 +24,16 @@ func knock(ctx context.Context, c *holdfast.Client, lease *holdfast.Lease) int {
 	return w.Code
 }
 
-// The store does not know of the holder yet, because the hold was passed on and the
+// The store does not know of the holder yet, because the hold was handed over and the
 // renewal that tells it does not come through: a guard must not say that the lock is
 // lost.
-func TestSequencerThatTheStoreDoesNotKnowYet(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestSequencerUnknownToTheStore(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
 		f.set(func() { f.renew = slowRenewals(time.Hour) })
-		q, first := w.crowd(c, 2, nil)
+		q, first := w.contend(c, 2, nil)
 		w.release(first)
-		lease := q.next("it was passed on")
+		lease := q.next("it was handed over")
 		other, _ := w.client(nil)
 		for _, patience := range []time.Duration{15 * time.Millisecond, time.Minute} {
 			ctx, cancel := context.WithTimeout(w.ctx, patience)

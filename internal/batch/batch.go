@@ -6,6 +6,7 @@ package batch
 
 import (
 	"cmp"
+	"encoding/binary"
 	"maps"
 	"math/bits"
 	"slices"
@@ -302,4 +303,48 @@ func (l *lane[T]) learn(size int, within time.Duration, r Result) {
 	default:
 		l.limit += max(1, l.limit/8)
 	}
+}
+
+// Clone returns a plan of the copies that f returns of the things. Their entries must be
+// copies too.
+func (p *Plan[T]) Clone(f func(T) T) *Plan[T] {
+	c := &Plan[T]{rules: p.rules, queue: p.queue.Clone(f), lanes: make(map[Lane]*lane[T], len(p.lanes))}
+	for at, l := range p.lanes {
+		twin := *l
+		twin.parked = l.parked.Clone(f)
+		c.lanes[at] = &twin
+	}
+	return c
+}
+
+// AppendState appends what tells this state of the plan from others. The function appends
+// what tells a thing from others.
+func (p *Plan[T]) AppendState(b []byte, now driver.Instant, thing func([]byte, T) []byte) []byte {
+	queue := func(q *due.Queue[T]) {
+		things := make([]string, 0, q.Len())
+		for _, t := range q.All() {
+			text := thing(nil, t)
+			text = binary.AppendVarint(text, int64(p.rules.Entry(t).At()-now))
+			things = append(things, string(text))
+		}
+		slices.Sort(things)
+		for _, text := range things {
+			b = append(append(b, text...), ';')
+		}
+		b = append(b, '|')
+	}
+	queue(&p.queue)
+	for _, at := range slices.SortedFunc(maps.Keys(p.lanes), compareLanes) {
+		l := p.lanes[at]
+		b = append(b, at.Shard...)
+		busy := int64(0)
+		if l.busy {
+			busy = 1
+		}
+		for _, n := range []int64{int64(at.Class), busy, int64(l.limit), int64(l.until - now)} {
+			b = binary.AppendVarint(b, n)
+		}
+		queue(&l.parked)
+	}
+	return b
 }

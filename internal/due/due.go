@@ -82,6 +82,16 @@ func (q *Queue[T]) First() (t T, at driver.Instant, ok bool) {
 // until the queue is changed.
 func (q *Queue[T]) All() []T { return q.heap }
 
+// Clone returns a queue of the copies that f returns of the things. Their entries must be
+// copies too.
+func (q *Queue[T]) Clone(f func(T) T) Queue[T] {
+	c := Queue[T]{entry: q.entry, heap: make([]T, len(q.heap))}
+	for i, t := range q.heap {
+		c.heap[i] = f(t)
+	}
+	return c
+}
+
 // at returns the instant of what is at i in the heap.
 func (q *Queue[T]) at(i int) driver.Instant { return q.entry(q.heap[i]).at }
 

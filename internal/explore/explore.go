@@ -10,10 +10,13 @@
 package explore
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Step is one thing that can happen in a state.
@@ -36,6 +39,8 @@ type Model[S any, K comparable] struct {
 	// End returns what is wrong with ending in a state, which has no steps.
 	// Nil: it is fine to end anywhere.
 	End func(S) error
+
+	until time.Time // stop then; zero: never
 }
 
 // Finding is something wrong, and the way there.
@@ -73,6 +78,16 @@ func (m Model[S, K]) First(budget int) (Result, error) { return m.explore(budget
 // All explores everything, past findings too. The budget is as for First.
 func (m Model[S, K]) All(budget int) (Result, error) { return m.explore(budget, false) }
 
+// For explores, until the first finding, as deep as the time allows. It reports whether that
+// was everything.
+func (m Model[S, K]) For(d time.Duration) (r Result, all bool) {
+	m.until = time.Now().Add(d)
+	r, err := m.explore(math.MaxInt, true)
+	return r, err == nil
+}
+
+var errTime = errors.New("the time is over")
+
 // visit is how a state was reached first.
 type visit struct {
 	name  string
@@ -88,6 +103,9 @@ func (m Model[S, K]) explore(budget int, first bool) (Result, error) {
 	seen := map[K]struct{}{m.Key(m.Start): {}}
 	known := map[string]bool{}
 	for next := 0; next < len(visits); next++ {
+		if !m.until.IsZero() && time.Now().After(m.until) {
+			return r, errTime
+		}
 		state := states[0]
 		states = states[1:]
 		r.States++

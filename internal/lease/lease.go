@@ -5,6 +5,7 @@
 package lease
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -193,4 +194,18 @@ func (m *Machine) Release(now driver.Instant) bool {
 	}
 	m.state = Released
 	return true
+}
+
+// AppendState appends what tells this state from others to b.
+func (m *Machine) AppendState(b []byte, now driver.Instant) []byte {
+	flags := int64(m.state)
+	for i, flag := range []bool{m.sent, m.complete, m.final} {
+		if flag {
+			flags |= 1 << (4 + i)
+		}
+	}
+	for _, n := range []int64{flags, int64(m.since - now), int64(m.until - now), int64(m.renewAt - now)} {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
 }

@@ -18,8 +18,8 @@ import (
 
 const block = 4
 
-// inTurns is a world whose store reserves blocks of tokens.
-func inTurns(t *testing.T, test func(*world)) {
+// withBlocks is a world whose store reserves blocks of tokens.
+func withBlocks(t *testing.T, test func(*world)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
 		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block})
@@ -80,15 +80,15 @@ func (w *world) release(l *holdfast.Lease) {
 	}
 }
 
-// crowd lines up n goroutines of one client behind another client's hold, and
+// contend lines up n goroutines of one client behind another client's hold, and
 // returns the line when the first of them has the name.
-func (w *world) crowd(c *holdfast.Client, n int, how *holdfast.Options) (*line, *holdfast.Lease) {
+func (w *world) contend(c *holdfast.Client, n int, how *holdfast.Options) (*line, *holdfast.Lease) {
 	w.Helper()
-	return w.crowdOf(slices.Repeat([]*holdfast.Lock{c.Mutex("n", how)}, n)...)
+	return w.contendBy(slices.Repeat([]*holdfast.Lock{c.Mutex("n", how)}, n)...)
 }
 
-// crowdOf is crowd for locks of the same client that may be unlike.
-func (w *world) crowdOf(locks ...*holdfast.Lock) (*line, *holdfast.Lease) {
+// contendBy is contend for locks of the same client that may be unlike.
+func (w *world) contendBy(locks ...*holdfast.Lock) (*line, *holdfast.Lease) {
 	w.Helper()
 	other, _ := w.client(nil)
 	held := w.acquire(other.Mutex("n", nil))
@@ -96,6 +96,9 @@ func (w *world) crowdOf(locks ...*holdfast.Lock) (*line, *holdfast.Lease) {
 	for _, l := range locks {
 		q.join(w.ctx, l)
 	}
+	// The head asked for its place when nobody was behind it. At its next poll it asks for a
+	// block of tokens.
+	time.Sleep(driver.DefaultPoll)
 	w.release(held)
 	return q, q.next("it was handed over")
 }
@@ -112,26 +115,26 @@ func (w *world) holder() driver.Holder {
 	return info.Holders[0]
 }
 
-// TestTurnPassesHoldsOn: inside a client a hold goes from one to the next under its
+// TestCohortHandsOver: inside a client a hold goes from one to the next under its
 // own token (P3), in the order of arrival (P8), without the store; and when the block
-// is used up the other client has its turn.
-func TestTurnPassesHoldsOn(t *testing.T) {
-	inTurns(t, func(w *world) {
+// is used up the other client gets the name.
+func TestCohortHandsOver(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, lease := w.crowd(c, 2*block, nil)
+		q, lease := w.contend(c, 2*block, nil)
 		other, _ := w.client(nil)
 		theirs := w.line()
 		theirs.join(w.ctx, other.Mutex("n", nil))
 		releases := f.releases.Load()
 		for i := range block - 1 {
 			w.release(lease)
-			theirs.nobody("the turn is not over")
-			next := q.next("it was passed on")
+			theirs.nobody("the cohort is not over")
+			next := q.next("it was handed over")
 			if next.Token() != lease.Token()+1 {
-				t.Errorf("P3: hold %d of the turn has token %d after %d", i+2, next.Token(), lease.Token())
+				t.Errorf("P3: hold %d of the cohort has token %d after %d", i+2, next.Token(), lease.Token())
 			}
 			if !errors.Is(lease.Err(), holdfast.ErrReleased) || next.Err() != nil {
-				t.Errorf("P1: after it is passed on a lease has %v, the next %v", lease.Err(), next.Err())
+				t.Errorf("P1: after it is handed over a lease has %v, the next %v", lease.Err(), next.Err())
 			}
 			lease = next
 		}
@@ -139,8 +142,8 @@ func TestTurnPassesHoldsOn(t *testing.T) {
 			t.Errorf("the store was asked for %d releases", n)
 		}
 		w.release(lease)
-		q.nobody("it is the other client's turn")
-		second := theirs.next("the turn is over")
+		q.nobody("the other client comes first in the queue")
+		second := theirs.next("the cohort is over")
 		if second.Token() != lease.Token()+1 { // the next block
 			t.Errorf("P3: token %d after %d", second.Token(), lease.Token())
 		}
@@ -153,16 +156,16 @@ func TestTurnPassesHoldsOn(t *testing.T) {
 	})
 }
 
-// TestTurnEnds: who holds for longer than a moment keeps nobody from the store's queue,
+// TestCohortEnds: who holds for longer than a moment keeps nobody from the store's queue,
 // and the store knows its token.
-func TestTurnEnds(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortEnds(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, first := w.crowd(c, 3, nil)
+		q, first := w.contend(c, 3, nil)
 		w.release(first)
-		lease := q.next("it was passed on")
+		lease := q.next("it was handed over")
 		if err := c.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
-			t.Errorf("P3: the sequencer of a hold that was passed on: %v", err)
+			t.Errorf("P3: the sequencer of a hold that was handed over: %v", err)
 		}
 		if err := c.CheckSequencer(w.ctx, first.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("P3: the sequencer of the hold before: %v", err)
@@ -180,7 +183,7 @@ func TestTurnEnds(t *testing.T) {
 		releases := f.releases.Load()
 		w.release(lease)
 		if f.releases.Load() == releases {
-			t.Error("P8: a hold was passed on after its turn")
+			t.Error("P8: a hold was handed over after its cohort")
 		}
 		theirs.nobody("the client's next had its place first")
 		last := q.next("the store handed it over")
@@ -190,37 +193,37 @@ func TestTurnEnds(t *testing.T) {
 	})
 }
 
-// TestTurnAlternates: two goroutines that take turns stay in one turn until its block
+// TestCohortAlternates: two goroutines that take turns stay in one cohort until its block
 // is used up, although nobody is at the gate between a pass and the next arrival.
-func TestTurnAlternates(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortAlternates(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, lease := w.crowd(c, 2, nil)
+		q, lease := w.contend(c, 2, nil)
 		for range block - 1 {
 			w.release(lease)
-			lease = q.next("it was passed on")
+			lease = q.next("it was handed over")
 			q.join(w.ctx, c.Mutex("n", nil))
 		}
 		if n := f.releases.Load(); n != 0 {
 			t.Errorf("the store was asked for %d releases", n)
 		}
 		w.release(lease)
-		w.release(q.next("its turn in the store"))
+		w.release(q.next("it has its place in the queue"))
 		w.free("n", "all are done")
 	})
 }
 
-// TestTurnTrust: what is passed on is trusted no longer than it was (P1), and then lost
+// TestCohortTrust: what is handed over is trusted no longer than it was (P1), and then lost
 // without a word of the store (P2).
-func TestTurnTrust(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortTrust(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, first := w.crowd(c, 2, &holdfast.Options{TTL: time.Second})
+		q, first := w.contend(c, 2, &holdfast.Options{TTL: time.Second})
 		time.Sleep(5 * time.Millisecond)
 		until := first.ValidUntil()
 		f.set(func() { f.renew = failRenewals })
 		w.release(first)
-		lease := q.next("it was passed on")
+		lease := q.next("it was handed over")
 		if got := lease.ValidUntil(); !got.Equal(until) {
 			t.Errorf("P1: passing a hold on moved its deadline by %v", got.Sub(until))
 		}
@@ -234,14 +237,14 @@ func TestTurnTrust(t *testing.T) {
 	})
 }
 
-// TestTurnBroken: a break, by the token that the store shows, reaches whoever has the
+// TestCohortBroken: a break, by the token that the store shows, reaches whoever has the
 // hold by then.
-func TestTurnBroken(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortBroken(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
-		q, first := w.crowd(c, 3, nil)
+		q, first := w.contend(c, 3, nil)
 		w.release(first)
-		lease := q.next("it was passed on")
+		lease := q.next("it was handed over")
 		operator, _ := w.client(nil)
 		if err := operator.Break(w.ctx, "n", w.holder().Token); err != nil {
 			t.Fatal(err)
@@ -258,11 +261,11 @@ func TestTurnBroken(t *testing.T) {
 	})
 }
 
-// TestTurnRefusesTries: whoever only tries is told who holds, without a word to the store.
-func TestTurnRefusesTries(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortRefusesTries: whoever only tries is told who holds, without a word to the store.
+func TestCohortRefusesTries(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, first := w.crowd(c, 2, &holdfast.Options{Note: "the note"})
+		q, first := w.contend(c, 2, &holdfast.Options{Note: "the note"})
 		tries := f.tries.Load()
 		_, err := c.Mutex("n", nil).TryAcquire(w.ctx)
 		held := (*holdfast.HeldError)(nil)
@@ -276,13 +279,13 @@ func TestTurnRefusesTries(t *testing.T) {
 			t.Error("the store was asked")
 		}
 		w.release(first)
-		w.release(q.next("it was passed on"))
+		w.release(q.next("it was handed over"))
 		w.free("n", "all are done")
 	})
 }
 
-// TestTurnsOfOthers: what cannot be passed on as it is goes through the store.
-func TestTurnsOfOthers(t *testing.T) {
+// TestCohortRefusals: what cannot be handed over as it is goes through the store.
+func TestCohortRefusals(t *testing.T) {
 	note := func(w *world, l *holdfast.Lease) {
 		if err := l.SetNote(w.ctx, "another"); err != nil {
 			w.Error(err)
@@ -320,9 +323,9 @@ func TestTurnsOfOthers(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inTurns(t, func(w *world) {
+			withBlocks(t, func(w *world) {
 				client, f := w.client(nil)
-				q, lease := w.crowd(client, 2, &c.how)
+				q, lease := w.contend(client, 2, &c.how)
 				if c.do != nil {
 					c.do(w, client, f, lease)
 				}
@@ -330,7 +333,7 @@ func TestTurnsOfOthers(t *testing.T) {
 				releases := f.releases.Load()
 				w.release(lease)
 				if f.releases.Load() == releases {
-					t.Error("it was passed on")
+					t.Error("it was handed over")
 				}
 				w.release(q.next("the store handed it over"))
 			})
@@ -338,9 +341,9 @@ func TestTurnsOfOthers(t *testing.T) {
 	}
 }
 
-// TestTurnOfAnotherShape: the hold is not passed over the head of who came first.
-func TestTurnOfAnotherShape(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortKeepsTheOrder: the hold is not passed over the head of who came first.
+func TestCohortKeepsTheOrder(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
 		other, _ := w.client(nil)
 		held := w.acquire(other.Mutex("n", nil))
@@ -352,21 +355,21 @@ func TestTurnOfAnotherShape(t *testing.T) {
 		lease := q.next("it was handed over")
 		w.release(lease)
 		if f.releases.Load() != 1 {
-			t.Error("P8: the hold was passed on past a reader")
+			t.Error("P8: the hold was handed over past a reader")
 		}
 		q.nobody("the reader comes first")
-		w.release(readers.next("its turn"))
-		w.release(q.next("its turn"))
+		w.release(readers.next("it has its place in the queue"))
+		w.release(q.next("it has its place in the queue"))
 		w.free("n", "all are done")
 	})
 }
 
-// TestTurnHandles: a hold is passed on when the last of its leases is released, and a
+// TestCohortHandles: a hold is handed over when the last of its leases is released, and a
 // downgrade tells the store the token first.
-func TestTurnHandles(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortHandles(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
-		q, lease := w.crowd(c, 3, nil)
+		q, lease := w.contend(c, 3, nil)
 		again, err := lease.Reenter()
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +377,7 @@ func TestTurnHandles(t *testing.T) {
 		w.release(lease)
 		q.nobody("another lease has the hold")
 		w.release(again)
-		next := q.next("it was passed on")
+		next := q.next("it was handed over")
 		token := next.Token()
 		if err := next.Downgrade(w.ctx); err != nil {
 			t.Fatal(err)
@@ -388,25 +391,25 @@ func TestTurnHandles(t *testing.T) {
 	})
 }
 
-// TestTurnContexts: a holder's work has ended before the next begins.
-func TestTurnContexts(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortContexts: a holder's work has ended before the next begins.
+func TestCohortContexts(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
-		q, lease := w.crowd(c, 2, nil)
+		q, lease := w.contend(c, 2, nil)
 		ctx, cancel := lease.WithContext(w.ctx)
 		defer cancel()
 		w.release(lease)
 		if !errors.Is(context.Cause(ctx), holdfast.ErrReleased) {
 			t.Errorf("P1: the context of who has passed the hold on: %v", context.Cause(ctx))
 		}
-		w.release(q.next("it was passed on"))
+		w.release(q.next("it was handed over"))
 	})
 }
 
-// TestTurnGivenUp: those who give up meanwhile are passed over, and a turn that nobody
+// TestCohortGivenUp: those who give up meanwhile are passed over, and a cohort that nobody
 // waits for any more leaves nothing (P6, P9).
-func TestTurnGivenUp(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortGivenUp(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
 		other, _ := w.client(nil)
 		held := w.acquire(other.Mutex("n", nil))
@@ -423,7 +426,7 @@ func TestTurnGivenUp(t *testing.T) {
 			t.Errorf("P6: who gave up got %v", err)
 		}
 		w.release(first)
-		last := q.next("it was passed on")
+		last := q.next("it was handed over")
 		w.release(last)
 		w.free("n", "all are done")
 		w.release(w.acquire(c.Mutex("n", nil)))
@@ -431,13 +434,13 @@ func TestTurnGivenUp(t *testing.T) {
 	})
 }
 
-// TestTurnClosed: Close ends a turn, those who wait for it, and the hold.
-func TestTurnClosed(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortClosed: Close ends a cohort, those who wait for it, and the hold.
+func TestCohortClosed(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
-		q, first := w.crowd(c, 3, nil)
+		q, first := w.contend(c, 3, nil)
 		w.release(first)
-		lease := q.next("it was passed on")
+		lease := q.next("it was handed over")
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -451,12 +454,12 @@ func TestTurnClosed(t *testing.T) {
 	})
 }
 
-// TestTurnLost: the end of a hold whose turn is on wakes those who wait for it.
-func TestTurnLost(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortLost: the end of a hold whose cohort is on wakes those who wait for it.
+func TestCohortLost(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
+		q, first := w.contend(c, 2, &holdfast.Options{TTL: 20 * time.Millisecond})
 		f.set(func() { f.renew = failRenewals })
-		q, first := w.crowd(c, 2, &holdfast.Options{TTL: 20 * time.Millisecond})
 		<-first.Done()
 		start := time.Now()
 		f.set(func() { f.renew = nil })
@@ -468,10 +471,10 @@ func TestTurnLost(t *testing.T) {
 	})
 }
 
-// TestTurnHistory: with all that can happen at once, tokens increase from hold to hold,
+// TestCohortHistory: with all that can happen at once, tokens increase from hold to hold,
 // whoever has them, no lease is lost, and nothing is left. The goroutines run side by side,
 // but in virtual time: on a machine that lets them starve, claims would run out.
-func TestTurnHistory(t *testing.T) {
+func TestCohortHistory(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block, Poll: 100 * time.Millisecond})
 		var clients []*holdfast.Client
@@ -483,7 +486,7 @@ func TestTurnHistory(t *testing.T) {
 			clients = append(clients, c)
 		}
 		var wg sync.WaitGroup
-		h := &turnHistory{world: w}
+		h := &cohortHistory{world: w}
 		for i := range 24 {
 			lock := clients[i%3].Mutex("n", nil)
 			wg.Go(func() {
@@ -503,15 +506,15 @@ func TestTurnHistory(t *testing.T) {
 	})
 }
 
-// turnHistory is the tokens of holds, one after the other.
-type turnHistory struct {
+// cohortHistory is the tokens of holds, one after the other.
+type cohortHistory struct {
 	*world
 	inside sync.Mutex // never contended, if the lock works
 	tokens []holdfast.Token
 }
 
 // hold takes the lock, perhaps impatiently, works for a moment and releases it.
-func (h *turnHistory) hold(lock *holdfast.Lock, impatient bool, patience time.Duration) {
+func (h *cohortHistory) hold(lock *holdfast.Lock, impatient bool, patience time.Duration) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	if impatient {
 		ctx, cancel = context.WithTimeout(h.ctx, patience)
@@ -531,7 +534,7 @@ func (h *turnHistory) hold(lock *holdfast.Lock, impatient bool, patience time.Du
 		runtime.Gosched() // so that others line up
 		work := rand.N(200 * time.Microsecond)
 		if rand.N(50) == 0 {
-			work = 12 * time.Millisecond // longer than a turn
+			work = 12 * time.Millisecond // longer than a cohort
 		}
 		time.Sleep(work) // meanwhile some give up
 		if err := lease.Err(); err != nil {
@@ -545,7 +548,7 @@ func (h *turnHistory) hold(lock *holdfast.Lock, impatient bool, patience time.Du
 }
 
 // check looks at the tokens when all is over.
-func (h *turnHistory) check() {
+func (h *cohortHistory) check() {
 	if !slices.IsSorted(h.tokens) || len(slices.Compact(h.tokens)) != len(h.tokens) {
 		h.Error("P3: tokens do not increase from hold to hold")
 	}
@@ -555,8 +558,8 @@ func (h *turnHistory) check() {
 			passed++
 		}
 	}
-	h.Logf("%d holds, %d of them passed on", len(h.tokens), passed)
+	h.Logf("%d holds, %d of them handed over", len(h.tokens), passed)
 	if passed == 0 {
-		h.Errorf("of %d holds none was passed on", len(h.tokens))
+		h.Errorf("of %d holds none was handed over", len(h.tokens))
 	}
 }

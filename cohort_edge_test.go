@@ -26,12 +26,12 @@ func (p parting) AfterFunc(func()) func() bool {
 	return func() bool { p.leave(); return true }
 }
 
-// TestTurnLostBetweenHolders: a loss that the store tells of while one holder has
+// TestCohortLostBetweenHolders: a loss that the store tells of while one holder has
 // stopped and the next has not begun is not overheard.
-func TestTurnLostBetweenHolders(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortLostBetweenHolders(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
-		q, first := w.crowd(c, 2, nil)
+		q, first := w.contend(c, 2, nil)
 		other, _ := w.client(nil)
 		theirs := w.line()
 		theirs.join(w.ctx, other.Mutex("n", nil))
@@ -48,14 +48,14 @@ func TestTurnLostBetweenHolders(t *testing.T) {
 		lease := theirs.next("the hold before is broken")
 		q.nobody("the other client has it")
 		w.release(lease)
-		w.release(q.next("its turn"))
+		w.release(q.next("its cohort"))
 		w.free("n", "all are done")
 	})
 }
 
-// TestTurnClosedBetweenHolders: a client that is being closed passes nothing on (P6).
-func TestTurnClosedBetweenHolders(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortClosedBetweenHolders: a client that is being closed passes nothing on (P6).
+func TestCohortClosedBetweenHolders(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		closing, released, closed := make(chan struct{}), make(chan struct{}), make(chan error)
 		c, _ := w.client(nil)
 		_, cancel := w.acquire(c.Mutex("another", nil)).WithContext(parting{w.ctx, make(chan struct{}), func() {
@@ -63,7 +63,7 @@ func TestTurnClosedBetweenHolders(t *testing.T) {
 			<-released
 		}})
 		defer cancel()
-		q, first := w.crowd(c, 2, nil)
+		q, first := w.contend(c, 2, nil)
 		_, cancel = first.WithContext(parting{w.ctx, make(chan struct{}), func() {
 			go func() { closed <- c.Close() }()
 			<-closing
@@ -82,26 +82,26 @@ func TestTurnClosedBetweenHolders(t *testing.T) {
 	})
 }
 
-// TestTurnTimeout: who gives up during a turn is told that the name is held.
-func TestTurnTimeout(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortTimeout: who gives up during a cohort is told that the name is held.
+func TestCohortTimeout(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
-		q, lease := w.crowd(c, 2, nil)
+		q, lease := w.contend(c, 2, nil)
 		ctx, cancel := context.WithTimeout(w.ctx, time.Millisecond)
 		defer cancel()
 		_, err := c.Mutex("n", nil).Acquire(ctx)
 		held := (*holdfast.HeldError)(nil)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) || held.Token != lease.Token() {
-			t.Errorf("P6: an acquire that ended during a turn returned %v (%+v)", err, held)
+			t.Errorf("P6: an acquire that ended during a cohort returned %v (%+v)", err, held)
 		}
 		w.release(lease)
-		w.release(q.next("it was passed on"))
+		w.release(q.next("it was handed over"))
 	})
 }
 
-// TestTurnDowngraded: a hold that was made a shared one is shared at once.
-func TestTurnDowngraded(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortDowngraded: a hold that was made a shared one is shared at once.
+func TestCohortDowngraded(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
 		ctx, cancel := context.WithCancel(w.ctx)
 		other, _ := w.client(nil)
@@ -138,22 +138,22 @@ func (c *lookedAt) Now() driver.Instant {
 	return c.Clock.Now()
 }
 
-// TestTurnNoteTooLate: a note that comes as the hold is passed on is not the next's.
-func TestTurnNoteTooLate(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortNoteTooLate: a note that comes as the hold is handed over is not the next's.
+func TestCohortNoteTooLate(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		clock := &lookedAt{Clock: w.clock}
 		c, err := holdfast.New(w.store.Client(), &holdfast.ClientOptions{Clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		q, first := w.crowd(c, 2, &holdfast.Options{Note: "ours"})
+		q, first := w.contend(c, 2, &holdfast.Options{Note: "ours"})
 		release := func() { w.release(first) }
 		clock.look.Store(&release)
 		if err := first.SetNote(w.ctx, "mine"); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("P4: a note for a released hold: %v", err)
 		}
-		next := q.next("it was passed on")
+		next := q.next("it was handed over")
 		if note := w.holder().Note; note != "ours" {
 			t.Errorf("P4: the next holder has the note %q", note)
 		}
@@ -161,12 +161,12 @@ func TestTurnNoteTooLate(t *testing.T) {
 	})
 }
 
-// TestTurnTrustsTheLatest: an answer to an older renewal that comes late does not give
+// TestCohortTrustsTheLatest: an answer to an older renewal that comes late does not give
 // the next holder more time than the one before had (P1).
-func TestTurnTrustsTheLatest(t *testing.T) {
-	inTurns(t, func(w *world) {
+func TestCohortTrustsTheLatest(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		q, first := w.crowd(c, 2, nil)
+		q, first := w.contend(c, 2, nil)
 		late := make(chan struct{})
 		f.set(func() {
 			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
@@ -192,16 +192,16 @@ func TestTurnTrustsTheLatest(t *testing.T) {
 		synctest.Wait()
 		until := first.ValidUntil()
 		w.release(first)
-		if got := q.next("it was passed on").ValidUntil(); got.After(until) {
+		if got := q.next("it was handed over").ValidUntil(); got.After(until) {
 			t.Errorf("P1: passing a hold on moved its deadline by %v", got.Sub(until))
 		}
 	})
 }
 
-// TestTurnSequencer: the sequencer of a hold that was passed on is believed, also when
-// the store learns of it late, and those of the turn's other holds are not.
-func TestTurnSequencer(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortSequencer: the sequencer of a hold that was handed over is believed, also when
+// the store learns of it late, and those of the cohort's other holds are not.
+func TestCohortSequencer(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
 		f.set(func() {
 			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
@@ -209,9 +209,9 @@ func TestTurnSequencer(t *testing.T) {
 				return d.Renew(ctx, g)
 			}
 		})
-		q, first := w.crowd(c, 2, nil)
+		q, first := w.contend(c, 2, nil)
 		w.release(first)
-		lease := q.next("it was passed on")
+		lease := q.next("it was handed over")
 		other, _ := w.client(nil)
 		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
 			t.Errorf("P3: the holder's sequencer: %v", err)
@@ -226,9 +226,9 @@ func TestTurnSequencer(t *testing.T) {
 	})
 }
 
-// TestTurnPanics: a hook that panics ends no hold, and keeps none from being passed on.
-func TestTurnPanics(t *testing.T) {
-	inTurns(t, func(w *world) {
+// TestCohortPanics: a hook that panics ends no hold, and keeps none from being handed over.
+func TestCohortPanics(t *testing.T) {
+	withBlocks(t, func(w *world) {
 		panicked := 0
 		c, _ := w.client(&holdfast.ClientOptions{
 			Logger: slog.New(slog.DiscardHandler),
@@ -237,11 +237,11 @@ func TestTurnPanics(t *testing.T) {
 				panic("a hook")
 			}},
 		})
-		q, lease := w.crowd(c, 3, nil)
+		q, lease := w.contend(c, 3, nil)
 		for range 2 {
 			before := lease.Token()
 			w.release(lease)
-			if lease = q.next("it was passed on"); lease.Token() != before+1 {
+			if lease = q.next("it was handed over"); lease.Token() != before+1 {
 				t.Errorf("P3: token %d was followed by %d", before, lease.Token())
 			}
 		}
@@ -253,15 +253,15 @@ func TestTurnPanics(t *testing.T) {
 	})
 }
 
-// TestTurnLostByRenewal: an answer that comes for the hold before tells that the present
+// TestCohortLostByRenewal: an answer that comes for the hold before tells that the present
 // one is broken, because it is the same in the store. (P2)
-func TestTurnLostByRenewal(t *testing.T) {
+func TestCohortLostByRenewal(t *testing.T) {
 	for name, renewal := range map[string]func(*holdfast.Lease){
 		"in the background": func(*holdfast.Lease) { time.Sleep(6 * time.Millisecond) },
 		"by hand":           func(l *holdfast.Lease) { go l.Renew(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTurns(t, func(w *world) {
+			withBlocks(t, func(w *world) {
 				f := &faulty{Forward: driver.Forward{Driver: w.store.Client()}}
 				f.caps = func(c driver.Caps) driver.Caps { c.Ops &^= driver.OpNotify; return c }
 				c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
@@ -270,6 +270,7 @@ func TestTurnLostByRenewal(t *testing.T) {
 				}
 				defer c.Close()
 				answer := make(chan struct{})
+				q, first := w.contend(c, 2, &holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
 				f.set(func() {
 					f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
 						r := d.Renew(ctx, g)
@@ -277,7 +278,6 @@ func TestTurnLostByRenewal(t *testing.T) {
 						return r
 					}
 				})
-				q, first := w.crowd(c, 2, &holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
 				other, _ := w.client(nil)
 				if err := other.Break(w.ctx, "n", first.Token()); err != nil {
 					t.Fatal(err)
@@ -286,7 +286,7 @@ func TestTurnLostByRenewal(t *testing.T) {
 				renewal(first)
 				synctest.Wait() // the store has said that it is broken, and the answer is on its way
 				w.release(first)
-				next := q.next("it was passed on")
+				next := q.next("it was handed over")
 				close(answer)
 				synctest.Wait()
 				if err := next.Err(); !errors.Is(err, holdfast.ErrBroken) {

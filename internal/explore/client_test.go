@@ -1,0 +1,209 @@
+package explore_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+var (
+	exploreFor = flag.Duration("explore.for", 2*time.Second, "how long the large worlds are explored")
+	untilFirst = flag.Bool("explore.first", false, "explore one world after the other until something is found")
+)
+
+// small are three callers of one name, with everything that can happen to them, one or two
+// mishaps at a time. All of it is explored, to whatever depth.
+func small() map[string]*setup {
+	three := []wish{{name: "a"}, {name: "a"}, {name: "a"}}
+	two := three[:2]
+	tries := []wish{{name: "a"}, {name: "a", try: true}, {name: "a"}}
+	readers := []wish{{name: "a", mode: driver.Shared}, {name: "a", mode: driver.Shared}, {name: "a"}}
+	return map[string]*setup{
+		"hand-over":                {wishes: three, block: 3},
+		"a stranger":               {wishes: three, block: 3, stranger: true},
+		"cancel":                   {wishes: three, block: 3, budget: budget{cancels: 1}},
+		"cancel, no hand-over":     {wishes: three, budget: budget{cancels: 2}},
+		"a lost answer":            {wishes: three, block: 3, budget: budget{losses: 1}},
+		"a failed request":         {wishes: three, block: 3, budget: budget{fails: 2}},
+		"break":                    {wishes: three, block: 3, budget: budget{breaks: 1}},
+		"close":                    {wishes: three, block: 3, budget: budget{closes: 1}},
+		"a try":                    {wishes: tries, block: 3, budget: budget{cancels: 1}},
+		"readers":                  {wishes: readers, block: 3, budget: budget{cancels: 1}},
+		"no queue":                 {wishes: three, block: 3, noQueue: true, budget: budget{cancels: 1}},
+		"no queue, a lost answer":  {wishes: two, block: 3, noQueue: true, stranger: true, budget: budget{losses: 1}},
+		"two: cancel, lost answer": {wishes: two, block: 3, stranger: true, budget: budget{cancels: 1, losses: 1}},
+		"two: break, failure":      {wishes: two, block: 3, stranger: true, budget: budget{breaks: 1, fails: 1}},
+		"two: close, lost answer":  {wishes: two, block: 3, budget: budget{closes: 1, losses: 1}},
+	}
+}
+
+// large are worlds in which time passes while everything else happens: more than can be
+// explored whole.
+func large() map[string]*setup {
+	return map[string]*setup{
+		"one caller, renewed": {
+			wishes: []wish{{name: "a", maxHold: 50 * time.Millisecond}}, block: 3, stranger: true,
+			budget: budget{breaks: 1, fails: 1, losses: 1, times: 8},
+		},
+		"two callers, renewed": {
+			wishes: []wish{{name: "a"}, {name: "a", maxHold: 30 * time.Millisecond}}, block: 3, stranger: true,
+			budget: budget{fails: 1, breaks: 1, times: 6},
+		},
+		"everything": {
+			wishes: []wish{{name: "a", maxHold: 30 * time.Millisecond}, {name: "a"}, {name: "b"}}, block: 3, stranger: true,
+			budget: budget{cancels: 1, losses: 1, fails: 1, breaks: 1, closes: 1, times: 8},
+		},
+	}
+}
+
+// TestClient explores the engine that ships. The race detector would make that ten times as
+// slow and finds nothing in one goroutine, so with it a process without it does the work.
+func TestClient(t *testing.T) {
+	if raceEnabled {
+		text, err := child(t, "", testserver.Long(10*time.Second, time.Minute))
+		t.Log(text)
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if *untilFirst {
+		findFirst(t)
+		return
+	}
+	for name, s := range small() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.patient, s.times = true, -1
+			s.model().Holds(t, 2_000_000)
+		})
+	}
+	for name, s := range large() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, all := s.model().For(*exploreFor)
+			t.Logf("%v, everything: %t", r, all)
+			for _, f := range r.Findings {
+				t.Error(f)
+			}
+			s.times = -1
+			s.model().Walks(t, 300, 400)
+		})
+	}
+}
+
+// findFirst explores one world after the other, the smaller ones first.
+func findFirst(t *testing.T) {
+	worlds := slices.SortedFunc(maps.Values(small()), func(a, b *setup) int { return cmp.Compare(len(a.wishes), len(b.wishes)) })
+	for _, s := range worlds {
+		s.patient, s.times = true, -1
+	}
+	for _, s := range append(worlds, slices.Collect(maps.Values(large()))...) {
+		r, _ := s.model().For(*exploreFor)
+		for _, f := range r.Findings {
+			t.Fatal(f)
+		}
+	}
+}
+
+// child explores in a process of its own, with files of the engine replaced as the overlay
+// says.
+func child(t *testing.T, overlay string, d time.Duration) (string, error) {
+	args := []string{"test", "-count=1", "-run", "^TestClient$", "-v"}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	args = append(args, "-timeout", "5m", ".", "-explore.for", d.String())
+	if overlay != "" {
+		args = append(args, "-explore.first")
+	}
+	text, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+	return string(text), err
+}
+
+// mistakes are planted in the engine, each in a copy of its file. All must be found.
+var mistakes = []struct{ name, file, right, wrong string }{
+	{"a failed renewal does not end the hand-over", "renew.go",
+		"e.endCohortOf(h) // the time in doubt is the holder's, to stop in", ""},
+	{"a wake-up is lost with a cancel", "acquire.go",
+		"\te.promote(c.name, g)\n\treturn a\n", "\treturn a\n"},
+	{"a dead hold is handed over", "hold.go",
+		"\tfor _, g := range between {\n\t\te.endCohort(g)\n\t}\n", "\t_ = between\n"},
+	{"a lost hold keeps the gate closed", "hold.go",
+		"\te.untrack(h)\n\te.endCohortOf(h)\n", "\te.untrack(h)\n"},
+	{"a release is answered twice", "release.go",
+		"\tcase released:\n\t\treturn Action{Do: Done, Err: c.err}\n", ""},
+	{"a grant is dropped because the context has ended", "acquire.go",
+		"\tcase holding, ended:\n\t\treturn Action{Do: Yes}\n\tcase refused:\n\t\treturn Action{Do: No, Err: c.err}\n\tcase behind, head:\n\t\treturn e.giveUp",
+		"\tcase behind, head:\n\t\treturn e.giveUp"},
+	{"a place is left in the store", "acquire.go",
+		"\t\t\te.withdrawPlace(c.name, g.renounce())\n\t\t\tg.told = false\n", "\t\t\tg.renounce()\n\t\t\tg.told = false\n"},
+	{"two holders have one token", "cohort.go", "\tgrant.Token++\n", ""},
+	{"trust is counted from the arrival of the grant", "hold.go",
+		"lease.Start(now, g.Since, g.Valid,", "lease.Start(now, now, g.Valid,"},
+	{"a renewal revives what is over", "renew.go",
+		"\tif h.over {\n\t\treturn\n\t}\n\tfinal", "\tfinal"},
+	{"an unknown outcome counts as a no", "acquire.go",
+		"g.place.stray, e.silence = true, err", "g.place.sent = false"},
+	{"a late request is forgotten", "acquire.go",
+		"\tgrant.Stray = g.place.stray\n", ""},
+	{"the holds of a closed client are not released", "engine.go",
+		"\tfor _, g := range e.left {\n\t\te.withdraw(g)\n\t}\n", ""},
+	{"a writer shares a hold of readers", "hold.go",
+		"c.settings.Terms == h.settings.Terms && c.settings.MaxHold", "c.settings.MaxHold"},
+	{"a failed withdrawal is not repeated", "withdraw.go",
+		"e.withdrawn.Set(w, e.now.Add(e.Jitter(w.pause)))", "e.open--"},
+	{"a grant to a closed client is kept", "acquire.go",
+		"\tif e.closed {\n\t\te.undo(c, grant)\n", "\tif e.closed {\n\t\tg := c.gate\n\t\tg.renounce()\n"},
+}
+
+var promise = regexp.MustCompile(`P[0-9]+: `)
+
+// TestMistakes: each mistake is found.
+func TestMistakes(t *testing.T) {
+	for _, m := range mistakes {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			path, err := filepath.Abs(filepath.Join("..", "engine", m.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), m.right); n != 1 {
+				t.Fatalf("%s has the right lines %d times", m.file, n)
+			}
+			dir := t.TempDir()
+			wrong := filepath.Join(dir, m.file)
+			if err := os.WriteFile(wrong, []byte(strings.Replace(string(source), m.right, m.wrong, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(map[string]map[string]string{"Replace": {path: wrong}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay := filepath.Join(dir, "overlay.json")
+			if err := os.WriteFile(overlay, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			said, err := child(t, overlay, 5*time.Second)
+			if err == nil || !promise.MatchString(said) || strings.Contains(said, "[build failed]") {
+				t.Errorf("not found: %v\n%s", err, said)
+			}
+		})
+	}
+}
