@@ -36,7 +36,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool) (driver.Grant, error) {
 	sent := c.clock.Now()
 	stored := req
-	stored.Note = storable(req.Note)
+	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
 	request, change := c.request, c.change
 	if queue {
 		request = func(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
@@ -48,13 +48,13 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	var answer error
 	failure, err := request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if quick && c.quick(req.Mode) && req.MinHold == 0 && !(queue && c.crowded(req.Name)) {
+		if quick && c.quick(req.Mode) && req.MinHold == 0 && stored.Tokens == 1 && !(queue && c.crowded(req.Name)) {
 			token, found, err := c.take(ctx, conn, &stored)
 			if err != nil {
 				return err
 			}
 			if token != 0 {
-				g, answer = driver.Grant{Request: req, Token: token, Since: sent, Valid: req.TTL}, nil
+				g, answer = driver.Grant{Request: req, Token: token, Block: 1, Since: sent, Valid: req.TTL}, nil
 				return nil
 			}
 			first = found
@@ -66,9 +66,8 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 			}
 			h, err := t.Ask(stored, c.channel, queue, sent, t.now, &t.rules)
 			if answer = err; err == nil {
-				granted := t.Grant(h)
-				g.Token, g.Block, g.Contended = granted.Token, granted.Block, granted.Contended
-				g.Since, g.Valid = h.Since, req.TTL
+				g = t.Grant(h)
+				g.Request, g.Valid = req, req.TTL
 			}
 		})
 	})
@@ -126,7 +125,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	var many, rest []int
 	for i := range grants {
-		if g := &grants[i]; g.Mode == driver.Exclusive && g.Token != 0 && !g.Stray && g.MinHold == 0 {
+		if g := &grants[i]; g.Mode == driver.Exclusive && g.Token != 0 && !g.Stray && g.MinHold == 0 && g.Block < 2 {
 			many = append(many, i)
 		} else {
 			rest = append(rest, i)
@@ -152,7 +151,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	_, err := c.requestStep(ctx, releasing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if !withdraw && c.quick(g.Mode) && g.MinHold == 0 && !c.crowded(g.Name) {
+		if !withdraw && c.quick(g.Mode) && g.MinHold == 0 && g.Block < 2 && !c.crowded(g.Name) {
 			done, found, err := c.end(ctx, conn, g)
 			if done || err != nil {
 				answer = nil
@@ -198,7 +197,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	errs := make([]error, len(grants))
 	var quick, rest []int
 	for i := range grants {
-		if g := &grants[i]; g.Mode == driver.Exclusive && !g.Passed {
+		if g := &grants[i]; g.Mode == driver.Exclusive && !g.Passed && g.Block < 2 {
 			quick = append(quick, i)
 		} else {
 			rest = append(rest, i)

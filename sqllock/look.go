@@ -261,7 +261,7 @@ func (c *client) show(a *audience, s *snapshot, st *state) {
 
 func (w *waiter) show(st *state) {
 	if h := st.Held(w.request.Owner); h != nil && h.Claim {
-		w.handOver(h.Token, h.Since, h.Valid)
+		w.handOver(st.Grant(h))
 		return
 	}
 	before := slices.IndexFunc(st.Queue, func(p record.Place) bool { return p.Owner == w.request.Owner })

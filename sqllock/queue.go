@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -116,7 +115,7 @@ func (c *client) tellOwn(t *turn) {
 	defer c.mu.Unlock()
 	for _, owner := range t.winners {
 		if w, h := c.waiters[owner], t.Held(owner); w != nil && h != nil {
-			w.handOver(h.Token, h.Since, h.Valid)
+			w.handOver(t.Grant(h))
 		}
 	}
 	if c.channel != "" {
@@ -132,16 +131,24 @@ func (c *client) tellOwn(t *turn) {
 	}
 }
 
-// news are the messages to other clients about what a turn did: a hand-off, "g TOKEN
-// CLAIM ASKED OWNER", goes to the client of the winner, a break, "b OWNER", to that of
-// the broken hold.
+// news are the messages to other clients about what a turn did. A hand-off goes to the
+// client of the winner, as "h TOKEN BLOCK CONTENDED CLAIM ASKED OWNER", or as "g TOKEN
+// CLAIM ASKED OWNER" if that is of a version that knows of no blocks; a break goes to that
+// of the broken hold, as "b OWNER".
 func (c *client) news(t *turn) (news []message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, owner := range t.winners {
-		if h := t.Held(owner); h != nil && h.Client != "" && c.waiters[owner] == nil {
-			news = append(news, message{h.Client, fmt.Sprintf("g %d %d %d %s", h.Token, micros(h.Valid), h.Since, owner)})
+		h := t.Held(owner)
+		if h == nil || h.Client == "" || c.waiters[owner] != nil {
+			continue
 		}
+		text := fmt.Sprintf("g %d %d %d %s", h.Token, micros(h.Valid), h.Since, owner)
+		if h.Tokens > 0 {
+			g := t.Grant(h)
+			text = fmt.Sprintf("h %d %d %t %d %d %s", h.Token, g.Block, g.Contended, micros(h.Valid), h.Since, owner)
+		}
+		news = append(news, message{h.Client, text})
 	}
 	if h := t.broken; h != nil && h.Client != "" {
 		news = append(news, message{h.Client, "b " + h.Owner})
@@ -160,8 +167,8 @@ func (c *client) hear(message string) {
 		c.hears(true, "")
 	case "lost":
 		c.hears(false, rest)
-	case "g":
-		c.handedOver(rest)
+	case "g", "h":
+		c.handedOver(kind, rest)
 	case "b":
 		select {
 		case <-c.closed: // and losses too
@@ -194,24 +201,26 @@ func (c *client) hears(again bool, why string) {
 // handedOver passes a hand-off on to its waiter. Since is the sending of the
 // owner's last request that the server had answered before, never the arrival
 // of the news (P1).
-func (c *client) handedOver(fields string) {
-	f := strings.SplitN(fields, " ", 4)
-	if len(f) != 4 {
+func (c *client) handedOver(kind, text string) {
+	g, claim := driver.Grant{Block: 1}, int64(0)
+	into := []any{&g.Token, &claim, &g.Since}
+	if kind == "h" {
+		into = []any{&g.Token, &g.Block, &g.Contended, &claim, &g.Since}
+	}
+	if n, _ := fmt.Sscan(text, into...); n < len(into) {
 		return
 	}
-	token, err1 := strconv.ParseInt(f[0], 10, 64)
-	claim, err2 := strconv.ParseInt(f[1], 10, 64)
-	asked, err3 := strconv.ParseInt(f[2], 10, 64)
-	w := c.waiters[f[3]]
-	if err1 != nil || err2 != nil || err3 != nil || w == nil {
-		return
+	owner := strings.SplitN(text, " ", len(into)+1)[len(into):]
+	if w := c.waiters[strings.Join(owner, "")]; w != nil {
+		g.Valid = duration(claim)
+		w.handOver(g)
 	}
-	w.handOver(driver.Token(token), driver.Instant(asked), duration(claim))
 }
 
 // handOver tells a waiter of a hand-off.
-func (w *waiter) handOver(token driver.Token, since driver.Instant, valid time.Duration) {
-	w.tell(driver.Grant{Request: w.request, Token: token, Since: since, Valid: min(valid, w.request.TTL)})
+func (w *waiter) handOver(g driver.Grant) {
+	g.Request, g.Valid = w.request, min(g.Valid, w.request.TTL)
+	w.tell(g)
 }
 
 // tell gives a waiter news, instead of what it has not taken yet. Of several at a

@@ -65,6 +65,7 @@ type (
 		savedRequest
 		Closed  bool         `json:"x,omitempty"`
 		Token   driver.Token `json:"t"`
+		Last    driver.Token `json:"b,omitempty"` // of its block, where that is wider than one
 		Taken   int64        `json:"k"`
 		Expires int64        `json:"e"`
 		Claim   int64        `json:"v,omitempty"` // handed over and not yet renewed: how long it is valid from Asked
@@ -73,6 +74,7 @@ type (
 		savedRequest
 		Joined int64 `json:"j"`
 		Seen   int64 `json:"z"`
+		Tokens int   `json:"b,omitempty"` // 0: its client is of a version that asks for one
 	}
 )
 
@@ -110,14 +112,16 @@ func (s *state) parse(name, text string) error {
 	for i := range saved.Holds {
 		h := &saved.Holds[i]
 		s.Holds = append(s.Holds, record.Hold{
-			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token,
+			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token, Last: h.Last,
 			Taken: instant(h.Taken), Expires: instant(h.Expires), Since: h.Asked, Valid: duration(h.Claim), Claim: h.Claim > 0,
 		})
 	}
 	for i := range saved.Queue {
 		p := &saved.Queue[i]
+		req := p.request(name)
+		req.Tokens = p.Tokens
 		s.Queue = append(s.Queue, record.Place{
-			Request: p.request(name), Client: p.Client, Joined: instant(p.Joined), Seen: instant(p.Seen), Asked: p.Asked,
+			Request: req, Client: p.Client, Joined: instant(p.Joined), Seen: instant(p.Seen), Asked: p.Asked,
 		})
 	}
 	s.gone = saved.Gone
@@ -172,6 +176,9 @@ func (s *state) text() string {
 			savedRequest: save(&h.Request, h.Client),
 			Closed:       h.Closed, Token: h.Token, Taken: serverTime(h.Taken), Expires: serverTime(h.Expires),
 		}
+		if h.Last > h.Token {
+			to.Last = h.Last
+		}
 		if h.Claim {
 			to.Asked, to.Claim = h.Since, micros(h.Valid)
 		}
@@ -179,7 +186,7 @@ func (s *state) text() string {
 	}
 	for i := range s.Queue {
 		p := &s.Queue[i]
-		to := savedPlace{savedRequest: save(&p.Request, p.Client), Joined: serverTime(p.Joined), Seen: serverTime(p.Seen)}
+		to := savedPlace{savedRequest: save(&p.Request, p.Client), Joined: serverTime(p.Joined), Seen: serverTime(p.Seen), Tokens: p.Tokens}
 		to.Asked = p.Asked
 		saved.Queue = append(saved.Queue, to)
 	}
@@ -203,6 +210,7 @@ func save(r *driver.Request, client string) savedRequest {
 // settle brings the state up to now.
 func (s *state) settle(now driver.Instant, rules *record.Rules) {
 	s.gone = slices.DeleteFunc(s.gone, func(f farewell) bool { return now >= f.Until })
+	rules.Least = max(s.last+tokenGap, driver.Token(serverTime(now)))
 	s.Settle(now, rules)
 }
 

@@ -46,6 +46,9 @@ func kept(s *state) state {
 		if h := &c.Holds[i]; !h.Claim || s.plain() {
 			h.Since, h.Valid, h.Claim = 0, 0, false
 		}
+		if h := &c.Holds[i]; h.Last == h.Token { // a block of one
+			h.Last = 0
+		}
 	}
 	c.Queue = append([]record.Place{}, s.Queue...)
 	c.gone = append([]farewell{}, s.gone...)
@@ -66,11 +69,15 @@ func randomState(rng *rand.Rand) *state {
 	}
 	s := &state{last: driver.Token(rng.Int64N(5))}
 	for i := range rng.IntN(3) {
-		h := record.Hold{Request: request(i), Client: fmt.Sprint(rng.IntN(2)), Token: s.last, Taken: at(), Expires: at(), Since: driver.Instant(rng.Uint32())}
+		h := record.Hold{Request: request(i), Client: fmt.Sprint(rng.IntN(2)), Token: s.last, Last: s.last, Taken: at(), Expires: at(), Since: driver.Instant(rng.Uint32())}
 		h.Claim = rng.IntN(2) == 0
 		h.Valid = []time.Duration{h.TTL, h.TTL / 2}[rng.IntN(2)].Truncate(time.Microsecond) + time.Microsecond
 		if rng.IntN(3) == 0 {
 			h.Mode, h.Slots, h.Permits = driver.Exclusive, 0, 0
+		}
+		if rng.IntN(3) == 0 {
+			s.last += 10
+			h.Last = s.last
 		}
 		if rng.IntN(4) == 0 {
 			h.Closed, h.Owner, h.Client = true, "", ""
@@ -78,7 +85,9 @@ func randomState(rng *rand.Rand) *state {
 		s.Holds = append(s.Holds, h)
 	}
 	for i := range rng.IntN(5) / 2 {
-		s.Queue = append(s.Queue, record.Place{Request: request(10 + i), Client: "c", Joined: at(), Seen: at(), Asked: driver.Instant(rng.Uint32())})
+		req := request(10 + i)
+		req.Tokens = rng.IntN(3)
+		s.Queue = append(s.Queue, record.Place{Request: req, Client: "c", Joined: at(), Seen: at(), Asked: driver.Instant(rng.Uint32())})
 	}
 	for i := range rng.IntN(5) / 3 {
 		s.gone = append(s.gone, farewell{Owner: fmt.Sprint("gone ", i), Broken: rng.IntN(2) == 0, Until: at()})

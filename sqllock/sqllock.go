@@ -60,7 +60,12 @@ import (
 const DefaultPrefix = "holdfast"
 
 // tokenBlock is driver.Caps.TokenBlock.
-const tokenBlock = 16
+const tokenBlock = 4096
+
+// tokenGap is how far a new token is above the last one in the row, at least. Suppose
+// that a program of the version before this one shares the tables: it uses up to 16
+// tokens, from that in the row on, without ever telling which was the last (P3).
+const tokenGap = 16
 
 // maxTTL keeps the sum of the server's clock, a TTL and a lock-delay below 2^53.
 const maxTTL = 10 * 365 * 24 * time.Hour

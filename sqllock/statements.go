@@ -51,11 +51,11 @@ const (
 	takeText = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
  SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, ''
  WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1 AND (h.record <> '' OR h.owner <> '' AND h.expires + h.delay > {now}))
- ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + {block}, {now}),
+ ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + {gap}, {now}),
  owner = excluded.owner, client = excluded.client, ttl = excluded.ttl, delay = excluded.delay, note = excluded.note,
  taken = {now}, expires = {now} + excluded.ttl
  WHERE l.record = '' AND (l.owner = '' OR l.expires + l.delay <= {now}) RETURNING token`
-	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + {block}, {now})),
+	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + {gap}, {now})),
  owner = $2, client = $3, ttl = $4, delay = $5, note = $6, taken = {now}, expires = {now} + $4
  WHERE name = $1 AND record = '' AND (owner = '' OR expires + delay <= {now})`
 

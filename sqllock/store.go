@@ -215,7 +215,6 @@ func (c *client) turn(name string, s *snapshot) (*turn, error) {
 	t.rules = record.Rules{
 		Poll:    c.caps.PollInterval(),
 		Last:    &t.last,
-		Least:   driver.Token(s.now),
 		Granted: func(p *record.Place) { t.winners = append(t.winners, p.Owner) },
 	}
 	t.settle(t.now, &t.rules)
