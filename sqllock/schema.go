@@ -12,7 +12,18 @@ const schemaVersion = "1"
 // raises, the last token, and the hold where that is one exclusive hold for which
 // nobody waits. Whatever else there is (more holds, waiters, closed names, owners
 // that must be refused) stands in record, as JSON; then the other columns show
-// one of the holds, for people. Times are microseconds since 1970 by the clock of
+// one of the holds, for people. A hold with a block of several tokens stands in record too,
+// with its own token and the last of the block, which is that of the row until the hold's
+// release tells which was used last.
+//
+// While a fleet is upgraded, programs of the version before share the table. They read a
+// record with a block as any other, and go on above the token of the row; if they write it
+// they leave the end of the block out, and then its unused tokens are not given back. Their
+// waiters name no number of tokens: such a waiter is granted one, by a message that it
+// understands. Their holds use up to tokenGap tokens from that in the row on, so new tokens
+// are above those.
+//
+// Times are microseconds since 1970 by the clock of
 // the server, durations microseconds.
 const (
 	schemaPostgres = `CREATE TABLE IF NOT EXISTS {locks} (

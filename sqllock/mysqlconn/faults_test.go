@@ -46,11 +46,12 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("the clock is set back", func(t *testing.T) {
 		sqltest.ClockBack(t, dial(t, server, nil), func(by time.Duration) {
 			us := by.Microseconds()
-			if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET taken = taken + ?, expires = expires + ?, version = version + ?", us, us, us); err != nil {
+			if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET taken = taken + ?, expires = expires + ?, version = version + ?, token = token + ?", us, us, us, us); err != nil {
 				t.Fatal(err)
 			}
 		})
 	})
+	t.Run("blocks of tokens", func(t *testing.T) { sqltest.Blocks(t, dial(t, server, nil), dial(t, server, nil)) })
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})

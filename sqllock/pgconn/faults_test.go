@@ -38,8 +38,11 @@ func TestServer(t *testing.T) {
 	})
 	t.Run("the clock is set back", func(t *testing.T) {
 		sqltest.ClockBack(t, openWith(t, server, "back", 0), func(by time.Duration) {
-			exec(t, admin, "UPDATE back_locks SET taken = taken + $1, expires = expires + $1, version = version + $1", by.Microseconds())
+			exec(t, admin, "UPDATE back_locks SET taken = taken + $1, expires = expires + $1, version = version + $1, token = token + $1", by.Microseconds())
 		})
+	})
+	t.Run("blocks of tokens", func(t *testing.T) {
+		sqltest.Blocks(t, openWith(t, server, "blocks", 0), openWith(t, server, "blocks", 0))
 	})
 	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
 	t.Run("contended", func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestClockBack(t *testing.T) {
 	}
 	defer d.Close()
 	sqltest.ClockBack(t, d, func(by time.Duration) {
-		if _, err := db.Exec("UPDATE holdfast_locks SET taken = taken + ?1, expires = expires + ?1, version = version + ?1", by.Microseconds()); err != nil {
+		if _, err := db.Exec("UPDATE holdfast_locks SET taken = taken + ?1, expires = expires + ?1, version = version + ?1, token = token + ?1", by.Microseconds()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -41,6 +41,11 @@ func TestTwin(t *testing.T) {
 	}
 	defer d.Close()
 	sqltest.Twin(t, d)
+}
+
+func TestBlocks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	sqltest.Blocks(t, dial(t, file, nil), dial(t, file, nil))
 }
 
 func TestStartTogether(t *testing.T) {
