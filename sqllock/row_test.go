@@ -51,7 +51,7 @@ func kept(s *state) state {
 		}
 	}
 	c.Queue = append([]record.Place{}, s.Queue...)
-	c.gone = append([]farewell{}, s.gone...)
+	c.tombstones = append([]tombstone{}, s.tombstones...)
 	return c
 }
 
@@ -90,7 +90,7 @@ func randomState(rng *rand.Rand) *state {
 		s.Queue = append(s.Queue, record.Place{Request: req, Client: "c", Joined: at(), Seen: at(), Asked: driver.Instant(rng.Uint32())})
 	}
 	for i := range rng.IntN(5) / 3 {
-		s.gone = append(s.gone, farewell{Owner: fmt.Sprint("gone ", i), Broken: rng.IntN(2) == 0, Until: at()})
+		s.tombstones = append(s.tombstones, tombstone{Owner: fmt.Sprint("gone ", i), Broken: rng.IntN(2) == 0, Until: at()})
 	}
 	return s
 }

@@ -8,11 +8,10 @@ import (
 // schemaVersion is the version of the tables' form. Clients refuse another.
 const schemaVersion = "1"
 
-// The columns of {locks}. One row is one name: the version that each write
-// raises, the last token, and the hold where that is one exclusive hold for which
-// nobody waits. Whatever else there is (more holds, waiters, closed names, owners
-// that must be refused) stands in record, as JSON; then the other columns show
-// one of the holds, for people. A hold with a block of several tokens stands in record too,
+// The columns of {locks}. One row is one name: the version, which each write raises, the
+// last token, and one exclusive hold for which nobody waits. Anything else (more holds,
+// waiters, closed names, tombstones) is in record, as JSON; then the other columns show one
+// of the holds, for people. A hold with a block of several tokens stands in record too,
 // with its own token and the last of the block, which is that of the row until the hold's
 // release tells which was used last.
 //
@@ -126,15 +125,15 @@ const creationLock = 0x686f6c6466617374 // "holdfast"
 const MaxPrefix = 40
 
 // CheckPrefix returns an error if the prefix is not 1 to MaxPrefix lower-case
-// letters, digits and underscores that begin with a letter, or two such words
-// with a point between.
+// letters, digits and underscores that begin with a letter, or two such words with a dot
+// between.
 func CheckPrefix(prefix string) error {
 	word := func(s string) bool {
 		return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 	}
 	schema, table, two := strings.Cut(prefix, ".")
 	if !word(schema) || two && !word(table) || len(prefix) > MaxPrefix {
-		return fmt.Errorf("prefix %.50q: up to %d lower-case letters, digits and underscores that begin with a letter are allowed, and before them a schema and a point", prefix, MaxPrefix)
+		return fmt.Errorf("prefix %.50q: up to %d lower-case letters, digits and underscores that begin with a letter are allowed, and before them a schema and a dot", prefix, MaxPrefix)
 	}
 	return nil
 }

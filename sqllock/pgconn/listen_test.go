@@ -129,7 +129,7 @@ func TestListenerLost(t *testing.T) {
 	a, b := p.open(), p.open()
 	p.handOver(a, b)
 	p.dropListener()
-	p.log.await(t, "not heard any more")
+	p.log.await(t, "do not arrive any more")
 	p.handOver(a, b)
 	exec(t, p.admin, "ALTER ROLE one LOGIN")
 	p.log.await(t, "heard again")
