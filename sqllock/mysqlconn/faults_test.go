@@ -72,7 +72,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
-	t.Run("doorbell", func(t *testing.T) { doorbell(t, server, admin) })
+	t.Run("polling", func(t *testing.T) { polling(t, server, admin) })
 	t.Run("connections are ended", func(t *testing.T) {
 		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() {
 			ended := 0
@@ -100,7 +100,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	}
 }
 
-func doorbell(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
+func polling(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
 	config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test?interpolateParams=true&multiStatements=true")
 	if err != nil {
 		t.Fatal(err)
@@ -110,9 +110,9 @@ func doorbell(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := sqltest.Doorbell{
+	b := sqltest.Polling{
 		Connector: connector, Open: New,
-		Ways: map[string]sqltest.Spoil{"killed": sqltest.Kill(t, admin, "SELECT CONNECTION_ID()", "KILL %v")},
+		Faults: map[string]sqltest.Fault{"killed": sqltest.Kill(t, admin, "SELECT CONNECTION_ID()", "KILL %v")},
 		Connections: func() (n int) {
 			if err := admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'").Scan(&n); err != nil {
 				t.Fatal(err)

@@ -118,12 +118,12 @@ func (p *pools) handOver(a, b *holdfast.Client) {
 		p.Fatal(err)
 	}
 	if err := <-waiting; err != nil {
-		p.Errorf("P7: a waiter that hears no notification does not look for its hold: %v", err)
+		p.Errorf("P7: a waiter that gets no notification is not polled for: %v", err)
 	}
 }
 
-// TestListenerLost: the connection that listens is lost and cannot be made again. That
-// is told, and waiters look until it is there again.
+// TestListenerLost: the connection that listens is lost and cannot be made again. The driver
+// logs that, and polls for its waiters until there is a connection again.
 func TestListenerLost(t *testing.T) {
 	p := newPools(t)
 	a, b := p.open(), p.open()
@@ -132,7 +132,7 @@ func TestListenerLost(t *testing.T) {
 	p.log.await(t, "do not arrive any more")
 	p.handOver(a, b)
 	exec(t, p.admin, "ALTER ROLE one LOGIN")
-	p.log.await(t, "heard again")
+	p.log.await(t, "arrive again")
 	p.handOver(a, b)
 }
 
@@ -171,12 +171,12 @@ func TestListenerOfNobody(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		library := libraryFor(config)
 		listen := library.Listen
-		library.Listen = func(ctx context.Context, hear func(string)) (string, func(), error) {
+		library.Listen = func(ctx context.Context, receive func(string)) (string, func(), error) {
 			return listen(ctx, func(payload string) {
 				if strings.HasPrefix(payload, "hello ") {
 					cancel()
 				}
-				hear(payload)
+				receive(payload)
 			})
 		}
 		if d, err := sqllock.New(ctx, db, sqllock.Postgres, library, nil); !errors.Is(err, context.Canceled) {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// StartTogether opens drivers on a store without tables at the same time. All must
-// come up, and agree on what the store is called.
+// StartTogether opens drivers at the same time on a store without tables. All must open, and
+// agree on the store's name.
 func StartTogether(t *testing.T, open func() (driver.Driver, error)) {
 	t.Helper()
 	const clients = 20
@@ -45,7 +45,7 @@ func StartTogether(t *testing.T, open func() (driver.Driver, error)) {
 }
 
 // OneConnection uses a driver whose pool has one connection for much at a time:
-// holders, waiters, renewals and looks must not wait for each other for ever.
+// holders, waiters, renewals and polls must not wait for each other for ever.
 func OneConnection(t *testing.T, d driver.Driver) {
 	t.Helper()
 	locks, err := holdfast.New(d, nil)
