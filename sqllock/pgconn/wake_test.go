@@ -18,8 +18,8 @@ import (
 // interceptor records notifications, without those of the driver's start, and may discard
 // them.
 type interceptor struct {
-	discard bool
-	mu   sync.Mutex
+	discard  bool
+	mu       sync.Mutex
 	payloads map[string]bool
 }
 
