@@ -157,9 +157,8 @@ func TestListenerFollowsThePool(t *testing.T) {
 	p.handOver(a, b)
 }
 
-// TestListenerOfNobody: whoever gives up as a driver is made, when its greeting is heard,
-// leaves no connection. Each time the greeting and the end are there at once, and either may be
-// seen first.
+// TestListenerOfNobody: New leaves no connection that listens if its context ends when the
+// greeting arrives. The two happen at the same time, so New may see either first.
 func TestListenerOfNobody(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	db := openDB(t, server)

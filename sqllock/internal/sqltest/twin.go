@@ -52,8 +52,8 @@ type fullDriver interface {
 	driver.Downgrader
 }
 
-// Twin compares a driver with package record, step by step: the statements that
-// are quick because nobody else uses a name must do the same as the others.
+// Twin compares a driver with package record, step by step: the quick statements for names
+// that nobody else uses must do the same as the others.
 func Twin(t *testing.T, d driver.Driver) {
 	t.Helper()
 	if poll := d.Caps().PollInterval(); poll != TwinPoll {
@@ -280,7 +280,7 @@ func (w *twin) same(step string) {
 	}
 }
 
-// timeless is an Info without times, and with tokens that say their order only.
+// timeless is an Info without times, and with tokens that only tell their order.
 func timeless(info driver.Info) driver.Info {
 	slices.SortFunc(info.Holders, func(a, b driver.Holder) int { return int(a.Token - b.Token) })
 	for i := range info.Holders {
