@@ -38,7 +38,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
 	request, change := c.request, c.change
 	if queue {
-		request = func(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+		request = func(ctx context.Context, urgency priority, f onConn) (Failure, error) {
 			return c.requestStep(ctx, urgency, req.Name, f)
 		}
 		change = c.changeSurely

@@ -37,7 +37,7 @@ const stepPatience = 100 * time.Millisecond
 // requestStep is request for a step that writes at a name. It waits, without a connection,
 // until no other step of this client is under way there. The order only spares collisions:
 // a renewal does not wait for it, and a release only for a short time.
-func (c *client) requestStep(ctx context.Context, urgency priority, name string, f func(context.Context, *sql.Conn) error) (Failure, error) {
+func (c *client) requestStep(ctx context.Context, urgency priority, name string, f onConn) (Failure, error) {
 	if urgency == renewing || c.writers != nil { // in SQLite the writer lock orders all steps
 		return c.request(ctx, urgency, f)
 	}

@@ -90,7 +90,8 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{locks}", tables.locks, "{meta}", tables.meta, "{gap}", strconv.Itoa(tokenGap), "{forget}", strconv.FormatInt(micros(forgetAfter), 10),
+		"{locks}", tables.locks, "{meta}", tables.meta, "{gap}", strconv.Itoa(tokenGap),
+		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }
 

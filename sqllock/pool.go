@@ -62,7 +62,9 @@ func (p *pool) leave() {
 
 // with calls f with a connection. If it reports that there was none, nothing was sent.
 // judge tells whether a connection can still be used after an error of f.
-func (p *pool) with(ctx context.Context, urgency priority, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+func (p *pool) with(
+	ctx context.Context, urgency priority, judge func(error) Failure, f func(*sql.Conn) error,
+) (connected bool, err error) {
 	stats := p.db.Stats()
 	p.queue.setRoom(roomOf(stats.MaxOpenConnections))
 	single := stats.MaxOpenConnections == 1
@@ -141,7 +143,9 @@ const patience = 20 * time.Millisecond
 // race calls f with the reserved connection or with one of db, whichever is available
 // first. With idle, db should have one at once, so the reserved one is first left to
 // renewals.
-func (p *pool) race(ctx context.Context, place *ticket, idle bool, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+func (p *pool) race(
+	ctx context.Context, place *ticket, idle bool, judge func(error) Failure, f func(*sql.Conn) error,
+) (connected bool, err error) {
 	r := &p.reserve
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()

@@ -188,7 +188,8 @@ func (c *client) setInterruptedLocked(interrupted bool, why string) {
 	if interrupted != c.interrupted {
 		// In a goroutine, because a log handler may block.
 		if c.interrupted = interrupted; interrupted {
-			go c.log.Warn("holdfast: PostgreSQL's notifications do not arrive any more, so waiters poll", "store", c.caps.Store, "error", why)
+			go c.log.Warn("holdfast: PostgreSQL's notifications do not arrive any more, so waiters poll",
+				"store", c.caps.Store, "error", why)
 		} else {
 			go c.log.Info("holdfast: PostgreSQL's notifications arrive again", "store", c.caps.Store)
 		}

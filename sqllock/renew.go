@@ -14,7 +14,9 @@ import (
 // one statement, and writes them in one round trip where the library can. It sets the errors
 // of the grants that it has dealt with, and returns the others: those at names that others
 // have changed meanwhile.
-func (c *client) renewTogether(ctx context.Context, grants []driver.Grant, which []int, sent driver.Instant, errs []error) (rest []int) {
+func (c *client) renewTogether(
+	ctx context.Context, grants []driver.Grant, which []int, sent driver.Instant, errs []error,
+) (rest []int) {
 	at := map[string][]int{} // grants, by name
 	for _, i := range which {
 		at[grants[i].Name] = append(at[grants[i].Name], i)
@@ -42,7 +44,9 @@ func (c *client) renewTogether(ctx context.Context, grants []driver.Grant, which
 }
 
 // renewRows renews the grants at some names, and returns the names at which it did.
-func (c *client) renewRows(ctx context.Context, grants []driver.Grant, names []string, at map[string][]int, sent driver.Instant, errs []error) (done []string, err error) {
+func (c *client) renewRows(
+	ctx context.Context, grants []driver.Grant, names []string, at map[string][]int, sent driver.Instant, errs []error,
+) (done []string, err error) {
 	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
 		done = nil
 		rows, err := c.readRows(ctx, conn, names)

@@ -75,7 +75,9 @@ func (r *reserve) close() {
 // other reason than that others write too, the connection goes back to the pool, which
 // judges it. It does so only then: suppose the connection went back after each conflict.
 // Then the application would take it, and a renewal would wait for the application (P2).
-func (r *reserve) use(ctx context.Context, t *ticket, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+func (r *reserve) use(
+	ctx context.Context, t *ticket, judge func(error) Failure, f func(*sql.Conn) error,
+) (connected bool, err error) {
 	r.mu.Lock()
 	conn := r.conn
 	r.mu.Unlock()

@@ -67,7 +67,9 @@ type (
 		Last    driver.Token `json:"b,omitempty"` // of its block, where that is wider than one
 		Taken   int64        `json:"k"`
 		Expires int64        `json:"e"`
-		Claim   int64        `json:"v,omitempty"` // handed over and not yet renewed: how long it is valid from Asked
+		// Claim is for how long, from Asked, a hold is valid that was handed over and
+		// not yet renewed.
+		Claim int64 `json:"v,omitempty"`
 	}
 	savedPlace struct {
 		savedRequest
@@ -185,7 +187,10 @@ func (s *state) text() string {
 	}
 	for i := range s.Queue {
 		p := &s.Queue[i]
-		to := savedPlace{savedRequest: save(&p.Request, p.Client), Joined: serverTime(p.Joined), Seen: serverTime(p.Seen), Tokens: p.Tokens}
+		to := savedPlace{
+			savedRequest: save(&p.Request, p.Client),
+			Joined:       serverTime(p.Joined), Seen: serverTime(p.Seen), Tokens: p.Tokens,
+		}
 		to.Asked = p.Asked
 		saved.Queue = append(saved.Queue, to)
 	}

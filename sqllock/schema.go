@@ -133,7 +133,8 @@ func CheckPrefix(prefix string) error {
 	}
 	schema, table, two := strings.Cut(prefix, ".")
 	if !word(schema) || two && !word(table) || len(prefix) > MaxPrefix {
-		return fmt.Errorf("prefix %.50q: up to %d lower-case letters, digits and underscores that begin with a letter are allowed, and before them a schema and a dot", prefix, MaxPrefix)
+		return fmt.Errorf("prefix %.50q: up to %d lower-case letters, digits and underscores that begin with a letter"+
+			" are allowed, and before them a schema and a dot", prefix, MaxPrefix)
 	}
 	return nil
 }

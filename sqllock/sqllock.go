@@ -167,7 +167,8 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	}
 	c := &client{
 		db: p.db, pool: p, library: library, statements: newStatements(dialect, prefix, library.Before), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, contention: newContention(), newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
+		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, contention: newContention(),
+		newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	c.closed = c.life.Done()
@@ -195,7 +196,8 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 		c.writers = writerQueueOf(c.caps.Store)
 	}
 	if p.db.Stats().MaxOpenConnections == 1 {
-		c.log.Warn("holdfast: the pool has one connection, so renewals wait for whatever is under way on it: allow it two", "store", c.caps.Store)
+		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
+			"store", c.caps.Store)
 	}
 	if dialect == Postgres && library.Listen != nil {
 		return c, c.listen(ctx)
@@ -237,7 +239,8 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 				_, err := conn.ExecContext(ctx, text)
 				return err
 			}); err != nil {
-				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created (`holdfast schema` prints the statements for those who may): %w", missing, err)
+				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
+					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
 		}
 	}

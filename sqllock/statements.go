@@ -32,7 +32,8 @@ const (
 
 	// present are the columns of l, also where it has no row: version is 0 then.
 	present = `COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
- COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''), COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.record, '')`
+ COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''),
+ COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.record, '')`
 
 	readText = "SELECT {now}, " + present + " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1"
 
@@ -51,7 +52,8 @@ const (
 	// conflict does: a conflict locks the row, and then the transaction is written to disk.
 	takeText = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
  SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, ''
- WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1 AND (h.record <> '' OR h.owner <> '' AND h.expires + h.delay > {now}))
+ WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
+ AND (h.record <> '' OR h.owner <> '' AND h.expires + h.delay > {now}))
  ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + {gap}, {now}),
  owner = excluded.owner, client = excluded.client, ttl = excluded.ttl, delay = excluded.delay, note = excluded.note,
  taken = {now}, expires = {now} + excluded.ttl
@@ -61,19 +63,23 @@ const (
  WHERE name = $1 AND record = '' AND (owner = '' OR expires + delay <= {now})`
 
 	// Ends such a hold. Its row keeps the token.
-	freeText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
+	freeText = "UPDATE {locks} SET version = {max}(version + 1, {now})," +
+		" owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
 	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now}`
 
 	// In PostgreSQL the two return, in the same round trip, the row that is there instead.
 	takePostgres    = "WITH done AS (" + takeText + ") SELECT COALESCE((SELECT token FROM done), 0), {now}, " + present + insteadText
-	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1) SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
-	insteadText     = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
+	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1)" +
+		" SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
+	insteadText = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
 
-	usedText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
-	oldText  = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
+	usedText = "SELECT name, {now}, " + rowColumns +
+		" FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
+	oldText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
 	// A row that was used since the page was read has a newer version.
-	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND record = '' AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
-	removeText     = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
+	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND record = ''" +
+		" AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
+	removeText = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
 
 	// Each owner has one name, so a list of names and one of owners make pairs.
 	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND record = '' AND expires > {now}"

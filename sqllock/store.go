@@ -44,17 +44,20 @@ type snapshot struct {
 // into are the destinations of the columns now and those of the row.
 func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
 
+// onConn is what a request does on its connection.
+type onConn func(context.Context, *sql.Conn) error
+
 // request runs f on a connection of the pool, and again if it failed because others were at
 // work at the same time. If nothing was done, also for want of a connection, it returns
 // Refused beside the error.
-func (c *client) request(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+func (c *client) request(ctx context.Context, urgency priority, f onConn) (Failure, error) {
 	inner, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	failure, err := c.repeat(inner, urgency, f)
 	return failure, ctxerr.Of(ctx, err)
 }
 
-func (c *client) repeat(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+func (c *client) repeat(ctx context.Context, urgency priority, f onConn) (Failure, error) {
 	late := ctx
 	if c.statements.dialect == SQLite { // no statement is ended there: see statementContext
 		late = context.WithValue(ctx, priorityKey{}, urgency)
