@@ -165,7 +165,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			if bury {
 				a.bury(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
 			}
-			a.settle(a.now, &a.rules) // whoever is next gets it in this very step
+			a.settle(a.now, &a.rules) // the next waiter gets it in this step
 		})
 	})
 	if err != nil {

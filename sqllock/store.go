@@ -93,7 +93,7 @@ func (c *client) repeat(ctx context.Context, urgency priority, f onConn) (Failur
 var errChanged = errors.New("others were quicker to write again and again")
 
 // pause waits before another attempt and reports whether the context goes on. The pauses
-// get longer, but not in SQLite, which gives its lock to whoever asks most often.
+// get longer, but not in SQLite, where the one that asks most often gets the lock.
 func (c *client) pause(ctx context.Context, attempt int) bool {
 	if attempt == 0 {
 		return ctx.Err() == nil

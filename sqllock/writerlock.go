@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// SQLite lets one connection write at a time and has no queue for the others: whoever asks
-// most often gets in. So the clients of one process queue for the writer lock of their
+// SQLite lets one connection write at a time and has no queue for the others: the one that
+// asks most often gets in. So the clients of one process queue for the writer lock of their
 // store here, and one of them at a time asks SQLite: renewals first, then releases, then
 // all others in order of arrival.
 
@@ -37,7 +37,7 @@ type priorityKey struct{}
 
 // withWriterLock runs f, which writes, when no other client of this process writes in the
 // store, and again as long as another process does. In other databases it just runs f. The
-// caller has a connection already, so whoever has the writer lock never waits for one. f is
+// caller has a connection already, so the holder of the writer lock never waits for one. f is
 // told whether others may have written since the call.
 func (c *client) withWriterLock(ctx context.Context, f func(waited bool) error) error {
 	if c.writers == nil {

@@ -44,7 +44,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 }
 
 // closing returns a function that closes the pool. An error of that would only say that a
-// connection, which broke while nobody used it, could not say goodbye to the server.
+// connection, which broke while nobody used it, could not end its session in order.
 func closing(db *sql.DB) func() error {
 	return func() error { db.Close(); return nil }
 }

@@ -428,7 +428,7 @@ func TestFailover(t *testing.T) {
 	a.Close()
 }
 
-// TestHandOff: a waiter that listens hears of its hand-off without asking.
+// TestHandOff: a waiter that listens learns of its hand-off without asking.
 func TestHandOff(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	d, err := New(t.Context(), openDB(t, server), &sqllock.Options{Poll: time.Minute}) // asking again would be too late

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Blocks checks the tokens after holds that had a block of them (P3): they go on above
-// the last one that was used, or that may have been, and no further ahead of the
-// server's clock, which is this host's. Of the two drivers over one store the second
-// has its waiters' news from the first.
+// Blocks checks the tokens that follow holds with a block of them (P3): they are above the
+// last one that was used, or that may have been used, and no further ahead of the server's
+// clock, which is this host's. Both drivers are over one store, so that a waiter of one can
+// be granted the name by the other.
 func Blocks(t *testing.T, d, other driver.Driver) {
 	t.Helper()
 	defer d.Close()
