@@ -101,3 +101,40 @@ func TestDamagedRecord(t *testing.T) {
 		t.Error("a damaged record was read")
 	}
 }
+
+// TestBlockAmongVersions: a program of the version before rewrites the record of a hold with
+// a block of tokens, and leaves the end of the block out. Then nothing of the block is given
+// out again (P3).
+func TestBlockAmongVersions(t *testing.T) {
+	for _, rewritten := range []bool{false, true} {
+		c := &client{caps: driver.Caps{Poll: time.Second}, waiters: map[string]*waiter{}}
+		ask := func(r row, now int64, owner string, tokens int) (*attempt, driver.Grant) {
+			a, err := c.newAttempt("n", &snapshot{row: r, now: now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Release("a", 0, a.last-tokenBlock+4, a.now, &a.rules) // if there is a hold: 4 were used
+			a.settle(a.now, &a.rules)
+			req := driver.Request{Name: "n", Owner: owner, TTL: time.Minute, Tokens: tokens}
+			h, err := a.Ask(req, "", false, 1, a.now, &a.rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a, a.Grant(h)
+		}
+		const now = 1e15
+		a, g := ask(row{}, now, "a", tokenBlock)
+		r := a.encode()
+		if rewritten {
+			r.record = strings.Replace(r.record, fmt.Sprintf(`"b":%d,`, a.last), "", 1)
+		}
+		_, next := ask(r, now, "b", 1) // the clock stands still
+		last := g.Token + 3
+		if rewritten {
+			last = g.Token + tokenBlock - 1
+		}
+		if next.Token != last+tokenGap {
+			t.Errorf("P3: rewritten %t: token %d after %d to %d", rewritten, next.Token, g.Token, last)
+		}
+	}
+}
