@@ -1,19 +1,18 @@
-// Package fence guards a resource with fencing tokens: the half of a lock that
-// stands at the resource.
+// Package fence guards a resource with fencing tokens. It runs where the resource is.
 //
 // Every lock that ends by itself is advisory. A holder that was paused, or
 // whose packets were late, may act after its lock has passed to another, and
 // no check that it makes itself can prevent that. The resource can: each hold
-// brings a token that grows from one hold to the next, and the resource refuses
-// a token when a newer one has been there before.
+// has a higher token than the hold before, and the resource refuses a token
+// after it has seen a newer one.
 //
-// The package has one guard for each place where a resource can stand:
+// The package has one guard for each place where a resource can be:
 //
-//   - [Gate], and [Gates] by name, for what lives in this process;
+//   - [Gate], and [Gates] by name, for resources in this process;
 //   - [Dialect], for rows of a PostgreSQL, MySQL, MariaDB or SQLite database,
 //     inside the transaction that does the work;
 //   - [Redis], for data in Redis, inside the script that does the work;
-//   - [Handler], at the door of an HTTP service.
+//   - [Handler], in front of an HTTP service.
 //
 // # The rules
 //
@@ -22,18 +21,18 @@
 // successor's read leaves no mark, so the old token still counts as the newest.
 // (Found by exhaustive search; the model is among this package's tests.)
 //
-// Admission and the work that it admits are one step. Between a check and a
-// write that follows it there is room for a newer holder. [Gate.Do], a
-// database transaction and a script in Redis make one step of them; a door alone
-// does not.
+// Make admission and the work that it admits one step: between a check and the
+// write that follows it a newer holder may come. [Gate.Do], a database
+// transaction and a script in Redis make one step of them; [Handler] alone does
+// not.
 //
-// A shared hold only reads. Shared holds exist side by side, so the guard
-// admits one after another in any order and cannot keep two of them from
-// overwriting each other.
+// A shared hold only reads. Several shared holds exist at the same time, so the
+// guard admits them in any order and cannot keep two of them from overwriting
+// each other's data.
 //
-// A fence keeps old work from mixing with new. It does not finish what a dead
-// holder left half done: work of several steps must be one transaction, or be
-// such that the next holder can mend it.
+// A fence keeps old work from mixing with new. It does not finish work that a
+// dead holder left half done: work of several steps must be one transaction, or
+// such that the next holder can repair it.
 //
 // # The two marks
 //
@@ -45,12 +44,12 @@
 //
 // The marks rest on promise P3: of a resource's lock, the tokens of all holds,
 // exclusive and shared, come from one sequence. One resource is therefore
-// guarded by one lock name, in one store. Moving to another store, or losing
-// the store's memory where its tokens do not survive that, may leave every new
-// token below the marks. They then refuse everyone until an operator, with
-// nobody at work, starts the process of a [Gate] again or deletes the row of
-// the table of marks, or the fields of the hash in Redis.
+// guarded by one lock name, in one store. After a move to another store, or
+// after a loss of the store's data that its tokens do not survive, every new
+// token may be below the marks. The guard then refuses everyone until an
+// operator, while nobody works, restarts the process of a [Gate], deletes the
+// row of the table of marks, or deletes the fields of the hash in Redis.
 //
-// The idea of a sequencer that the resource checks is that of the Chubby paper
-// (Burrows, OSDI 2006, section 2.4).
+// A sequencer that the resource checks is an idea of the Chubby paper (Burrows,
+// OSDI 2006, section 2.4).
 package fence

@@ -13,14 +13,14 @@ var (
 	// retried under the same hold. Detail is in a *StaleError.
 	ErrStale = errors.New("stale fencing token")
 	// ErrNoToken: the token is 0, which means that the lock's store gives
-	// none. Such a lock cannot be fenced, and must not pass as if it were.
+	// none. Such a lock cannot be fenced.
 	ErrNoToken = errors.New("no fencing token: the lock's store gives none, so its holds cannot be fenced")
 	// ErrInvalid: the token, the mode or the resource's name can never be
 	// admitted, whatever the marks are.
 	ErrInvalid = errors.New("cannot be fenced")
 )
 
-// StaleError is ErrStale with what the guard knows of it.
+// StaleError is ErrStale with its details.
 type StaleError struct {
 	Resource string       // empty for a [Gate], which does not know its name
 	Token    driver.Token // the token that was refused
@@ -43,9 +43,9 @@ func (e *StaleError) Error() string {
 // Is makes a StaleError match ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// maxToken is the highest token that can be one (see [driver.Token]). Anything
-// above it is a mistake, for example a time in nanoseconds, and would close the
-// resource for ever if it were adopted.
+// maxToken is the highest possible token (see [driver.Token]). A higher number is
+// a mistake, for example a time in nanoseconds, and would close the resource for
+// ever if it were adopted.
 const maxToken = driver.Token(1<<53 - 1)
 
 // checkToken returns an error if the token can never be admitted in the mode.

@@ -56,12 +56,12 @@ func (g *Gate) Admit(token driver.Token, mode driver.Mode) error {
 	return err
 }
 
-// Do admits the token and runs work as one step: no other work passes the gate
-// meanwhile, but for that of shared tokens beside a shared one. It returns
-// Admit's error without running work, or work's own.
+// Do admits the token and runs work as one step: meanwhile the gate runs no other
+// work, except that of several shared tokens at the same time. It returns Admit's
+// error without running work, or the error of work.
 //
-// Keep work short and let it wait for no client, because a newer holder waits
-// until it returns. Work that calls Do of the same gate deadlocks.
+// Keep work short, and do not let it wait for a client, because a newer holder
+// waits until it returns. Work that calls Do of the same gate deadlocks.
 func (g *Gate) Do(token driver.Token, mode driver.Mode, work func() error) error {
 	if mode == driver.Shared {
 		g.work.RLock()

@@ -8,14 +8,14 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Gates is a set of gates by the name of what they guard, made as they are
+// Gates is a set of gates by the names of their resources, made as they are
 // needed. The zero value is ready. It is safe for concurrent use and must not
 // be copied after its first use.
 //
 // A gate takes about 200 bytes and its name, and is kept for ever unless Retain
 // says otherwise. A mark may be forgotten only when no work under an older
-// token can arrive any more: whoever comes first after that is admitted, a
-// holder that has slept through it all too.
+// token can arrive any more: afterwards the first token is admitted, even that
+// of a holder which was paused all the time.
 type Gates struct {
 	// Retain is the least time for which an unused gate is kept; it may be
 	// kept for up to twice that. It must be longer than any pause, retry,
@@ -24,10 +24,10 @@ type Gates struct {
 	// keeps every gate for ever. It must not be changed after the first use.
 	Retain time.Duration
 
-	mu     sync.Mutex
-	recent map[string]*Gate // used since turned
-	older  map[string]*Gate // used in the Retain before that, not since
-	turned time.Time
+	mu      sync.Mutex
+	recent  map[string]*Gate // used since rotated
+	older   map[string]*Gate // used in the Retain before that, not since
+	rotated time.Time
 }
 
 // Admit is [Gate.Admit] of the resource's gate. Its *StaleError names the
@@ -50,7 +50,7 @@ func (g *Gates) Do(resource string, token driver.Token, mode driver.Mode, work f
 		return work()
 	})
 	if ran {
-		return err // the work's own, even if it is another guard's refusal
+		return err // of work, even if it is another guard's refusal
 	}
 	return named(resource, err)
 }
@@ -59,7 +59,7 @@ func (g *Gates) Do(resource string, token driver.Token, mode driver.Mode, work f
 func (g *Gates) gate(resource string) *Gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.turn()
+	g.rotateLocked()
 	gate := g.recent[resource]
 	if gate == nil {
 		if gate = g.older[resource]; gate == nil {
@@ -82,16 +82,16 @@ func (g *Gates) raises(resource string, token driver.Token, mode driver.Mode) bo
 	return gate == nil || gate.raises(token, mode)
 }
 
-// turn forgets the gates that nobody has used for Retain. It drops whole
-// generations, so that its cost does not grow with their number.
-func (g *Gates) turn() {
+// rotateLocked forgets gates that nobody has used for Retain. It forgets a whole
+// generation at a time, so that its cost does not grow with their number.
+func (g *Gates) rotateLocked() {
 	if g.recent == nil {
-		g.recent, g.turned = make(map[string]*Gate), time.Now()
+		g.recent, g.rotated = make(map[string]*Gate), time.Now()
 	}
 	if g.Retain <= 0 {
 		return
 	}
-	switch idle := time.Since(g.turned); {
+	switch idle := time.Since(g.rotated); {
 	case idle < g.Retain:
 		return
 	case idle < 2*g.Retain:
@@ -99,7 +99,7 @@ func (g *Gates) turn() {
 	default:
 		g.older = nil
 	}
-	g.recent, g.turned = make(map[string]*Gate), time.Now()
+	g.recent, g.rotated = make(map[string]*Gate), time.Now()
 }
 
 // named puts the resource's name into a *StaleError.

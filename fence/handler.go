@@ -9,8 +9,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Header is the request header in which a client says under which hold it
-// acts: the text of its lease's sequencer, for example "hf1:x:42:orders%2F42".
+// Header is the request header with the sequencer of the lease under which the
+// client acts, for example "hf1:x:42:orders%2F42".
 const Header = "Holdfast-Sequencer"
 
 // HandlerOptions are the options of [Handler]. The zero value of each field is
@@ -18,8 +18,8 @@ const Header = "Holdfast-Sequencer"
 type HandlerOptions struct {
 	// Name returns the name of the lock that a request needs, as the store
 	// knows it, with the client's prefix. A sequencer of another name is
-	// refused with 403, and so is every sequencer when the name is one that no
-	// lock can have, such as "".
+	// refused with 403. If it returns a name that no lock can have, such as "",
+	// every sequencer is refused.
 	//
 	// Without it any name is accepted and is itself the resource: that serves
 	// only where clients are trusted to send the sequencer of the right lock.
@@ -43,8 +43,8 @@ type HandlerOptions struct {
 	// learned of the holder yet. Nil: every token is believed.
 	Check func(ctx context.Context, sequencer string) error
 
-	// Gates keep the marks. Nil: the handler's own, kept for ever. Give them to
-	// share them with other handlers or to use [Gates.Do] behind the door.
+	// Gates keep the marks. Nil: the handler's own, kept for ever. Set them to
+	// share them with other handlers or to use [Gates.Do] in next.
 	Gates *Gates
 }
 
@@ -62,18 +62,18 @@ type HandlerOptions struct {
 //   - 503 Service Unavailable: Check could not tell. The client may retry under the
 //     same hold.
 //
-// It is a door, and knows only what has passed through it since the process
-// started. A request that was admitted may still be at work when a newer one is
-// admitted, and another replica of the service has seen other requests. Where
-// that matters, next makes its last step exact with the sequencer of
-// [FromContext]: by [Gates.Do] on the same Gates if the resource lives in this
-// process, by [Dialect.Admit] if it is in a database.
+// The handler knows only the requests that this process has seen since it
+// started, and another replica of the service sees others. A request that was
+// admitted may still be at work when a newer one is admitted. Where that
+// matters, next guards its last step with the sequencer of [FromContext]: by
+// [Gates.Do] on the same Gates if the resource is in this process, by
+// [Dialect.Admit] if it is in a database.
 //
-// Sequencers are not signed, and a guard cannot tell a mistake from malice:
-// whoever sends a token that is far too high closes the resource to everyone
-// else, and whoever makes up names fills the memory of Gates. Put the handler
-// behind authentication, and set Check, which asks the store before a token is
-// adopted. A mark that is too high refuses until the process starts again.
+// Sequencers are not signed, and a guard cannot tell a mistake from malice. A
+// client that sends a token far too high closes the resource to all others, and
+// one that invents names fills the memory of Gates. Put the handler behind
+// authentication, and set Check, which asks the store before a token is
+// adopted. A mark that is too high refuses until the process is restarted.
 func Handler(next http.Handler, o *HandlerOptions) http.Handler {
 	h := &handler{next: next}
 	if o != nil {
@@ -108,7 +108,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, sequencer)))
 }
 
-// refusal is an answer: its status, and a text for whoever debugs the client.
+// refusal is an answer: its status, and a text for people who debug the client.
 type refusal struct {
 	status int
 	text   string
@@ -116,8 +116,8 @@ type refusal struct {
 
 func refuse(status int, text string) *refusal { return &refusal{status, text} }
 
-// admit reads the header and adopts its token. What costs nothing is checked
-// first, and the mark is raised last.
+// admit reads the header and adopts its token. It does the cheap checks first, and
+// raises the mark last.
 func (h *handler) admit(r *http.Request, values []string) (driver.Sequencer, *refusal) {
 	var s driver.Sequencer
 	switch len(values) {

@@ -12,11 +12,11 @@ import (
 //
 //	UPDATE account SET balance = …, <Set> WHERE id = … AND <Where>
 //
-// Set adopts the token, Where lets only a token that is not stale do so, and
-// [Predicate.Check] tells from the result which it was. What is said of
-// transactions at [Dialect] holds here too; after this statement the row is
-// locked, and the rest of the transaction needs no guard. A single UPDATE that
-// reads nothing beforehand may be a transaction of its own.
+// Set adopts the token, Where refuses a stale one, and [Predicate.Check] tells
+// from the result which of the two happened. The rules for transactions at
+// [Dialect] apply. After this statement the row is locked, and the rest of the
+// transaction needs no guard. A single UPDATE that reads nothing beforehand may be
+// a transaction of its own.
 //
 // The first touch may be a read: then the UPDATE sets nothing but the marks,
 // and the SELECT comes after it in the same transaction (or, in PostgreSQL and
@@ -35,8 +35,8 @@ type Predicate struct {
 }
 
 // Predicate returns the pieces for a token. In PostgreSQL the placeholder is
-// $n; elsewhere n is not used. It returns [ErrNoToken] or [ErrInvalid] for what
-// can never be admitted.
+// $n; elsewhere n is not used. It returns [ErrNoToken] or [ErrInvalid] for a token
+// that can never be admitted.
 func (d Dialect) Predicate(token driver.Token, mode driver.Mode, n int) (Predicate, error) {
 	if err := checkToken(token, mode); err != nil {
 		return Predicate{}, err

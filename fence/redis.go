@@ -13,20 +13,20 @@ import (
 )
 
 // Redis guards resources whose data are in Redis, or in a server that speaks its
-// protocol and runs its Lua scripts. It imports no client library: Eval is the
-// program's own, a few lines for any of them.
+// protocol and runs its Lua scripts. It imports no client library: the program
+// provides Eval, a few lines for any of them.
 //
-// The guard and the work that it admits are one script, which the server runs
-// without anything in between; that is what makes one step of them. So
+// The guard and the work that it admits are one script, which the server runs as
+// one step. So
 //
 //   - everything that touches the data goes through the guard, reads included:
 //     [Redis.Get] and [Redis.Set] for plain strings, [Redis.Do] with a script
 //     for all else. [Redis.Admit], and a command after it, are two steps;
 //   - a script is not rolled back. The guard comes first and refuses before
-//     anything is touched; what fails after that has been done up to there;
+//     anything is touched; if the work fails later, its first part stays done;
 //   - work whose answer was lost may have been done, and some client libraries
-//     send what was lost again. The same token is admitted again, so the work must
-//     bear being done twice, as a SET does and an INCR does not.
+//     then send it again. The same token is admitted again, so doing the work
+//     twice must be harmless, as with SET and not with INCR.
 //
 // The marks of a resource are two fields, exclusive_mark and shared_mark, of a
 // hash. Its key is the caller's choice: a key of its own, or the hash with the
@@ -36,13 +36,12 @@ import (
 // # What it rests on
 //
 // Marks and data are in one server and are written in one step, so a restart or a
-// fail-over that loses the last writes takes both back together. What takes back
-// the marks alone opens the door to an old token: their eviction (any
-// maxmemory-policy but noeviction), an expiry that comes too soon (Retain), a key
-// that is deleted, or renamed. The guard may fence tokens of locks in any store;
-// those must keep growing (promise P3), as they do not after a fail-over of a
-// Redis whose replica's clock is behind. Then they are refused, until the clock has
-// passed the marks.
+// fail-over that loses the last writes takes both back together. If the marks
+// alone are lost, an old token is admitted: they may be evicted (any
+// maxmemory-policy but noeviction), expire too soon (Retain), or their key is
+// deleted or renamed. The guard may fence tokens of locks in any store; those must
+// keep growing (promise P3). After a fail-over of a Redis whose replica's clock is
+// behind they do not, and are refused until the clock has passed the marks.
 //
 // A Redis is a value that may be copied; it is safe for concurrent use if Eval is.
 type Redis struct {
@@ -66,40 +65,40 @@ type Redis struct {
 	Retain time.Duration
 }
 
-// redisGuard is what every script begins with.
+// redisGuard begins every script.
 //
 //go:embed redis_guard.lua
 var redisGuard string
 
-// The work of the ready-made scripts. A list that may be empty stands for a
-// string that may be missing, which client libraries treat differently.
+// The work of the ready-made scripts. Client libraries treat a missing string
+// differently, so a list of at most one string stands for it.
 const (
 	redisGet = "local v = redis.call('GET', KEYS[1]) return v and {v} or {}"
 	redisSet = "redis.call('SET', KEYS[1], ARGV[1]) return 1"
 )
 
 // Admit adopts the token in the marks at a key, or refuses it with a *StaleError
-// ([ErrStale]), [ErrNoToken] or [ErrInvalid]; any other error is Eval's, wrapped,
-// and leaves it open whether the token was adopted. Nothing keeps a newer token
-// from being admitted after it: it is for the start of work that later goes through
-// Do, and for resources that the script cannot reach.
+// ([ErrStale]), [ErrNoToken] or [ErrInvalid]. After any other error, which is
+// Eval's, wrapped, the token may have been adopted or not. Nothing keeps a newer
+// token from being admitted after it: it is for the start of work that later goes
+// through Do, and for resources that the script cannot reach.
 func (r Redis) Admit(ctx context.Context, marks string, token driver.Token, mode driver.Mode) error {
 	_, err := r.Do(ctx, marks, token, mode, "return 1", nil)
 	return err
 }
 
-// Do admits the token and runs a script of the caller's as one step, and returns
-// the script's reply. It returns Admit's errors without running the script, and
-// those of the script itself, wrapped.
+// Do admits the token and runs the caller's script as one step, and returns the
+// script's reply. It returns Admit's errors without running the script, and the
+// script's own errors, wrapped.
 //
-// The script sees its keys and args as KEYS and ARGV, as if it stood alone. Its text
-// must not begin with #!, and values belong into args, not into the text. It should
+// The script sees its keys and args as KEYS and ARGV, without the guard's. Its text
+// must not begin with #!, and values belong in args, not in the text. It should
 // return something, because libraries make an error of nil.
 func (r Redis) Do(ctx context.Context, marks string, token driver.Token, mode driver.Mode, script string, keys []string, args ...any) (any, error) {
 	if err := r.check(marks, token, mode, script); err != nil {
 		return nil, err
 	}
-	// What the guard needs comes last: there it takes it off again.
+	// The guard's own arguments come last, and the guard removes them.
 	allKeys := append(append(make([]string, 0, len(keys)+1), keys...), marks)
 	allArgs := append(append(make([]any, 0, len(args)+3), args...),
 		strconv.FormatInt(r.Retain.Milliseconds(), 10), mode.String(), strconv.FormatInt(int64(token), 10))
@@ -124,7 +123,7 @@ func (r Redis) check(marks string, token driver.Token, mode driver.Mode, script 
 	return checkToken(token, mode)
 }
 
-// stalePrefix begins the error of a refusal; the mark follows.
+// stalePrefix begins the error of a refusal, before the mark.
 const stalePrefix = "HOLDFASTSTALE "
 
 // redisError finds a refusal in the text of an error.

@@ -13,10 +13,10 @@ import (
 // has two forms: [Dialect.Admit] for any resource, with the marks in a table of
 // their own, and [Dialect.Predicate] for a row that has columns for its marks.
 //
-// Both take the lock of the row with the marks, as a write, and the transaction
-// keeps it until it ends: that is what makes one step of the admission and the
-// work. Another transaction that wants in waits, and then sees both the marks
-// and the data as the first one left them. So
+// Both lock the row with the marks by writing it, until the transaction ends: that
+// makes one step of the admission and the work. Another transaction with a token
+// for the resource waits, and then sees the marks and the data as the first one
+// left them. So
 //
 //   - the guard must run in the transaction that does the work, and must be its
 //     first statement; if there are several resources, their guards come first
@@ -58,11 +58,11 @@ const (
 	SQLite                      // SQLite 3.35 and later
 )
 
-// Tx is what a guard needs of a transaction. *sql.Tx has it. A *sql.Conn on
-// which the caller has begun a transaction by hand will do as well. A *sql.DB,
-// what embeds one, and a *sql.Conn without a transaction are refused, because there
-// every statement is a transaction of its own. To see that costs two more
-// statements (in SQLite one) with anything that has no methods Commit and Rollback.
+// Tx is what a guard needs of a transaction: a *sql.Tx, or a *sql.Conn on which the
+// caller has begun a transaction by hand. A *sql.DB, a type that embeds one, and a
+// *sql.Conn without a transaction are refused: every statement would be a
+// transaction of its own. With types that have no methods Commit and Rollback,
+// checking that costs two more statements (in SQLite one).
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -113,9 +113,8 @@ func (d Dialect) Admit(ctx context.Context, tx Tx, resource string, token driver
 	if !d.known() {
 		return d.unknown()
 	}
-	// Outside of a transaction each statement would commit by itself: the token is adopted,
-	// but a newer holder need not wait for the work, and the work is not rolled back if it
-	// is refused.
+	// Suppose that there were no transaction. Then the token would be adopted at once, a
+	// newer holder would not wait for the work, and refused work would not be rolled back.
 	if err := sqltx.Check(ctx, tx, d == SQLite); err != nil {
 		return fmt.Errorf("fence: the guard needs the transaction that does the work, and %w", err)
 	}
@@ -140,12 +139,12 @@ func (d Dialect) Admit(ctx context.Context, tx Tx, resource string, token driver
 	return named(resource, err)
 }
 
-// The statements raise the marks to what is offered, lock the row, and return
-// the marks as they are then. Whether the token is admitted is judged after
-// that, by the rule of the gate: having been raised to the token itself, a mark
-// refuses it neither more nor less than before. What a refused token has raised
-// is rolled back with its transaction. If the caller commits all the same, no
-// mark is above the newest that was there, so no newer hold is refused for it.
+// The statements raise the marks to the token, lock the row, and return the new
+// marks. The rule of the gate then decides whether the token is admitted: a mark
+// that was raised to the token itself does not refuse it. If the token is refused,
+// its transaction is rolled back, and the marks with it. If the caller commits all
+// the same, no mark is above the newest that was there before, so no newer hold is
+// refused because of it.
 const (
 	// ON CONFLICT locks the newest version of the row and computes with it.
 	raisePostgres = "INSERT INTO holdfast_fence AS f (resource, exclusive_mark, shared_mark) VALUES ($1, $2, $3)" +

@@ -1,10 +1,10 @@
 // Package optimistic changes rows without locking them: read a row with its version,
 // compute, and write only if the version is still the same; otherwise begin again.
 //
-// It is the right form where conflicts are rare, or where a lock cannot be held
-// meanwhile, because somebody thinks between the read and the write: a form in a
-// browser, a request and its If-Match. Where many want one row at the same time, all
-// but one of them work in vain; lock it instead: package txlock.
+// It is the right form where conflicts are rare, or where no lock can be held between the
+// read and the write, because a person thinks in between: a form in a browser, a request
+// and its If-Match. Where many want one row at the same time, all but one of them work in
+// vain: lock the row instead, with package txlock.
 //
 //	items := optimistic.Table{Dialect: optimistic.Postgres, Name: "item", Key: "id", Columns: []string{"stock"}}
 //
@@ -24,26 +24,26 @@
 //
 // # Every level of isolation
 //
-// The condition is part of the UPDATE, and all databases judge it by the newest row
-// or refuse the write. So [Table.Write] is right at all levels of PostgreSQL, MySQL,
-// MariaDB and SQLite. What differs is what one may do after it fails:
+// The condition is part of the UPDATE, and all databases judge it by the newest row or
+// refuse the write. So [Table.Write] is right at all levels of PostgreSQL, MySQL, MariaDB
+// and SQLite. They differ in what a program may do after it fails:
 //
-//   - At REPEATABLE READ and SERIALIZABLE, in SQLite at all times, a transaction
-//     reads the same snapshot again and again. Who reads and writes once more inside
-//     it will fail for ever. [Retry] begins a new transaction for each try, and
-//     [Table.Update] reads outside of any.
+//   - At REPEATABLE READ and SERIALIZABLE, in SQLite at all times, a transaction reads the
+//     same snapshot again and again. Reading and writing once more inside it fails for
+//     ever. [Retry] begins a new transaction for each try, and [Table.Update] reads
+//     outside of any.
 //   - PostgreSQL (above READ COMMITTED), MySQL's SERIALIZABLE and SQLite report the
 //     conflict as an error and not as a row that was not found; in MySQL that is a
 //     deadlock, because its reads lock there. All of them are [ErrConflict] here.
 //
-// An error whose outcome is unknown, such as a connection that breaks before the
-// database has answered, is not retried: the change may have happened.
+// After an error that leaves the outcome unknown, such as a connection that breaks before
+// the database has answered, nothing is retried: the change may have happened.
 //
 // # The simplest form: a unique index
 //
-// Where the question is who is first, a unique index answers it in one statement,
-// at every level of isolation: once per scheduled instant, per idempotency key, per
-// seat. Who inserts the row has it; for all others the statement changes no row:
+// To let only the first of many do something, a unique index is enough, in one statement at
+// every level of isolation: once per scheduled instant, per idempotency key, per seat. The
+// first one inserts the row; for all others the statement changes no row:
 //
 //	CREATE TABLE run (job VARCHAR(100) NOT NULL, instant BIGINT NOT NULL, PRIMARY KEY (job, instant))
 //
@@ -53,12 +53,11 @@
 // RowsAffected is 1 for the first and 0 for all others. An INSERT that fails with a
 // duplicate key says the same, but in PostgreSQL it ends the transaction, and it fills
 // the server's log. Insert and work belong in one transaction: then the row stands for
-// work that was done, and if the first one fails, another can be first. Those who come
-// meanwhile wait for it; in PostgreSQL above READ COMMITTED they then fail
-// with SQLSTATE 40001, in MySQL two of them can be a deadlock, in SQLite all wait for the busy
-// timeout: [Retry] handles these. INSERT IGNORE also ignores other
-// errors, such as a text that is too long; ON DUPLICATE KEY UPDATE does not, but the
-// rows it counts depend on the connection's clientFoundRows.
+// work that was done, and if the first one fails, another can be first. Others wait for its
+// end. In PostgreSQL above READ COMMITTED they then fail with SQLSTATE 40001, in MySQL two
+// of them can be a deadlock, in SQLite all wait for the busy timeout: [Retry] handles these.
+// INSERT IGNORE also ignores other errors, such as a text that is too long. ON DUPLICATE KEY
+// UPDATE does not, but the rows it counts depend on the connection's clientFoundRows.
 package optimistic
 
 import (
@@ -71,10 +70,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/sqlerr"
 )
 
-// ErrConflict: another transaction was faster. Roll back what was written in this
-// one; the whole of it, from its first read on, may be run again. Match it with
-// errors.Is. Where the database has reported the conflict its error is wrapped too. It
-// is the same error as txlock.ErrConflict.
+// ErrConflict: another transaction was faster. Roll back; the whole transaction, from its
+// first read on, may be run again. Match it with errors.Is. If the database reported the
+// conflict, its error is wrapped too. It is the same error as txlock.ErrConflict.
 var ErrConflict = sqlerr.ErrConflict
 
 // Dialect is a database's SQL.
@@ -97,11 +95,11 @@ func (d Dialect) String() string {
 
 func (d Dialect) known() bool { return d >= Postgres && d <= SQLite }
 
-// Table is a table whose rows have a version. The names are written into the
-// statements as they are, quoted if they must be: they come from the program, never
-// from its input. A Table may be used by several goroutines.
+// Table is a table whose rows have a version. The names are written into the statements as
+// they are: quote them if need be, and never take them from the program's input. A Table
+// may be used by several goroutines.
 //
-// Each writer of the columns must raise the version, also those that do not use this
+// Every writer of the columns must raise the version, also those that do not use this
 // package.
 type Table struct {
 	Dialect Dialect
@@ -131,9 +129,9 @@ func (t Table) Read(ctx context.Context, q Querier, key any, dest ...any) (versi
 	return version, nil
 }
 
-// Write writes the row's columns if it has still the version that Read returned, and
-// raises the version. If it has not, or is gone, the error is [ErrConflict]. In a
-// transaction it takes effect when that commits.
+// Write writes the row's columns if the row still has the version that Read returned, and
+// raises the version. If the version is another, or the row is gone, the error is
+// [ErrConflict]. In a transaction the write takes effect when that commits.
 func (t Table) Write(ctx context.Context, q Querier, key any, version int64, values ...any) error {
 	if err := t.check(len(values)); err != nil {
 		return err
@@ -153,7 +151,7 @@ func (t Table) Write(ctx context.Context, q Querier, key any, version int64, val
 	return nil
 }
 
-// Row is the one that [Table.Update] is to change.
+// Row is the row that [Table.Update] is to change.
 type Row struct {
 	read func(dest ...any) error
 }
@@ -162,14 +160,14 @@ type Row struct {
 // error is sql.ErrNoRows. Called again it reads again.
 func (r Row) Scan(dest ...any) error { return r.read(dest...) }
 
-// Update reads the row, has fn compute the columns' new values, and writes them if
-// nobody has changed the row meanwhile; else it does all of that again. It gives up
-// with [ErrConflict] after as many tries as the options say. An error of fn ends it:
-// nothing is written.
+// Update reads the row, calls fn for the columns' new values, and writes them if nobody has
+// changed the row meanwhile; otherwise it does all of that again. It gives up with
+// [ErrConflict] after as many tries as the options say. If fn returns an error, Update
+// returns it and writes nothing.
 //
-// Each statement is a transaction of its own, so fn may take its time; it may
-// run several times, and what it does besides is not undone. Where more belongs
-// in the same transaction use [Retry] with Read and Write.
+// Each statement is a transaction of its own, so fn may take its time. It may run several
+// times, and its side effects are not undone. If more belongs in the same transaction, use
+// [Retry] with Read and Write.
 func (t Table) Update(ctx context.Context, db *sql.DB, key any, o *Options, fn func(Row) ([]any, error)) error {
 	if err := t.check(len(t.Columns)); err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 	"github.com/holdfastlock/holdfast/internal/sqlerr"
 )
 
-// Options say how often and how soon a conflict is tried again. A nil *Options and
-// the zero value of each field are the defaults.
+// Options say how often and how soon to try again after a conflict. A nil *Options and the
+// zero value of each field are the defaults.
 type Options struct {
-	// Tries is how often it is tried in all. 0: 20. 1: once.
+	// Tries is the number of tries in all. 0: 20.
 	Tries int
-	// Pause is how long to wait before the second try at most; it is drawn at
-	// random from 0, and its bound doubles with each try, up to MaxPause. 0: 2 ms.
+	// Pause bounds the pause before the second try, which is drawn at random. The bound
+	// doubles with each try, up to MaxPause. 0: 2 ms.
 	Pause time.Duration
 	// MaxPause is at least Pause. 0: 250 ms, or Pause if that is longer.
 	MaxPause time.Duration
@@ -33,16 +33,16 @@ const (
 	defaultMaxPause = 250 * time.Millisecond
 )
 
-// Retry runs fn in a transaction and commits it. If it ends in a conflict, found by
-// [Table.Write], by package txlock or by the database (a deadlock, a serialization
-// failure, a lock timeout, a busy SQLite), also in the commit, then all is rolled back
-// and fn is run again, in a new transaction: one that has seen an old snapshot would
-// see it for ever. After the last try the error is that conflict, and matches
-// [ErrConflict]. Any other error of fn rolls back, and is returned.
+// Retry runs fn in a transaction and commits it. If there is a conflict it rolls back and
+// runs fn again, in a new transaction: the old one would see its old snapshot for ever. A
+// conflict is found by [Table.Write], by package txlock or by the database (a deadlock, a
+// serialization failure, a lock timeout, a busy SQLite), also in the commit. After the last
+// try Retry returns the conflict, which matches [ErrConflict]. After any other error of fn it
+// rolls back and returns that error.
 //
-// fn must return the first error of its statements and do nothing after it: MySQL may
-// have left the transaction, and what comes then would stay. It must not keep,
-// commit or roll back the transaction, nor do anything else that must not be done twice.
+// fn must return the first error of its statements and do nothing after it: MySQL may have
+// left the transaction, and further statements would not be undone. It must not keep, commit
+// or roll back the transaction, nor do anything else that must not be done twice.
 func Retry(ctx context.Context, db *sql.DB, o *Options, fn func(*sql.Tx) error) error {
 	var options *sql.TxOptions
 	if o != nil {
@@ -66,7 +66,7 @@ func Retry(ctx context.Context, db *sql.DB, o *Options, fn func(*sql.Tx) error) 
 
 // again runs try until it returns no conflict, with pauses that grow.
 func again(ctx context.Context, o *Options, try func() error) error {
-	tries, pause, longest, err := o.settle()
+	tries, pause, longest, err := o.settings()
 	if err != nil {
 		return err
 	}
@@ -89,8 +89,8 @@ func again(ctx context.Context, o *Options, try func() error) error {
 	}
 }
 
-// settle returns the options with their defaults.
-func (o *Options) settle() (tries int, pause, longest time.Duration, err error) {
+// settings returns the options with their defaults.
+func (o *Options) settings() (tries int, pause, longest time.Duration, err error) {
 	if o == nil {
 		o = &Options{}
 	}

@@ -13,15 +13,15 @@ import (
 // more (P3).
 const forgetAfter = time.Hour
 
-// cleanEvery is how often a client looks for rows to remove, on average: over time at
-// all, and with others. While there are many it goes on: see pauseAfter.
+// cleanEvery is how often a client looks for rows to remove, on average. While there are
+// many it goes on at once: see pauseAfter.
 const cleanEvery = time.Minute
 
 // removeSize is how many rows one statement removes: few, because it locks them all.
 const removeSize = 64
 
-// keepClean removes the rows of names that nobody uses, until the client is closed.
-func (c *client) keepClean() {
+// cleanLoop removes the rows of names that nobody uses, until the client is closed.
+func (c *client) cleanLoop() {
 	pause := pauseAfter(cleaned{}, 0)
 	for last := ""; ; {
 		select {
@@ -40,16 +40,16 @@ func (c *client) keepClean() {
 	}
 }
 
-// cleaned is what became of one page.
+// cleaned says what was done with one page.
 type cleaned struct {
 	next          string // where to go on; "": there is no further page
 	idle, removed int
 }
 
 // pauseAfter returns how long to wait before the next page. Suppose a service has a name for
-// each of its orders, a hundred each second: then the next page is cleaned soon, and
-// only a fifth of the client's time goes into it. If another client was quicker to remove
-// most of the rows of this page, or there are no more, it is that one's turn.
+// each of its orders, a hundred each second: then the next page is cleaned soon, and only a
+// fifth of the client's time goes into it. If there is no further page, or another client was
+// quicker to remove most rows of this one, the client pauses for long.
 func pauseAfter(page cleaned, took time.Duration) time.Duration {
 	if page.next == "" || page.removed < page.idle/2 {
 		return cleanEvery/2 + rand.N(cleanEvery)
@@ -57,8 +57,8 @@ func pauseAfter(page cleaned, took time.Duration) time.Duration {
 	return 4 * took
 }
 
-// clean removes, of one page of rows after the name last that have not been written for
-// some time, those of names that nobody uses, if nobody has used them meanwhile.
+// clean reads one page of rows, after the name last, that have not been written for some
+// time. It removes those of names that nobody uses, unless somebody writes them meanwhile.
 func (c *client) clean(ctx context.Context, last string, unused time.Duration) (cleaned, error) {
 	page, err := c.page(ctx, &c.statements.old, last, micros(unused), pageSize)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *client) clean(ctx context.Context, last string, unused time.Duration) (
 	var plain []string
 	for i := range page {
 		n := &page[i]
-		t, err := c.turn(n.name, &n.snapshot)
-		if err != nil || !t.Idle() || len(t.gone) > 0 || len(t.winners) > 0 {
+		a, err := c.newAttempt(n.name, &n.snapshot)
+		if err != nil || !a.Idle() || len(a.tombstones) > 0 || len(a.winners) > 0 {
 			continue
 		}
 		done.idle++
@@ -101,13 +101,13 @@ func (c *client) clean(ctx context.Context, last string, unused time.Duration) (
 func (c *client) remove(ctx context.Context, q *query, args ...any) (int, error) {
 	var n int64
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		return c.alone(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, q, args...); return err })
+		return c.withWriterLock(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, q, args...); return err })
 	})
 	return int(n), err
 }
 
-// Clean looks at all rows now. A driver does it by itself, little by little; it is
-// for tests, and for those who cannot wait.
+// Clean removes all unused rows now. A driver does it by itself, little by little; this is
+// for tests, and for callers who cannot wait.
 func (c *client) Clean(ctx context.Context) error {
 	for last := ""; ; {
 		page, err := c.clean(ctx, last, forgetAfter)

@@ -17,29 +17,28 @@ const withdrawnFor = time.Minute
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
-	gone := c.gone.To(req.Owner, c.clock.Now())
-	if gone != nil {
+	if err := c.tombstones.To(req.Owner, c.clock.Now()); err != nil {
 		c.mu.Unlock()
-		return driver.Grant{Request: req}, gone
+		return driver.Grant{Request: req}, err
 	}
-	c.requests.begin(req.Owner)
+	c.requests.sent(req.Owner)
 	c.mu.Unlock()
 	g, err := c.ask(ctx, req, false, true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests.end(req.Owner, errors.Is(err, driver.ErrUncertain))
+	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
 	return g, err
 }
 
-// ask takes the hold or, with queue, a place. With quick it begins with the one
-// statement that takes a name that nobody uses.
+// ask takes the hold or, with queue, a place. With quick it first tries the one statement
+// that takes a name which nobody uses.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool) (driver.Grant, error) {
 	sent := c.clock.Now()
 	stored := req
-	stored.Note = storable(req.Note)
+	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
 	request, change := c.request, c.change
 	if queue {
-		request = func(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+		request = func(ctx context.Context, urgency priority, f onConn) (Failure, error) {
 			return c.requestStep(ctx, urgency, req.Name, f)
 		}
 		change = c.changeSurely
@@ -48,27 +47,26 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	var answer error
 	failure, err := request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if quick && c.quick(req.Mode) && req.MinHold == 0 && !(queue && c.crowded(req.Name)) {
-			token, found, err := c.take(ctx, conn, &stored)
+		if quick && c.hasQuick(req.Mode) && req.MinHold == 0 && stored.Tokens == 1 && !(queue && c.contended(req.Name)) {
+			token, found, err := c.quickTake(ctx, conn, &stored)
 			if err != nil {
 				return err
 			}
 			if token != 0 {
-				g, answer = driver.Grant{Request: req, Token: token, Since: sent, Valid: req.TTL}, nil
+				g, answer = driver.Grant{Request: req, Token: token, Block: 1, Since: sent, Valid: req.TTL}, nil
 				return nil
 			}
 			first = found
 		}
-		return change(ctx, conn, req.Name, first, func(t *turn) {
+		return change(ctx, conn, req.Name, first, func(a *attempt) {
 			g = driver.Grant{Request: req}
-			if answer = t.farewellTo(req.Owner); answer != nil {
-				return // withdrawn, and this is the request arriving late (P6)
+			if answer = a.tombstoneOf(req.Owner); answer != nil {
+				return // it was withdrawn, and this request arrives late (P6)
 			}
-			h, err := t.Ask(stored, c.channel, queue, sent, t.now, &t.rules)
+			h, err := a.Ask(stored, c.channel, queue, sent, a.now, &a.rules)
 			if answer = err; err == nil {
-				granted := t.Grant(h)
-				g.Token, g.Block, g.Contended = granted.Token, granted.Block, granted.Contended
-				g.Since, g.Valid = h.Since, req.TTL
+				g = a.Grant(h)
+				g.Request, g.Valid = req, req.TTL
 			}
 		})
 	})
@@ -83,16 +81,16 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 	return driver.Grant{}, err
 }
 
-// quick reports whether there are statements that take and end such a hold, if it has
-// no minimum, where nobody else uses the name. In SQLite they would save nothing, and a refused one
-// would wait for the right to write.
-func (c *client) quick(m driver.Mode) bool {
+// hasQuick reports whether there are single statements that take and end a hold of this
+// mode. They do where nobody else uses the name, and the hold has no minimum and one token.
+// In SQLite they would save nothing, and a refused one would wait for the writer lock.
+func (c *client) hasQuick(m driver.Mode) bool {
 	return m == driver.Exclusive && c.statements.dialect != SQLite
 }
 
-// take takes a name that nobody uses, in one statement. It returns no token where
-// somebody does, and what there is, if the statement tells that too.
-func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) (driver.Token, *snapshot, error) {
+// quickTake takes a name that nobody uses, in one statement. If the name is in use it
+// returns no token, and the row if the statement tells that too.
+func (c *client) quickTake(ctx context.Context, conn *sql.Conn, req *driver.Request) (driver.Token, *snapshot, error) {
 	q := &c.statements.take
 	args := q.bind([]any{req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note})
 	var token int64
@@ -113,9 +111,9 @@ func (c *client) take(ctx context.Context, conn *sql.Conn, req *driver.Request) 
 	return driver.Token(token), nil, err
 }
 
-// goodbye says why an owner has no hold.
-func (t *turn) goodbye(owner string) error {
-	if err := t.farewellTo(owner); err != nil {
+// reasonGone returns the error that says why an owner has no hold.
+func (a *attempt) reasonGone(owner string) error {
+	if err := a.tombstoneOf(owner); err != nil {
 		return err
 	}
 	return driver.ErrNotHeld
@@ -126,7 +124,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	var many, rest []int
 	for i := range grants {
-		if g := &grants[i]; g.Mode == driver.Exclusive && g.Token != 0 && !g.Stray && g.MinHold == 0 {
+		if g := &grants[i]; g.Mode == driver.Exclusive && g.Token != 0 && !g.Stray && g.MinHold == 0 && g.Block < 2 {
 			many = append(many, i)
 		} else {
 			rest = append(rest, i)
@@ -144,31 +142,30 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	var answer error
-	// A request that may still be under way is remembered by the store (P6).
 	withdraw := g.Token == 0 || g.Stray
-	remember := withdraw && !c.withdraw(g)
+	bury := withdraw && !c.withdraw(g) // a request may still be under way (P6)
 	if !withdraw {
 		c.forget(g.Owner)
 	}
 	_, err := c.requestStep(ctx, releasing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
 		var first *snapshot
-		if !withdraw && c.quick(g.Mode) && g.MinHold == 0 && !c.crowded(g.Name) {
-			done, found, err := c.end(ctx, conn, g)
+		if !withdraw && c.hasQuick(g.Mode) && g.MinHold == 0 && g.Block < 2 && !c.contended(g.Name) {
+			done, found, err := c.quickRelease(ctx, conn, g)
 			if done || err != nil {
 				answer = nil
 				return err
 			}
 			first = found
 		}
-		return c.changeSurely(ctx, conn, g.Name, first, func(t *turn) {
+		return c.changeSurely(ctx, conn, g.Name, first, func(a *attempt) {
 			answer = nil
-			if !t.Release(g.Owner, g.MinHold, g.Token, t.now, &t.rules) && g.Token != 0 {
-				answer = t.goodbye(g.Owner)
+			if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
+				answer = a.reasonGone(g.Owner)
 			}
-			if remember {
-				t.say(farewell{Owner: g.Owner, Until: t.now.Add(max(g.TTL, withdrawnFor))})
+			if bury {
+				a.bury(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
 			}
-			t.settle(t.now, &t.rules) // whoever is next gets it in this very step
+			a.settle(a.now, &a.rules) // the next waiter gets it in this step
 		})
 	})
 	if err != nil {
@@ -177,9 +174,9 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	return answer
 }
 
-// end ends an exclusive hold for which nobody waits, in one statement. It reports
-// whether there was one, and what there is, if the statement tells that too.
-func (c *client) end(ctx context.Context, conn *sql.Conn, g *driver.Grant) (bool, *snapshot, error) {
+// quickRelease ends an exclusive hold for which nobody waits, in one statement. It reports
+// whether there was one; if not, it returns the row if the statement tells that too.
+func (c *client) quickRelease(ctx context.Context, conn *sql.Conn, g *driver.Grant) (bool, *snapshot, error) {
 	q := &c.statements.release
 	args := []any{g.Name, g.Owner}
 	if c.statements.dialect == Postgres {
@@ -198,7 +195,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	errs := make([]error, len(grants))
 	var quick, rest []int
 	for i := range grants {
-		if g := &grants[i]; g.Mode == driver.Exclusive && !g.Passed {
+		if g := &grants[i]; g.Mode == driver.Exclusive && !g.Passed && g.Block < 2 {
 			quick = append(quick, i)
 		} else {
 			rest = append(rest, i)
@@ -225,8 +222,8 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant) error {
 	var answer error
 	_, err := c.requestStep(ctx, renewing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
-			answer = t.renew(g, sent)
+		return c.changeSurely(ctx, conn, g.Name, nil, func(a *attempt) {
+			answer = a.renew(g, sent)
 		})
 	})
 	if err != nil {
@@ -240,14 +237,14 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	sent := c.clock.Now()
 	var answer error
 	_, err := c.requestStep(ctx, taking, g.Name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
-			h := t.Downgrade(g.Owner, sent, t.now)
+		return c.changeSurely(ctx, conn, g.Name, nil, func(a *attempt) {
+			h := a.Downgrade(g.Owner, sent, a.now)
 			if answer = nil; h == nil {
-				answer = t.goodbye(g.Owner)
+				answer = a.reasonGone(g.Owner)
 				return
 			}
 			g.Token = h.Token
-			t.settle(t.now, &t.rules) // other readers may come in now
+			a.settle(a.now, &a.rules) // other readers may come in now
 		})
 	})
 	if err = errors.Join(err, answer); err != nil {
@@ -261,12 +258,12 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	var answer error
 	_, err := c.requestStep(ctx, taking, name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, name, nil, func(t *turn) {
+		return c.changeSurely(ctx, conn, name, nil, func(a *attempt) {
 			answer = driver.ErrNotHeld
-			if h, ok := t.Record.Break(token); ok {
-				answer, t.broken = nil, &h
-				t.say(farewell{Owner: h.Owner, Broken: true, Until: h.Expires})
-				t.settle(t.now, &t.rules)
+			if h, ok := a.Record.Break(token); ok {
+				answer, a.broken = nil, &h
+				a.bury(tombstone{Owner: h.Owner, Broken: true, Until: h.Expires})
+				a.settle(a.now, &a.rules)
 			}
 		})
 	})
@@ -277,9 +274,9 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	var answer error
 	_, err := c.requestStep(ctx, taking, g.Name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, g.Name, nil, func(t *turn) {
-			if answer = nil; !t.Annotate(g.Owner, storable(g.Note)) {
-				answer = t.goodbye(g.Owner)
+		return c.changeSurely(ctx, conn, g.Name, nil, func(a *attempt) {
+			if answer = nil; !a.Annotate(g.Owner, storable(g.Note)) {
+				answer = a.reasonGone(g.Owner)
 			}
 		})
 	})

@@ -32,17 +32,17 @@ func (d Dialect) String() string {
 // grammar is what the dialects write differently. Queries are written as for
 // PostgreSQL, with {words} that stand for these.
 type grammar struct {
-	// now is the time in microseconds since 1970 by the server's clock, read
-	// anew at each evaluation: a statement that waited for a row must not judge
-	// by when it began.
+	// now is the time in microseconds since 1970 by the server's clock, read anew at
+	// each evaluation: a statement that has waited for a row must not judge by the time
+	// at which it began.
 	now string
 	max string // the greatest of several values
 	// ignore and orIgnore make an INSERT do nothing where the name has a row.
 	ignore, orIgnore string
 }
 
-// hostTime stands for an argument: SQLite runs in the caller's host, whose clock
-// has more digits than SQLite's own.
+// hostTime stands for an argument: SQLite runs on the caller's host, whose clock has more
+// digits than SQLite's own.
 const hostTime = "$0"
 
 var grammars = map[Dialect]grammar{
@@ -58,11 +58,11 @@ var grammars = map[Dialect]grammar{
 // SYSDATE is live, but local time: suppose summer time begins while a statement waits
 // for a row. Then SYSDATE is an hour ahead of what has passed since NOW, and a hold
 // that lasts for another half hour would seem to have ended (P1). Local clocks are
-// moved by whole quarters of an hour, in all zones, and no statement of ours takes half
-// of that: so what is left of SYSDATE − NOW without its quarters of an hour, in the range
-// of ±7.5 minutes, is what has passed. It is kept within 0 and 60 s, because the clock
-// must never be ahead; that it is behind in a statement which waits for longer
-// only makes holds last longer.
+// moved by whole quarters of an hour, in all zones, and no statement of ours takes half of
+// that. So the remainder of SYSDATE − NOW after whole quarters of an hour, within ±7.5
+// minutes, is the time that has passed. It is kept within 0 and 60 s, because the clock must
+// never be ahead. In a statement that waits for longer it is behind, and holds only last
+// longer.
 const nowMySQL = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" +
 	" + LEAST(GREATEST(MOD(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) + 864450000000, 900000000) - 450000000, 0), 60000000))"
 
@@ -78,19 +78,20 @@ func (d Dialect) Now() string {
 // query is one statement in a dialect's own words.
 type query struct {
 	text string
-	// args says for each placeholder which of the arguments it takes, from 1 up;
-	// 0 is the host's time. nil: the database takes them by number.
+	// args says for each placeholder which argument it takes, from 1 up; 0 is the host's
+	// time. nil: the database takes them by number.
 	args []int
 	// before stands before the arguments; nothing can be appended to it in place.
 	before []any
 }
 
-// words puts a dialect's words in place.
+// words replaces the {words} of a statement by the dialect's own.
 func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{locks}", tables.locks, "{meta}", tables.meta, "{block}", strconv.Itoa(tokenBlock), "{forget}", strconv.FormatInt(micros(forgetAfter), 10),
+		"{locks}", tables.locks, "{meta}", tables.meta, "{gap}", strconv.Itoa(tokenGap),
+		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }
 
@@ -118,7 +119,7 @@ func (d Dialect) query(text string, tables tables) query {
 	return q
 }
 
-// bound returns the statement with its arguments. One without placeholders has
+// bound returns the statement with its arguments, of which one without placeholders gets
 // none.
 func (q *query) bound(args ...any) Statement {
 	if q.args == nil && !strings.Contains(q.text, "$1") {

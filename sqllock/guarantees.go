@@ -14,7 +14,8 @@ var always = map[driver.Fault]driver.Verdict{
 	},
 	driver.ClientPause: {
 		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
+		Note: "after a pause of the process a goroutine that does not look at its lease may act beside the " +
+			"next holder: guard the resource with the token",
 	},
 	driver.ClientSuspend: {
 		Exclusion: driver.Keeps, Tokens: driver.Keeps,
@@ -38,23 +39,29 @@ var always = map[driver.Fault]driver.Verdict{
 	},
 	driver.StoreWiped: {
 		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the token. Tokens go on from the wall clock",
+		Note: "holds are forgotten, and holders notice at their next renewal: guard the resource with the " +
+			"token. Tokens go on from the wall clock",
 	},
 	driver.Failover: {
 		Exclusion: driver.Breaks, Tokens: driver.Breaks,
-		Note: "a replica that follows asynchronously may not know the last holds, and its wall clock may be behind: replicate synchronously, or guard the resource with the token, in this database, which then goes back with it",
+		Note: "a replica that follows asynchronously may not know the last holds, and its wall clock may " +
+			"be behind: replicate synchronously, or guard the resource with the token, in this database, " +
+			"which then goes back with it",
 	},
 	driver.ClockForward: {
 		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and guard the resource with the token",
+		Note: "holds end early by as much as the server's clock is set forward: let it be slewed, and " +
+			"guard the resource with the token",
 	},
 	driver.ClockBack: {
 		Exclusion: driver.Delays, Tokens: driver.Breaks,
-		Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for an hour and the clock is then set back by more than that",
+		Note: "holds of the dead end late by as much. Tokens of a name grow unless it is unused for an " +
+			"hour and the clock is then set back by more than that",
 	},
 	driver.DiskFull: {
 		Exclusion: driver.Delays, Tokens: driver.Keeps,
-		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends with its TTL",
+		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends " +
+			"with its TTL",
 	},
 }
 
@@ -62,17 +69,20 @@ var always = map[driver.Fault]driver.Verdict{
 var guarantees = map[Dialect]driver.Guarantees{
 	Postgres: {
 		Summary: "The tables and the wall clock of one PostgreSQL server, as durable as its commits.",
-		Tokens:  "The last token of each name, in its row until an hour after its last use, and the server's wall clock in microseconds.",
-		Faults:  always,
+		Tokens: "The last token of each name, in its row until an hour after its last use, and the server's " +
+			"wall clock in microseconds.",
+		Faults: always,
 	},
 	MySQL: {
 		Summary: "InnoDB tables and the wall clock of one MariaDB or MySQL 8 server, as durable as its commits.",
-		Tokens:  "The last token of each name, in its row until an hour after its last use, and the server's wall clock in microseconds.",
-		Faults:  always,
+		Tokens: "The last token of each name, in its row until an hour after its last use, and the server's " +
+			"wall clock in microseconds.",
+		Faults: always,
 	},
 	SQLite: {
 		Summary: "One file on a local disk, SQLite's locks on it, and the host's wall clock.",
-		Tokens:  "The last token of each name, in its row until an hour after its last use, and the host's wall clock in microseconds.",
+		Tokens: "The last token of each name, in its row until an hour after its last use, and the host's " +
+			"wall clock in microseconds.",
 		Faults: with(map[driver.Fault]driver.Verdict{
 			driver.Partition: {Exclusion: driver.Impossible, Tokens: driver.Impossible, Note: "the file is on the holder's host"},
 			driver.StorePause: {

@@ -13,7 +13,7 @@ import (
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	var info driver.Info
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		return c.change(ctx, conn, name, nil, func(t *turn) { info = t.Info(name, t.now) })
+		return c.change(ctx, conn, name, nil, func(a *attempt) { info = a.Info(name, a.now) })
 	})
 	return info, err
 }
@@ -51,11 +51,11 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			page, err := c.page(ctx, &c.statements.used, last, prefix, end, pageSize)
 			for i := range page {
 				n := &page[i]
-				var t *turn
-				if t, err = c.turn(n.name, &n.snapshot); err != nil {
+				var a *attempt
+				if a, err = c.newAttempt(n.name, &n.snapshot); err != nil {
 					break
 				}
-				if info := t.Info(n.name, t.now); !info.Idle() && !yield(info, nil) {
+				if info := a.Info(n.name, a.now); !info.Idle() && !yield(info, nil) {
 					return
 				}
 				last = n.name

@@ -11,9 +11,9 @@ import (
 // batchSize is how many holds one statement renews or releases.
 const batchSize = 256
 
-// renewMany renews those of the grants that are exclusive holds for which nobody
-// waits, batchSize at a time, and sets the errors of batches that failed. It
-// returns which of the grants it cannot speak for.
+// renewMany renews those of the grants that are exclusive holds for which nobody waits,
+// batchSize at a time, and sets the errors of batches that failed. It returns the grants
+// that must be renewed in another way.
 func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
 	for len(which) > 0 {
 		n := min(len(which), batchSize)
@@ -30,8 +30,8 @@ func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []i
 	return rest
 }
 
-// renewBatch renews some grants. The number of rows tells whether it did them
-// all. If not, it is repeated for those that look right.
+// renewBatch renews some grants. The number of rows tells whether it has renewed all of
+// them. If not, it reads which are still plain holds, and repeats the statement for those.
 func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []int) (rest []int, err error) {
 	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
 		rest = nil
@@ -63,9 +63,9 @@ func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []
 	return rest, err
 }
 
-// releaseMany releases those of the grants that are exclusive holds for which nobody
-// waits, batchSize at a time, and sets the errors of batches that failed. It returns
-// which of the grants it cannot speak for.
+// releaseMany releases those of the grants that are exclusive holds for which nobody waits,
+// batchSize at a time, and sets the errors of batches that failed. It returns the grants
+// that must be released in another way.
 func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
 	for batch := range slices.Chunk(which, batchSize) {
 		left, unsure, err := c.releaseBatch(ctx, grants, batch)
@@ -84,8 +84,8 @@ func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which [
 	return rest
 }
 
-// releaseBatch releases some grants. It returns those that it has not tried to, and
-// those of which it does not know whether it has.
+// releaseBatch releases some grants. It returns those that are no plain holds, which it has
+// not tried to release, and those for which it does not know whether it has.
 func (c *client) releaseBatch(ctx context.Context, grants []driver.Grant, which []int) (rest, unsure []int, err error) {
 	for _, i := range which {
 		c.forget(grants[i].Owner)
@@ -119,7 +119,7 @@ func (c *client) releaseBatch(ctx context.Context, grants []driver.Grant, which 
 func (c *client) execList(ctx context.Context, conn *sql.Conn, text string, grants []driver.Grant, which []int) (int64, error) {
 	q, args := c.statements.list(text, namesOf(grants, which), ownersOf(grants, which))
 	var n int64
-	err := c.alone(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
+	err := c.withWriterLock(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
 	return n, err
 }
 

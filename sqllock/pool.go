@@ -13,7 +13,7 @@ import (
 // A pool hands its connections out in no order, and an application may use it too.
 // Suppose 500 goroutines take and release locks over 16 connections: a renewal that
 // waits among them comes too late. So the drivers over a pool keep one of its
-// connections in reserve, for renewals, and for releases that the pool lets wait. A
+// connections in reserve, for renewals, and for releases that wait for the pool. A
 // pool of one connection has none to spare: there renewals are the next to have it.
 
 // pool is a *sql.DB as the drivers over it share it.
@@ -56,20 +56,22 @@ func (p *pool) leave() {
 	}
 	pools.Unlock()
 	if last {
-		p.reserve.end()
+		p.reserve.close()
 	}
 }
 
-// with calls f with a connection. It reports whether there was one: without, nothing
-// was sent. judge tells whether a connection can still be used after an error of f.
-func (p *pool) with(ctx context.Context, urgency priority, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+// with calls f with a connection. If it reports that there was none, nothing was sent.
+// judge tells whether a connection can still be used after an error of f.
+func (p *pool) with(
+	ctx context.Context, urgency priority, judge func(error) Failure, f func(*sql.Conn) error,
+) (connected bool, err error) {
 	stats := p.db.Stats()
 	p.queue.setRoom(roomOf(stats.MaxOpenConnections))
 	single := stats.MaxOpenConnections == 1
 	place := &ticket{priority: urgency}
 	defer p.queue.leave(place)
 	if single {
-		p.reserve.drop() // others need it
+		p.reserve.giveBack() // others need it
 	} else if urgency <= releasing {
 		return p.race(ctx, place, urgency == releasing && stats.Idle > 0, judge, f)
 	}
@@ -87,12 +89,12 @@ func (p *pool) with(ctx context.Context, urgency priority, judge func(error) Fai
 		return false, err
 	}
 	err = f(conn)
-	p.back(conn, err == nil && !single && urgency <= taking)
+	p.giveBack(conn, err == nil && !single && urgency <= taking)
 	return true, err
 }
 
-// refused reports whether a server answered that it makes no connection, as one does
-// that allows the user few: then there may only be the reserved one.
+// refused reports whether the server answered that it accepts no further connection of
+// this user. Then the reserved one may be all there is.
 func refused(err error) bool {
 	silent := net.Error(nil)
 	return !errors.As(err, &silent)
@@ -110,8 +112,8 @@ func roomOf(connections int) int {
 	return connections - 1
 }
 
-// usedByOthers reports whether all connections are in use although a request that
-// could have one is asking: so an application has it, maybe for long.
+// usedByOthers reports whether all connections are in use. Then the application has one
+// that a request of ours, which was let in, could have; maybe for long.
 func (p *pool) usedByOthers() bool {
 	stats := p.db.Stats()
 	return stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections
@@ -126,9 +128,9 @@ func (p *pool) await(ctx context.Context, place *ticket) error {
 	return err
 }
 
-// back gives a connection back. It becomes the reserved one if it may and there is
-// none: so there is one as soon as a hold is, however busy the pool.
-func (p *pool) back(conn *sql.Conn, mayReserve bool) {
+// giveBack gives a connection back to the pool, or reserves it if it may and no connection
+// is reserved: so there is one as soon as there is a hold, however busy the pool.
+func (p *pool) giveBack(conn *sql.Conn, mayReserve bool) {
 	if !mayReserve || !p.reserve.offer(conn) {
 		conn.Close()
 	}
@@ -138,10 +140,12 @@ func (p *pool) back(conn *sql.Conn, mayReserve bool) {
 // connection, before it asks for the reserved one too.
 const patience = 20 * time.Millisecond
 
-// race calls f with the reserved connection or with one of db, whichever is to be had
-// first. With idle db should have one at once, and the reserved one is left alone:
-// somebody may have to renew.
-func (p *pool) race(ctx context.Context, place *ticket, idle bool, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+// race calls f with the reserved connection or with one of db, whichever is available
+// first. With idle, db should have one at once, so the reserved one is first left to
+// renewals.
+func (p *pool) race(
+	ctx context.Context, place *ticket, idle bool, judge func(error) Failure, f func(*sql.Conn) error,
+) (connected bool, err error) {
 	r := &p.reserve
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
@@ -164,7 +168,7 @@ func (p *pool) race(ctx context.Context, place *ticket, idle bool, judge func(er
 	if err == nil {
 		r.leave(t)
 		err = f(conn)
-		p.back(conn, err == nil)
+		p.giveBack(conn, err == nil)
 		return true, err
 	}
 	enter()

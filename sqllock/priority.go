@@ -6,19 +6,18 @@ import (
 	"sync"
 )
 
-// priority says how urgent a request is. A lower one goes first.
+// priority says how urgent a request is. The lowest goes first.
 type priority uint8
 
 const (
-	renewing  priority = iota // it keeps holds that are trusted, and ends with them
+	renewing  priority = iota // of trusted holds, which end if it comes too late
 	releasing                 // others wait for it
-	taking                    // it may give a hold, or the place of a waiter
+	taking                    // a hold or a place in the queue
 	reading                   // all others
 	priorities
 )
 
-// queue lets few in at a time: the most urgent first and, of equals, whoever came
-// first.
+// queue lets few in at a time: the most urgent first, and equals in order of arrival.
 type queue struct {
 	mu      sync.Mutex
 	room    int // how many may be inside
@@ -26,7 +25,7 @@ type queue struct {
 	waiting [priorities]list.List // of *ticket
 }
 
-// ticket is one stay in a queue, or one attempt at it. The queue's mutex guards it.
+// ticket is one stay, or wait, in a queue. The queue's mutex guards it.
 type ticket struct {
 	priority priority
 	admitted func() // called when a ticket that had to wait is let in
@@ -35,8 +34,8 @@ type ticket struct {
 	at       *list.Element
 }
 
-// enter lets the ticket in, or queues it, and reports whether it came in now. It does
-// nothing with one that has entered before.
+// enter lets the ticket in, or queues it, and reports whether it is inside now. A ticket
+// that has entered before is left as it is.
 func (q *queue) enter(t *ticket) (inside bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,10 +14,10 @@ import (
 type waiter struct {
 	request driver.Request
 	placed  bool // the store has said that it is queued
-	// news has the grant of a hand-off, or one without token when it is worth
+	// woken has the grant of a hand-off, or one without token when it is worth
 	// asking again.
-	news chan driver.Grant
-	sight
+	woken chan driver.Grant
+	pollState
 }
 
 // Enqueue implements driver.Queuer.
@@ -31,9 +30,9 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	_, queued := err.(*driver.HeldError)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests.end(req.Owner, errors.Is(err, driver.ErrUncertain))
+	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
 	w.placed = queued
-	if !queued && c.requests.all(req.Owner) && c.waiters[req.Owner] == w {
+	if !queued && c.requests.allAnswered(req.Owner) && c.waiters[req.Owner] == w {
 		delete(c.waiters, req.Owner)
 	}
 	return g, err
@@ -46,17 +45,17 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
-	if w != nil && (c.channel == "" || c.deaf) {
-		c.lookFor(&w.sight)
-		defer c.lookAway(w)
+	if w != nil && (c.channel == "" || c.interrupted) {
+		c.startPollingLocked(&w.pollState)
+		defer c.stopPolling(w)
 	}
 	c.mu.Unlock()
 	if w == nil {
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
 	select {
-	case g := <-w.news:
-		// News that was under way for longer than the claim is none.
+	case g := <-w.woken:
+		// A hand-off whose message was under way for longer than the claim is over.
 		if g.Token == 0 || c.clock.Now() >= g.Since.Add(g.Valid) {
 			return driver.Grant{}, driver.ErrHeld
 		}
@@ -69,20 +68,20 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// expect returns the owner's waiter, of which one more request is under way, and
-// whether it is placed; or an error if the owner has been withdrawn.
+// expect notes that a request of the owner is under way, and returns its waiter and
+// whether that is placed, or an error if the owner has been withdrawn.
 func (c *client) expect(req driver.Request) (w *waiter, placed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.gone.To(req.Owner, c.clock.Now()); err != nil {
+	if err := c.tombstones.To(req.Owner, c.clock.Now()); err != nil {
 		return nil, false, err
 	}
 	w = c.waiters[req.Owner]
 	if w == nil {
-		w = &waiter{request: req, news: make(chan driver.Grant, 1)}
+		w = &waiter{request: req, woken: make(chan driver.Grant, 1)}
 		c.waiters[req.Owner] = w
 	}
-	c.requests.begin(req.Owner)
+	c.requests.sent(req.Owner)
 	return w, w.placed, nil
 }
 
@@ -92,79 +91,87 @@ func (c *client) forget(owner string) {
 	delete(c.waiters, owner)
 }
 
-// withdraw forgets an owner whose request is withdrawn, and reports whether all its
-// requests are answered, as far as this client has sent them: as a rule it has sent
-// all. Then none can be under way to the store, and what comes to this client later is
-// refused here (P6). Otherwise the store has to remember the owner.
+// withdraw forgets an owner whose request is withdrawn, and reports whether the store has
+// answered all its requests, of which this client has as a rule sent all. Then none can be
+// under way to the store, and a request that comes to this client later is refused by the
+// client's own tombstone (P6). Otherwise the store has to keep one.
 func (c *client) withdraw(g *driver.Grant) (answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiters, g.Owner)
-	if !c.requests.all(g.Owner) || g.Stray {
+	if !c.requests.allAnswered(g.Owner) || g.Stray {
 		return false
 	}
 	now := c.clock.Now()
-	c.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
+	c.tombstones.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
 	return true
 }
 
-// tellOwn tells this client's own waiters what a turn has handed over to them, once
-// it is written, and spares its looker what its waiters have written themselves: each
-// confirms its place again and again.
-func (c *client) tellOwn(t *turn) {
+// afterWrite tells this client's own waiters, once an attempt is written, what it has handed
+// over to them. It also tells the poller which rows this client has written itself: each of
+// its waiters confirms its place again and again, and those writes need no poll.
+func (c *client) afterWrite(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, owner := range t.winners {
-		if w, h := c.waiters[owner], t.Held(owner); w != nil && h != nil {
-			w.handOver(h.Token, h.Since, h.Valid)
+	for _, owner := range a.winners {
+		if w, h := c.waiters[owner], a.Held(owner); w != nil && h != nil {
+			w.handOver(a.Grant(h))
 		}
 	}
 	if c.channel != "" {
 		return
 	}
-	for i := range t.Queue {
-		// Versions grow, and the one that was written is this one or, where the
-		// server's clock was set back, a greater one, which will be looked at.
-		if w := c.waiters[t.Queue[i].Owner]; w != nil && w.version != unseen {
-			w.version, w.looked = serverTime(t.now), time.Now()
-			w.show(t.state)
+	for i := range a.Queue {
+		// Versions grow: the one written is this one or, where the server's clock was set
+		// back, a greater one. Then the next poll reads the row once more.
+		if w := c.waiters[a.Queue[i].Owner]; w != nil && w.version != neverPolled {
+			w.version, w.polled = serverTime(a.now), time.Now()
+			w.update(a.state)
 		}
 	}
 }
 
-// news are the messages to other clients about what a turn did: a hand-off, "g TOKEN
-// CLAIM ASKED OWNER", goes to the client of the winner, a break, "b OWNER", to that of
-// the broken hold.
-func (c *client) news(t *turn) (news []message) {
+// messages returns what to tell other clients of an attempt. A hand-off goes to the winner's
+// client, as "h TOKEN BLOCK CONTENDED CLAIM ASKED OWNER", or, if that client is of a version
+// that knows no blocks, as "g TOKEN CLAIM ASKED OWNER". A break goes to the client of the
+// broken hold, as "b OWNER".
+func (c *client) messages(a *attempt) (all []message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, owner := range t.winners {
-		if h := t.Held(owner); h != nil && h.Client != "" && c.waiters[owner] == nil {
-			news = append(news, message{h.Client, fmt.Sprintf("g %d %d %d %s", h.Token, micros(h.Valid), h.Since, owner)})
+	for _, owner := range a.winners {
+		h := a.Held(owner)
+		if h == nil || h.Client == "" || c.waiters[owner] != nil {
+			continue
 		}
+		text := fmt.Sprintf("g %d %d %d %s", h.Token, micros(h.Valid), h.Since, owner)
+		if h.Tokens > 0 {
+			g := a.Grant(h)
+			text = fmt.Sprintf("h %d %d %t %d %d %s", h.Token, g.Block, g.Contended, micros(h.Valid), h.Since, owner)
+		}
+		all = append(all, message{h.Client, text})
 	}
-	if h := t.broken; h != nil && h.Client != "" {
-		news = append(news, message{h.Client, "b " + h.Owner})
+	if h := a.broken; h != nil && h.Client != "" {
+		all = append(all, message{h.Client, "b " + h.Owner})
 	}
-	return news
+	return all
 }
 
-// hear takes what is published on the client's channel. "" says that messages may
-// have been lost.
-func (c *client) hear(message string) {
+// receive takes a notification of the client's channel. "" says that notifications arrive
+// (again), and that some may have been lost before; "lost WHY" that they do not any more.
+func (c *client) receive(message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kind, rest, _ := strings.Cut(message, " ")
 	switch kind {
 	case "":
-		c.hears(true, "")
+		c.setInterruptedLocked(false, "")
 	case "lost":
-		c.hears(false, rest)
-	case "g":
-		c.handedOver(rest)
+		c.setInterruptedLocked(true, rest)
+	case "g", "h":
+		c.receiveHandOffLocked(kind, rest)
 	case "b":
 		select {
-		case <-c.closed: // and losses too
+		case <-c.closed: // and with it losses
 			return
 		default:
 		}
@@ -175,53 +182,56 @@ func (c *client) hear(message string) {
 	}
 }
 
-// hears notes whether notifications are heard again, or why not any more, and lets all
-// waiters ask: then they wait for notifications again, or look. The client's mutex is held.
-func (c *client) hears(again bool, why string) {
-	if again == c.deaf {
-		// In a goroutine, because a handler may block.
-		if c.deaf = !again; c.deaf {
-			go c.log.Warn("holdfast: PostgreSQL's notifications are not heard any more, so waiters poll", "store", c.caps.Store, "error", why)
+// setInterruptedLocked notes whether notifications arrive, and wakes all waiters: they ask,
+// and then wait for notifications again, or are polled for.
+func (c *client) setInterruptedLocked(interrupted bool, why string) {
+	if interrupted != c.interrupted {
+		// In a goroutine, because a log handler may block.
+		if c.interrupted = interrupted; interrupted {
+			go c.log.Warn("holdfast: PostgreSQL's notifications do not arrive any more, so waiters poll",
+				"store", c.caps.Store, "error", why)
 		} else {
-			go c.log.Info("holdfast: PostgreSQL's notifications are heard again", "store", c.caps.Store)
+			go c.log.Info("holdfast: PostgreSQL's notifications arrive again", "store", c.caps.Store)
 		}
 	}
 	for _, w := range c.waiters {
-		w.tell(driver.Grant{})
+		w.wake(driver.Grant{})
 	}
 }
 
-// handedOver passes a hand-off on to its waiter. Since is the sending of the
-// owner's last request that the server had answered before, never the arrival
-// of the news (P1).
-func (c *client) handedOver(fields string) {
-	f := strings.SplitN(fields, " ", 4)
-	if len(f) != 4 {
+// receiveHandOffLocked passes a hand-off on to its waiter. Since is the sending of the
+// owner's last request that the server had answered before the hand-off, never the arrival
+// of the message (P1).
+func (c *client) receiveHandOffLocked(kind, text string) {
+	g, claim := driver.Grant{Block: 1}, int64(0)
+	into := []any{&g.Token, &claim, &g.Since}
+	if kind == "h" {
+		into = []any{&g.Token, &g.Block, &g.Contended, &claim, &g.Since}
+	}
+	if n, _ := fmt.Sscan(text, into...); n < len(into) {
 		return
 	}
-	token, err1 := strconv.ParseInt(f[0], 10, 64)
-	claim, err2 := strconv.ParseInt(f[1], 10, 64)
-	asked, err3 := strconv.ParseInt(f[2], 10, 64)
-	w := c.waiters[f[3]]
-	if err1 != nil || err2 != nil || err3 != nil || w == nil {
-		return
+	owner := strings.SplitN(text, " ", len(into)+1)[len(into):]
+	if w := c.waiters[strings.Join(owner, "")]; w != nil {
+		g.Valid = duration(claim)
+		w.handOver(g)
 	}
-	w.handOver(driver.Token(token), driver.Instant(asked), duration(claim))
 }
 
-// handOver tells a waiter of a hand-off.
-func (w *waiter) handOver(token driver.Token, since driver.Instant, valid time.Duration) {
-	w.tell(driver.Grant{Request: w.request, Token: token, Since: since, Valid: min(valid, w.request.TTL)})
+// handOver wakes a waiter with its grant.
+func (w *waiter) handOver(g driver.Grant) {
+	g.Request, g.Valid = w.request, min(g.Valid, w.request.TTL)
+	w.wake(g)
 }
 
-// tell gives a waiter news, instead of what it has not taken yet. Of several at a
-// time the client's mutex is held.
-func (w *waiter) tell(g driver.Grant) {
+// wake gives a waiter a grant, or one without token, in place of one that it has not taken
+// yet. The client's mutex keeps two calls apart.
+func (w *waiter) wake(g driver.Grant) {
 	select {
-	case <-w.news:
+	case <-w.woken:
 	default:
 	}
-	w.news <- g
+	w.woken <- g
 }
 
 // Losses implements driver.Notifier.

@@ -9,12 +9,14 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// renewTogether renews those of the grants that are in a row's record: shared holds,
-// permits, and holds for which somebody waits. It reads the rows of up to batchSize
-// names in one statement, and writes them in one round trip where the library can. It
-// sets the errors of what it has done, and returns which of the grants it cannot speak
-// for: those at names that others have changed meanwhile.
-func (c *client) renewTogether(ctx context.Context, grants []driver.Grant, which []int, sent driver.Instant, errs []error) (rest []int) {
+// renewTogether renews grants that are in rows' records: shared holds, permits, blocks of
+// tokens, and holds for which somebody waits. It reads the rows of up to batchSize names in
+// one statement, and writes them in one round trip where the library can. It sets the errors
+// of the grants that it has dealt with, and returns the others: those at names that others
+// have changed meanwhile.
+func (c *client) renewTogether(
+	ctx context.Context, grants []driver.Grant, which []int, sent driver.Instant, errs []error,
+) (rest []int) {
 	at := map[string][]int{} // grants, by name
 	for _, i := range which {
 		at[grants[i].Name] = append(at[grants[i].Name], i)
@@ -26,7 +28,7 @@ func (c *client) renewTogether(ctx context.Context, grants []driver.Grant, which
 	slices.Sort(names) // rows are always locked in this order
 	size := batchSize
 	if c.library.Together == nil && c.statements.dialect != SQLite {
-		size = 16 // each is a round trip: what is done is not to fail with the rest
+		size = 16 // each is a round trip, and those that succeeded must not fail with the rest
 	}
 	for batch := range slices.Chunk(names, size) {
 		if done, err := c.renewRows(ctx, grants, batch, at, sent, errs); err == nil {
@@ -36,13 +38,15 @@ func (c *client) renewTogether(ctx context.Context, grants []driver.Grant, which
 		}
 	}
 	for _, name := range names {
-		rest = append(rest, at[name]...) // what failed is tried one by one
+		rest = append(rest, at[name]...) // these are tried one by one
 	}
 	return rest
 }
 
-// renewRows renews the grants at some names, and returns at which it has.
-func (c *client) renewRows(ctx context.Context, grants []driver.Grant, names []string, at map[string][]int, sent driver.Instant, errs []error) (done []string, err error) {
+// renewRows renews the grants at some names, and returns the names at which it did.
+func (c *client) renewRows(
+	ctx context.Context, grants []driver.Grant, names []string, at map[string][]int, sent driver.Instant, errs []error,
+) (done []string, err error) {
 	_, err = c.request(ctx, renewing, func(ctx context.Context, conn *sql.Conn) error {
 		done = nil
 		rows, err := c.readRows(ctx, conn, names)
@@ -54,9 +58,9 @@ func (c *client) renewRows(ctx context.Context, grants []driver.Grant, names []s
 		var written []string
 		for i := range rows {
 			n := &rows[i]
-			d, err := c.decide(n.name, &n.snapshot, func(t *turn) {
+			d, err := c.decide(n.name, &n.snapshot, func(a *attempt) {
 				for _, i := range at[n.name] {
-					errs[i] = t.renew(&grants[i], sent)
+					errs[i] = a.renew(&grants[i], sent)
 				}
 			})
 			if err != nil {
@@ -74,7 +78,7 @@ func (c *client) renewRows(ctx context.Context, grants []driver.Grant, names []s
 		err = c.writeRows(ctx, conn, statements)
 		for i, d := range decisions {
 			if err == nil && *d.written > 0 {
-				c.tellOwn(d.turn)
+				c.afterWrite(d.attempt)
 				done = append(done, written[i])
 			}
 		}
@@ -83,17 +87,17 @@ func (c *client) renewRows(ctx context.Context, grants []driver.Grant, names []s
 	return done, err
 }
 
-// writeRows carries out statements that write one row each; in SQLite in one transaction,
-// which is one commit to wait for.
+// writeRows runs statements that write one row each; in SQLite as one transaction, so there
+// is one commit to wait for.
 func (c *client) writeRows(ctx context.Context, conn *sql.Conn, statements []Statement) error {
-	return c.alone(ctx, func(bool) error {
+	return c.withWriterLock(ctx, func(bool) error {
 		if c.statements.dialect != SQLite {
 			return c.together(ctx, conn, statements)
 		}
 		if err := c.together(ctx, conn, bound(c.statements.begin)); err != nil {
 			return err
 		}
-		err := c.together(ctx, conn, append(statements, bound(c.statements.end)...))
+		err := c.together(ctx, conn, append(statements, bound(c.statements.commit)...))
 		if err != nil {
 			c.discard(conn) // with what it has not committed
 		}
@@ -102,13 +106,13 @@ func (c *client) writeRows(ctx context.Context, conn *sql.Conn, statements []Sta
 }
 
 // renew renews a hold of the record.
-func (t *turn) renew(g *driver.Grant, sent driver.Instant) error {
-	h := t.Renew(g.Owner, sent, t.now)
+func (a *attempt) renew(g *driver.Grant, sent driver.Instant) error {
+	h := a.Renew(g.Owner, sent, a.now)
 	if h == nil {
-		return t.goodbye(g.Owner)
+		return a.reasonGone(g.Owner)
 	}
 	h.PassedOn(g)
-	t.last = max(t.last, h.Token)
+	a.last = max(a.last, h.Token)
 	return nil
 }
 

@@ -6,17 +6,17 @@ import (
 	sqldriver "database/sql/driver"
 )
 
-// reserve is the connection that is kept for renewals and releases. One of them uses
-// it at a time. One that breaks is replaced by the next connection that a request for
-// a hold, a renewal or a release is done with. The queue's mutex guards it.
+// reserve is the connection that is kept for renewals and releases, which use it one at a
+// time. A broken one is replaced by the next connection with which a request for a hold, a
+// renewal or a release is done. The queue's mutex guards it.
 type reserve struct {
 	queue                // has room while there is a connection
 	conn   *sql.Conn     // nil: there is none
-	absent chan struct{} // closed while there is none; nil: as if it were
-	ended  bool
+	absent chan struct{} // closed while there is none; nil: there never was one
+	closed bool
 }
 
-// closedChannel is what missing returns where there never was a connection.
+// closedChannel is what missing returns if there never was a connection.
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // missing returns a channel that is closed when there is no connection.
@@ -29,11 +29,11 @@ func (r *reserve) missing() <-chan struct{} {
 	return r.absent
 }
 
-// offer keeps a connection if there is none, and reports whether it does.
+// offer reserves a connection if none is reserved, and reports whether it did.
 func (r *reserve) offer(conn *sql.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended || r.conn != nil || r.inside > 0 {
+	if r.closed || r.conn != nil || r.inside > 0 {
 		return false
 	}
 	r.conn, r.absent, r.room = conn, make(chan struct{}), 1
@@ -41,12 +41,12 @@ func (r *reserve) offer(conn *sql.Conn) bool {
 	return true
 }
 
-// drop gives the connection back to the pool, if need be when it is not used any more.
-func (r *reserve) drop() {
+// giveBack gives the connection back to the pool, once nobody uses it any more.
+func (r *reserve) giveBack() {
 	r.mu.Lock()
-	conn := r.dropLocked()
+	conn := r.giveBackLocked()
 	if r.inside > 0 {
-		conn = nil // whoever uses it closes it
+		conn = nil // use closes it
 	}
 	r.mu.Unlock()
 	if conn != nil {
@@ -54,7 +54,7 @@ func (r *reserve) drop() {
 	}
 }
 
-func (r *reserve) dropLocked() *sql.Conn {
+func (r *reserve) giveBackLocked() *sql.Conn {
 	conn := r.conn
 	if conn != nil {
 		r.conn, r.room = nil, 0
@@ -63,18 +63,21 @@ func (r *reserve) dropLocked() *sql.Conn {
 	return conn
 }
 
-// end drops the connection and takes no other.
-func (r *reserve) end() {
+// close gives the connection back and reserves no other.
+func (r *reserve) close() {
 	r.mu.Lock()
-	r.ended = true
+	r.closed = true
 	r.mu.Unlock()
-	r.drop()
+	r.giveBack()
 }
 
-// use calls f with the connection. The ticket is inside, and leaves. If f fails for
-// more than others who write, the pool is to judge the connection. Only then: what is
-// given back for less the application takes, and a renewal waits for that one (P2).
-func (r *reserve) use(ctx context.Context, t *ticket, judge func(error) Failure, f func(*sql.Conn) error) (connected bool, err error) {
+// use calls f with the connection. The ticket is inside, and leaves. If f fails for any
+// other reason than that others write too, the connection goes back to the pool, which
+// judges it. It does so only then: suppose the connection went back after each conflict.
+// Then the application would take it, and a renewal would wait for the application (P2).
+func (r *reserve) use(
+	ctx context.Context, t *ticket, judge func(error) Failure, f func(*sql.Conn) error,
+) (connected bool, err error) {
 	r.mu.Lock()
 	conn := r.conn
 	r.mu.Unlock()
@@ -89,11 +92,11 @@ func (r *reserve) use(ctx context.Context, t *ticket, judge func(error) Failure,
 	bad := err != nil && (!connected || err != errChanged && judge(err) != Conflict || isClosed(conn))
 	r.mu.Lock()
 	if bad && r.conn == conn {
-		r.dropLocked()
+		r.giveBackLocked()
 	}
-	dropped := r.conn != conn
+	replaced := r.conn != conn
 	r.mu.Unlock()
-	if dropped {
+	if replaced {
 		conn.Close()
 	}
 	r.leave(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
-// row is a row of {locks} but for its name. Version 0 is a name without one.
+// row is a row of {locks} without its name. Version 0: the name has no row.
 type row struct {
 	version, token int64
 	owner, client  string
@@ -25,29 +25,28 @@ func (r *row) fields() []any {
 	return []any{&r.version, &r.token, &r.owner, &r.client, &r.ttl, &r.delay, &r.note, &r.taken, &r.expires, &r.record}
 }
 
-// state is a row understood: the record of package record, and what goes with it.
+// state is what a row says: the record of package record, the last token, and tombstones.
 type state struct {
 	record.Record
-	last driver.Token // the last token
-	gone []farewell
+	last       driver.Token // that was given out or reserved
+	tombstones []tombstone
 }
 
-// farewell is what to tell an owner that comes back: that its hold was broken,
-// or that its request was withdrawn and must not take effect (P6).
-type farewell struct {
+// tombstone says what to answer an owner that comes back: that its hold was broken, or that
+// its request was withdrawn and must not take effect (P6).
+type tombstone struct {
 	Owner  string         `json:"o"`
 	Broken bool           `json:"b,omitempty"`
 	Until  driver.Instant `json:"u"`
 }
 
-// The JSON of the column record. Instants of the server are microseconds there as
-// in the other columns; Asked is the owner's own, in nanoseconds, which only it
-// understands.
+// The JSON of the column record. Instants of the server are microseconds, as in the other
+// columns; Asked is by the owner's own clock, in nanoseconds.
 type (
 	savedRecord struct {
-		Holds []savedHold  `json:"holds,omitempty"`
-		Queue []savedPlace `json:"queue,omitempty"`
-		Gone  []farewell   `json:"gone,omitempty"`
+		Holds      []savedHold  `json:"holds,omitempty"`
+		Queue      []savedPlace `json:"queue,omitempty"`
+		Tombstones []tombstone  `json:"gone,omitempty"`
 	}
 	savedRequest struct {
 		Owner   string         `json:"o,omitempty"`
@@ -65,14 +64,18 @@ type (
 		savedRequest
 		Closed  bool         `json:"x,omitempty"`
 		Token   driver.Token `json:"t"`
+		Last    driver.Token `json:"b,omitempty"` // of its block, where that is wider than one
 		Taken   int64        `json:"k"`
 		Expires int64        `json:"e"`
-		Claim   int64        `json:"v,omitempty"` // handed over and not yet renewed: how long it is valid from Asked
+		// Claim is for how long, from Asked, a hold is valid that was handed over and
+		// not yet renewed.
+		Claim int64 `json:"v,omitempty"`
 	}
 	savedPlace struct {
 		savedRequest
 		Joined int64 `json:"j"`
 		Seen   int64 `json:"z"`
+		Tokens int   `json:"b,omitempty"` // 0: its client is of a version that asks for one
 	}
 )
 
@@ -82,12 +85,12 @@ func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / t
 
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// instant makes an instant of the server's time. It is one of no clock of ours.
+// instant makes an instant of the server's time. No clock of this host shows it.
 func instant(us int64) driver.Instant { return driver.Instant(us * 1000) }
 
 func serverTime(i driver.Instant) int64 { return micros(time.Duration(i)) }
 
-// decode understands a row.
+// decode returns the state that a row describes.
 func (r *row) decode(name string) (*state, error) {
 	s := &state{last: driver.Token(r.token)}
 	switch {
@@ -110,19 +113,21 @@ func (s *state) parse(name, text string) error {
 	for i := range saved.Holds {
 		h := &saved.Holds[i]
 		s.Holds = append(s.Holds, record.Hold{
-			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token,
+			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token, Last: h.Last,
 			Taken: instant(h.Taken), Expires: instant(h.Expires), Since: h.Asked, Valid: duration(h.Claim), Claim: h.Claim > 0,
 		})
 	}
 	for i := range saved.Queue {
 		p := &saved.Queue[i]
+		req := p.request(name)
+		req.Tokens = p.Tokens
 		s.Queue = append(s.Queue, record.Place{
-			Request: p.request(name), Client: p.Client, Joined: instant(p.Joined), Seen: instant(p.Seen), Asked: p.Asked,
+			Request: req, Client: p.Client, Joined: instant(p.Joined), Seen: instant(p.Seen), Asked: p.Asked,
 		})
 	}
-	s.gone = saved.Gone
-	for i := range s.gone {
-		s.gone[i].Until = instant(int64(s.gone[i].Until))
+	s.tombstones = saved.Tombstones
+	for i := range s.tombstones {
+		s.tombstones[i].Until = instant(int64(s.tombstones[i].Until))
 	}
 	return nil
 }
@@ -150,11 +155,11 @@ func (s *state) encode() row {
 	return r
 }
 
-// plain reports whether the columns say it all: at most one hold, an exclusive one
-// without a minimum, that nobody waits for or has to read when it was handed over from
-// the record.
+// plain reports whether the columns can hold all of the state: at most one hold, exclusive,
+// without a minimum and with one token, for which nobody waits. A claim must be readable in
+// the record where its winner is not notified.
 func (s *state) plain() bool {
-	if len(s.Queue) > 0 || len(s.gone) > 0 || len(s.Holds) > 1 {
+	if len(s.Queue) > 0 || len(s.tombstones) > 0 || len(s.Holds) > 1 {
 		return false
 	}
 	if len(s.Holds) == 0 {
@@ -165,12 +170,15 @@ func (s *state) plain() bool {
 }
 
 func (s *state) text() string {
-	saved := savedRecord{Gone: slices.Clone(s.gone)}
+	saved := savedRecord{Tombstones: slices.Clone(s.tombstones)}
 	for i := range s.Holds {
 		h := &s.Holds[i]
 		to := savedHold{
 			savedRequest: save(&h.Request, h.Client),
 			Closed:       h.Closed, Token: h.Token, Taken: serverTime(h.Taken), Expires: serverTime(h.Expires),
+		}
+		if h.Last > h.Token {
+			to.Last = h.Last
 		}
 		if h.Claim {
 			to.Asked, to.Claim = h.Since, micros(h.Valid)
@@ -179,12 +187,15 @@ func (s *state) text() string {
 	}
 	for i := range s.Queue {
 		p := &s.Queue[i]
-		to := savedPlace{savedRequest: save(&p.Request, p.Client), Joined: serverTime(p.Joined), Seen: serverTime(p.Seen)}
+		to := savedPlace{
+			savedRequest: save(&p.Request, p.Client),
+			Joined:       serverTime(p.Joined), Seen: serverTime(p.Seen), Tokens: p.Tokens,
+		}
 		to.Asked = p.Asked
 		saved.Queue = append(saved.Queue, to)
 	}
-	for i := range saved.Gone {
-		saved.Gone[i].Until = driver.Instant(serverTime(saved.Gone[i].Until))
+	for i := range saved.Tombstones {
+		saved.Tombstones[i].Until = driver.Instant(serverTime(saved.Tombstones[i].Until))
 	}
 	text, err := json.Marshal(saved)
 	if err != nil {
@@ -202,27 +213,28 @@ func save(r *driver.Request, client string) savedRequest {
 
 // settle brings the state up to now.
 func (s *state) settle(now driver.Instant, rules *record.Rules) {
-	s.gone = slices.DeleteFunc(s.gone, func(f farewell) bool { return now >= f.Until })
+	s.tombstones = slices.DeleteFunc(s.tombstones, func(f tombstone) bool { return now >= f.Until })
+	rules.Least = max(s.last+tokenGap, driver.Token(serverTime(now)))
 	s.Settle(now, rules)
 }
 
-// say remembers what to tell an owner that comes back.
-func (s *state) say(f farewell) {
-	for i := range s.gone {
-		if s.gone[i].Owner == f.Owner {
-			s.gone[i] = f
+// bury puts up a tombstone, in place of one that its owner has already.
+func (s *state) bury(f tombstone) {
+	for i := range s.tombstones {
+		if s.tombstones[i].Owner == f.Owner {
+			s.tombstones[i] = f
 			return
 		}
 	}
-	s.gone = append(s.gone, f)
+	s.tombstones = append(s.tombstones, f)
 }
 
-// farewellTo returns what is remembered of an owner, or nil.
-func (s *state) farewellTo(owner string) error {
-	for i := range s.gone {
+// tombstoneOf returns the error that an owner's tombstone says, or nil if it has none.
+func (s *state) tombstoneOf(owner string) error {
+	for i := range s.tombstones {
 		switch {
-		case s.gone[i].Owner != owner:
-		case s.gone[i].Broken:
+		case s.tombstones[i].Owner != owner:
+		case s.tombstones[i].Broken:
 			return driver.ErrBroken
 		default:
 			return driver.ErrNotHeld

@@ -8,11 +8,21 @@ import (
 // schemaVersion is the version of the tables' form. Clients refuse another.
 const schemaVersion = "1"
 
-// The columns of {locks}. One row is one name: the version that each write
-// raises, the last token, and the hold where that is one exclusive hold for which
-// nobody waits. Whatever else there is (more holds, waiters, closed names, owners
-// that must be refused) stands in record, as JSON; then the other columns show
-// one of the holds, for people. Times are microseconds since 1970 by the clock of
+// The columns of {locks}. One row is one name: the version, which each write raises, the
+// last token, and one exclusive hold for which nobody waits. Anything else (more holds,
+// waiters, closed names, tombstones) is in record, as JSON; then the other columns show one
+// of the holds, for people. A hold with a block of several tokens stands in record too,
+// with its own token and the last of the block, which is that of the row until the hold's
+// release tells which was used last.
+//
+// While a fleet is upgraded, programs of the version before share the table. They read a
+// record with a block as any other, and go on above the token of the row; if they write it
+// they leave the end of the block out, and then its unused tokens are not given back. Their
+// waiters name no number of tokens: such a waiter is granted one, by a message that it
+// understands. Their holds use up to tokenGap tokens from that in the row on, so new tokens
+// are above those.
+//
+// Times are microseconds since 1970 by the clock of
 // the server, durations microseconds.
 const (
 	schemaPostgres = `CREATE TABLE IF NOT EXISTS {locks} (
@@ -115,15 +125,16 @@ const creationLock = 0x686f6c6466617374 // "holdfast"
 const MaxPrefix = 40
 
 // CheckPrefix returns an error if the prefix is not 1 to MaxPrefix lower-case
-// letters, digits and underscores that begin with a letter, or two such words
-// with a point between.
+// letters, digits and underscores that begin with a letter, or two such words with a dot
+// between.
 func CheckPrefix(prefix string) error {
 	word := func(s string) bool {
 		return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 	}
 	schema, table, two := strings.Cut(prefix, ".")
 	if !word(schema) || two && !word(table) || len(prefix) > MaxPrefix {
-		return fmt.Errorf("prefix %.50q: up to %d lower-case letters, digits and underscores that begin with a letter are allowed, and before them a schema and a point", prefix, MaxPrefix)
+		return fmt.Errorf("prefix %.50q: up to %d lower-case letters, digits and underscores that begin with a letter"+
+			" are allowed, and before them a schema and a dot", prefix, MaxPrefix)
 	}
 	return nil
 }

@@ -10,33 +10,35 @@
 //
 // To use a pool that you have, see their functions New.
 //
-// Each name is one row. As a rule a statement is a transaction of its own that
-// changes one row, if that still has the version that was read: so nothing can
-// deadlock, a client that stops leaves no row locked, and all levels of isolation
-// are alike. Only who finds it changed locks it, for a round trip, and the server
-// ends that if it takes long.
+// Each name is one row. As a rule a statement is a transaction of its own, and changes
+// one row if that still has the version that was read. So nothing can deadlock, a
+// client that stops leaves no row locked, and all levels of isolation are alike. When
+// two clients write a row at the same time, the one that comes too late locks it,
+// reads it again and writes it, in a transaction of two round trips; the server ends
+// that transaction if the client stops in the middle.
+//
 // Taking, renewing and releasing an exclusive hold for which nobody waits is one
 // statement, judged by the server's clock. Otherwise the row is read, changed as
-// package internal/record says, and written; a release hands the name over to the
+// package internal/record says, and written. A release hands the name over to the
 // first waiter in that write.
 //
 // PostgreSQL tells that waiter by NOTIFY in the same statement; all drivers of a
 // process listen on one connection. Elsewhere, and where a pooler swallows
-// notifications, each client looks for its waiters in one statement, the more seldom
-// the longer nothing has changed, and not for what it has written itself; in SQLite
-// it looks at a count of commits, on a connection that it keeps while it waits and
-// the pool has another. Watches look in the same way in all of them.
+// notifications, each client polls: one statement asks for all its waiters, less often
+// the longer nothing changes. In SQLite it first asks for a count of commits, on a
+// connection that it keeps while it waits and the pool has another. Watches are polled
+// for in the same way in all databases.
 //
 // # Connections
 //
 // From the first request for a lock on, the drivers over a pool keep one of its
-// connections in reserve for renewals, and for releases that the pool lets wait. So
+// connections in reserve: for renewals, and for releases that wait for the pool. So
 // neither a busy client nor an application that shares the pool can make a healthy
 // lease end. Other requests get the reserved connection only when the application has
-// all others or the server refuses more; renewals go before them. It is given back
-// when the last driver is closed. Allow the pool two connections or more: one of
-// (*sql.DB).SetMaxOpenConns(1) has none to spare. Over that renewals are the next to
-// have it, but wait for the statement that is under way, and for the application.
+// all others or the server refuses more; renewals go first. It is given back when the
+// last driver is closed. Allow the pool two connections or more: a pool of
+// SetMaxOpenConns(1) has none to spare. There renewals are the next to have the
+// connection, but wait for the statement that is under way, and for the application.
 package sqllock
 
 import (
@@ -60,7 +62,12 @@ import (
 const DefaultPrefix = "holdfast"
 
 // tokenBlock is driver.Caps.TokenBlock.
-const tokenBlock = 16
+const tokenBlock = 4096
+
+// tokenGap is how far a new token is above the last one in the row, at least. Suppose
+// that a program of the version before this one shares the tables: it uses up to 16
+// tokens, from that in the row on, without ever telling which was the last (P3).
+const tokenGap = 16
 
 // maxTTL keeps the sum of the server's clock, a TTL and a lock-delay below 2^53.
 const maxTTL = 10 * 365 * 24 * time.Hour
@@ -69,7 +76,7 @@ const maxTTL = 10 * 365 * 24 * time.Hour
 type Options struct {
 	// Prefix begins the names of the two tables, PREFIX_locks and PREFIX_meta: up
 	// to MaxPrefix lower-case letters, digits and underscores that begin with a
-	// letter; before them may stand a schema and a point. Drivers with different
+	// letter; before them may stand a schema and a dot. Drivers with different
 	// prefixes are different stores. "": DefaultPrefix.
 	Prefix string
 	// Poll is Caps.Poll, at least 1 ms. It is fixed when the tables are made, and
@@ -78,7 +85,7 @@ type Options struct {
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
-	// Log is told when notifications are not heard, and when the pool has one
+	// Log is told when notifications do not arrive, and when the pool has one
 	// connection. nil: slog.Default().
 	Log *slog.Logger
 }
@@ -92,26 +99,26 @@ type client struct {
 	clock      driver.Clock
 	log        *slog.Logger
 	caps       driver.Caps
-	// channel is where PostgreSQL tells this client of hand-offs and losses. "":
-	// it looks for them.
-	channel string
-	unhear  func()
-	deaf    bool   // notifications are not heard at present. The mutex guards it
-	turns   *queue // in SQLite: see alone
+	// channel is where PostgreSQL notifies this client of hand-offs and losses. "":
+	// it polls.
+	channel     string
+	unsubscribe func()
+	writers     *queue // in SQLite: see withWriterLock
 
-	mu       sync.Mutex
-	waiters  map[string]*waiter // by owner
-	requests answered
-	watches  map[*watch]bool
-	crowds   crowds
-	gone     record.Farewells // owners that were withdrawn, all of whose requests had been answered
-	looking  bool             // the looker is at work
-	fresh    chan struct{}    // one value: somebody wants to know for whom it does not look yet
-	losses   chan driver.Loss
-	life     context.Context // of the client's own work, which ends with it
-	stop     func()          // ends it
-	closed   <-chan struct{} // its end
-	working  sync.WaitGroup  // goroutines
+	mu          sync.Mutex
+	interrupted bool               // notifications do not arrive at present
+	waiters     map[string]*waiter // by owner
+	requests    requestLog
+	watches     map[*watch]bool
+	contention  contention
+	tombstones  record.Farewells // of withdrawn owners, all of whose requests had been answered
+	polling     bool             // the poller is at work
+	newcomer    chan struct{}    // one value: there is a subscriber that was never polled for
+	losses      chan driver.Loss
+	life        context.Context // of the client's own work, which ends with it
+	stop        func()          // ends it
+	closed      <-chan struct{} // its end
+	working     sync.WaitGroup  // goroutines
 }
 
 // OpenError says that the database could not be reached, or is not as locks need
@@ -137,7 +144,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *O
 		}
 		return nil, ctxerr.Of(ctx, err)
 	}
-	c.working.Go(c.keepClean)
+	c.working.Go(c.cleanLoop)
 	return c, nil
 }
 
@@ -160,7 +167,8 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	}
 	c := &client{
 		db: p.db, pool: p, library: library, statements: newStatements(dialect, prefix, library.Before), clock: o.Clock, log: o.Log,
-		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, crowds: newCrowds(), fresh: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
+		waiters: map[string]*waiter{}, watches: map[*watch]bool{}, contention: newContention(),
+		newcomer: make(chan struct{}, 1), losses: make(chan driver.Loss, 16),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	c.closed = c.life.Done()
@@ -170,7 +178,7 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	if c.log == nil {
 		c.log = slog.Default()
 	}
-	if err := c.commits(ctx); err != nil {
+	if err := c.checkAutocommit(ctx); err != nil {
 		return nil, &OpenError{err}
 	}
 	meta, err := c.open(ctx, prefix, o.Poll)
@@ -185,10 +193,11 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 		Guarantees: guarantees[dialect],
 	}
 	if dialect == SQLite {
-		c.turns = turnsOf(c.caps.Store)
+		c.writers = writerQueueOf(c.caps.Store)
 	}
 	if p.db.Stats().MaxOpenConnections == 1 {
-		c.log.Warn("holdfast: the pool has one connection, so renewals wait for whatever is under way on it: allow it two", "store", c.caps.Store)
+		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
+			"store", c.caps.Store)
 	}
 	if dialect == Postgres && library.Listen != nil {
 		return c, c.listen(ctx)
@@ -196,8 +205,8 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	return c, nil
 }
 
-// commits returns an error if MySQL does not commit each statement by itself.
-func (c *client) commits(ctx context.Context) error {
+// checkAutocommit returns an error if MySQL does not commit each statement by itself.
+func (c *client) checkAutocommit(ctx context.Context) error {
 	if c.statements.dialect != MySQL {
 		return nil
 	}
@@ -217,8 +226,8 @@ type meta struct {
 	poll  time.Duration
 }
 
-// open reads what the store is. The first client of all creates its tables, and
-// gives it a random name: its address depends on how it is reached.
+// open reads what the store is. The first client of all creates the tables and gives the
+// store a random name: its address would depend on how it is reached.
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
@@ -230,7 +239,8 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 				_, err := conn.ExecContext(ctx, text)
 				return err
 			}); err != nil {
-				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created (`holdfast schema` prints the statements for those who may): %w", missing, err)
+				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
+					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
 		}
 	}
@@ -279,23 +289,23 @@ func (c *client) readMeta(ctx context.Context) (map[string]string, error) {
 	return values, err
 }
 
-// listen subscribes to a channel, and makes sure that what the pool's connections
-// notify is heard there: through a pooler it may not be.
+// listen subscribes to a channel, and makes sure that notifications of the pool's
+// connections arrive there: a pooler may swallow them.
 func (c *client) listen(ctx context.Context) error {
 	hello := "hello " + rand.Text()
-	heard := make(chan struct{}, 1)
+	arrived := make(chan struct{}, 1)
 	channel, stop, err := c.library.Listen(ctx, func(payload string) {
 		if payload == hello {
 			select {
-			case heard <- struct{}{}:
+			case arrived <- struct{}{}:
 			default:
 			}
 			return
 		}
-		c.hear(payload)
+		c.receive(payload)
 	})
 	if err == nil {
-		err = c.greet(ctx, channel, hello, heard)
+		err = c.greet(ctx, channel, hello, arrived)
 		if err != nil {
 			stop()
 		}
@@ -307,19 +317,19 @@ func (c *client) listen(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		c.log.Warn("holdfast: PostgreSQL's notifications are not heard, so waiters poll", "store", c.caps.Store, "error", err)
-		c.caps.Guarantees.Summary += " Notifications are not heard on this connection: waiters poll."
+		c.log.Warn("holdfast: PostgreSQL's notifications do not arrive, so waiters poll", "store", c.caps.Store, "error", err)
+		c.caps.Guarantees.Summary += " Notifications do not arrive on this connection: waiters poll."
 		return nil
 	}
-	c.channel, c.unhear = channel, stop
+	c.channel, c.unsubscribe = channel, stop
 	c.caps.Ops |= driver.OpNotify
 	return nil
 }
 
-// greetTimeout is how long a notification may take that tells whether we hear any.
+// greetTimeout is how long the notification may take that tells whether any arrive.
 const greetTimeout = time.Second
 
-func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan struct{}) error {
+func (c *client) greet(ctx context.Context, channel, hello string, arrived <-chan struct{}) error {
 	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, "SELECT pg_notify($1, $2)", append(slices.Clip(c.library.Before), channel, hello)...)
 		return err
@@ -327,7 +337,7 @@ func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan 
 		return err
 	}
 	select {
-	case <-heard:
+	case <-arrived:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -339,7 +349,7 @@ func (c *client) greet(ctx context.Context, channel, hello string, heard <-chan 
 // Caps implements driver.Driver.
 func (c *client) Caps() driver.Caps { return c.caps }
 
-// alive returns an error if nothing can be asked of the store any more.
+// alive returns an error if the client is closed or the context has ended.
 func (c *client) alive(ctx context.Context) error {
 	select {
 	case <-c.closed:
@@ -362,8 +372,8 @@ func (c *client) Close() error {
 		c.unwatch(w)
 	}
 	c.mu.Unlock()
-	if c.unhear != nil {
-		c.unhear()
+	if c.unsubscribe != nil {
+		c.unsubscribe()
 	}
 	c.working.Wait()
 	c.pool.leave()

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// statements are those of one dialect and prefix. As a rule each is a transaction of
-// its own that changes one row, or several of which each fares for itself. So there
-// is no order in which to lock, no transaction that a client could leave open when
-// it stops, and no level of isolation that anything depends on.
+// statements are those of one dialect and prefix. As a rule each is a transaction of its
+// own that changes one row, or several that succeed or fail each on its own. So there is no
+// order in which to lock, no transaction that a stopped client could leave open, and nothing
+// depends on the level of isolation.
 type statements struct {
 	dialect Dialect
 	tables  tables
@@ -20,7 +20,8 @@ type statements struct {
 	take, release, remove      query
 	used, old                  query
 	readMeta, writeMeta        query
-	begin, end                 []query
+	begin                      []query
+	commit                     []query
 
 	mu    sync.Mutex
 	lists map[string]query // those over lists of names, by their text
@@ -31,7 +32,8 @@ const (
 
 	// present are the columns of l, also where it has no row: version is 0 then.
 	present = `COALESCE(l.version, 0), COALESCE(l.token, 0), COALESCE(l.owner, ''), COALESCE(l.client, ''),
- COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''), COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.record, '')`
+ COALESCE(l.ttl, 0), COALESCE(l.delay, 0), COALESCE(l.note, ''),
+ COALESCE(l.taken, 0), COALESCE(l.expires, 0), COALESCE(l.record, '')`
 
 	readText = "SELECT {now}, " + present + " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1"
 
@@ -45,36 +47,41 @@ const (
 	tellText = "WITH done AS (" + updateText + ` RETURNING 1)
  SELECT count(pg_notify(m.channel, m.payload)) FROM done, json_to_recordset($13::json) AS m(channel text, payload text)`
 
-	// An exclusive hold without a minimum on a name that nobody uses; what waits for the row sees it
-	// as it is then. A name that is in use is seen before, because a conflict locks
-	// the row, and a transaction that has locked one is written to the disk.
+	// Takes a plain hold on a name that nobody uses. A statement that waits for the row
+	// judges it as it is afterwards. WHERE NOT EXISTS finds a name in use before the
+	// conflict does: a conflict locks the row, and then the transaction is written to disk.
 	takeText = `INSERT INTO {locks} AS l (name, ` + rowColumns + `)
  SELECT $1, {now}, {now}, $2, $3, $4, $5, $6, {now}, {now} + $4, ''
- WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1 AND (h.record <> '' OR h.owner <> '' AND h.expires + h.delay > {now}))
- ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + {block}, {now}),
+ WHERE NOT EXISTS (SELECT 1 FROM {locks} h WHERE h.name = $1
+ AND (h.record <> '' OR h.owner <> '' AND h.expires + h.delay > {now}))
+ ON CONFLICT (name) DO UPDATE SET version = {max}(l.version + 1, {now}), token = {max}(l.token + {gap}, {now}),
  owner = excluded.owner, client = excluded.client, ttl = excluded.ttl, delay = excluded.delay, note = excluded.note,
  taken = {now}, expires = {now} + excluded.ttl
  WHERE l.record = '' AND (l.owner = '' OR l.expires + l.delay <= {now}) RETURNING token`
-	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + {block}, {now})),
+	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + {gap}, {now})),
  owner = $2, client = $3, ttl = $4, delay = $5, note = $6, taken = {now}, expires = {now} + $4
  WHERE name = $1 AND record = '' AND (owner = '' OR expires + delay <= {now})`
 
-	// The end of such a hold.
-	freeText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
+	// Ends such a hold. Its row keeps the token.
+	freeText = "UPDATE {locks} SET version = {max}(version + 1, {now})," +
+		" owner = '', client = '', ttl = 0, delay = 0, note = '', taken = 0, expires = 0"
 	releaseText = freeText + ` WHERE name = $1 AND owner = $2 AND record = '' AND expires > {now}`
 
-	// In PostgreSQL the two tell in the same round trip what is there instead.
+	// In PostgreSQL the two return, in the same round trip, the row that is there instead.
 	takePostgres    = "WITH done AS (" + takeText + ") SELECT COALESCE((SELECT token FROM done), 0), {now}, " + present + insteadText
-	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1) SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
-	insteadText     = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
+	releasePostgres = "WITH done AS (" + releaseText + " RETURNING 1)" +
+		" SELECT (SELECT count(*) FROM done), {now}, " + present + insteadText
+	insteadText = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
 
-	usedText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
-	oldText  = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
-	// What has been used since the page was read is as new as that.
-	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND record = '' AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
-	removeText     = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
+	usedText = "SELECT name, {now}, " + rowColumns +
+		" FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3 AND (owner <> '' OR record <> '') ORDER BY name LIMIT $4"
+	oldText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
+	// A row that was used since the page was read has a newer version.
+	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND record = ''" +
+		" AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
+	removeText = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
 
-	// An owner has one name, so lists of both say which pairs are meant.
+	// Each owner has one name, so a list of names and one of owners make pairs.
 	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND record = '' AND expires > {now}"
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
 	endText      = freeText + pairs
@@ -99,11 +106,11 @@ func newStatements(d Dialect, prefix string, before []any) *statements {
 	} {
 		*q = s.query(text)
 	}
-	for _, text := range begin[d] {
+	for _, text := range beginTexts[d] {
 		s.begin = append(s.begin, s.query(text))
 	}
-	for _, text := range end[d] {
-		s.end = append(s.end, s.query(text))
+	for _, text := range commitTexts[d] {
+		s.commit = append(s.commit, s.query(text))
 	}
 	return s
 }
@@ -116,8 +123,8 @@ func (s *statements) query(text string) query {
 }
 
 // list returns a statement over lists of names and owners, and its arguments. The
-// lists are filled up to a power of two with their last items, so that there are
-// few such statements.
+// lists are filled up to a power of two with their last items, so there are few different
+// statements.
 func (s *statements) list(text string, names, owners []string) (query, []any) {
 	size := 1
 	for size < len(names) {

@@ -21,8 +21,8 @@ const requestTimeout = 10 * time.Second
 // otherwise, can be kept.
 const grace = 250 * time.Millisecond
 
-// outlast returns a context that ends some grace after ctx, which has a deadline, and
-// for the same reason.
+// outlast returns a context that ends the grace period after ctx, for the same reason. ctx
+// has a deadline.
 func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, _ := ctx.Deadline()
 	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(grace))
@@ -35,7 +35,7 @@ func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	return late, func() { stop(); cancel() }
 }
 
-// snapshot is what the server said of one name at one time.
+// snapshot is the row of one name, and the server's time when it was read.
 type snapshot struct {
 	row
 	now int64
@@ -44,19 +44,22 @@ type snapshot struct {
 // into are the destinations of the columns now and those of the row.
 func (s *snapshot) into() []any { return append([]any{&s.now}, s.fields()...) }
 
-// request runs f on a connection of the pool, again where it came to nothing
-// because of another at the same time. It returns Refused with an error of f that
-// says that nothing was done, and with those of the pool.
-func (c *client) request(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+// onConn is what a request does on its connection.
+type onConn func(context.Context, *sql.Conn) error
+
+// request runs f on a connection of the pool, and again if it failed because others were at
+// work at the same time. If nothing was done, also for want of a connection, it returns
+// Refused beside the error.
+func (c *client) request(ctx context.Context, urgency priority, f onConn) (Failure, error) {
 	inner, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	failure, err := c.attempts(inner, urgency, f)
+	failure, err := c.repeat(inner, urgency, f)
 	return failure, ctxerr.Of(ctx, err)
 }
 
-func (c *client) attempts(ctx context.Context, urgency priority, f func(context.Context, *sql.Conn) error) (Failure, error) {
+func (c *client) repeat(ctx context.Context, urgency priority, f onConn) (Failure, error) {
 	late := ctx
-	if c.statements.dialect == SQLite { // no statement there is ended: see local
+	if c.statements.dialect == SQLite { // no statement is ended there: see statementContext
 		late = context.WithValue(ctx, priorityKey{}, urgency)
 	} else {
 		var cancel context.CancelFunc
@@ -89,9 +92,8 @@ func (c *client) attempts(ctx context.Context, urgency priority, f func(context.
 // errChanged says that others were quicker until the context ended.
 var errChanged = errors.New("others were quicker to write again and again")
 
-// pause waits before another attempt and reports whether the context goes on. The
-// pauses get longer, but not in SQLite, which has no queue for its one lock: there
-// whoever asks more often gets it.
+// pause waits before another attempt and reports whether the context goes on. The pauses
+// get longer, but not in SQLite, where the one that asks most often gets the lock.
 func (c *client) pause(ctx context.Context, attempt int) bool {
 	if attempt == 0 {
 		return ctx.Err() == nil
@@ -108,10 +110,10 @@ func (c *client) pause(ctx context.Context, attempt int) bool {
 	}
 }
 
-// local returns the context of a statement: in SQLite one that does not end,
-// because nothing there takes long but to be let in, for which we wait ourselves. Others
-// cost several switches of goroutines for each statement.
-func (c *client) local(ctx context.Context) context.Context {
+// statementContext returns the context of a statement. In SQLite it never ends: a statement
+// there takes no time but that of waiting for the lock, which this package does itself, and
+// a context that can end costs several switches of goroutines for each statement.
+func (c *client) statementContext(ctx context.Context) context.Context {
 	if c.statements.dialect == SQLite {
 		return context.WithoutCancel(ctx)
 	}
@@ -120,7 +122,7 @@ func (c *client) local(ctx context.Context) context.Context {
 
 // exec runs a statement and returns how many rows it changed.
 func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any) (int64, error) {
-	result, err := conn.ExecContext(c.local(ctx), q.text, q.bind(args)...)
+	result, err := conn.ExecContext(c.statementContext(ctx), q.text, q.bind(args)...)
 	if err != nil {
 		return 0, err
 	}
@@ -131,11 +133,11 @@ func (c *client) read(ctx context.Context, conn *sql.Conn, name string) (*snapsh
 	var s snapshot
 	q := c.statements.read.bound(name)
 	q.Into = s.into()
-	return &s, runOne(c.local(ctx), conn, &q)
+	return &s, runOne(c.statementContext(ctx), conn, &q)
 }
 
-// turn is one attempt at changing a name.
-type turn struct {
+// attempt is one attempt at changing a name.
+type attempt struct {
 	*state
 	now     driver.Instant
 	rules   record.Rules
@@ -143,13 +145,12 @@ type turn struct {
 	broken  *record.Hold
 }
 
-// change lets step change the state of a name, which is settled, and writes it
-// unless another has changed it meanwhile: then it locks the row, so that whoever is
-// slow beside the others has its turn too. It begins with the snapshot first, if
-// there is one.
-func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first *snapshot, step func(*turn)) error {
+// change lets step change the settled state of a name, and writes it unless the row has
+// changed meanwhile. Then it locks the row and does the same again, so a slow client
+// succeeds beside quick ones. It begins with the snapshot first, if that is not nil.
+func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first *snapshot, step func(*attempt)) error {
 	var d decision
-	look := func() (err error) {
+	decide := func() (err error) {
 		if first == nil {
 			if first, err = c.read(ctx, conn, name); err != nil {
 				return err
@@ -158,24 +159,24 @@ func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first 
 		d, err = c.decide(name, first, step)
 		return err
 	}
-	if err := look(); err != nil || d.write == nil {
+	if err := decide(); err != nil || d.write == nil {
 		return err
 	}
-	return c.alone(ctx, func(waited bool) error {
+	return c.withWriterLock(ctx, func(waited bool) error {
 		if waited {
 			first = nil
-			if err := look(); err != nil || d.write == nil {
+			if err := decide(); err != nil || d.write == nil {
 				return err
 			}
 		}
-		err := runOne(c.local(ctx), conn, d.write)
+		err := runOne(c.statementContext(ctx), conn, d.write)
 		switch {
 		case err == nil && *d.written > 0:
-			c.tellOwn(d.turn)
+			c.afterWrite(d.attempt)
 			return nil
 		case err == nil || c.library.judge(err) == Conflict:
-			c.crowd(name)
-			return c.changeAlone(ctx, conn, name, step)
+			c.noteCollision(name)
+			return c.changeInTransaction(ctx, conn, name, step)
 		}
 		return err
 	})
@@ -183,48 +184,47 @@ func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first 
 
 // decision is what a step makes of a snapshot.
 type decision struct {
-	*turn
-	write   *Statement // writes it unless the row has changed meanwhile; nil: there is nothing to write
-	written *int64     // 0 after it if the row has changed
+	*attempt
+	write   *Statement // writes the row unless it has changed meanwhile; nil: nothing changes
+	written *int64     // 0, after write, if the row had changed
 }
 
-// decide lets step change what a snapshot shows.
-func (c *client) decide(name string, s *snapshot, step func(*turn)) (decision, error) {
-	t, err := c.turn(name, s)
+// decide lets step change the state that a snapshot shows.
+func (c *client) decide(name string, s *snapshot, step func(*attempt)) (decision, error) {
+	a, err := c.newAttempt(name, s)
 	if err != nil {
 		return decision{}, err
 	}
-	step(t)
-	next := t.encode()
-	d := decision{turn: t, written: new(int64(1))}
+	step(a)
+	next := a.encode()
+	d := decision{attempt: a, written: new(int64(1))}
 	if next.version = s.version; next == s.row {
 		return d, nil
 	}
 	next.version = max(s.version+1, s.now)
-	d.write, err = c.writing(name, s, next, c.news(t), d.written)
+	d.write, err = c.writing(name, s, next, c.messages(a), d.written)
 	return d, err
 }
 
-// turn settles the state that a snapshot shows.
-func (c *client) turn(name string, s *snapshot) (*turn, error) {
+// newAttempt settles the state that a snapshot shows.
+func (c *client) newAttempt(name string, s *snapshot) (*attempt, error) {
 	st, err := s.decode(name)
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{state: st, now: instant(s.now)}
-	t.rules = record.Rules{
+	a := &attempt{state: st, now: instant(s.now)}
+	a.rules = record.Rules{
 		Poll:    c.caps.PollInterval(),
-		Last:    &t.last,
-		Least:   driver.Token(s.now),
-		Granted: func(p *record.Place) { t.winners = append(t.winners, p.Owner) },
+		Last:    &a.last,
+		Granted: func(p *record.Place) { a.winners = append(a.winners, p.Owner) },
 	}
-	t.settle(t.now, &t.rules)
-	return t, nil
+	a.settle(a.now, &a.rules)
+	return a, nil
 }
 
-// writing returns the statement that writes the row, and tells others, if it has the
-// version of the snapshot. It sets written to 0 if it has not.
-func (c *client) writing(name string, s *snapshot, next row, news []message, written *int64) (*Statement, error) {
+// writing returns the statement that writes the row and notifies others, if the row has
+// still the version of the snapshot. If not, the statement sets written to 0.
+func (c *client) writing(name string, s *snapshot, next row, messages []message, written *int64) (*Statement, error) {
 	args := []any{
 		name, next.version, next.token, next.owner, next.client, next.ttl, next.delay, next.note, next.taken, next.expires, next.record,
 	}
@@ -234,18 +234,18 @@ func (c *client) writing(name string, s *snapshot, next row, news []message, wri
 		return &w, nil
 	}
 	args = append(args, s.version)
-	if c.statements.dialect != Postgres || len(news) == 0 {
+	if c.statements.dialect != Postgres || len(messages) == 0 {
 		w := c.statements.update.bound(args...)
 		w.Changed = written
 		return &w, nil
 	}
-	text, err := json.Marshal(news)
+	text, err := json.Marshal(messages)
 	w := c.statements.tell.bound(append(args, string(text))...)
 	w.Into = []any{written}
 	return &w, err
 }
 
-// message is one for a client that listens.
+// message is a notification for a client that listens.
 type message struct {
 	Channel string `json:"channel"`
 	Payload string `json:"payload"`

@@ -5,18 +5,18 @@ import (
 	"database/sql"
 )
 
-// Statement is one of several that are sent together.
+// Statement is a statement with its arguments, and where its results go.
 type Statement struct {
 	Text    string
 	Args    []any
-	Into    []any  // where the columns of its one row go; nil: its rows do not matter
-	Changed *int64 // where the number of rows goes that it changed; nil: nowhere. Not with Into
+	Into    []any  // destinations of the columns of its one row; nil: its rows do not matter
+	Changed *int64 // gets the number of changed rows; nil: it does not matter. Not with Into
 }
 
 // together runs statements one after the other, in one round trip where the
 // library can.
 func (c *client) together(ctx context.Context, conn *sql.Conn, statements []Statement) error {
-	ctx = c.local(ctx)
+	ctx = c.statementContext(ctx)
 	if c.library.Together != nil {
 		return c.library.Together(ctx, conn, statements)
 	}

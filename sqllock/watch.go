@@ -10,15 +10,15 @@ import (
 
 // watch is one call of Watch. The client's mutex guards it.
 type watch struct {
-	sight
+	pollState
 	name    string
 	hints   chan struct{}
-	holders string // as they were seen last; "": not yet
+	holders string // at the last poll; "": there was none
 }
 
-// Watch implements driver.Watcher. No database tells a client of a row's changes, so
-// it looks, in one statement for all names that are watched or waited for; renewals
-// and waiters are no changes.
+// Watch implements driver.Watcher. No database notifies a client of a row's changes, so the
+// poller asks, in one statement for all names that are watched or waited for. Renewals and
+// waiters are no changes.
 func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	w := &watch{name: name, hints: make(chan struct{}, 1)}
 	c.mu.Lock()
@@ -27,7 +27,7 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 		return nil, err
 	}
 	c.watches[w] = true
-	c.lookFor(&w.sight)
+	c.startPollingLocked(&w.pollState)
 	context.AfterFunc(ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -44,9 +44,9 @@ func (c *client) unwatch(w *watch) {
 	}
 }
 
-// show tells of holders that are not those that were seen before. The first look
-// tells too, because others may have changed since the watch began.
-func (w *watch) show(st *state) bool {
+// update gives a hint if the holders are others than at the last poll, and reports whether
+// they are. The first poll gives one too: the holders may have changed since the watch began.
+func (w *watch) update(st *state) bool {
 	var b strings.Builder
 	b.WriteString("seen")
 	for i := range st.Holds {
@@ -62,7 +62,7 @@ func (w *watch) show(st *state) bool {
 	w.holders = b.String()
 	select {
 	case w.hints <- struct{}{}:
-	default: // it has not looked yet
+	default: // there is a hint already
 	}
 	return true
 }

@@ -19,25 +19,26 @@ const (
 	free           // exclusively, if nobody has it: SKIP LOCKED
 )
 
-// words are the statements of a dialect, each with the name as its only argument.
+// texts are the statements of a dialect, each with the name as its only argument.
 //
-// A turn counts the exclusive holds of a name, so that a transaction at REPEATABLE
-// READ can be kept from working with a snapshot that is older than the last of them.
-// If the lock were a lock only, nothing would: the row's newest version would be the
-// one in the snapshot. SKIP LOCKED stands for NOWAIT because it is no error to the database:
-// PostgreSQL would end the transaction, and log it.
-type words struct {
-	// take locks the row, by mode, and returns its turn, or no row.
+// The column turn counts the exclusive locks of a name. Suppose that a transaction at
+// REPEATABLE READ has taken its snapshot, another locks the name, writes and commits, and
+// then the first one locks the name. If the lock changed nothing in the row, the first one
+// could not find out that its snapshot is older than the other's writes. SKIP LOCKED is used
+// where NOWAIT is meant, because it is no error to the database: PostgreSQL would end the
+// transaction and log it.
+type texts struct {
+	// take locks the row, by mode, and returns its count, or no row.
 	take [free + 1]string
-	// see returns the turn in the transaction's snapshot.
+	// see returns the count in the transaction's snapshot.
 	see string
 }
 
 const see = "SELECT turn FROM holdfast_txlock WHERE name = "
 
-var statements = [...]words{
-	// An UPDATE takes the row's lock by itself, and fails at REPEATABLE READ if the
-	// row is newer than the snapshot, as FOR SHARE does.
+var statements = [...]texts{
+	// An UPDATE locks the row by itself. At REPEATABLE READ it fails, as FOR SHARE does, if
+	// the row is newer than the snapshot.
 	Postgres: {
 		take: [...]string{
 			exclusive: "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = $1 RETURNING turn",
@@ -47,8 +48,8 @@ var statements = [...]words{
 		},
 		see: see + "$1",
 	},
-	// MySQL's writes and locking reads see the newest row, whatever the snapshot is.
-	// The turn is raised later: a transaction sees its own writes at once.
+	// MySQL's writes and locking reads see the newest row, whatever the snapshot is. The
+	// count is raised later, because a transaction sees its own writes at once.
 	MySQL: {
 		take: [...]string{
 			exclusive: see + "? FOR UPDATE",
@@ -77,7 +78,7 @@ type locking struct {
 	mode    mode
 
 	locked  []string
-	turns   []int64  // of those locked
+	counts  []int64  // of those locked
 	skipped []string // gave no row: another has it, or there is none
 }
 
@@ -86,7 +87,7 @@ func (l *locking) take(name string) error {
 	if slices.Contains(l.locked, name) {
 		return nil
 	}
-	turn, err := l.turn(statements[l.dialect].take[l.mode], name)
+	count, err := l.count(statements[l.dialect].take[l.mode], name)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) && l.mode != free:
 		return ErrUnknown
@@ -96,18 +97,18 @@ func (l *locking) take(name string) error {
 	case err != nil:
 		return err
 	}
-	l.locked, l.turns = append(l.locked, name), append(l.turns, turn)
+	l.locked, l.counts = append(l.locked, name), append(l.counts, count)
 	return nil
 }
 
-// verify makes sure, once all is locked, that the transaction sees what those have
-// done who had the names before, and that the names skipped exist. It returns the name
-// for which that is not so. In MySQL the first plain SELECT fixes what a transaction
-// sees, so it must come after all locks.
+// verify makes sure, once all is locked, that the transaction sees what earlier holders of
+// the names have done, and that the skipped names exist. It returns the name for which that
+// is not so. In MySQL the first plain SELECT fixes what a transaction sees, so it must come
+// after all locks.
 func (l *locking) verify() (name string, err error) {
 	if l.dialect != MySQL {
 		for _, name := range l.skipped {
-			if _, err := l.turn(statements[l.dialect].see, name); errors.Is(err, sql.ErrNoRows) {
+			if _, err := l.count(statements[l.dialect].see, name); errors.Is(err, sql.ErrNoRows) {
 				return name, ErrUnknown
 			} else if err != nil {
 				return name, err
@@ -116,8 +117,8 @@ func (l *locking) verify() (name string, err error) {
 		return "", nil
 	}
 	for i, name := range l.locked {
-		seen, err := l.turn(statements[MySQL].see, name)
-		if errors.Is(err, sql.ErrNoRows) || err == nil && seen != l.turns[i] {
+		seen, err := l.count(statements[MySQL].see, name)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && seen != l.counts[i] {
 			return name, errOldSnapshot
 		} else if err != nil {
 			return name, err
@@ -137,8 +138,8 @@ func (l *locking) verify() (name string, err error) {
 // errOldSnapshot is ErrConflict, found by ourselves.
 var errOldSnapshot = fmt.Errorf("%w: it read before it locked, and its snapshot is older than another's hold", ErrConflict)
 
-// turn runs a query for the turn of a name.
-func (l *locking) turn(query, name string) (turn int64, err error) {
-	err = l.tx.QueryRowContext(l.ctx, query, l.dialect.key(name)).Scan(&turn)
-	return turn, err
+// count runs a query for the count of a name.
+func (l *locking) count(query, name string) (count int64, err error) {
+	err = l.tx.QueryRowContext(l.ctx, query, l.dialect.key(name)).Scan(&count)
+	return count, err
 }

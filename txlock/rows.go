@@ -5,11 +5,12 @@ import (
 	"database/sql"
 )
 
-// schemas create the table. Two names that differ in a byte are two: MySQL's text
-// would not keep them apart, under most collations and with trailing spaces.
+// schemas create the table. Names that differ in a byte are different: MySQL's text types
+// would not keep them apart, under most collations and with trailing spaces. The column turn
+// counts the exclusive locks of a name: see texts.
 var schemas = [...]string{
-	// Each lock writes a new version of its row: room for it on the same page, and
-	// a vacuum that does not wait for a fifth of the table, keep the table small.
+	// Each lock writes a new version of its row. Room for that on the same page, and a
+	// vacuum that does not wait for a fifth of the table, keep the table small.
 	Postgres: `CREATE TABLE IF NOT EXISTS holdfast_txlock (name TEXT COLLATE "C" PRIMARY KEY, turn BIGINT NOT NULL)` +
 		" WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)",
 	MySQL:  "CREATE TABLE IF NOT EXISTS holdfast_txlock (name VARBINARY(512) PRIMARY KEY, turn BIGINT NOT NULL) ENGINE=InnoDB",
@@ -17,10 +18,9 @@ var schemas = [...]string{
 }
 
 // Schema returns the statement that creates the table of names, holdfast_txlock,
-// unless it exists. Run it once, for example among your migrations, and in the
-// schema where the transactions will look for the table. A role that locks needs
-// SELECT and UPDATE on it, one that creates and removes names INSERT and DELETE. It is
-// "" for an unknown dialect.
+// unless it exists. Run it once, for example among your migrations, in the schema where the
+// transactions will find the table. A role that locks needs SELECT and UPDATE on it, one
+// that creates and removes names INSERT and DELETE. It is "" for an unknown dialect.
 func (d Dialect) Schema() string {
 	if !d.known() {
 		return ""
@@ -46,18 +46,18 @@ var (
 	}
 )
 
-// Create makes rows for the names, unless they have one; any number of clients may
-// do so at the same time. By a *sql.DB the names can be locked at once, by a
-// transaction once it is committed; until then another that creates one of them
-// waits. In PostgreSQL above READ COMMITTED it fails with
-// [ErrConflict] if another has created one since the transaction's snapshot.
+// Create makes rows for the names, unless they have one; any number of clients may do so at
+// the same time. With a *sql.DB the names can be locked at once. With a transaction they can
+// be locked when it is committed; until then others that create one of them wait. In
+// PostgreSQL above READ COMMITTED it fails with [ErrConflict] if another transaction has
+// created one since this one's snapshot.
 func (d Dialect) Create(ctx context.Context, db Execer, names ...string) error {
 	return d.exec(ctx, db, "creating", createStatements, names)
 }
 
-// Remove deletes the rows of names, which must be locked exclusively by the
-// transaction, because the thing that they stood for is gone. Who waits for one of
-// them gets [ErrUnknown], or [ErrConflict], when the transaction commits.
+// Remove deletes the rows of names, which the transaction must have locked exclusively, when
+// the things that they stood for are gone. Transactions that wait for one of them get
+// [ErrUnknown], or [ErrConflict], when this one commits.
 func (d Dialect) Remove(ctx context.Context, tx Tx, names ...string) error {
 	if err := d.check(ctx, tx, names); err != nil {
 		return err

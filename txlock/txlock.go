@@ -12,9 +12,9 @@
 //
 // A name is a row of the table holdfast_txlock (see [Dialect.Schema]), which must be
 // committed before it can be locked: a lock that first had to insert its row would wait for
-// other transactions where it must not, and in MySQL run into deadlocks. Create
-// the row where the thing comes to exist that it stands for, in the same
-// transaction, or for fixed names at the start of the program:
+// other transactions where it must not, and deadlock in MySQL. Create the row together with
+// the thing that it stands for, in the same transaction, or, for fixed names, at the start of
+// the program:
 //
 //	err := txlock.Postgres.Create(ctx, db, "stock/apple")
 //
@@ -22,48 +22,48 @@
 //	…
 //	err = txlock.Postgres.Lock(ctx, tx, "stock/apple") // first, before any read
 //
-// Remove it, with [Dialect.Remove], under its lock. There are as many rows as the
-// program makes, and nothing else creates or deletes any.
+// Remove it, with [Dialect.Remove], under its lock. Nothing but the program creates or
+// deletes rows.
 //
 // # What is promised
 //
-// After [Dialect.Lock] the transaction sees all that those have committed who had the
-// name before, and nobody else has it until the transaction ends. That is so at these
-// levels of isolation; where it cannot be had, the lock fails with [ErrConflict]
-// rather than let the transaction work on old data, and the transaction can be run
-// again from its beginning (optimistic.Retry does that).
+// After [Dialect.Lock] the transaction sees all that earlier holders of the name have
+// committed, and no other transaction has the name until this one ends. Where a level of
+// isolation does not allow that, the lock fails with [ErrConflict] rather than let the
+// transaction work on old data. The transaction can then be run again from its beginning
+// (optimistic.Retry does that). In detail:
 //
 //   - PostgreSQL, READ COMMITTED: the transaction waits, then sees the newest data.
-//     REPEATABLE READ and SERIALIZABLE: the same, but if another had the name since
-//     the transaction's snapshot was taken (by its first statement, thus also while
-//     the lock was waited for) the lock fails: SQLSTATE 40001.
+//     REPEATABLE READ and SERIALIZABLE: the same, but the lock fails (SQLSTATE 40001) if
+//     another had the name since this transaction's snapshot was taken. Its first
+//     statement takes it, which may be the lock itself, before it waits.
 //   - MySQL and MariaDB with InnoDB, READ COMMITTED and SERIALIZABLE: the newest data.
 //     REPEATABLE READ, their default: the lock must be the first that the
-//     transaction does, because a plain SELECT before it fixes what all later ones
-//     see. The lock finds out whether that is too old, and then fails. MariaDB with
+//     transaction does, because the first plain SELECT fixes what all later ones see.
+//     If that is too old the lock finds out, and fails. MariaDB with
 //     innodb_snapshot_isolation, the default from 11.6 on, is at SERIALIZABLE as
 //     PostgreSQL.
 //   - SQLite has no locks of rows: each function takes the write lock of the whole
-//     database file, so names exclude each other too, and shared holders as well.
-//     Waiting ends after the connection's busy timeout, with ErrConflict, and a
-//     context that ends is noticed only then. In a transaction that was begun with BEGIN
-//     IMMEDIATE (in modernc.org/sqlite: _txlock=immediate) it is BeginTx that waits.
-//     A transaction that has read before, and since then another has
-//     written, fails at once.
+//     database file. So different names, and shared holders, exclude each other too.
+//     Waiting ends after the connection's busy timeout, with ErrConflict; the end of a
+//     context is noticed only then. In a transaction that was begun with BEGIN
+//     IMMEDIATE (in modernc.org/sqlite: _txlock=immediate) it is BeginTx that waits. If
+//     the transaction has read before, and another has written since, the lock fails at
+//     once.
 //
-// What was read before the lock may be old at every level: read it again. READ
+// At every level data that was read before the lock may be old: read it again. READ
 // UNCOMMITTED is not supported.
 //
 // # Deadlocks
 //
-// The names of one call are locked in the order of their bytes, so transactions that
-// name all they need in one call, before anything else, cannot deadlock over them. Who
-// locks in several calls must keep an order of his own. A deadlock is found by the
-// database, which ends one transaction with ErrConflict: PostgreSQL after a second.
+// The names of one call are locked in the order of their bytes. So transactions that lock
+// all their names in one call, before anything else, cannot deadlock over them. A program
+// that locks in several calls must keep one order itself. The database finds a deadlock and
+// ends one of the transactions with ErrConflict: PostgreSQL after a second.
 //
-// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back.
-// MySQL has often done so by itself; what is still done by the *sql.Tx is then outside of
-// any transaction, and stays.
+// After every error, except [ErrHeld] from [Dialect.TryLock] of one name, roll back. MySQL
+// has often rolled back by itself; further statements of the *sql.Tx are then outside of any
+// transaction, and are not undone.
 package txlock
 
 import (
@@ -83,10 +83,9 @@ import (
 var (
 	// ErrHeld: another transaction has the name; see [Dialect.TryLock].
 	ErrHeld = errors.New("locked by another transaction")
-	// ErrConflict: the transaction cannot go on, for another's sake: a deadlock, a
-	// lock timeout, a serialization failure, a snapshot that is too old. Roll back;
-	// the whole of it may be run again. It is the same error as
-	// optimistic.ErrConflict.
+	// ErrConflict: the transaction cannot go on because of another: a deadlock, a lock
+	// timeout, a serialization failure, a snapshot that is too old. Roll back; the whole
+	// transaction may be run again. It is the same error as optimistic.ErrConflict.
 	ErrConflict = sqlerr.ErrConflict
 	// ErrUnknown: the name has no row that this transaction can see; see
 	// [Dialect.Create].
@@ -104,18 +103,18 @@ const (
 	SQLite                      // SQLite 3.35 and later
 )
 
-// Tx is what a lock needs of a transaction. *sql.Tx has it. A *sql.Conn on which the
-// caller has begun a transaction by hand will do as well. A *sql.DB, what embeds one, and
-// a *sql.Conn without a transaction are refused, because there every statement is a
-// transaction of its own, and would free the name before it returns. To see that costs two
-// more statements (in SQLite one) with anything that has no methods Commit and Rollback.
+// Tx is what a lock needs of a transaction: a *sql.Tx, or a *sql.Conn on which the caller
+// has begun a transaction by hand. A *sql.DB, a type that embeds one, and a *sql.Conn without
+// a transaction are refused: every statement would be a transaction of its own, and free the
+// name before it returns. With types that have no methods Commit and Rollback, checking that
+// costs two more statements (in SQLite one).
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Lock locks the names exclusively, and waits for those who have them. It returns
-// [ErrConflict], [ErrUnknown] or another error of the database or the context.
+// Lock locks the names exclusively, and waits for transactions that have them. Its errors
+// are [ErrConflict], [ErrUnknown] and others of the database or the context.
 //
 // The wait is bounded by the context and by the server's settings: lock_timeout in
 // PostgreSQL (none by default), innodb_lock_wait_timeout in MySQL (50 s), the busy
@@ -125,11 +124,10 @@ func (d Dialect) Lock(ctx context.Context, tx Tx, names ...string) error {
 	return err
 }
 
-// LockShared is Lock for transactions that only read what the names protect: any
-// number of them have a name at the same time, while none has it exclusively. A
-// stream of them can keep out one that wants it exclusively. A transaction that will
-// lock a name exclusively must not lock it shared first: two that do are a
-// deadlock.
+// LockShared is Lock for transactions that only read what the names protect: any number of
+// them can have a name at the same time, while none has it exclusively. A stream of them can
+// keep out one that wants it exclusively. A transaction that is going to lock a name
+// exclusively must not lock it shared first: two that do are a deadlock.
 func (d Dialect) LockShared(ctx context.Context, tx Tx, names ...string) error {
 	_, err := d.lock(ctx, tx, shared, inOrder(names), len(names))
 	return err
@@ -171,11 +169,11 @@ func inOrder(names []string) []string {
 }
 
 // lock locks up to limit of the names, in the given order, and returns them.
-func (d Dialect) lock(ctx context.Context, tx Tx, how mode, names []string, limit int) ([]string, error) {
+func (d Dialect) lock(ctx context.Context, tx Tx, m mode, names []string, limit int) ([]string, error) {
 	if err := d.check(ctx, tx, names); err != nil {
 		return nil, err
 	}
-	l := locking{ctx: ctx, tx: tx, dialect: d, mode: how}
+	l := locking{ctx: ctx, tx: tx, dialect: d, mode: m}
 	for _, name := range names {
 		if len(l.locked) == limit {
 			break
@@ -190,8 +188,8 @@ func (d Dialect) lock(ctx context.Context, tx Tx, how mode, names []string, limi
 	return l.locked, nil
 }
 
-// check returns an error if something can never be locked (P10): what is wrong with the
-// names before any statement.
+// check returns an error if this can never succeed (P10). It checks the names first, before
+// any statement.
 func (d Dialect) check(ctx context.Context, tx Tx, names []string) error {
 	if err := d.checkNames(names); err != nil {
 		return err
@@ -217,7 +215,7 @@ func (d Dialect) checkNames(names []string) error {
 	return nil
 }
 
-// failed adds to an error what was being done, and what it means.
+// failed adds to an error what was being done, and ErrConflict if it means that.
 func failed(doing, name string, err error) error {
 	return fmt.Errorf("txlock: %s %q: %w", doing, name, sqlerr.Judged(err))
 }

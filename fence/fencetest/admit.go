@@ -148,9 +148,9 @@ func rolledBack(t *testing.T, b *bench) {
 	}
 }
 
-// committedAllTheSame commits transactions whose token was refused, against the
+// committedAlthoughRefused commits transactions whose token was refused, against the
 // rule. That must not refuse any hold that is not stale itself.
-func committedAllTheSame(t *testing.T, b *bench) {
+func committedAlthoughRefused(t *testing.T, b *bench) {
 	_, resource := b.account(t)
 	for i, step := range []struct {
 		token driver.Token

@@ -15,7 +15,7 @@ import (
 )
 
 // Run runs every case on db, a scratch database of the dialect, at each level
-// of isolation that the dialect's guard is right at. It drops and creates the
+// of isolation at which the dialect's guard is right. It drops and creates the
 // tables holdfast_fence and fencetest_account. The pool must allow at least two
 // connections.
 func Run(t *testing.T, db *sql.DB, d fence.Dialect) {
@@ -31,7 +31,7 @@ func Run(t *testing.T, db *sql.DB, d fence.Dialect) {
 				{"same token again", sameTokenAgain},
 				{"names apart", namesApart},
 				{"rolled back", rolledBack},
-				{"committed all the same", committedAllTheSame},
+				{"committed although refused", committedAlthoughRefused},
 				{"no transaction", noTransaction},
 				{"predicate as a gate does", predicateAsGate},
 				{"predicate without a row", predicateWithoutRow},
@@ -69,7 +69,7 @@ func (b *bench) setUp(t *testing.T) {
 	for _, ddl := range []string{
 		"DROP TABLE IF EXISTS holdfast_fence",
 		b.dialect.Schema(),
-		b.dialect.Schema(), // again: it must not mind
+		b.dialect.Schema(), // again: this must do no harm
 		"DROP TABLE IF EXISTS fencetest_account",
 		"CREATE TABLE fencetest_account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, " + fence.Columns + ")",
 	} {

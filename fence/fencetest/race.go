@@ -101,8 +101,8 @@ func pausedReader(t *testing.T, b *bench) {
 }
 
 // guardAfterRead reads before the guard, against the rule, while an older
-// holder's transaction commits. What happens is the database's affair: either
-// it refuses the transaction, or an update is lost.
+// holder's transaction commits. Depending on the database the transaction is
+// refused, or an update is lost.
 // It does not apply to MySQL's serializable level: every SELECT locks its rows
 // there, and the other transaction would wait for this one.
 func guardAfterRead(t *testing.T, b *bench) {
@@ -245,7 +245,7 @@ func concurrentHolders(t *testing.T, b *bench) {
 	t.Logf("of %d holders %d could finish", rounds*workers*holds, total)
 }
 
-// again repeats a transaction that the database gave up for another's sake.
+// again repeats a transaction that the database gave up because of another.
 func again(ctx context.Context, transaction func(context.Context) error) error {
 	var err error
 	for range 200 {

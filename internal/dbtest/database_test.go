@@ -108,7 +108,7 @@ func run(t *testing.T, d *database) {
 	for _, statement := range []string{
 		"DROP TABLE IF EXISTS holdfast_txlock", "DROP TABLE IF EXISTS account", "DROP TABLE IF EXISTS run",
 		d.locks.Schema(),
-		d.locks.Schema(), // again: it must not mind
+		d.locks.Schema(), // again: this must do no harm
 		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
 		"CREATE TABLE run (job VARCHAR(100) NOT NULL, instant BIGINT NOT NULL, PRIMARY KEY (job, instant))",
 	} {
@@ -132,19 +132,18 @@ type testCase struct {
 
 func (d *database) sqlite() bool { return d.locks == txlock.SQLite }
 
-// snapshots reports whether a transaction sees, all the time, what was there at its
-// first statement.
+// snapshots reports whether a transaction sees the data as they were at its first statement.
 func (d *database) snapshots() bool {
 	return d.level != sql.LevelReadCommitted
 }
 
-// refuses reports whether the database itself refuses to write what is newer than the
+// refuses reports whether the database itself refuses to write rows that are newer than the
 // transaction's snapshot.
 func (d *database) refuses() bool {
 	return (d.locks == txlock.Postgres || d.refusing) && d.snapshots() || d.sqlite()
 }
 
-// refusesWaiters reports whether a lock that was waited for fails because the one who had
+// refusesWaiters reports whether a lock fails after a wait because the transaction that had
 // it has committed meanwhile.
 func (d *database) refusesWaiters() bool {
 	return d.locks == txlock.Postgres && d.snapshots() || d.refusing && d.level == sql.LevelSerializable
@@ -198,7 +197,7 @@ func (d *database) setBalance(ctx context.Context, q optimistic.Querier, id, n i
 	return err
 }
 
-// increment adds 1 by a read and a write, as a program does that computes in between.
+// increment adds 1 by a read and a write, as a program that computes in between.
 func (d *database) increment(ctx context.Context, tx *sql.Tx, id int64) error {
 	n, err := d.balance(ctx, tx, id)
 	if err != nil {
@@ -239,7 +238,7 @@ func (d *database) patiently() *optimistic.Options {
 	return &optimistic.Options{Tries: 1000, MaxPause: 20 * time.Millisecond, Tx: d.options()}
 }
 
-// within is a context for what must not hang.
+// within is a context for calls that must not hang.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("hangs"))
 	t.Cleanup(cancel)

@@ -10,8 +10,8 @@ import (
 )
 
 // TestCommitBehindReader: without a write-ahead log SQLite refuses a commit while somebody
-// reads, and keeps the transaction, which its client library must then roll back: Retry runs
-// it again, and the connection is as good as before.
+// reads, and keeps the transaction, which its client library must then roll back. Retry runs
+// it again, and the connection can still be used.
 func TestCommitBehindReader(t *testing.T) {
 	dsn := "file:" + filepath.Join(t.TempDir(), "db") + "?_pragma=busy_timeout(1)" // SQLite's default journal
 	db, reader := open(t, "sqlite", dsn), open(t, "sqlite", dsn)

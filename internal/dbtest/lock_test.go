@@ -57,8 +57,8 @@ func lockIncrements(t *testing.T, d *database) {
 	d.expectBalance(t, id, workers*increments)
 }
 
-// lockFirst has a transaction wait for another that writes: it sees what that one wrote,
-// or is refused.
+// lockFirst lets a transaction wait for another that writes. It must see the other's writes,
+// or be refused.
 func lockFirst(t *testing.T, d *database) {
 	id, name := d.account(t)
 	ctx := within(t)
@@ -261,7 +261,7 @@ func lockFree(t *testing.T, d *database) {
 	}
 }
 
-// lockShared: readers together, writers apart from them.
+// lockShared: readers have a name at the same time, writers alone.
 func lockShared(t *testing.T, d *database) {
 	_, name := d.account(t)
 	ctx := within(t)
@@ -331,7 +331,7 @@ func deadlock(t *testing.T, d *database) {
 	}
 }
 
-// sorted locks several names at once, each time in another order: no deadlock.
+// sorted locks several names in one call, each time in another order: no deadlock.
 func sorted(t *testing.T, d *database) {
 	var names []string
 	for range 4 {
@@ -365,7 +365,7 @@ func sorted(t *testing.T, d *database) {
 	}
 }
 
-// timeout has the server's own bound end a wait.
+// timeout lets the server's own setting end a wait.
 func timeout(t *testing.T, d *database) {
 	if d.immediate {
 		return // BeginTx would wait
@@ -406,8 +406,8 @@ func timeout(t *testing.T, d *database) {
 	}
 }
 
-// cancelled ends the context of one that waits: it returns, and does not take the lock
-// later.
+// cancelled ends the context of a transaction that waits: it returns, and does not take the
+// lock later.
 func cancelled(t *testing.T, d *database) {
 	if d.sqlite() {
 		return // it notices after the busy timeout only

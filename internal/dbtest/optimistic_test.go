@@ -70,7 +70,7 @@ func writeIncrements(t *testing.T, d *database) {
 	d.expectBalance(t, id, workers*increments)
 }
 
-// lostWithout is what the version is for: the same two transactions without it lose an
+// lostWithout shows the need for the version: without it the same two transactions lose an
 // update, unless the database refuses one of them.
 func lostWithout(t *testing.T, d *database) {
 	if d.immediate || d.locks == txlock.MySQL && d.level == sql.LevelSerializable {
@@ -97,8 +97,8 @@ func lostWithout(t *testing.T, d *database) {
 	d.expectBalance(t, id, 1) // of two
 }
 
-// retryInside is the trap: in one transaction a conflict stays a conflict, where reads
-// are of a snapshot. Retry leaves it at once.
+// retryInside shows the trap: if reads see a snapshot, a conflict in a transaction stays one
+// however often it is tried again there. Retry begins a new transaction.
 func retryInside(t *testing.T, d *database) {
 	if d.immediate || d.locks == txlock.MySQL && d.level == sql.LevelSerializable {
 		return // there nobody can write what another has read
@@ -151,7 +151,7 @@ func retryInside(t *testing.T, d *database) {
 	d.expectBalance(t, id, 11)
 }
 
-// givenUp loses every time: it ends with ErrConflict, after as many tries as allowed.
+// givenUp conflicts every time: Update ends with ErrConflict, after the allowed tries.
 func givenUp(t *testing.T, d *database) {
 	id, _ := d.account(t)
 	ctx := within(t)

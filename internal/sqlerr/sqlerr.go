@@ -1,5 +1,5 @@
-// Package sqlerr tells what a SQL database means by an error, without importing
-// any client library: by the shape that the errors of these libraries have.
+// Package sqlerr classifies the errors of SQL databases without importing their client
+// libraries, by the shape of the libraries' error types.
 //
 //   - PostgreSQL, by pgx and lib/pq: a method SQLState() string;
 //   - MySQL and MariaDB, by go-sql-driver: a field Number, an unsigned integer;
@@ -14,10 +14,10 @@ import (
 	"slices"
 )
 
-// ErrConflict: the transaction cannot go on, for another's sake.
+// ErrConflict: the transaction cannot go on because of another.
 var ErrConflict = errors.New("transaction is in conflict with another")
 
-// Judged returns the error, as ErrConflict too if that is what it means.
+// Judged returns the error, wrapped together with ErrConflict if it is a conflict.
 func Judged(err error) error {
 	if Conflict(err) && !errors.Is(err, ErrConflict) {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
@@ -25,7 +25,7 @@ func Judged(err error) error {
 	return err
 }
 
-// What the databases call it when they give up a transaction for another's sake.
+// The databases' codes for a transaction that they give up because of another.
 var (
 	postgresConflicts = []string{
 		"40001", // serialization_failure
@@ -49,10 +49,10 @@ const (
 	sqliteBusySnapshot = sqliteBusy | 2<<8
 )
 
-// Conflict reports whether the database gave up the statement or the transaction for
-// another transaction's sake: a deadlock, a serialization failure, a lock timeout, a
-// busy database. Nothing of the transaction will have happened once it is rolled
-// back, and it may be run again.
+// Conflict reports whether the database gave up the statement or the transaction because of
+// another transaction: a deadlock, a serialization failure, a lock timeout, a
+// busy database. Once it is rolled back nothing of the transaction has happened, and it may
+// be run again.
 func Conflict(err error) bool {
 	return anyOf(err, func(err error) bool {
 		if e, ok := err.(interface{ SQLState() string }); ok {
@@ -65,8 +65,8 @@ func Conflict(err error) bool {
 	})
 }
 
-// Busy reports whether another connection is writing in the SQLite database. It does
-// not if this transaction's snapshot is too old for it to write ever.
+// Busy reports whether another connection is writing in the SQLite database. It is false if
+// this transaction can never write because its snapshot is too old.
 func Busy(err error) bool {
 	return anyOf(err, func(err error) bool {
 		code := sqliteCode(err)
@@ -74,8 +74,8 @@ func Busy(err error) bool {
 	})
 }
 
-// sqliteCode returns the result code of an error of SQLite, extended if it can be
-// had, or 0.
+// sqliteCode returns the result code of an error of SQLite, the extended one if possible,
+// or 0.
 func sqliteCode(err error) int64 {
 	for _, name := range []string{"ExtendedCode", "Code"} {
 		value := reflect.ValueOf(err)
@@ -97,8 +97,8 @@ func sqliteCode(err error) int64 {
 	return 0
 }
 
-// field returns a field of a struct's own, or of one that is pointed at, or the zero
-// Value.
+// field returns a field of a struct, or of a struct pointed at, or the zero Value. It ignores
+// fields of embedded structs.
 func field(value reflect.Value, name string) reflect.Value {
 	if value.Kind() == reflect.Pointer {
 		value = value.Elem()
@@ -107,13 +107,13 @@ func field(value reflect.Value, name string) reflect.Value {
 		return reflect.Value{}
 	}
 	f, ok := value.Type().FieldByName(name)
-	if !ok || len(f.Index) != 1 { // an embedded struct's, which may be nil
+	if !ok || len(f.Index) != 1 { // of an embedded struct, which may be nil
 		return reflect.Value{}
 	}
 	return value.FieldByIndex(f.Index)
 }
 
-// anyOf reports whether it is so of the error or of one that it wraps.
+// anyOf reports whether the condition holds for the error or for one that it wraps.
 func anyOf(err error, is func(error) bool) bool {
 	if err == nil {
 		return false

@@ -1,5 +1,5 @@
-// Package sqltx tells statements that are in one transaction from those that each commit
-// by themselves, for packages that take the caller's transaction: fence and txlock.
+// Package sqltx finds out whether a caller's statements are in one transaction or each
+// commit by themselves, for packages that need the caller's transaction: fence and txlock.
 package sqltx
 
 import (
@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Execer is a *sql.Tx, or what the caller has in place of one.
+// Execer is a *sql.Tx, or what the caller uses in its place.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Check returns an error unless statements of tx are in one transaction. It costs two
-// statements (in SQLite one) with anything that is no *sql.DB and has no methods Commit and
-// Rollback: a *sql.Conn, for example. The error says what is wrong with tx, and is to be
-// read after "the transaction is needed, and".
+// Check returns an error unless statements of tx are in one transaction. With a type that is
+// no *sql.DB and has no methods Commit and Rollback, a *sql.Conn for example, it runs two
+// statements (in SQLite one). The error says what is wrong with tx, and completes a text
+// such as "the transaction is needed, and".
 func Check(ctx context.Context, tx Execer, sqlite bool) error {
 	switch tx := tx.(type) {
 	case interface{ Stats() sql.DBStats }:
@@ -36,9 +36,9 @@ func Check(ctx context.Context, tx Execer, sqlite bool) error {
 	}
 }
 
-// inServer looks whether a savepoint lasts until the next statement. PostgreSQL refuses
-// one outside of a transaction; in MySQL it is gone when its statement is over, unless
-// the session does not commit by itself.
+// inServer tests whether a savepoint lasts until the next statement. Outside of a
+// transaction PostgreSQL refuses one, and in MySQL it is gone when its statement is over,
+// unless autocommit is off.
 func inServer(ctx context.Context, tx Execer) error {
 	for _, query := range []string{"SAVEPOINT holdfast", "RELEASE SAVEPOINT holdfast"} {
 		if _, err := tx.ExecContext(ctx, query); err != nil {
@@ -48,9 +48,9 @@ func inServer(ctx context.Context, tx Execer) error {
 	return nil
 }
 
-// inSQLite looks whether another transaction can begin, which takes no lock: in SQLite a
-// savepoint outside of a transaction begins one. Both statements go out as one, because
-// they must meet the same connection.
+// inSQLite tests whether a transaction can begin, which takes no lock; a savepoint would
+// begin one itself. Both statements are sent as one, because they must reach the same
+// connection.
 func inSQLite(ctx context.Context, tx Execer) error {
 	_, err := tx.ExecContext(ctx, "BEGIN DEFERRED; ROLLBACK")
 	if err != nil && strings.Contains(err.Error(), "within a transaction") {

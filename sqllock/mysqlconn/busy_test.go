@@ -25,7 +25,7 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-// TestFullPool: renewals and releases have a connection, whoever has the others.
+// TestFullPool: renewals and releases have a connection even if an application has all others.
 func TestFullPool(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
 		open := func(connections int) (*sql.DB, driver.Driver) {

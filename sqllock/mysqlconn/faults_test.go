@@ -46,11 +46,12 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("the clock is set back", func(t *testing.T) {
 		sqltest.ClockBack(t, dial(t, server, nil), func(by time.Duration) {
 			us := by.Microseconds()
-			if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET taken = taken + ?, expires = expires + ?, version = version + ?", us, us, us); err != nil {
+			if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET taken = taken + ?, expires = expires + ?, version = version + ?, token = token + ?", us, us, us, us); err != nil {
 				t.Fatal(err)
 			}
 		})
 	})
+	t.Run("blocks of tokens", func(t *testing.T) { sqltest.Blocks(t, dial(t, server, nil), dial(t, server, nil)) })
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })
 	})
@@ -71,7 +72,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
-	t.Run("doorbell", func(t *testing.T) { doorbell(t, server, admin) })
+	t.Run("polling", func(t *testing.T) { polling(t, server, admin) })
 	t.Run("connections are ended", func(t *testing.T) {
 		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() {
 			ended := 0
@@ -99,7 +100,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	}
 }
 
-func doorbell(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
+func polling(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
 	config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test?interpolateParams=true&multiStatements=true")
 	if err != nil {
 		t.Fatal(err)
@@ -109,9 +110,9 @@ func doorbell(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := sqltest.Doorbell{
+	b := sqltest.Polling{
 		Connector: connector, Open: New,
-		Ways: map[string]sqltest.Spoil{"killed": sqltest.Kill(t, admin, "SELECT CONNECTION_ID()", "KILL %v")},
+		Faults: map[string]sqltest.Fault{"killed": sqltest.Kill(t, admin, "SELECT CONNECTION_ID()", "KILL %v")},
 		Connections: func() (n int) {
 			if err := admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'").Scan(&n); err != nil {
 				t.Fatal(err)

@@ -43,15 +43,15 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
 }
 
-// closing closes the pool. All that it could return is that a connection, which broke
-// while nobody used it, could not tell the server that it ends: it is closed all the same.
+// closing returns a function that closes the pool. An error of that would only say that a
+// connection, which broke while nobody used it, could not end its session in order.
 func closing(db *sql.DB) func() error {
 	return func() error { db.Close(); return nil }
 }
 
-// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
-// begin with, for those who look at the database beside the driver. It makes no
-// contact; the caller closes it.
+// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables'
+// names, for programs that read the database beside the driver. It makes no contact. The
+// caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, o, err := pool(u)
 	if err != nil {
@@ -76,7 +76,7 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	return db, o, nil
 }
 
-// parse reads a URL. Its errors show nothing of user and password.
+// parse understands a URL. Its errors do not show user or password.
 func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	params, err := driver.Params(u, true, "hf.tables")
 	if err != nil {
@@ -117,11 +117,11 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
-// New returns a driver over a pool of go-sql-driver/mysql, which the caller keeps
-// and closes, after the driver. The driver keeps one of its connections in reserve for
-// renewals: see package sqllock. Set interpolateParams, or each statement takes two
-// round trips, and multiStatements, or a name that many want is locked over several.
-// Nil options are fine.
+// New returns a driver over a pool of go-sql-driver/mysql. The caller owns the pool and
+// closes it after the driver. The driver keeps one of its connections in reserve for
+// renewals: see package sqllock. Set interpolateParams, or each statement takes two round
+// trips, and multiStatements, or a transaction at a contended name takes several. Nil
+// options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
 }
@@ -134,17 +134,17 @@ func libraryFor(ctx context.Context, db *sql.DB) sqllock.Library {
 	return library
 }
 
-// failure judges an error of a statement.
+// failure implements Failure of sqllock.Library.
 func failure(err error) sqllock.Failure {
 	dialling := (*net.OpError)(nil)
 	if errors.As(err, &dialling) && dialling.Op == "dial" {
 		return sqllock.Refused
 	}
-	said := (*mysql.MySQLError)(nil)
-	if !errors.As(err, &said) {
+	e := (*mysql.MySQLError)(nil)
+	if !errors.As(err, &e) {
 		return sqllock.Unknown
 	}
-	switch said.Number {
+	switch e.Number {
 	case 1205, 1213, 1020, 3572: // lock wait timeout, deadlock, record changed, nowait
 		return sqllock.Conflict
 	case 1053, 1079, 1080, 1105, 1180, 1317, 1927, 3024, 4031: // shutdown, kill, interruption, an error in the commit

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// together implements Together of sqllock.Library: the statements go as one text, for
-// which the pool needs multiStatements and interpolateParams.
+// together implements Together of sqllock.Library: it sends the statements as one text. The
+// pool needs multiStatements and interpolateParams for that.
 func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 	var texts []string
 	var args []any
@@ -46,8 +46,7 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 	return wrong
 }
 
-// takesTogether reports whether a pool's connections take several statements as one
-// text.
+// takesTogether reports whether a pool's connections accept several statements as one text.
 func takesTogether(ctx context.Context, db *sql.DB) bool {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestBusy(t *testing.T) {
 	sqltest.Busy(t, d)
 }
 
-// TestFullPool: renewals and releases have a connection, whoever has the others.
+// TestFullPool: renewals and releases have a connection even if an application has all others.
 func TestFullPool(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	var log bytes.Buffer

@@ -38,8 +38,11 @@ func TestServer(t *testing.T) {
 	})
 	t.Run("the clock is set back", func(t *testing.T) {
 		sqltest.ClockBack(t, openWith(t, server, "back", 0), func(by time.Duration) {
-			exec(t, admin, "UPDATE back_locks SET taken = taken + $1, expires = expires + $1, version = version + $1", by.Microseconds())
+			exec(t, admin, "UPDATE back_locks SET taken = taken + $1, expires = expires + $1, version = version + $1, token = token + $1", by.Microseconds())
 		})
+	})
+	t.Run("blocks of tokens", func(t *testing.T) {
+		sqltest.Blocks(t, openWith(t, server, "blocks", 0), openWith(t, server, "blocks", 0))
 	})
 	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
 	t.Run("contended", func(t *testing.T) {
@@ -90,17 +93,17 @@ func TestServer(t *testing.T) {
 		}
 		sqltest.OneKept(t, db, d, connections, func(context.Context, int) {})
 	})
-	t.Run("doorbell", func(t *testing.T) { // that of clients which hear no notifications
+	t.Run("polling", func(t *testing.T) { // of clients without notifications
 		config, err := pgx.ParseConfig(server.URL("postgres"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := sqltest.Doorbell{
+		b := sqltest.Polling{
 			Connector: stdlib.GetConnector(*config),
 			Open: func(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 				return sqllock.New(ctx, db, sqllock.Postgres, sqllock.Library{Failure: failure}, o)
 			},
-			Ways:        map[string]sqltest.Spoil{"killed": sqltest.Kill(t, admin, "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%v)")},
+			Faults:      map[string]sqltest.Fault{"killed": sqltest.Kill(t, admin, "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%v)")},
 			Connections: connections,
 		}
 		b.Test(t)
@@ -238,7 +241,7 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 		}
 		grants = append(grants, g)
 	}
-	grants[7].Owner = "a stranger" // one that is gone does not spoil the others
+	grants[7].Owner = "a stranger" // one that is gone does not fault the others
 	costs("1000 renewals, one of them of a hold that is gone", 10, func() {
 		for i, r := range d.Renew(ctx, grants) {
 			if want := i == 7; driver.Gone(r.Err) != want {
@@ -323,8 +326,8 @@ func mayNotCreate(t *testing.T, server *testserver.Postgres, admin *sql.DB) {
 	}
 }
 
-// TestPgbouncer: in session mode notifications are heard, in transaction mode they
-// are not, which the driver notices and says; locks work in both.
+// TestPgbouncer: in session mode notifications arrive, in transaction mode they do not, which
+// the driver notices and logs. Locks work in both.
 func TestPgbouncer(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	for mode, hears := range map[string]bool{"session": true, "transaction": false} {
@@ -425,7 +428,7 @@ func TestFailover(t *testing.T) {
 	a.Close()
 }
 
-// TestHandOff: a waiter that listens hears of its hand-off without asking.
+// TestHandOff: a waiter that listens learns of its hand-off without asking.
 func TestHandOff(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	d, err := New(t.Context(), openDB(t, server), &sqllock.Options{Poll: time.Minute}) // asking again would be too late

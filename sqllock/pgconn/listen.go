@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// All drivers of a process that connect in the same way hear through one connection,
-// on one channel: a hub. It is there while somebody listens.
+// All drivers of a process that connect in the same way share a hub: one connection that
+// listens, on one channel. It exists while it has subscribers.
 
-// hubs are those of this process, by how they connect.
+// hubs are those of this process, by their configuration: see keyOf.
 var hubs = struct {
 	sync.Mutex
 	m map[string]*hub
@@ -27,16 +27,17 @@ type hub struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
-	mu    sync.Mutex // held while hears are called
-	hears map[*hearer]bool
-	up    chan struct{} // closed while it listens
-	err   error         // of the last attempt to
+	mu          sync.Mutex // held while subscribers are called
+	subscribers map[*subscriber]bool
+	up          chan struct{} // closed while it listens
+	err         error         // of the last attempt to
 }
 
-// hearer is one driver.
-type hearer struct {
-	hear func(payload string)
-	// fresh returns how the driver's pool would connect now. nil: as before.
+// subscriber is one driver.
+type subscriber struct {
+	receive func(payload string)
+	// fresh returns the configuration by which the driver's pool would connect now.
+	// nil: as before.
 	fresh func(context.Context) (*pgx.ConnConfig, error)
 }
 
@@ -45,13 +46,14 @@ const (
 	// the longest.
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
-	// quiet is after how long without a word it is made sure that the server is
-	// still there.
-	quiet = 20 * time.Second
+	// quietFor is how long no notification may come before the hub asks whether the
+	// server is still there.
+	quietFor = 20 * time.Second
 )
 
-// keyOf tells configurations apart that may lead to different servers. A password that
-// an option of the pool sets for each connection does not.
+// keyOf returns a text that differs between configurations which may lead to different
+// servers or users. A password that an option of the pool sets for each connection is no
+// part of it.
 func keyOf(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%q", []any{c.ConnString(), c.Host, c.Port, c.User, c.Database})
 }
@@ -59,11 +61,11 @@ func keyOf(c *pgx.ConnConfig) string {
 // listener implements Listen of sqllock.Library.
 type listener struct {
 	config *pgx.ConnConfig
-	fresh  func(context.Context) (*pgx.ConnConfig, error) // see hearer
+	fresh  func(context.Context) (*pgx.ConnConfig, error) // see subscriber
 }
 
-func (l listener) listen(ctx context.Context, hear func(string)) (string, func(), error) {
-	key, me := keyOf(l.config), &hearer{hear, l.fresh}
+func (l listener) listen(ctx context.Context, receive func(string)) (string, func(), error) {
+	key, me := keyOf(l.config), &subscriber{receive, l.fresh}
 	hubs.Lock()
 	h := hubs.m[key]
 	if h == nil {
@@ -71,14 +73,14 @@ func (l listener) listen(ctx context.Context, hear func(string)) (string, func()
 		hubs.m[key] = h
 	}
 	h.mu.Lock()
-	h.hears[me] = true
+	h.subscribers[me] = true
 	h.mu.Unlock()
 	hubs.Unlock()
 	leave := func() {
 		hubs.Lock()
-		h.mu.Lock() // so that nothing is heard after this
-		delete(h.hears, me)
-		last := len(h.hears) == 0
+		h.mu.Lock() // nothing is received after this
+		delete(h.subscribers, me)
+		last := len(h.subscribers) == 0
 		h.mu.Unlock()
 		if last && hubs.m[key] == h {
 			delete(hubs.m, key)
@@ -96,26 +98,26 @@ func (l listener) listen(ctx context.Context, hear func(string)) (string, func()
 	return h.channel, leave, nil
 }
 
-// newHub returns a hub that begins to listen.
+// newHub returns a hub that starts listening.
 func newHub(config *pgx.ConnConfig) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
-		config: quietly(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
-		hears: map[*hearer]bool{}, up: make(chan struct{}),
+		config: withoutHandlers(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
+		subscribers: map[*subscriber]bool{}, up: make(chan struct{}),
 	}
 	h.done.Go(func() { h.run(ctx) })
 	return h
 }
 
-// quietly returns a configuration of a pool's connection for one that listens: the
+// withoutHandlers returns a configuration of a pool's connection for one that listens: the
 // pool's own OnNotification would keep ours.
-func quietly(config *pgx.ConnConfig) *pgx.ConnConfig {
+func withoutHandlers(config *pgx.ConnConfig) *pgx.ConnConfig {
 	config = config.Copy()
 	config.OnNotification = nil
 	return config
 }
 
-// await returns when the hub listens, or why it does not.
+// await returns nil when the hub listens, or the error that prevents it.
 func (h *hub) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -135,10 +137,11 @@ func (h *hub) await(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run listens until the context ends, and again when the connection is lost: then
-// notifications may have been lost too. What it cannot mend at once it tells.
+// run listens until the context ends. When the connection is lost it listens again, and tells
+// subscribers that notifications may have been lost. If the first attempt fails it tells them
+// that none arrive.
 func (h *hub) run(ctx context.Context) {
-	was := false // it has listened, and has not told that it does not
+	listened := false // and subscribers have not been told that it does not any more
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		conn, err := h.subscribe(ctx)
 		if err == nil {
@@ -146,13 +149,13 @@ func (h *hub) run(ctx context.Context) {
 			h.mu.Lock()
 			close(h.up)
 			h.mu.Unlock()
-			h.tell("")
-			h.follow(ctx, conn)
+			h.publish("")
+			h.forward(ctx, conn)
 			closeConn(conn)
-			was = true
-		} else if was && ctx.Err() == nil {
-			h.tell("lost " + err.Error())
-			was = false
+			listened = true
+		} else if listened && ctx.Err() == nil {
+			h.publish("lost " + err.Error())
+			listened = false
 		}
 		h.mu.Lock()
 		if h.err = err; err == nil {
@@ -166,12 +169,12 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-// tell passes a notification on to all.
-func (h *hub) tell(payload string) {
+// publish passes a notification on to all subscribers.
+func (h *hub) publish(payload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for l := range h.hears {
-		l.hear(payload)
+	for l := range h.subscribers {
+		l.receive(payload)
 	}
 }
 
@@ -183,7 +186,7 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In quotes, because otherwise PostgreSQL folds the case.
+	// In quotes, because PostgreSQL would fold the case otherwise.
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
 		closeConn(conn)
 		return nil, err
@@ -191,8 +194,8 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// connect connects as before or, if the server refuses that, as a pool of one of the
-// drivers does now: passwords and certificates are replaced, and tokens end.
+// connect connects as before. Suppose that the password or certificate was replaced since,
+// so the server refuses it. Then it connects as the pool of one of the drivers does now.
 func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, h.config.Copy())
 	if err == nil || !refusesUs(err) {
@@ -200,7 +203,7 @@ func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	h.mu.Lock()
 	var all []func(context.Context) (*pgx.ConnConfig, error)
-	for l := range h.hears {
+	for l := range h.subscribers {
 		if l.fresh != nil {
 			all = append(all, l.fresh)
 		}
@@ -209,9 +212,9 @@ func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 	for _, fresh := range all {
 		config, trouble := fresh(ctx)
 		if trouble != nil {
-			continue // the pool's own statements tell it
+			continue // the pool's own statements report it
 		}
-		config = quietly(config)
+		config = withoutHandlers(config)
 		if conn, trouble := pgx.ConnectConfig(ctx, config.Copy()); trouble == nil {
 			h.config = config
 			return conn, nil
@@ -220,23 +223,23 @@ func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 	return nil, err
 }
 
-// closeConn closes a connection; what that fails at is of no use to anybody.
+// closeConn closes a connection. Its error would be of no use.
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	conn.Close(ctx)
 }
 
-// follow passes notifications on until the connection or ctx ends.
-func (h *hub) follow(ctx context.Context, conn *pgx.Conn) {
+// forward passes notifications on until the connection or ctx ends.
+func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 	for ctx.Err() == nil {
-		wait, cancel := context.WithTimeout(ctx, quiet)
+		wait, cancel := context.WithTimeout(ctx, quietFor)
 		n, err := conn.WaitForNotification(wait)
 		silent := wait.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
-			h.tell(n.Payload)
+			h.publish(n.Payload)
 		case ctx.Err() != nil || !silent || !answers(ctx, conn):
 			return
 		}

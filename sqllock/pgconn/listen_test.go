@@ -118,21 +118,21 @@ func (p *pools) handOver(a, b *holdfast.Client) {
 		p.Fatal(err)
 	}
 	if err := <-waiting; err != nil {
-		p.Errorf("P7: a waiter that hears no notification does not look for its hold: %v", err)
+		p.Errorf("P7: a waiter that gets no notification is not polled for: %v", err)
 	}
 }
 
-// TestListenerLost: the connection that listens is lost and cannot be made again. That
-// is told, and waiters look until it is there again.
+// TestListenerLost: the connection that listens is lost and cannot be made again. The driver
+// logs that, and polls for its waiters until there is a connection again.
 func TestListenerLost(t *testing.T) {
 	p := newPools(t)
 	a, b := p.open(), p.open()
 	p.handOver(a, b)
 	p.dropListener()
-	p.log.await(t, "not heard any more")
+	p.log.await(t, "do not arrive any more")
 	p.handOver(a, b)
 	exec(t, p.admin, "ALTER ROLE one LOGIN")
-	p.log.await(t, "heard again")
+	p.log.await(t, "arrive again")
 	p.handOver(a, b)
 }
 
@@ -157,9 +157,8 @@ func TestListenerFollowsThePool(t *testing.T) {
 	p.handOver(a, b)
 }
 
-// TestListenerOfNobody: whoever gives up as a driver is made, when its greeting is heard,
-// leaves no connection. Each time the greeting and the end are there at once, and either may be
-// seen first.
+// TestListenerOfNobody: New leaves no connection that listens if its context ends when the
+// greeting arrives. The two happen at the same time, so New may see either first.
 func TestListenerOfNobody(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	db := openDB(t, server)
@@ -171,12 +170,12 @@ func TestListenerOfNobody(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		library := libraryFor(config)
 		listen := library.Listen
-		library.Listen = func(ctx context.Context, hear func(string)) (string, func(), error) {
+		library.Listen = func(ctx context.Context, receive func(string)) (string, func(), error) {
 			return listen(ctx, func(payload string) {
 				if strings.HasPrefix(payload, "hello ") {
 					cancel()
 				}
-				hear(payload)
+				receive(payload)
 			})
 		}
 		if d, err := sqllock.New(ctx, db, sqllock.Postgres, library, nil); !errors.Is(err, context.Canceled) {

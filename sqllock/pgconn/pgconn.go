@@ -6,17 +6,17 @@
 // The parameter hf.tables is what the tables' names begin with: see
 // sqllock.Options. All others are pgx's.
 //
-// Behind a pooler such as pgbouncer statements are not prepared, because one that
-// gives each transaction another connection may not know them there: the driver finds
-// that out by itself, when it is opened. Through such a pooler notifications do not
+// Behind a pooler such as pgbouncer the driver prepares no statements, because a pooler
+// that gives each transaction another connection may not know them there. It detects a
+// pooler by itself, when it is opened. Through such a pooler notifications do not
 // arrive, so waiters poll.
 //
 // The files that sslrootcert, sslcert and sslkey name, and .pgpass, are read again for each
-// connection of a URL's pool, and when the one that listens is refused. While they cannot be
-// read, because they are just being replaced, what they said last holds.
+// connection of a URL's pool, and when the connection that listens is refused. While they
+// cannot be read, because they are being replaced, their last content is used.
 //
-// The drivers of a process that connect in the same way have one connection besides
-// their pools, on which they listen.
+// The drivers of a process that connect in the same way share one connection besides their
+// pools, on which they listen.
 package pgconn
 
 import (
@@ -65,9 +65,9 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
-// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
-// begin with, for those who look at the database beside the driver. It makes no
-// contact; the caller closes it.
+// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables'
+// names, for programs that read the database beside the driver. It makes no contact. The
+// caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, _, o, err := pool(u)
 	if err != nil {
@@ -89,7 +89,7 @@ func pool(u *url.URL) (*sql.DB, *settings, *sqllock.Options, error) {
 	return db, s, o, nil
 }
 
-// parse reads a URL. Its errors show nothing of user and password.
+// parse understands a URL. Its errors do not show user or password.
 func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	params, err := driver.Params(u, true, "hf.tables")
 	if err != nil {
@@ -108,7 +108,7 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	theirs.RawQuery = query.Encode()
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
-		// pgx's own words may show what it has taken for a password.
+		// pgx's own error may show the password.
 		return nil, nil, errors.New("pgx does not understand this URL, or one of its parameters: it looks like postgres://user:password@host:5432/database?sslmode=require")
 	}
 	if config.ConnectTimeout == 0 {
@@ -120,11 +120,11 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
-// New returns a driver over a pool of pgx's stdlib, which the caller keeps and
-// closes, after the driver. The driver keeps one of its connections in reserve for
-// renewals: see package sqllock. It listens on a connection of its own, made as the
-// pool's are: when the server refuses the password or the certificate that it knows, it
-// makes the pool open a connection, and uses that one's. Nil options are fine.
+// New returns a driver over a pool of pgx's stdlib. The caller owns the pool and closes it
+// after the driver. The driver keeps one of its connections in reserve for renewals: see
+// package sqllock. It listens on a connection of its own, made as the pool's are. When the
+// server refuses the password or the certificate of that, the driver makes the pool open a
+// connection and uses the configuration of this one. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	config, err := configOf(ctx, db)
 	library := libraryFor(config)
@@ -138,19 +138,19 @@ func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, er
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 
-// configOf returns how a connection of the pool was made.
+// configOf returns the configuration of a connection of the pool.
 func configOf(ctx context.Context, db *sql.DB) (*pgx.ConnConfig, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	return madeFrom(conn)
+	return configOfConn(conn)
 }
 
-// freshConfigOf returns how the pool makes a connection now, with what options such as
-// stdlib.OptionBeforeConnect change: it borrows those that are idle, so that the next one
-// is new, as long as that makes nobody wait.
+// freshConfigOf returns the configuration of a new connection, including changes by options
+// such as stdlib.OptionBeforeConnect. It borrows all idle connections, so the next one is
+// new, as long as that makes nobody wait.
 func freshConfigOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
 	for range db.Stats().Idle + 1 {
 		if s := db.Stats(); s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
@@ -161,7 +161,7 @@ func freshConfigOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err
 			return nil, err
 		}
 		defer conn.Close()
-		if config, err = madeFrom(conn); err != nil {
+		if config, err = configOfConn(conn); err != nil {
 			return nil, err
 		}
 	}
@@ -171,8 +171,8 @@ func freshConfigOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err
 	return config, nil
 }
 
-// madeFrom returns how a connection was made.
-func madeFrom(conn *sql.Conn) (config *pgx.ConnConfig, err error) {
+// configOfConn returns the configuration of a connection.
+func configOfConn(conn *sql.Conn) (config *pgx.ConnConfig, err error) {
 	err = conn.Raw(func(c any) error {
 		own, ok := c.(*stdlib.Conn)
 		if !ok {
@@ -189,7 +189,7 @@ func libraryFor(config *pgx.ConnConfig) sqllock.Library {
 	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together}
 }
 
-// failure judges an error of a statement.
+// failure implements Failure of sqllock.Library.
 func failure(err error) sqllock.Failure {
 	if connecting := (*pgconn.ConnectError)(nil); errors.As(err, &connecting) {
 		return sqllock.Refused
@@ -197,17 +197,17 @@ func failure(err error) sqllock.Failure {
 	if pgconn.SafeToRetry(err) {
 		return sqllock.Conflict
 	}
-	said := (*pgconn.PgError)(nil)
-	if !errors.As(err, &said) {
+	e := (*pgconn.PgError)(nil)
+	if !errors.As(err, &e) {
 		return sqllock.Unknown
 	}
-	switch said.Code {
+	switch e.Code {
 	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
 		return sqllock.Conflict
 	case "40003", "57P01", "57P02", "57P05": // completion unknown, the end of the connection
 		return sqllock.Unknown
 	}
-	switch said.Code[:min(2, len(said.Code))] {
+	switch e.Code[:min(2, len(e.Code))] {
 	case "", "08", "58", "XX": // connection, system, internal
 		return sqllock.Unknown
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// behindPooler lets a library prepare no statements if there is a pooler between the
-// pool and the server. Suppose that it gives each transaction another connection: then
-// what pgx has prepared is not known on the next one, or something of that name is
-// there already, and nearly all requests fail. A pooler is known by the number that it
-// tells of the server's process: that is not the one which carries out statements.
+// behindPooler makes a library prepare no statements if there is a pooler between the pool
+// and the server. Suppose that the pooler gives each transaction another connection. A
+// statement that pgx has prepared is unknown on the next one, or its name is taken there, and
+// nearly all requests fail. A pooler shows by the process number of the server that it tells
+// the client: another process carries out the statements.
 func behindPooler(ctx context.Context, db *sql.DB, library *sqllock.Library) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settings are how to connect to what a URL names. Pgx reads the files of certificates and
-// passwords when it parses a URL, and they are replaced before they expire: so it parses
+// settings make the configuration for a URL. pgx reads the files of certificates and
+// passwords when it parses a URL, and they are replaced before they expire. So settings parse
 // the URL again for each connection.
 type settings struct {
 	url  *url.URL
 	mu   sync.Mutex
-	last *pgx.ConnConfig // what could be read last
+	last *pgx.ConnConfig // the last that could be parsed
 }
 
-// renew makes a connection's configuration what the files say now.
+// renew replaces a connection's configuration by the present one.
 func (s *settings) renew(ctx context.Context, config *pgx.ConnConfig) error {
 	now, err := s.fresh(ctx)
 	if err == nil {
@@ -32,8 +32,8 @@ func (s *settings) renew(ctx context.Context, config *pgx.ConnConfig) error {
 	return err
 }
 
-// fresh returns how to connect now. While the files cannot be read, or do not belong
-// together yet, it returns what they said last.
+// fresh returns the present configuration, or the last one while the files cannot be read or
+// do not belong together.
 func (s *settings) fresh(context.Context) (*pgx.ConnConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,11 +43,11 @@ func (s *settings) fresh(context.Context) (*pgx.ConnConfig, error) {
 	return s.last.Copy(), nil
 }
 
-// refusesUs reports whether the server was reached, and refused the password or the
-// certificate that was shown to it, or showed one that is not trusted.
+// refusesUs reports whether the server was reached and refused our password or certificate,
+// or showed a certificate that is not trusted.
 func refusesUs(err error) bool {
-	if said := (*pgconn.PgError)(nil); errors.As(err, &said) {
-		return strings.HasPrefix(said.Code, "28")
+	if e := (*pgconn.PgError)(nil); errors.As(err, &e) {
+		return strings.HasPrefix(e.Code, "28")
 	}
 	if failed := (*net.OpError)(nil); errors.As(err, &failed) {
 		return failed.Op == "remote error" // as TLS calls it

@@ -15,21 +15,22 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// eavesdropper knows what is notified, hello apart, and may keep it from drivers.
-type eavesdropper struct {
-	deaf bool
-	mu   sync.Mutex
-	said map[string]bool
+// interceptor records notifications, without those of the driver's start, and may discard
+// them.
+type interceptor struct {
+	discard  bool
+	mu       sync.Mutex
+	payloads map[string]bool
 }
 
-func (e *eavesdropper) heard() int {
+func (e *interceptor) count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.said)
+	return len(e.payloads)
 }
 
 // open returns locks over a driver whose notifications go through e.
-func (e *eavesdropper) open(t *testing.T, server *testserver.Postgres, poll time.Duration) (*holdfast.Client, driver.Driver) {
+func (e *interceptor) open(t *testing.T, server *testserver.Postgres, poll time.Duration) (*holdfast.Client, driver.Driver) {
 	t.Helper()
 	db := openDB(t, server)
 	config, err := configOf(t.Context(), db)
@@ -38,16 +39,16 @@ func (e *eavesdropper) open(t *testing.T, server *testserver.Postgres, poll time
 	}
 	library := libraryFor(config)
 	listen := library.Listen
-	library.Listen = func(ctx context.Context, hear func(string)) (string, func(), error) {
+	library.Listen = func(ctx context.Context, receive func(string)) (string, func(), error) {
 		return listen(ctx, func(payload string) {
 			if strings.HasPrefix(payload, "hello ") || payload == "" {
-				hear(payload)
+				receive(payload)
 				return
 			}
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			if e.said[payload] = true; !e.deaf {
-				hear(payload)
+			if e.payloads[payload] = true; !e.discard {
+				receive(payload)
 			}
 		})
 	}
@@ -63,14 +64,14 @@ func (e *eavesdropper) open(t *testing.T, server *testserver.Postgres, poll time
 	return locks, d
 }
 
-// TestNotifications: they go to whoever is first of those who wait, and to nobody
-// where nobody waits, over one connection for all drivers of the process; and who
-// does not hear one gets the name a little later.
+// TestNotifications: a notification goes to the first waiter only, and to nobody if nobody
+// waits, over one connection for all drivers of the process. A waiter whose notification is
+// lost gets the name a little later.
 func TestNotifications(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	admin := openDB(t, server)
 	t.Run("to the head of the queue", func(t *testing.T) {
-		e := &eavesdropper{said: map[string]bool{}}
+		e := &interceptor{payloads: map[string]bool{}}
 		var locks []*holdfast.Client
 		for range 4 {
 			l, _ := e.open(t, server, time.Minute)
@@ -83,24 +84,24 @@ func TestNotifications(t *testing.T) {
 		if err := lease.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if n := e.heard(); n != 3 {
+		if n := e.count(); n != 3 {
 			t.Errorf("three hand-offs and a release for which nobody waited made %d notifications; three are right", n)
 		}
 	})
 	t.Run("lost", func(t *testing.T) {
 		const poll = 400 * time.Millisecond
-		e := &eavesdropper{said: map[string]bool{}, deaf: true}
+		e := &interceptor{payloads: map[string]bool{}, discard: true}
 		var locks []*holdfast.Client
 		for range 4 {
 			l, _ := e.open(t, server, poll)
 			locks = append(locks, l)
 		}
-		// A claim that its waiter does not hear of is collected by its next question.
+		// A waiter that is not notified collects its claim by its next question.
 		lease := e.handOver(t, locks, 10*poll)
 		if err := lease.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if e.heard() == 0 {
+		if e.count() == 0 {
 			t.Error("no notification was lost")
 		}
 	})
@@ -111,10 +112,9 @@ func TestNotifications(t *testing.T) {
 	}
 }
 
-// handOver lets the first client release a lock for which the others wait, one after
-// the other, and returns the last one's lease. It must not take longer than most, if
-// that is not 0.
-func (e *eavesdropper) handOver(t *testing.T, locks []*holdfast.Client, most time.Duration) *holdfast.Lease {
+// handOver lets the first client release a lock, and then each of the others, which wait for
+// it, and returns the last one's lease. If most is not 0 that must not take longer.
+func (e *interceptor) handOver(t *testing.T, locks []*holdfast.Client, most time.Duration) *holdfast.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

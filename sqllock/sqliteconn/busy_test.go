@@ -22,7 +22,7 @@ func TestBusy(t *testing.T) {
 	sqltest.Busy(t, d)
 }
 
-// TestFullPool: renewals and releases have a connection, whoever has the others.
+// TestFullPool: renewals and releases have a connection even if an application has all others.
 func TestFullPool(t *testing.T) {
 	open := func(t *testing.T, connections int) (*sql.DB, driver.Driver) {
 		db := openDB(t, filepath.Join(t.TempDir(), "locks.db"))

@@ -45,7 +45,7 @@ func TestCleanMany(t *testing.T) {
 	}
 	for i := range 2000 {
 		owner, ended := "", int64(0)
-		if i%2 == 0 { // nobody has looked since it expired
+		if i%2 == 0 { // nobody has used the name since it expired
 			owner, ended = "gone", old
 		}
 		if _, err := tx.Exec("INSERT INTO holdfast_locks VALUES (?, ?, ?, ?, '', 0, 0, '', 0, ?, '')", fmt.Sprintf("order/%06d", i), old, old, owner, ended); err != nil {

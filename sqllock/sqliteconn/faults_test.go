@@ -28,7 +28,7 @@ func TestClockBack(t *testing.T) {
 	}
 	defer d.Close()
 	sqltest.ClockBack(t, d, func(by time.Duration) {
-		if _, err := db.Exec("UPDATE holdfast_locks SET taken = taken + ?1, expires = expires + ?1, version = version + ?1", by.Microseconds()); err != nil {
+		if _, err := db.Exec("UPDATE holdfast_locks SET taken = taken + ?1, expires = expires + ?1, version = version + ?1, token = token + ?1", by.Microseconds()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -41,6 +41,11 @@ func TestTwin(t *testing.T) {
 	}
 	defer d.Close()
 	sqltest.Twin(t, d)
+}
+
+func TestBlocks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	sqltest.Blocks(t, dial(t, file, nil), dial(t, file, nil))
 }
 
 func TestStartTogether(t *testing.T) {
@@ -66,8 +71,8 @@ func TestOneConnection(t *testing.T) {
 	sqltest.OneConnection(t, dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 }
 
-// TestSharedPool: the connection that is kept for looks is given back when another
-// takes the last one of the pool, or nobody could release what the looks are for.
+// TestSharedPool: the poller's connection is given back when another takes the last one of
+// the pool; otherwise nobody could release the name for which it polls.
 func TestSharedPool(t *testing.T) {
 	var pool *sql.DB
 	d := dial(t, filepath.Join(t.TempDir(), "locks.db"), func(db *sql.DB) {
@@ -92,7 +97,7 @@ func TestSharedPool(t *testing.T) {
 	for pool.Stats().InUse < 2 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	for range 2 { // the last one, and that of the looks
+	for range 2 { // the last one, and the one of the poller
 		conn, err := pool.Conn(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +105,7 @@ func TestSharedPool(t *testing.T) {
 		defer conn.Close()
 	}
 	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {
-		t.Errorf("P7: beside a looker and another user of the pool: %v", err)
+		t.Errorf("P7: beside a poller and another user of the pool: %v", err)
 	}
 	if err := <-granted; err != nil {
 		t.Errorf("P7: the waiter: %v", err)
@@ -108,12 +113,12 @@ func TestSharedPool(t *testing.T) {
 	sqltest.OneConnection(t, d)
 }
 
-func TestDoorbell(t *testing.T) {
+func TestPolling(t *testing.T) {
 	inner, err := sqlite.NewConnector(DSN(filepath.Join(t.TempDir(), "locks.db")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := sqltest.Doorbell{Connector: connector{inner}, Open: New}
+	b := sqltest.Polling{Connector: connector{inner}, Open: New}
 	b.Test(t)
 }
 

@@ -9,9 +9,9 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Pool returns a pool like sql.Open("sqlite", dsn), whose connections keep their
-// statements prepared: SQLite takes longer to understand a statement than to carry
-// it out. See [DSN].
+// Pool returns a pool as sql.Open("sqlite", dsn) does, but its connections keep their
+// statements prepared: SQLite takes longer to parse a statement than to carry it out. See
+// [DSN].
 func Pool(dsn string) (*sql.DB, error) {
 	inner, err := sqlite.NewConnector(dsn)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &conn{full, map[string]fullStmt{}}, nil
 }
 
-// fullConn and fullStmt are what database/sql makes use of.
+// fullConn and fullStmt are the interfaces that database/sql uses.
 type (
 	fullConn interface {
 		sqldriver.Conn
@@ -53,22 +53,22 @@ type (
 	}
 )
 
-// conn is a connection that keeps the statements prepared that come without a
-// PrepareContext of database/sql. One goroutine uses it at a time, and ends a query
-// before the next statement.
+// conn is a connection that prepares and keeps the statements which database/sql does not
+// prepare itself. One goroutine uses it at a time, and ends a query before the next
+// statement.
 type conn struct {
 	fullConn
 	prepared map[string]fullStmt
 }
 
-// mostPrepared bounds the statements that are kept. There are some thirty.
-const mostPrepared = 100
+// maxPrepared bounds the statements that are kept. There are some thirty.
+const maxPrepared = 100
 
 func (c *conn) statement(ctx context.Context, text string) (fullStmt, error) {
 	if s, ok := c.prepared[text]; ok {
 		return s, nil
 	}
-	if len(c.prepared) >= mostPrepared {
+	if len(c.prepared) >= maxPrepared {
 		c.forget()
 	}
 	prepared, err := c.PrepareContext(ctx, text)

@@ -4,9 +4,9 @@
 //
 //	sqlite:///var/lib/app/locks.db
 //
-// The file is made if it is missing, in a directory that is there. The parameter
-// hf.tables is what the tables' names begin with: see sqllock.Options. The file must
-// not lie on a network file system, where SQLite's own locks do not hold.
+// The file is made if it is missing; its directory must exist. The parameter hf.tables is
+// what the tables' names begin with: see sqllock.Options. The file must not be on a network
+// file system, where SQLite's own locks do not work.
 package sqliteconn
 
 import (
@@ -25,9 +25,9 @@ import (
 
 func init() { driver.Register("sqlite", open) }
 
-// poolSize is how many connections the pool of a URL has at most: one is reserved for
-// renewals and releases, another counts commits while somebody waits. There is one
-// writer at a time in any case.
+// poolSize is how many connections the pool of a URL has at most. One is reserved for
+// renewals and releases; another counts commits while somebody waits. There is one writer
+// at a time in any case.
 const poolSize = 5
 
 // open opens the driver for a URL, with a pool of its own.
@@ -39,9 +39,9 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
 }
 
-// OpenPool returns a pool such as the driver has for a URL, and what its tables' names
-// begin with, for those who look at the file beside the driver. It does not touch
-// the file; the caller closes it.
+// OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables'
+// names, for programs that read the file beside the driver. It does not touch the file. The
+// caller closes the pool.
 func OpenPool(u *url.URL) (db *sql.DB, prefix string, err error) {
 	db, o, err := pool(u)
 	if err != nil {
@@ -64,7 +64,7 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 	return db, o, nil
 }
 
-// parse reads a URL.
+// parse understands a URL.
 func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
 	params, err := driver.Params(u, false, "hf.tables")
 	if err != nil {
@@ -76,19 +76,19 @@ func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
 	return DSN(u.Path), &sqllock.Options{Prefix: params["hf.tables"]}, nil
 }
 
-// DSN returns the name of a file for sql.Open("sqlite", …) with the settings that
-// locks are best kept with: a write-ahead log, which lets others read meanwhile,
-// synced at each commit, and little patience with other writers: the driver asks
-// again by itself, more often than SQLite would.
+// DSN returns the name of a file for sql.Open("sqlite", …) with the best settings for
+// locks: a write-ahead log, which lets others read meanwhile and is synced at each commit,
+// and a short busy timeout, because the driver asks again by itself, more often than SQLite
+// would.
 func DSN(file string) string {
 	pragmas := url.Values{"_pragma": {"busy_timeout(10)", "journal_mode(WAL)", "synchronous(FULL)"}}
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + pragmas.Encode()
 }
 
-// New returns a driver over a pool of modernc.org/sqlite, which the caller keeps and
-// closes, after the driver. The driver keeps one of its connections in reserve for
-// renewals: see package sqllock. [Pool] makes one that is quick; see [DSN] for
-// settings. Nil options are fine.
+// New returns a driver over a pool of modernc.org/sqlite. The caller owns the pool and
+// closes it after the driver. The driver keeps one of its connections in reserve for
+// renewals: see package sqllock. [Pool] makes a quick pool; see [DSN] for settings. Nil
+// options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
 }
@@ -98,13 +98,13 @@ const (
 	codeBusy, codeLocked, codeInterrupt, codeIO = 5, 6, 9, 10
 )
 
-// failure judges an error of a statement.
+// failure implements Failure of sqllock.Library.
 func failure(err error) sqllock.Failure {
-	said := (*sqlite.Error)(nil)
-	if !errors.As(err, &said) {
+	e := (*sqlite.Error)(nil)
+	if !errors.As(err, &e) {
 		return sqllock.Unknown
 	}
-	switch said.Code() & 0xff {
+	switch e.Code() & 0xff {
 	case codeBusy, codeLocked:
 		return sqllock.Conflict
 	case codeInterrupt, codeIO:

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Batches renews and releases many holds at a time, with some among them that fare
-// differently: each must get its own answer. The driver's poll is TwinPoll.
+// Batches renews and releases many holds at a time. Some of them were released, broken or
+// are waited for, and each must get its own answer. The driver's poll is TwinPoll.
 func Batches(t *testing.T, d driver.Driver) {
 	t.Helper()
 	ctx, q := t.Context(), d.(fullDriver)

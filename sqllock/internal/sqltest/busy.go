@@ -50,10 +50,10 @@ func Busy(t *testing.T, d driver.Driver) {
 	wg.Wait()
 }
 
-// FullPool renews, releases and takes holds while an application has all connections
-// of the pool but the one in reserve, and does not give them back. The pool has room
-// for more than one. Before that kill, if it is not nil, ends all connections: another
-// must take the place of the one in reserve.
+// FullPool renews, releases and takes holds while an application has all connections of the
+// pool but the reserved one, and does not give them back. The pool allows more than one
+// connection. Before that kill, if it is not nil, ends all connections: another must then be
+// reserved.
 func FullPool(t *testing.T, db *sql.DB, d driver.Driver, kill func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -86,8 +86,8 @@ func FullPool(t *testing.T, db *sql.DB, d driver.Driver, kill func()) {
 	}
 }
 
-// GivenBack takes a name while an application has all connections of the pool, before
-// there is one in reserve. What the application gives back the driver must get.
+// GivenBack takes a name while an application has all connections of the pool, before one is
+// reserved. The driver must get the connection that the application gives back.
 func GivenBack(t *testing.T, db *sql.DB, d driver.Driver) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -138,9 +138,9 @@ func FewConnections(t *testing.T, d driver.Driver) {
 	}
 }
 
-// RenewalFirst lets a renewal and many requests for holds wait for the one connection
-// of a pool. The renewal must wait for one of the others at most; a few more may be done before
-// its goroutine goes on.
+// RenewalFirst lets a renewal and many requests for holds wait for the one connection of a
+// pool. The renewal must wait for one of the others at most; a few more may be done before
+// its goroutine runs.
 func RenewalFirst(t *testing.T, db *sql.DB, d driver.Driver) {
 	t.Helper()
 	const others = 200

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// part is the environment variable that tells a test's program which part to play
-// instead of running tests.
+// part is the environment variable with the part that a test's program is to play instead of
+// running tests.
 const part = "HOLDFAST_SQLTEST_PART"
 
 // Play ends the process if it is one that StartChild has started, after it has
@@ -94,7 +94,7 @@ func (c *Child) Kill() {
 	c.cmd.Wait()         // says that it was killed
 }
 
-// Stop lets the child stand still, until Continue.
+// Stop stops the child until Continue.
 func (c *Child) Stop() { c.signal(syscall.SIGSTOP) }
 
 // Continue lets the child go on.

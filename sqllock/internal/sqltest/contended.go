@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Contended lets many clients change one row at the same time, by readers that come
-// and go: each step must be carried out, exactly once. It closes the drivers.
+// Contended lets many clients change one row at the same time: they take, renew and release
+// shared holds. Each step must be carried out exactly once. It closes the drivers.
 func Contended(t *testing.T, drivers ...driver.Driver) {
 	t.Helper()
 	const each, rounds = 3, 10

@@ -13,10 +13,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Deadlines lets a server fall silent and ends the contexts of what is asked of it.
-// All must return, with the context's error among theirs (P11). The pool connects
-// through the proxy, and no timeout of its own ends a silence. open makes a driver over
-// a pool.
+// Deadlines holds back a server's replies and ends the contexts of calls. All calls must
+// return, with the context's error among theirs (P11). The pool connects through the proxy,
+// and no timeout of its own ends the wait. open makes a driver over a pool.
 func Deadlines(t *testing.T, proxy *chaos.Proxy, db *sql.DB, open func(context.Context, *sql.DB) (driver.Driver, error)) {
 	t.Helper()
 	d, err := open(t.Context(), db)

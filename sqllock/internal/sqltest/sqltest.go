@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// StartTogether opens drivers on a store without tables at the same time. All must
-// come up, and agree on what the store is called.
+// StartTogether opens drivers at the same time on a store without tables. All must open, and
+// agree on the store's name.
 func StartTogether(t *testing.T, open func() (driver.Driver, error)) {
 	t.Helper()
 	const clients = 20
@@ -44,8 +44,8 @@ func StartTogether(t *testing.T, open func() (driver.Driver, error)) {
 	}
 }
 
-// OneConnection uses a driver whose pool has one connection for much at a time:
-// holders, waiters, renewals and looks must not wait for each other for ever.
+// OneConnection does many things at a time with a driver whose pool has one connection:
+// holders, waiters, renewals and polls must not wait for each other for ever.
 func OneConnection(t *testing.T, d driver.Driver) {
 	t.Helper()
 	locks, err := holdfast.New(d, nil)
@@ -79,9 +79,8 @@ func OneConnection(t *testing.T, d driver.Driver) {
 	}
 }
 
-// Outage holds a lock and waits for it while connections or the server go and come
-// again. The holder must keep its hold over that, and the waiter get it
-// afterwards.
+// Outage holds a lock and waits for it while connections or the server are lost and come
+// back. The holder must keep its hold, and the waiter must get it afterwards.
 func Outage(t *testing.T, holder, waiter driver.Driver, outage func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

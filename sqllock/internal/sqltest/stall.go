@@ -13,18 +13,18 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// Stall makes a client stand still once, after it has locked a row.
+// Stall stops a client once, after it has locked a row.
 type Stall struct {
 	once   sync.Once
 	locked chan struct{} // closed when it has
 	goOn   chan struct{}
 }
 
-// NewStall returns a stall that is still to come.
+// NewStall returns a stall that has not happened yet.
 func NewStall() *Stall { return &Stall{locked: make(chan struct{}), goOn: make(chan struct{})} }
 
-// Together is a library's Together by which a client stalls. The first of the two
-// calls for a row ends with reading it.
+// Together returns a library's Together by which a client stalls. The first of the two calls
+// for a row ends with reading it.
 func (s *Stall) Together(inner func(context.Context, *sql.Conn, []sqllock.Statement) error) func(context.Context, *sql.Conn, []sqllock.Statement) error {
 	return func(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 		err := inner(ctx, conn, statements)
@@ -38,8 +38,8 @@ func (s *Stall) Together(inner func(context.Context, *sql.Conn, []sqllock.Statem
 	}
 }
 
-// Test has two clients meet at a row until the one that stalls has locked it. The other
-// must be let in all the same (P7), and the one that stalled go on later.
+// Test lets two clients contend for a row until the one that stalls has locked it. The other
+// must get the row nevertheless (P7), and the one that stalled must be able to go on later.
 func (s *Stall) Test(t *testing.T, stalls, other driver.Driver) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -63,7 +63,7 @@ func (s *Stall) Test(t *testing.T, stalls, other driver.Driver) {
 					}
 				default:
 				}
-				// The one that stalls may have been taken for gone.
+				// The holds of the one that stalls may have ended.
 				if err := read(d, fmt.Sprintf("%s reader %d.%d", name, i, j)); err != nil && d == other {
 					t.Errorf("P7: a reader: %v", err)
 				}

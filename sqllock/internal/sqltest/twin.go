@@ -3,6 +3,7 @@
 package sqltest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -30,7 +31,16 @@ type twin struct {
 	rec   record.Record
 	gone  record.Farewells
 	rules record.Rules
-	last  driver.Token
+	last  driver.Token      // of the record
+	used  [][2]driver.Token // tokens that were used, as the record and the driver count them
+	had   map[string]*had   // by owner
+}
+
+// had is what the driver has granted, and the last token that was used of it as the record
+// counts them.
+type had struct {
+	driver.Grant
+	used driver.Token
 }
 
 // fullDriver has all that a driver can have in one store.
@@ -42,8 +52,8 @@ type fullDriver interface {
 	driver.Downgrader
 }
 
-// Twin compares a driver with package record, step by step: the statements that
-// are quick because nobody else uses a name must do the same as the others.
+// Twin compares a driver with package record, step by step: the quick statements for names
+// that nobody else uses must do the same as the others.
 func Twin(t *testing.T, d driver.Driver) {
 	t.Helper()
 	if poll := d.Caps().PollInterval(); poll != TwinPoll {
@@ -52,10 +62,10 @@ func Twin(t *testing.T, d driver.Driver) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for episode := range 25 {
-		w := &twin{T: t, Rand: rng, d: d.(fullDriver), name: fmt.Sprintf("orders/%d/%x", episode, seed), now: 1}
+		w := &twin{T: t, Rand: rng, d: d.(fullDriver), name: fmt.Sprintf("orders/%d/%x", episode, seed), now: 1, had: map[string]*had{}}
 		w.rules = record.Rules{
 			Poll:    TwinPoll,
-			Token:   func() driver.Token { w.last++; return w.last },
+			Last:    &w.last,
 			Granted: func(*record.Place) {},
 		}
 		w.episode()
@@ -90,6 +100,9 @@ func (w *twin) request(semaphore bool) driver.Request {
 		Name: w.name, Owner: fmt.Sprintf("an owner's %%%d", w.Uint32()), Note: `a "note" \`, Unfair: w.IntN(6) == 0,
 		TTL: []time.Duration{10 * time.Minute, 10 * time.Hour}[w.IntN(2)], Mode: driver.Mode(w.IntN(5) / 4),
 	}
+	if w.IntN(2) == 0 {
+		r.Tokens = 1 + w.IntN(2)*w.IntN(w.d.Caps().TokenBlock)
+	}
 	if w.IntN(5) == 0 {
 		r.MinHold = time.Hour
 	}
@@ -103,7 +116,7 @@ func (w *twin) request(semaphore bool) driver.Request {
 func (w *twin) step(r driver.Request) (step string, retire bool) {
 	ctx := w.Context()
 	w.rec.Settle(w.now, &w.rules)
-	g := driver.Grant{Request: r, Token: 1}
+	g, used := w.handedOn(r)
 	switch w.IntN(10) {
 	case 0, 1:
 		got, err := w.d.Try(ctx, r)
@@ -115,16 +128,23 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		return "Enqueue", false
 	case 5:
 		got := w.d.Renew(ctx, []driver.Grant{g})[0]
-		w.gave("Renew", r, got.Err, w.rec.Renew(r.Owner, w.now, w.now) != nil)
+		h := w.rec.Renew(r.Owner, w.now, w.now)
+		if h != nil {
+			h.PassedOn(&driver.Grant{Token: used, Passed: g.Passed})
+		}
+		w.gave("Renew", r, got.Err, h != nil)
 		return "Renew", false
 	case 6, 7:
-		g.Token = driver.Token(min(1, w.IntN(4)))
+		if w.IntN(4) == 0 {
+			g.Token, used = 0, 0
+		}
 		g.Stray = w.IntN(4) == 0
 		if w.IntN(20) > 0 { // else the name is closed for the rest of the episode
 			g.MinHold = 0
 		}
 		got := w.d.Release(ctx, []driver.Grant{g})[0]
-		held := w.rec.Release(r.Owner, g.MinHold, w.now)
+		held := w.rec.Release(r.Owner, g.MinHold, used, w.now, &w.rules)
+		delete(w.had, r.Owner)
 		w.gave("Release", r, got, held || g.Token == 0)
 		w.rec.Settle(w.now, &w.rules)
 		if g.Token == 0 || g.Stray {
@@ -147,6 +167,32 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 	return "Break", w.broke(r, g)
 }
 
+// handedOn returns the grant of the owner, if it has one, as it is after some hand-overs
+// inside its process, and the last token that was used, as the record counts them.
+func (w *twin) handedOn(r driver.Request) (g driver.Grant, used driver.Token) {
+	h := w.had[r.Owner]
+	if h == nil {
+		return driver.Grant{Request: r, Token: 1}, 0
+	}
+	if w.rec.Held(r.Owner) != nil && h.Block > 1 && w.IntN(2) == 0 {
+		n := driver.Token(1 + w.IntN(h.Block-1))
+		h.Token, h.Block, h.Passed, h.used = h.Token+n, h.Block-int(n), true, h.used+n
+		w.use(h.used, h.Token)
+	}
+	return h.Grant, h.used
+}
+
+// use compares the order of the tokens that were used.
+func (w *twin) use(rec, got driver.Token) {
+	w.Helper()
+	for _, before := range w.used {
+		if cmp.Compare(rec, before[0]) != cmp.Compare(got, before[1]) {
+			w.Errorf("P3: the driver's tokens %d and %d are the record's %d and %d", before[1], got, before[0], rec)
+		}
+	}
+	w.used = append(w.used, [2]driver.Token{rec, got})
+}
+
 // broke breaks the owner's hold, if there is one.
 func (w *twin) broke(r driver.Request, g driver.Grant) bool {
 	ctx := w.Context()
@@ -164,6 +210,9 @@ func (w *twin) broke(r driver.Request, g driver.Grant) bool {
 	}
 	if err := w.d.Break(ctx, w.name, info.Holders[i].Token); err != nil {
 		w.Errorf("Break returned %v", err)
+	}
+	if had := w.had[r.Owner]; had != nil && had.Block > 1 {
+		w.use(h.Last, had.Token+driver.Token(had.Block)-1) // maybe: nobody knows
 	}
 	w.rec.Break(h.Token)
 	w.rec.Settle(w.now, &w.rules)
@@ -186,8 +235,13 @@ func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant
 	held, isHeld := want.(*driver.HeldError)
 	switch {
 	case want == nil:
-		if err != nil || got.Request != r || got.Token == 0 || got.Valid != h.TTL {
-			w.Errorf("%s gave %+v, %v; the record says %+v", step, got, err, h.Grant())
+		want := w.rec.Grant(h)
+		if err != nil || got.Request != r || got.Token == 0 || got.Valid != h.TTL || got.Block != want.Block || got.Contended != want.Contended {
+			w.Errorf("%s gave %+v, %v; the record says %+v", step, got, err, want)
+		}
+		w.use(want.Token, got.Token)
+		if w.had[r.Owner] == nil { // else it may have been handed on since
+			w.had[r.Owner] = &had{got, want.Token}
 		}
 	case isHeld:
 		if have, ok := err.(*driver.HeldError); !ok || have.Queued != held.Queued || have.Note != held.Note || (have.Token == 0) != (held.Token == 0) {
@@ -226,7 +280,7 @@ func (w *twin) same(step string) {
 	}
 }
 
-// timeless is an Info without times, and with tokens that say their order only.
+// timeless is an Info without times, and with tokens that only tell their order.
 func timeless(info driver.Info) driver.Info {
 	slices.SortFunc(info.Holders, func(a, b driver.Holder) int { return int(a.Token - b.Token) })
 	for i := range info.Holders {

@@ -13,63 +13,63 @@ import (
 	"testing"
 )
 
-// Looks stands between clients and their database. It counts what their lookers ask,
-// and can spoil that and nothing else: then nothing but their own questions tells
-// waiters what has become of them. Its methods are safe for concurrent use.
-type Looks struct {
-	mu       sync.Mutex
-	more     chan struct{} // closed at the next look
-	asked    int           // how many looks there were, spoiled ones too
-	names    int           // of the last one
-	spoil    Spoil         // nil: looks pass
-	spoiling context.Context
-	over     func() // ends it
+// Polls stands between clients and their database. It counts the statements of their
+// pollers, and can inject a fault into those and no others: then waiters learn by their own
+// questions only what has become of them. Its methods are safe for concurrent use.
+type Polls struct {
+	mu     sync.Mutex
+	more   chan struct{} // closed at the next poll
+	asked  int           // how many polls there were, faulty ones too
+	names  int           // of the last one
+	fault  Fault         // nil: polls pass
+	faulty context.Context
+	over   func() // ends it
 }
 
-// Spoil is what becomes of a look. The context ends with the client's patience, or when
-// looks are spoiled otherwise.
-type Spoil func(context.Context, *look) (sqldriver.Rows, error)
+// Fault is what becomes of a poll. The context ends with the statement's, or when another
+// fault is injected.
+type Fault func(context.Context, *poll) (sqldriver.Rows, error)
 
-// commits is what SQLite's looker asks first.
+// commits is what SQLite's change detector asks.
 const commits = "PRAGMA data_version"
 
-// look is a statement of a looker.
-type look struct {
+// poll is a statement of a poller.
+type poll struct {
 	conn sqldriver.QueryerContext
 	what string // text and, but for commits, arguments
 	pass func() (sqldriver.Rows, error)
 }
 
-// NewLooks returns looks that pass.
-func NewLooks() *Looks { return &Looks{more: make(chan struct{}), over: func() {}} }
+// NewPolls returns polls without a fault.
+func NewPolls() *Polls { return &Polls{more: make(chan struct{}), over: func() {}} }
 
-// DB returns a pool of the connector's connections, on which it spoils looks. It
+// DB returns a pool of the connector's connections, whose polls it counts. It
 // ends with the test.
-func (l *Looks) DB(t *testing.T, inner sqldriver.Connector) *sql.DB {
+func (l *Polls) DB(t *testing.T, inner sqldriver.Connector) *sql.DB {
 	t.Helper()
-	db := sql.OpenDB(looksConnector{inner, l})
+	db := sql.OpenDB(pollsConnector{inner, l})
 	t.Cleanup(func() { db.Close() })
 	return db
 }
 
-// Spoil spoils looks from now on. With nil they pass again.
-func (l *Looks) Spoil(spoil Spoil) {
+// Inject gives polls a fault from now on. With nil they pass again.
+func (l *Polls) Inject(fault Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over()
-	l.spoil = spoil
-	l.spoiling, l.over = context.WithCancel(context.Background())
+	l.fault = fault
+	l.faulty, l.over = context.WithCancel(context.Background())
 }
 
-// count returns how many looks there were, and for how many names the last one was.
-func (l *Looks) count() (asked, names int) {
+// count returns how many polls there were, and for how many names the last one was.
+func (l *Polls) count() (asked, names int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.asked, l.names
 }
 
-// await waits until there were so many looks.
-func (l *Looks) await(ctx context.Context, t *testing.T, asked int) {
+// await waits until there were so many polls.
+func (l *Polls) await(ctx context.Context, t *testing.T, asked int) {
 	t.Helper()
 	for {
 		l.mu.Lock()
@@ -81,31 +81,31 @@ func (l *Looks) await(ctx context.Context, t *testing.T, asked int) {
 		select {
 		case <-more:
 		case <-ctx.Done():
-			t.Fatalf("P7: nobody looked: %v", ctx.Err())
+			t.Fatalf("P7: there was no poll: %v", ctx.Err())
 		}
 	}
 }
 
-// refuse fails each look.
-func refuse(context.Context, *look) (sqldriver.Rows, error) {
-	return nil, errors.New("the test refuses looks")
+// refuse fails each poll.
+func refuse(context.Context, *poll) (sqldriver.Rows, error) {
+	return nil, errors.New("the test refuses polls")
 }
 
-// hang lets looks take as long as the client lets them.
-func hang(ctx context.Context, _ *look) (sqldriver.Rows, error) {
+// hang lets polls take as long as the client lets them.
+func hang(ctx context.Context, _ *poll) (sqldriver.Rows, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// breakDown lets the connection of each look be a broken one.
-func breakDown(context.Context, *look) (sqldriver.Rows, error) {
+// breakDown lets the connection of each poll be a broken one.
+func breakDown(context.Context, *poll) (sqldriver.Rows, error) {
 	return nil, sqldriver.ErrBadConn
 }
 
-// Kill lets the server end the connection of each look: id is a statement that tells
-// what it calls the connection, and kill, with that in place of %v, one that ends it.
-func Kill(t *testing.T, admin *sql.DB, id, kill string) Spoil {
-	return func(ctx context.Context, l *look) (sqldriver.Rows, error) {
+// Kill lets the server end the connection of each poll. id is a statement that returns what
+// the server calls the connection; kill, with that in place of %v, ends it.
+func Kill(t *testing.T, admin *sql.DB, id, kill string) Fault {
+	return func(ctx context.Context, l *poll) (sqldriver.Rows, error) {
 		rows, err := l.conn.QueryContext(ctx, id, nil)
 		if err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func Kill(t *testing.T, admin *sql.DB, id, kill string) Spoil {
 			which[0] = string(text)
 		}
 		if _, err := admin.Exec(fmt.Sprintf(kill, which[0])); err != nil {
-			t.Errorf("a look's connection cannot be ended: %v", err)
+			t.Errorf("a poll's connection cannot be ended: %v", err)
 			return nil, err
 		}
 		for { // until it has ended
@@ -131,11 +131,11 @@ func Kill(t *testing.T, admin *sql.DB, id, kill string) Spoil {
 	}
 }
 
-// freeze lets each look see what it saw at first, as on a replica that has stopped.
-func freeze() Spoil {
+// freeze lets each poll see what it saw at first, as on a replica that has stopped.
+func freeze() Fault {
 	var mu sync.Mutex
 	first := map[string]*frozen{}
-	return func(_ context.Context, l *look) (sqldriver.Rows, error) {
+	return func(_ context.Context, l *poll) (sqldriver.Rows, error) {
 		if l.what == commits {
 			// A count that a connection may have later would hide what is new then.
 			return &frozen{columns: []string{"data_version"}, rows: [][]sqldriver.Value{{int64(-1)}}}, nil
@@ -191,18 +191,18 @@ func (f *frozen) Next(row []sqldriver.Value) error {
 	return nil
 }
 
-type looksConnector struct {
+type pollsConnector struct {
 	sqldriver.Connector
-	looks *Looks
+	polls *Polls
 }
 
 // Connect implements driver.Connector.
-func (c looksConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+func (c pollsConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	inner, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &looksConn{inner.(sqlConn), c.looks}, nil
+	return &pollsConn{inner.(sqlConn), c.polls}, nil
 }
 
 // sqlConn is what all libraries' connections can do.
@@ -216,13 +216,13 @@ type sqlConn interface {
 	sqldriver.Pinger
 }
 
-type looksConn struct {
+type pollsConn struct {
 	sqlConn
-	looks *Looks
+	polls *Polls
 }
 
 // CheckNamedValue implements driver.NamedValueChecker.
-func (c *looksConn) CheckNamedValue(v *sqldriver.NamedValue) error {
+func (c *pollsConn) CheckNamedValue(v *sqldriver.NamedValue) error {
 	if checker, ok := c.sqlConn.(sqldriver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(v)
 	}
@@ -230,36 +230,36 @@ func (c *looksConn) CheckNamedValue(v *sqldriver.NamedValue) error {
 }
 
 // IsValid implements driver.Validator.
-func (c *looksConn) IsValid() bool {
+func (c *pollsConn) IsValid() bool {
 	validator, ok := c.sqlConn.(sqldriver.Validator)
 	return !ok || validator.IsValid()
 }
 
 // QueryContext implements driver.QueryerContext.
-func (c *looksConn) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+func (c *pollsConn) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	pass := func() (sqldriver.Rows, error) { return c.sqlConn.QueryContext(ctx, text, args) }
 	versions := strings.HasPrefix(text, "SELECT name, version FROM ")
 	if !versions && text != commits {
 		return pass()
 	}
-	l := c.looks
+	l := c.polls
 	l.mu.Lock()
 	if l.asked++; versions {
 		l.names = len(args)
 	}
 	close(l.more)
 	l.more = make(chan struct{})
-	spoil, spoiling := l.spoil, l.spoiling
+	fault, faulty := l.fault, l.faulty
 	l.mu.Unlock()
-	if spoil == nil {
+	if fault == nil {
 		return pass()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(spoiling, cancel)()
+	defer context.AfterFunc(faulty, cancel)()
 	what := text
 	if versions {
 		what = fmt.Sprint(text, args)
 	}
-	return spoil(ctx, &look{c.sqlConn, what, pass})
+	return fault(ctx, &poll{c.sqlConn, what, pass})
 }

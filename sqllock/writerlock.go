@@ -1,0 +1,155 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// SQLite lets one connection write at a time and has no queue for the others: the one that
+// asks most often gets in. So the clients of one process queue for the writer lock of their
+// store here, and one of them at a time asks SQLite: renewals first, then releases, then
+// all others in order of arrival.
+
+// writerQueues has a queue for each SQLite store of this process.
+var writerQueues struct {
+	sync.Mutex
+	m map[string]*queue
+}
+
+func writerQueueOf(store string) *queue {
+	writerQueues.Lock()
+	defer writerQueues.Unlock()
+	if writerQueues.m == nil {
+		writerQueues.m = map[string]*queue{}
+	}
+	if writerQueues.m[store] == nil {
+		writerQueues.m[store] = &queue{room: 1}
+	}
+	return writerQueues.m[store]
+}
+
+// priorityKey is the key of a request's priority in its context.
+type priorityKey struct{}
+
+// withWriterLock runs f, which writes, when no other client of this process writes in the
+// store, and again as long as another process does. In other databases it just runs f. The
+// caller has a connection already, so the holder of the writer lock never waits for one. f is
+// told whether others may have written since the call.
+func (c *client) withWriterLock(ctx context.Context, f func(waited bool) error) error {
+	if c.writers == nil {
+		return f(false)
+	}
+	t := &ticket{priority: taking}
+	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok {
+		t.priority = min(urgency, taking) // a request that only reads writes what it has settled
+	}
+	waited, err := c.writers.wait(ctx, t)
+	if err != nil {
+		return errChanged
+	}
+	defer c.writers.leave(t)
+	for attempt := 0; ; attempt++ {
+		err := f(waited || attempt > 0)
+		if err == nil || c.library.judge(err) != Conflict || !c.pause(ctx, attempt) {
+			return err
+		}
+	}
+}
+
+// beginTexts begin a transaction that locks the row of a name, commitTexts commit it. Others
+// wait until then, so the server ends the transaction of a client that stops in the middle
+// (P7). In MySQL that takes a setting of the session, which is restored afterwards.
+var (
+	beginTexts = map[Dialect][]string{
+		Postgres: {
+			"BEGIN ISOLATION LEVEL READ COMMITTED",
+			"SELECT set_config('idle_in_transaction_session_timeout', '2000', true)" +
+				" FROM (SELECT 1 FROM {locks} WHERE name = $1 FOR UPDATE) l",
+		},
+		MySQL: {
+			// wait_timeout is for idle connections, also those in a transaction.
+			"SET @holdfast = @@SESSION.wait_timeout, SESSION wait_timeout = 2",
+			"BEGIN",
+			"SELECT version INTO @holdfast_version FROM {locks} WHERE name = $1 FOR UPDATE",
+		},
+		SQLite: {"BEGIN IMMEDIATE"},
+	}
+	commitTexts = map[Dialect][]string{
+		Postgres: {"COMMIT"},
+		MySQL:    {"COMMIT", "SET SESSION wait_timeout = @holdfast"},
+		SQLite:   {"COMMIT"},
+	}
+)
+
+// changeInTransaction changes a name while the row is locked, so nobody else writes it:
+// begin, lock and read, then write and commit. Each half is one round trip where the library
+// can send statements together.
+func (c *client) changeInTransaction(ctx context.Context, conn *sql.Conn, name string, step func(*attempt)) error {
+	var s snapshot
+	read := c.statements.read.bound(name)
+	read.Into = s.into()
+	if err := c.together(ctx, conn, append(bound(c.statements.begin, name), read)); err != nil {
+		if c.writers == nil || c.library.judge(err) != Conflict {
+			c.discard(conn) // the transaction may have begun
+		}
+		return err
+	}
+	d, err := c.decide(name, &s, step)
+	if err == nil && c.writers != nil {
+		err = c.commitSQLite(ctx, conn, &d)
+	} else if err == nil {
+		statements := bound(c.statements.commit, name)
+		if d.write != nil {
+			statements = slices.Insert(statements, 0, *d.write)
+		}
+		err = c.together(ctx, conn, statements)
+	}
+	switch {
+	case err == errRolledBack:
+		return errChanged
+	case err != nil:
+		c.discard(conn) // with what it has not committed
+		return err
+	case *d.written == 0:
+		return errChanged // the row is new: there was none to lock
+	}
+	c.afterWrite(d.attempt)
+	return nil
+}
+
+// errRolledBack says that a transaction was rolled back because others read or write.
+var errRolledBack = errors.New("others are reading or writing")
+
+// commitSQLite writes and commits. Without a write-ahead log SQLite refuses a commit while
+// others read, and keeps the transaction: the commit is then repeated, because nobody can
+// begin to read meanwhile. If the context ends first the transaction is rolled back, so its
+// outcome is certain.
+func (c *client) commitSQLite(ctx context.Context, conn *sql.Conn, d *decision) error {
+	run := func(s Statement) error { return runOne(c.statementContext(ctx), conn, &s) }
+	var err error
+	if d.write != nil {
+		err = run(*d.write)
+	}
+	commit := bound(c.statements.commit)[0]
+	for attempt := 0; err == nil; attempt++ {
+		if err = run(commit); err == nil {
+			return nil
+		}
+		if c.library.judge(err) == Conflict && c.pause(ctx, attempt) {
+			err = nil
+		}
+	}
+	if c.library.judge(err) == Conflict && run(Statement{Text: "ROLLBACK"}) == nil {
+		return errRolledBack
+	}
+	return err
+}
+
+// discard closes a connection instead of giving it back to the pool.
+func (c *client) discard(conn *sql.Conn) {
+	conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+}
