@@ -24,7 +24,6 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 	}
 	c := l.settings.client
 	a := acquisition{lease: newLease(c, l.name, l.settings, try), op: op, try: try}
-	c.join(&a)
 	defer c.leave(&a)
 	for event := engine.Entered; ; {
 		switch c.proceed(ctx, &a, event) {
@@ -42,16 +41,10 @@ type acquisition struct {
 	lease   *Lease
 	op      string
 	try     bool
+	entered bool  // the engine knows of it
 	over    bool  // the engine knows that it is; else the driver has panicked
 	err     error // why there is no lease
 	waiting *waiting
-}
-
-// join and leave enclose an acquire: Close waits for it.
-func (c *Client) join(a *acquisition) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.active++
 }
 
 // leave ends an acquire. If the driver has panicked, nothing of it may be left either (P6).
@@ -61,8 +54,11 @@ func (c *Client) leave(a *acquisition) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !a.entered {
+		return
+	}
 	if !a.over {
-		c.stepLocked(engine.Event{Kind: engine.Abandoned, Caller: &a.lease.caller})
+		c.stepLocked(&engine.Event{Kind: engine.Abandoned, Caller: &a.lease.caller})
 	}
 	c.finishLocked(1)
 }
@@ -81,7 +77,7 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 		event.Contended = c.hinter != nil && !a.try && c.hinter.Contended(c.opts.Prefix+le.Name())
 	}
 	for {
-		next := c.step(event)
+		next := c.acquireStep(a, &event)
 		event = engine.Event{Caller: &le.caller}
 		switch next.Do {
 		case engine.Try:
@@ -114,14 +110,26 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 	}
 }
 
+// acquireStep is step for events of an acquire, which end no lease. Close waits from the first
+// of them on until leave.
+func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !a.entered {
+		a.entered = true
+		c.active++
+	}
+	next := c.stepLocked(ev)
+	if next.Do == engine.Sleep || next.Do == engine.Pause {
+		a.lease.ensureSignalLocked() // before anybody can wake it
+	}
+	return next
+}
+
 // sleep waits until the caller is woken, or its context or the client ends.
 func (a *acquisition) sleep(ctx context.Context, c *Client) engine.Kind {
-	signal, asleep := c.ensureSignal(a.lease)
-	if !asleep {
-		return engine.Woken // meanwhile
-	}
 	select {
-	case <-signal:
+	case <-a.lease.signal:
 	case <-ctx.Done():
 	case <-c.closing.Done():
 	}
@@ -131,25 +139,13 @@ func (a *acquisition) sleep(ctx context.Context, c *Client) engine.Kind {
 	return engine.Woken
 }
 
-// ensureSignal returns the channel by which a lease's goroutine is woken, and whether it is
-// still to sleep: it may have been woken before there was a channel.
-func (c *Client) ensureSignal(le *Lease) (signal <-chan struct{}, asleep bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if le.signal == nil {
-		le.signal = make(chan struct{}, 1)
-	}
-	return le.signal, le.caller.Asleep()
-}
-
 // pause waits for d, or until this client releases the name.
 func (c *Client) pause(ctx context.Context, le *Lease, d time.Duration) engine.Kind {
-	signal, _ := c.ensureSignal(le)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-signal:
+	case <-le.signal:
 		if ctx.Err() == nil && c.closing.Err() == nil {
 			return engine.Woken
 		}

@@ -34,7 +34,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	quiet := make(chan struct{})
 	c.quiet = quiet
-	c.stepLocked(engine.Event{Kind: engine.WorkStopped})
+	c.stepLocked(&engine.Event{Kind: engine.WorkStopped})
 	c.finishLocked(0)
 	c.mu.Unlock()
 	err := c.awaitQuiet(quiet)
@@ -65,7 +65,7 @@ func (c *Client) beginClose() (cancellations, bool) {
 		return nil, false
 	}
 	c.closed = true
-	c.stepLocked(engine.Event{Kind: engine.Closed})
+	c.stepLocked(&engine.Event{Kind: engine.Closed})
 	return c.takeCancelsLocked(), true
 }
 

@@ -14,7 +14,7 @@ import (
 // caller does next.
 func (c *Client) step(ev engine.Event) engine.Action {
 	c.mu.Lock()
-	next := c.stepLocked(ev)
+	next := c.stepLocked(&ev)
 	cancels := c.takeCancelsLocked()
 	c.mu.Unlock()
 	cancels.run()
@@ -27,7 +27,7 @@ func (c *Client) step(ev engine.Event) engine.Action {
 // of other losses.
 func (c *Client) stepInBackground(ev engine.Event, operations int) {
 	c.mu.Lock()
-	c.stepLocked(ev)
+	c.stepLocked(&ev)
 	cancels := c.takeCancelsLocked()
 	c.finishLocked(operations)
 	c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Client) stepInBackground(ev engine.Event, operations int) {
 
 // stepLocked is step but for the contexts: takeCancelsLocked must follow, except after events
 // that end no lease.
-func (c *Client) stepLocked(ev engine.Event) engine.Action {
+func (c *Client) stepLocked(ev *engine.Event) engine.Action {
 	ev.Now = c.clock.Now()
 	next := c.engine.Step(ev)
 	effects := c.engine.Effects()

@@ -51,6 +51,13 @@ var endedChannel = func() chan struct{} {
 
 var released = &ending{ErrReleased}
 
+// ensureSignalLocked makes the channel by which the lease's goroutine is woken.
+func (le *Lease) ensureSignalLocked() {
+	if le.signal == nil {
+		le.signal = make(chan struct{}, 1)
+	}
+}
+
 // wakeLocked tells the goroutine that waits for the lease that there is news.
 func (le *Lease) wakeLocked() {
 	select {

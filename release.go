@@ -46,7 +46,7 @@ func (le *Lease) release(unused bool) error {
 // be given back to the store, after the work under it has ended.
 func (c *Client) endLease(le *Lease, unused bool) engine.Action {
 	c.mu.Lock()
-	next := c.stepLocked(engine.Event{Kind: engine.Released, Caller: &le.caller, Unused: unused})
+	next := c.stepLocked(&engine.Event{Kind: engine.Released, Caller: &le.caller, Unused: unused})
 	last := next.Do == engine.Stop
 	switch {
 	case last:
@@ -61,7 +61,7 @@ func (c *Client) endLease(le *Lease, unused bool) engine.Action {
 		c.mu.Lock()
 	}
 	if last {
-		next = c.stepLocked(engine.Event{Kind: engine.Stopped, Caller: &le.caller})
+		next = c.stepLocked(&engine.Event{Kind: engine.Stopped, Caller: &le.caller})
 		if next.Do != engine.GiveBack {
 			c.endReleaseLocked(le)
 		}
@@ -87,7 +87,7 @@ func (c *Client) giveBackOrPanic(le *Lease, next *engine.Action) (err error) {
 	err = errPanicked
 	defer func() {
 		c.mu.Lock()
-		err = c.stepLocked(engine.Event{Kind: engine.GivenBack, Caller: &le.caller, Err: err}).Err
+		err = c.stepLocked(&engine.Event{Kind: engine.GivenBack, Caller: &le.caller, Err: err}).Err
 		c.endReleaseLocked(le)
 		c.mu.Unlock()
 	}()

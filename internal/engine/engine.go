@@ -39,6 +39,8 @@ type Config struct {
 	NewOwner func() string
 	// LostError returns the error of leases whose hold is lost for a reason.
 	LostError func(name string, token driver.Token, reason error) error
+	// Trace, if it is set, is called after each Step, with its effects.
+	Trace func(Event, Action, []Effect)
 	// UncertainRelease returns the error of a release that the store has not confirmed.
 	UncertainRelease func(name string, err error) error
 	// Jitter returns a random duration between half of d and d, so that clients that
@@ -222,7 +224,15 @@ type News struct {
 
 // Step takes an event in and returns what its caller does next. What others are to do is
 // in Effects.
-func (e *Engine) Step(ev Event) Action {
+func (e *Engine) Step(ev *Event) Action {
+	next := e.step(ev)
+	if e.Trace != nil {
+		e.Trace(*ev, next, e.effects)
+	}
+	return next
+}
+
+func (e *Engine) step(ev *Event) Action {
 	e.now = ev.Now
 	c := ev.Caller
 	switch ev.Kind {

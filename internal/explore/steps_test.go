@@ -320,7 +320,7 @@ func (w *world) left(p *person) {
 // step feeds an event to the engine and carries out its effects.
 func (w *world) step(ev engine.Event) engine.Action {
 	ev.Now = w.now
-	next := w.e.Step(ev)
+	next := w.e.Step(&ev)
 	for _, f := range w.e.Effects() {
 		switch f.Kind {
 		case engine.Wake:
