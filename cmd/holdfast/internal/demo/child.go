@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
+	"time"
 
 	"github.com/holdfastlock/holdfast"
 )
@@ -16,112 +16,128 @@ import (
 // childEnv marks a process as one that the demo has started.
 const childEnv = "HOLDFAST_DEMO_CHILD"
 
-// IsChild reports whether this process is one that the demo has started. Then
-// main must call Child and do nothing else.
+// IsChild reports whether this process is one that the demo has started. Then main must call
+// Child and do nothing else.
 func IsChild() bool { return os.Getenv(childEnv) != "" }
 
-// Child does the work of a process that the demo has started, and returns its
-// exit code.
+// Child does the work of a process that the demo has started, and returns its exit code.
+//
+// The process reads JSON values from its standard input: first its configuration, then, when all
+// processes are ready, the time at which to begin, and, if it is the one to be paused, anything
+// at all as the order to go on. It writes one line for each thing that it reports: that it is
+// ready, each answer to a user, each tick. It ends when its work is done.
 func Child() int {
-	signal.Ignore(os.Interrupt) // it is told to leave by the end of its input
-	if err := work(os.Stdin, os.Stdout); err != nil {
+	signal.Ignore(os.Interrupt) // Ctrl-C is for the demo, which kills its processes
+	if err := work(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-// service is what a process of the demo has.
-type service struct {
-	config config
-	shop   *shop
-	locks  *holdfast.Client // nil: the strategy needs none
-	mu     sync.Mutex       // that of the strategy process-mutex
-	goOn   chan struct{}    // a request to be paused may go on
+// config is what a process has to do. It goes through a pipe, not through arguments or the
+// environment, which others can see: the URLs may hold a password.
+type config struct {
+	Database string    // its URL
+	Store    string    // the store's URL; "": the strategy needs no locks
+	Name     string    // of the lock
+	Cron     *schedule // nil: the process is a service of the flash sale
 
-	out     sync.Mutex
-	replies *json.Encoder
+	// For the flash sale:
+
+	Strategy string // how to sell
+	Stock    int    // how many items there were at first
+	Users    []int  // those whose requests this service gets
+	Pause    bool   // the first of them is paused at the payment
 }
 
-// work is the life of a process, from its first line of input to the end of it.
-func work(in io.Reader, out io.Writer) (err error) {
-	requests := json.NewDecoder(in)
-	s := &service{goOn: make(chan struct{}, 1), replies: json.NewEncoder(out)}
-	if err := requests.Decode(&s.config); err != nil {
+// service is what a process of the demo works with.
+type service struct {
+	config
+	in    *json.Decoder
+	shop  *shop
+	locks *holdfast.Client // nil if Store is ""
+	mu    sync.Mutex       // that of the strategy process-mutex
+}
+
+// What a process reports besides answers and ticks.
+const (
+	ready     = "ready"      // it has opened everything; the store's identity follows
+	atPayment = "at payment" // the request that is to be paused has come to the payment
+)
+
+// report writes a line. If nobody reads it the demo was killed, and SIGPIPE ends this process.
+func report(what ...any) { fmt.Println(what...) }
+
+// work opens the database and the store, waits for the beginning, and does the work.
+func work(ctx context.Context) (err error) {
+	s := &service{in: json.NewDecoder(os.Stdin)}
+	if err := s.in.Decode(&s.config); err != nil {
 		return fmt.Errorf("demo: reading the configuration: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if err := s.open(ctx); err != nil {
+	if s.shop, err = openShop(s.Database); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if s.config.Job == "cron" {
-		return s.cron(ctx, cancel, requests)
-	}
-	return s.serve(ctx, cancel, requests)
-}
-
-// open opens the database, and the store if there is one, and says so.
-func (s *service) open(ctx context.Context) (err error) {
-	if s.shop, err = openShop(s.config.Database); err != nil {
-		return err
-	}
-	ready := reply{Ready: true}
-	if s.config.Store != "" {
-		if s.locks, err = openStore(ctx, s.config.Store); err != nil {
-			return errors.Join(err, s.shop.Close())
+	store := "" // the demo checks that all processes have opened the same one
+	if s.Store != "" {
+		if s.locks, err = openStore(ctx, s.Store); err != nil {
+			return err
 		}
-		ready.Store = s.locks.Caps().Store
+		store = s.locks.Caps().Store
 	}
-	s.say(ready)
-	return nil
-}
-
-func (s *service) close() error {
-	var err error
+	report(ready, store)
+	var start time.Time
+	if err := s.in.Decode(&start); err != nil {
+		return fmt.Errorf("demo: waiting for the beginning: %w", err)
+	}
+	if s.Cron != nil {
+		err = s.runTicks(ctx, start)
+	} else {
+		err = s.serve(ctx)
+	}
 	if s.locks != nil {
-		err = s.locks.Close()
+		err = errors.Join(err, s.locks.Close())
 	}
 	return errors.Join(err, s.shop.Close())
 }
 
-// say sends a reply. If nobody reads it the input has ended too, which is
-// noticed there.
-func (s *service) say(r reply) {
-	s.out.Lock()
-	defer s.out.Unlock()
-	_ = s.replies.Encode(r)
+// serve answers the requests of all users at the same time. If one of them is to be paused, the
+// others wait until it has been answered.
+func (s *service) serve(ctx context.Context) error {
+	strategy, ok := find(s.Strategy)
+	if !ok {
+		return badOptions("there is no strategy %q", s.Strategy)
+	}
+	users := s.Users
+	if s.Pause {
+		if err := s.answer(ctx, strategy, request{user: users[0], pause: true}); err != nil {
+			return err
+		}
+		users = users[1:]
+	}
+	failed := make(chan error, len(users))
+	for _, user := range users {
+		go func() { failed <- s.answer(ctx, strategy, request{user: user}) }()
+	}
+	for range users {
+		if err := <-failed; err != nil {
+			return err // the end of the process ends the other requests
+		}
+	}
+	return nil
 }
 
-// serve answers requests, all at once, until there are no more.
-func (s *service) serve(ctx context.Context, cancel context.CancelFunc, requests *json.Decoder) error {
-	how, ok := find(s.config.Strategy)
-	if !ok {
-		return badOptions("there is no strategy %q", s.config.Strategy)
-	}
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
+// answer sells to a user, again if the user is told to try again, and reports each answer.
+func (s *service) answer(ctx context.Context, strategy strategy, r request) error {
 	for {
-		var r request
-		switch err := requests.Decode(&r); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return fmt.Errorf("demo: reading a request: %w", err)
-		case r.GoOn:
-			s.goOn <- struct{}{}
-			continue
+		a, err := strategy.sell(s, ctx, r)
+		if err != nil {
+			return err
 		}
-		group.Go(func() {
-			a, err := how.sell(s, ctx, r)
-			switch {
-			case err == nil:
-				s.say(reply{ID: r.ID, Answer: a})
-			case ctx.Err() == nil:
-				s.say(reply{ID: r.ID, Error: err.Error()})
-			}
-		})
+		report(a)
+		if a != retry {
+			return nil
+		}
+		r.pause = false
 	}
 }

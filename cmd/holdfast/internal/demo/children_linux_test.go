@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,8 +38,7 @@ func childrenOf(t *testing.T, parent int) (found []string) {
 	return found
 }
 
-// state returns the letter of a process's state; X if there is no such process,
-// as if it were dead and not a zombie.
+// state returns the letter of a process's state, or X (dead) if there is no such process.
 func state(pid string) string {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -49,7 +49,7 @@ func state(pid string) string {
 	return letter
 }
 
-// await waits until something is so that the system tells nobody of.
+// await waits until a condition holds of which the system does not notify anybody.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -59,10 +59,9 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestKilledDemo: when the demo itself is killed its services end too, the
-// stopped one among them.
+// TestKilledDemo: when the demo itself is killed its services end too, including the stopped one.
 func TestKilledDemo(t *testing.T) {
-	own(t)
+	ownTempDir(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), parentEnv+"=1")
 	if err := cmd.Start(); err != nil {
@@ -76,25 +75,21 @@ func TestKilledDemo(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // that it was killed is no news
+	_ = cmd.Wait() // the error says that it was killed
 	await(t, "the services have ended", func() bool {
 		return !slices.ContainsFunc(services, func(pid string) bool { return !strings.Contains("XZ", state(pid)) })
 	})
 }
 
-// TestPauseIsReal: the system says that the service is stopped, at the point
-// where it has read and not yet written; and it can be killed there.
+// TestPauseIsReal: the system says that the service is stopped, and it can be killed then.
 func TestPauseIsReal(t *testing.T) {
-	r := begun(t, "paused-unfenced")
-	if err := r.stopFirst(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	pid := strconv.Itoa(r.fleet.members[0].cmd.Process.Pid)
+	f := pausedSale(t, "paused-unfenced")
+	pid := strconv.Itoa(f.members[0].Process.Pid)
 	await(t, "the service is stopped", func() bool { return state(pid) == "T" })
-	if len(r.open) != 1 {
-		t.Errorf("%d requests are open, want the one that is paused", len(r.open))
+	enough := errors.New("enough")
+	if err := f.kill(enough); !errors.Is(err, enough) {
+		t.Errorf("the error is %v, want %v", err, enough)
 	}
-	r.fleet.kill()
 	if left := children(t); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}

@@ -2,19 +2,18 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
 )
 
-// CronOptions are those of the cron demo. The zero value of each field is its
-// default.
+// CronOptions are the options of the cron demo. The zero value of each field is its default.
 type CronOptions struct {
 	// Store, JSON, Out, Progress and Width are as in Options.
 	Store         string
@@ -24,17 +23,17 @@ type CronOptions struct {
 
 	Replicas int           // processes, at least 2. 0: 3
 	Ticks    int           // 0: 12
-	Tick     time.Duration // from one to the next, at least 100 ms. 0: 500 ms
-	// Skew is how far apart the replicas' clocks are: the second's is late by
-	// it, the third's by twice that. 0: a fifteenth of Tick.
+	Tick     time.Duration // from one tick to the next, at least 100 ms. 0: 500 ms
+	// Skew is how late each replica's clock is, compared with the one before. 0: a fifteenth of
+	// Tick.
 	Skew time.Duration
-	// MinHold is how long the name stays closed. It must be longer than all skew
-	// together, and shorter than Tick. 0: two thirds of Tick.
+	// MinHold is how long the name stays closed. It must be longer than the difference between
+	// the first and the last clock, and shorter than Tick. 0: two thirds of Tick.
 	MinHold time.Duration
 }
 
-// CronResult is what a way to run the job came to. It is the JSON form too,
-// whose keys do not change.
+// CronResult is the result of one way to run the job. It is the JSON form too, whose keys do not
+// change.
 type CronResult struct {
 	Strategy string  `json:"strategy"` // plain or min-hold
 	What     string  `json:"what"`
@@ -47,10 +46,11 @@ type CronResult struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// jobTakes is how long the job runs: much less than clocks differ.
+// jobTakes is how long the job runs: much less than the clocks differ.
 const jobTakes = 5 * time.Millisecond
 
-func (o *CronOptions) settle() error {
+// setDefaults replaces zero values by the defaults, and checks all values.
+func (o *CronOptions) setDefaults() error {
 	if o.Replicas == 0 {
 		o.Replicas = 3
 	}
@@ -80,37 +80,42 @@ func (o *CronOptions) settle() error {
 	case o.Skew <= jobTakes:
 		return badOptions("Skew is %v: it must be longer than the job, %v", o.Skew, jobTakes)
 	case o.MinHold <= apart || o.MinHold >= o.Tick:
-		return badOptions("MinHold is %v: it must be longer than %v, by which clocks differ, and shorter than Tick, %v", o.MinHold, apart, o.Tick)
+		return badOptions("MinHold is %v: it must be longer than %v, by which clocks differ, "+
+			"and shorter than Tick, %v", o.MinHold, apart, o.Tick)
 	}
 	return nil
 }
 
-// Cron shows the job that is to run once per tick, with a lock that is released
-// when the job is done, and with one that stays closed for a while. The rest is
-// as with Run.
+// Cron runs the job that should run once per tick, first with a lock that is released when the job
+// is done, then with one that stays closed for a while, and writes the results. When the context
+// ends it ends as Run does.
 func Cron(ctx context.Context, o CronOptions) (err error) {
-	if err := o.settle(); err != nil {
+	if err := o.setDefaults(); err != nil {
 		return err
 	}
-	d, err := Options{Store: o.Store, Out: o.Out, Progress: o.Progress, Width: o.Width}.begin(ctx)
+	d, err := Options{Store: o.Store, Out: o.Out, Progress: o.Progress, Width: o.Width}.prepare(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.end()) }()
+	defer func() { err = errors.Join(err, d.cleanUp()) }()
 	var results []CronResult
 	bar := newProgress(d.Progress, 2*o.Ticks)
 	defer bar.end()
 	for i, r := range []CronResult{
-		{Strategy: "plain", What: "take the lock if it is free, run the job, release: a replica whose clock is late finds it free again"},
-		{Strategy: "min-hold", What: fmt.Sprintf("the same, but the name stays closed for %v, longer than clocks differ", o.MinHold)},
+		{Strategy: "plain", What: "take the lock if it is free, run the job, release: " +
+			"a replica whose clock is late finds it free again"},
+		{Strategy: "min-hold", What: fmt.Sprintf("the same, but the name stays closed for %v, "+
+			"longer than clocks differ", o.MinHold)},
 	} {
 		hold := o.MinHold
 		if r.Strategy == "plain" {
 			hold = 0
 		}
-		ticked := func(tick int) { bar.show(float64(i*o.Ticks+tick), "%s, tick %d of %d", r.Strategy, tick, o.Ticks) }
+		ticked := func(tick int) {
+			bar.show(float64(i*o.Ticks+tick), "%s, tick %d of %d", r.Strategy, tick, o.Ticks)
+		}
 		if err := d.replicas(ctx, o, hold, &r, ticked); err != nil {
-			return because(ctx, err)
+			return causeOf(ctx, err)
 		}
 		bar.line("%s: once at %d of %d ticks", r.Strategy, r.Once, r.Ticks)
 		results = append(results, r)
@@ -122,44 +127,47 @@ func Cron(ctx context.Context, o CronOptions) (err error) {
 	return d.cronTable(o, results)
 }
 
+// schedule is when a replica runs the job, by its own clock.
+type schedule struct {
+	Replica int
+	Tick    time.Duration // from one to the next
+	Ticks   int
+	Skew    time.Duration // how late the replica's clock is
+	MinHold time.Duration
+}
+
 // replicas runs the job at all ticks, and counts.
-func (d *demonstration) replicas(ctx context.Context, o CronOptions, hold time.Duration, r *CronResult, ticked func(int)) (err error) {
+func (d *demonstration) replicas(
+	ctx context.Context, o CronOptions, hold time.Duration, r *CronResult, ticked func(int),
+) (err error) {
 	d.runs++
-	shop, remove, err := d.openPlace(ctx, 0)
+	shop, remove, err := d.openDatabase(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	configs := make([]config, o.Replicas)
 	for i := range configs {
-		configs[i] = config{Job: "cron", Database: shop.place, Store: d.Store, Name: d.name(r.Strategy), Replica: i}
+		configs[i] = config{Database: shop.url, Store: d.Store, Name: d.name(r.Strategy), Cron: &schedule{
+			Replica: i, Tick: o.Tick, Ticks: o.Ticks, Skew: o.Skew * time.Duration(i), MinHold: hold,
+		}}
 	}
 	f, err := launch(ctx, configs)
 	if err != nil {
 		return err
 	}
-	start := time.Now().Add(100 * time.Millisecond) // when all know of it
-	for i := range configs {
-		err = errors.Join(err, f.send(i, schedule{
-			Start: start, Tick: o.Tick, Ticks: o.Ticks, Skew: o.Skew * time.Duration(i), MinHold: hold,
-		}))
+	start := time.Now().Add(100 * time.Millisecond) // by then all replicas know of it
+	for _, m := range f.members {
+		m.order(start)
 	}
-	for over := 0; over < o.Replicas && err == nil; {
-		var m message
-		if m, err = f.next(ctx); m.Tick == o.Ticks {
-			over++
+	for l := range f.lines {
+		if tick, err := strconv.Atoi(l.text); err == nil && l.from == 0 {
+			ticked(tick)
 		}
-		if m.from == 0 {
-			ticked(m.Tick)
-		}
+		r.Seconds = math.Round(time.Since(start).Seconds()*1000) / 1000
 	}
-	if err != nil {
-		f.kill()
-		return err
-	}
-	r.Seconds = math.Round(time.Since(start).Seconds()*1000) / 1000
-	if err := f.leave(ctx); err != nil {
-		return err
+	if f.err != nil {
+		return f.err
 	}
 	r.Replicas, r.Ticks = o.Replicas, o.Ticks
 	return r.count(ctx, shop)
@@ -198,45 +206,29 @@ var cronColumns = []column[CronResult]{
 func (d *demonstration) cronTable(o CronOptions, results []CronResult) error {
 	width := tableWidth(d.Width, d.Out)
 	var b strings.Builder
-	b.WriteString(wrap("", fmt.Sprintf("A job of %v, once per tick of %v: %d replicas, each one's clock %v later than the one's before.",
+	b.WriteString(wrap("", fmt.Sprintf("A job of %v, once per tick of %v: %d replicas, "+
+		"each one's clock %v later than the one's before.",
 		jobTakes, o.Tick, o.Replicas, o.Skew), width))
 	b.WriteString("\n")
 	writeTable(&b, cronColumns, results, width, func(r CronResult) string { return r.What })
 	return write(d.Out, b.String())
 }
 
-// cron is a replica: it tries to run the job at each tick, by its own clock.
-func (s *service) cron(ctx context.Context, cancel context.CancelFunc, in *json.Decoder) error {
-	var plan schedule
-	if err := in.Decode(&plan); err != nil {
-		if err == io.EOF {
-			return nil
-		}
-		return fmt.Errorf("demo: reading the schedule: %w", err)
-	}
-	left := make(chan struct{})
-	go func() {
-		for in.Decode(&json.RawMessage{}) == nil {
-		} // its end is the order to leave
-		cancel()
-		close(left)
-	}()
-	lock := s.locks.Mutex(s.config.Name, &holdfast.Options{MinHold: plan.MinHold})
-	for tick := range plan.Ticks {
-		at := plan.Start.Add(time.Duration(tick)*plan.Tick + plan.Skew)
-		if err := rest(ctx, time.Until(at)); err != nil {
-			return nil // told to leave
-		}
-		if err := s.tick(ctx, lock, tick); err != nil && ctx.Err() == nil {
+// runTicks is the work of a replica: it tries to run the job at each tick, by its own clock.
+func (s *service) runTicks(ctx context.Context, start time.Time) error {
+	lock := s.locks.Mutex(s.Name, &holdfast.Options{MinHold: s.Cron.MinHold})
+	for tick := range s.Cron.Ticks {
+		at := start.Add(time.Duration(tick)*s.Cron.Tick + s.Cron.Skew)
+		time.Sleep(time.Until(at))
+		if err := s.tick(ctx, lock, tick); err != nil {
 			return err
 		}
-		s.say(reply{Tick: tick + 1})
+		report(tick + 1)
 	}
-	<-left
 	return nil
 }
 
-// tick runs the job, unless another replica is at it.
+// tick runs the job, unless another replica holds the lock.
 func (s *service) tick(ctx context.Context, lock *holdfast.Lock, tick int) error {
 	lease, err := lock.TryAcquire(ctx)
 	if errors.Is(err, holdfast.ErrHeld) {
@@ -248,10 +240,10 @@ func (s *service) tick(ctx context.Context, lock *holdfast.Lock, tick int) error
 	return errors.Join(s.job(ctx, tick), lease.Release())
 }
 
-// job is what is to be done once per tick: it leaves a trace.
+// job is the work that should be done once per tick: it records that it has run.
 func (s *service) job(ctx context.Context, tick int) error {
-	if err := s.shop.ran(ctx, tick, s.config.Replica); err != nil {
+	if err := s.shop.recordRun(ctx, tick, s.Cron.Replica); err != nil {
 		return err
 	}
-	return rest(ctx, jobTakes)
+	return sleep(ctx, jobTakes)
 }

@@ -13,7 +13,7 @@ import (
 // TestCron: with a plain lock the job runs more than once at some ticks, and
 // with a min-hold once at each.
 func TestCron(t *testing.T) {
-	dir := own(t)
+	dir := ownTempDir(t)
 	var out, progress bytes.Buffer
 	err := Cron(t.Context(), CronOptions{JSON: true, Out: &out, Progress: &progress, Ticks: 3, Tick: 1500 * time.Millisecond, Skew: 150 * time.Millisecond})
 	if err != nil {
@@ -53,7 +53,7 @@ func TestCron(t *testing.T) {
 func TestCronTable(t *testing.T) {
 	var out bytes.Buffer
 	o := CronOptions{}
-	if err := o.settle(); err != nil {
+	if err := o.setDefaults(); err != nil {
 		t.Fatal(err)
 	}
 	d := &demonstration{Options: Options{Width: 80, Out: &out}}
@@ -74,7 +74,7 @@ plain        12    30     1              11       0
 }
 
 func TestCronCancel(t *testing.T) {
-	dir := own(t)
+	dir := ownTempDir(t)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	timer := time.AfterFunc(400*time.Millisecond, func() { cancel(cause) })

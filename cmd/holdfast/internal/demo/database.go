@@ -21,24 +21,23 @@ import (
 // shopPool is how many connections to the database a process has at most.
 const shopPool = 8
 
-// openShop opens the database of a URL: postgres://, mysql://, or a file of SQLite
-// (file://).
-func openShop(place string) (*shop, error) {
-	u, err := url.Parse(place)
+// openShop opens the database of a URL: postgres://, mysql://, or a file of SQLite (file://).
+func openShop(rawURL string) (*shop, error) {
+	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, errors.New("demo: the database's URL is malformed") // it may hold a password
 	}
 	var db *sql.DB
-	var w words
+	var w dialect
 	switch u.Scheme {
 	case "postgres", "postgresql":
-		w = postgresWords
-		db, err = sql.Open("pgx", place)
+		w = postgres
+		db, err = sql.Open("pgx", rawURL)
 	case "mysql":
-		w = mysqlWords
+		w = mySQL
 		db, err = openMySQL(u)
 	default:
-		w = sqliteWords
+		w = sqlite
 		db, err = sql.Open("sqlite", sqliteDSN(u))
 	}
 	if err != nil {
@@ -46,7 +45,7 @@ func openShop(place string) (*shop, error) {
 	}
 	db.SetMaxOpenConns(shopPool)
 	db.SetMaxIdleConns(shopPool)
-	return &shop{db, w, place}, nil
+	return &shop{db, w, rawURL}, nil
 }
 
 func openMySQL(u *url.URL) (*sql.DB, error) {
@@ -72,14 +71,13 @@ func openMySQL(u *url.URL) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// sqliteDSN returns the client's name of a file. Readers and a writer work side by side
-// (the write-ahead log), writers wait for each other (the busy timeout), and a
-// transaction takes its turn as a writer when it begins.
+// sqliteDSN returns the client library's data source name for a file. Readers and a writer work
+// side by side (the write-ahead log), writers wait for each other (the busy timeout), and a
+// transaction waits to be the writer when it begins.
 //
-// With a plain BEGIN, SQLite refuses to write in a transaction whose reads are
-// out of date. Most databases, at their default isolation, do not, and here the
-// reads are made before the transaction, as where the one is a method of a
-// repository and the other of a unit of work.
+// After a plain BEGIN, SQLite refuses to write in a transaction whose reads are out of date. Most
+// databases, at their default isolation, do not refuse that. The demo reads before the
+// transaction, as many applications do, so that all databases behave alike.
 func sqliteDSN(u *url.URL) string {
 	dsn := *u
 	dsn.RawQuery = url.Values{
@@ -89,35 +87,37 @@ func sqliteDSN(u *url.URL) string {
 	return dsn.String()
 }
 
-// openPlace makes a place for a run's tables, and these, and opens it. The function that it
+// openDatabase creates a run's database with its tables, and opens it. The function that it
 // returns closes and removes it.
-func (d *demonstration) openPlace(ctx context.Context, stock int) (*shop, func() error, error) {
-	place, remove, err := d.place(ctx)
+func (d *demonstration) openDatabase(ctx context.Context, stock int) (*shop, func() error, error) {
+	rawURL, remove, err := d.createDatabase(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("demo: %w", err)
 	}
-	s, err := openShop(place)
+	s, err := openShop(rawURL)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("demo: %w", err), remove())
 	}
-	end := func() error { return errors.Join(s.Close(), remove()) }
+	closeAndRemove := func() error { return errors.Join(s.Close(), remove()) }
 	if err := s.create(ctx, stock); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("demo: %w", err), end())
+		return nil, nil, errors.Join(fmt.Errorf("demo: %w", err), closeAndRemove())
 	}
-	return s, end, nil
+	return s, closeAndRemove, nil
 }
 
-// place makes an empty place for a run's tables, and returns its URL and what removes
-// it. Where the locks are in a database, the shop is too: in a schema of its own, which
-// MySQL calls a database. Nobody else's has its name.
-func (d *demonstration) place(ctx context.Context) (place string, remove func() error, err error) {
+// createDatabase creates an empty database for a run, and returns its URL and a function that
+// removes it. Where the locks are in a database server, the shop is there too, in a schema of its
+// own (MySQL: a database) with a name that nobody else uses.
+func (d *demonstration) createDatabase(ctx context.Context) (
+	rawURL string, remove func() error, err error,
+) {
 	u, err := driver.ParseURL(d.Store)
 	if err != nil {
 		return "", nil, err
 	}
 	query := u.Query()
 	for key := range query {
-		if strings.HasPrefix(key, "hf.") { // not the client library's
+		if strings.HasPrefix(key, "hf.") { // the client library does not know them
 			query.Del(key)
 		}
 	}
@@ -134,19 +134,20 @@ func (d *demonstration) place(ctx context.Context) (place string, remove func() 
 		if !strings.HasPrefix(file, "/") { // C:/…
 			file = "/" + file
 		}
-		// It goes with the demonstration's directory.
+		// It is removed with the demonstration's directory.
 		return (&url.URL{Scheme: "file", Path: file}).String(), func() error { return nil }, nil
 	}
 	u.RawQuery = query.Encode()
 	if err := d.execute(ctx, u, create); err != nil {
-		return "", nil, fmt.Errorf("the demonstration needs a schema of its own in %s: %w", driver.Redact(u), err)
+		return "", nil, fmt.Errorf("the demonstration needs a schema of its own in %s: %w",
+			driver.Redact(u), err)
 	}
 	inside := *u
 	if u.Scheme == "mysql" {
 		inside.Path = "/" + name
 	}
 	return inside.String(), func() error {
-		// Also when the context has ended.
+		// The schema is dropped even if the context has ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropWithin)
 		defer cancel()
 		if err := d.execute(ctx, u, drop); err != nil {
@@ -156,7 +157,7 @@ func (d *demonstration) place(ctx context.Context) (place string, remove func() 
 	}, nil
 }
 
-// dropWithin bounds the removal of a run's tables.
+// dropWithin is the time limit for dropping a run's schema.
 const dropWithin = 15 * time.Second
 
 // execute runs one statement on a connection of its own.

@@ -17,7 +17,7 @@ import (
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn" // sqlite://
 )
 
-// The parameter is the driver's, and must not get to the client library.
+// The parameter hf.tables is for the driver, and must not reach the client library.
 func TestPostgres(t *testing.T) {
 	onDatabase(t, testserver.StartPostgres(t).URL("postgres")+"&hf.tables=demo", "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'holdfast%'")
 }
@@ -32,7 +32,7 @@ func TestMySQL(t *testing.T) {
 
 // TestSQLiteLocks keeps the locks in a file of SQLite; the shop has its own.
 func TestSQLiteLocks(t *testing.T) {
-	dir := own(t)
+	dir := ownTempDir(t)
 	var out bytes.Buffer
 	store := "sqlite://" + t.TempDir() + "/locks.db"
 	if err := Run(t.Context(), Options{Store: store, JSON: true, Out: &out, Repeats: 1, Users: 20, Strategies: []string{"lock", "paused-fenced"}}); err != nil {
@@ -50,10 +50,10 @@ func TestSQLiteLocks(t *testing.T) {
 	expectNothingLeft(t, dir)
 }
 
-// onDatabase runs the sale with locks and shop in one database, which has no trace
-// of the shop afterwards, also if the demonstration is ended in the middle.
+// onDatabase runs the sale with locks and shop in one database. Afterwards nothing of the shop is
+// left there, even if the demonstration was ended in the middle.
 func onDatabase(t *testing.T, store, schemas string) {
-	dir, servers := own(t), children(t)
+	dir, servers := ownTempDir(t), children(t)
 	expectRight(t, store)
 	expectWrong(t, store)
 
@@ -86,20 +86,20 @@ func onDatabase(t *testing.T, store, schemas string) {
 	expectNothingLeft(t, dir, servers...)
 }
 
-// TestPlaces: each run has a place of its own.
-func TestPlaces(t *testing.T) {
+// TestDatabaseNames: each run has a database of its own.
+func TestDatabaseNames(t *testing.T) {
 	d := &demonstration{dir: t.TempDir(), id: "ABCDEFGH", Options: Options{Store: "file:///locks"}}
-	var places []string
+	var seen []string
 	for range 2 {
 		d.runs++
-		place, _, err := d.place(t.Context())
+		rawURL, _, err := d.createDatabase(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		u, err := url.Parse(place)
-		if err != nil || u.Scheme != "file" || slices.Contains(places, place) {
-			t.Errorf("place %d is %s, %v", d.runs, place, err)
+		u, err := url.Parse(rawURL)
+		if err != nil || u.Scheme != "file" || slices.Contains(seen, rawURL) {
+			t.Errorf("database %d is %s, %v", d.runs, rawURL, err)
 		}
-		places = append(places, place)
+		seen = append(seen, rawURL)
 	}
 }

@@ -16,59 +16,57 @@ import (
 	_ "github.com/holdfastlock/holdfast/filelock" // file://, the demo's own store
 )
 
-// Options are those of the flash sale. The zero value of each field is its
-// default.
+// Options are the options of the flash sale. The zero value of each field is its default.
 type Options struct {
-	// Store is the URL of the store that keeps the locks, which all processes
-	// must share: not mem://. "": a directory of the demo's own (file://).
+	// Store is the URL of the store that keeps the locks. All processes must share it, so it
+	// cannot be mem://. "": a directory of the demo's own (file://).
 	Store string
 	// JSON asks for an array of objects instead of the table.
 	JSON bool
 	// Out gets the table or the array. Nil: it is discarded.
 	Out io.Writer
-	// Progress is told how far it is: a bar if it is a terminal, else a line per
-	// strategy. Nil: silence.
+	// Progress gets a progress bar if it is a terminal, else a line per strategy. Nil: neither.
 	Progress io.Writer
-	// Width is that of the table, in columns. 0: that of Out, if it is a
-	// terminal, else 80.
+	// Width is the width of the table, in columns. 0: that of Out, if it is a terminal, else 80.
 	Width int
-	// Strategies are the names of those to show. None: all.
+	// Strategies are the names of the strategies to show. None: all.
 	Strategies []string
 
 	Users    int // 0: 100. At most 1000
 	Stock    int // items to sell. 0: 3
 	Services int // processes, at least 2. 0: 3
-	// Repeats is how often each strategy is run at most: fewer times if that
-	// would take longer than Within. 0: 3.
+	// Repeats is how often each strategy is run at most: fewer times if that would take longer
+	// than Within. 0: 3.
 	Repeats int
-	// Within is how long all of it may take, provided that each strategy is run
-	// once. 0: 40 s.
+	// Within is the time limit for all runs together. Each strategy is run at least once, however
+	// long that takes. 0: 40 s.
 	Within time.Duration
 }
 
 // Limits of Options.
 const (
-	maxUsers    = 1000 // their requests must fit into the pipe of a stopped process
+	maxUsers    = 1000
 	maxServices = 20
 )
 
 // demonstration is a flash sale or a cron job that is under way.
 type demonstration struct {
 	Options
-	dir  string // of databases and of the demo's own store; removed at the end
-	id   string // in the names of locks: two demos on one store stay apart
+	dir  string // has the databases and the demo's own store; removed at the end
+	id   string // part of the names of locks, so that two demos may use one store
 	caps holdfast.Caps
 	runs int
 }
 
-// ErrOptions is in errors that say what is wrong with the options.
+// ErrOptions is wrapped by errors that say what is wrong with the options.
 var ErrOptions = errors.New("demo")
 
 func badOptions(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...)
 }
 
-func (o *Options) settle() error {
+// setDefaults replaces zero values by the defaults, and checks all values.
+func (o *Options) setDefaults() error {
 	for _, n := range []struct {
 		name            string
 		value           *int
@@ -87,7 +85,8 @@ func (o *Options) settle() error {
 		}
 	}
 	if o.Users <= o.Stock {
-		return badOptions("%d users and %d in stock: there must be more users, or nothing can be oversold", o.Users, o.Stock)
+		return badOptions("%d users and %d in stock: there must be more users, "+
+			"or nothing can be oversold", o.Users, o.Stock)
 	}
 	if o.Within == 0 {
 		o.Within = 40 * time.Second
@@ -98,15 +97,15 @@ func (o *Options) settle() error {
 	return nil
 }
 
-// begin makes the directory of a demonstration, and looks at its store.
-func (o Options) begin(ctx context.Context) (*demonstration, error) {
+// prepare creates the directory of a demonstration, and checks that its store can be opened.
+func (o Options) prepare(ctx context.Context) (*demonstration, error) {
 	if o.Store != "" {
 		u, err := driver.ParseURL(o.Store)
 		if err != nil {
 			return nil, fmt.Errorf("demo: %w", err)
 		}
 		if u.Scheme == "mem" {
-			return nil, badOptions("the store mem:// lives in one process, and the demo's services are several")
+			return nil, badOptions("the store mem:// lives in one process, and the demo has several")
 		}
 	}
 	dir, err := os.MkdirTemp("", "holdfast-demo-")
@@ -114,7 +113,8 @@ func (o Options) begin(ctx context.Context) (*demonstration, error) {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
 	if o.Store == "" {
-		o.Store = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, "locks"))}).String()
+		path := filepath.ToSlash(filepath.Join(dir, "locks"))
+		o.Store = (&url.URL{Scheme: "file", Path: path}).String()
 	}
 	d := &demonstration{Options: o, dir: dir, id: rand.Text()[:8]}
 	locks, err := openStore(ctx, o.Store)
@@ -123,52 +123,52 @@ func (o Options) begin(ctx context.Context) (*demonstration, error) {
 		err = locks.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(because(ctx, err), d.end())
+		return nil, errors.Join(causeOf(ctx, err), d.cleanUp())
 	}
 	return d, nil
 }
 
-// openStore opens a store, for this process or for a service.
+// openStore opens the store, in the demo and in its services.
 func openStore(ctx context.Context, url string) (*holdfast.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return holdfast.Open(ctx, url)
 }
 
-// end removes what is left.
-func (d *demonstration) end() error {
+// cleanUp removes the demonstration's directory.
+func (d *demonstration) cleanUp() error {
 	if err := os.RemoveAll(d.dir); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	return nil
 }
 
-// name returns the name of the lock of a run. Each run has its own, so that a
-// hold which has outlived its run holds up no other.
-func (d *demonstration) name(what string) string {
-	return fmt.Sprintf("holdfast-demo/%s/%d-%s", d.id, d.runs, what)
+// name returns the name of the lock of a run. Each run has its own name, so that a hold which
+// outlives its run does not delay the next one.
+func (d *demonstration) name(strategy string) string {
+	return fmt.Sprintf("holdfast-demo/%s/%d-%s", d.id, d.runs, strategy)
 }
 
-// Run shows the flash sale by each strategy in turn. It takes well under a
-// minute. When the context ends its processes are killed, its files are removed
-// and the context's cause is returned; a program that is to be ended by Ctrl-C
-// makes the context with signal.NotifyContext.
+// Run runs the flash sale with each strategy, one after the other, and writes the results. It
+// takes well under a minute. When the context ends, the demo's processes are killed, its files are
+// removed and the context's cause is returned. A program that should end on Ctrl-C makes the
+// context with signal.NotifyContext.
 func Run(ctx context.Context, o Options) (err error) {
 	chosen, err := choose(o.Strategies)
 	if err != nil {
 		return err
 	}
-	if err := o.settle(); err != nil {
+	if err := o.setDefaults(); err != nil {
 		return err
 	}
-	d, err := o.begin(ctx)
+	d, err := o.prepare(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.end()) }()
+	defer func() { err = errors.Join(err, d.cleanUp()) }()
 	results, err := d.sales(ctx, chosen)
 	if err != nil {
-		return because(ctx, err)
+		return causeOf(ctx, err)
 	}
 	if o.JSON {
 		return writeJSON(o.Out, results)
@@ -176,16 +176,16 @@ func Run(ctx context.Context, o Options) (err error) {
 	return d.table(results)
 }
 
-// because returns the cause of the context's end in the place of what followed
-// from it.
-func because(ctx context.Context, err error) error {
+// causeOf returns the cause of the context's end, if it has ended, instead of an error that only
+// follows from it.
+func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("demo: %w", cause)
 	}
 	return err
 }
 
-// noTokens is said of strategies that are about tokens.
+// noTokens is the note on strategies that need fencing tokens.
 const noTokens = "the store gives no fencing tokens"
 
 // sales runs the strategies, each as often as its share of the time allows.
@@ -200,12 +200,12 @@ func (d *demonstration) sales(ctx context.Context, chosen []strategy) ([]Result,
 		share := until.Sub(begun) / time.Duration(len(chosen)-i)
 		switch {
 		case s.pause && !canPause:
-			result.Note = "processes cannot be stopped here"
+			result.Note = "processes cannot be stopped on this system"
 		case s.fence && s.pause && !d.caps.Fencing:
 			result.Note = noTokens
 		}
 		for n := 0; n < d.Repeats && (n > 0 || result.Note == ""); n++ {
-			// Another run will take as long as those before did.
+			// Another run will probably take as long as those before did.
 			took := time.Since(begun)
 			if n > 0 && took+took/time.Duration(n) > share {
 				break

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// parentEnv has the test program run a demo, which is to be killed.
+// parentEnv has the test program run a demo, which the test kills.
 const parentEnv = "HOLDFAST_DEMO_TEST_PARENT"
 
 // TestMain lets the test program be the processes of the demo too.
@@ -32,17 +32,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// own makes the temporary directory of everything in the test one of its own,
-// and returns it.
-func own(t *testing.T) string {
+// ownTempDir gives the test a temporary directory of its own, and returns it.
+func ownTempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	return dir
 }
 
-// expectNothingLeft fails if the demo has left files or processes, other than the
-// test's servers.
+// expectNothingLeft fails if the demo has left files, or processes other than the test's servers.
 func expectNothingLeft(t *testing.T, dir string, servers ...string) {
 	t.Helper()
 	left, err := os.ReadDir(dir)
@@ -59,8 +57,8 @@ func expectNothingLeft(t *testing.T, dir string, servers ...string) {
 	}
 }
 
-// flashSale runs strategies once, with a store ("": the demo's own), and returns what
-// they came to, by name.
+// flashSale runs strategies once, with a store ("": the demo's own), and returns their results by
+// name.
 func flashSale(t *testing.T, store string, strategies []string) map[string]Result {
 	t.Helper()
 	var out bytes.Buffer
@@ -84,7 +82,7 @@ func flashSale(t *testing.T, store string, strategies []string) map[string]Resul
 
 // TestRightStrategies: they never oversell, and they sell everything.
 func TestRightStrategies(t *testing.T) {
-	dir := own(t)
+	dir := ownTempDir(t)
 	expectRight(t, "")
 	expectNothingLeft(t, dir)
 }
@@ -109,10 +107,9 @@ func expectRight(t *testing.T, store string) {
 	}
 }
 
-// TestWrongStrategies: each of them oversells, at the latest in one of a few
-// runs.
+// TestWrongStrategies: each of them oversells in at least one of a few runs.
 func TestWrongStrategies(t *testing.T) {
-	dir := own(t)
+	dir := ownTempDir(t)
 	expectWrong(t, "")
 	expectNothingLeft(t, dir)
 }
@@ -156,7 +153,7 @@ func TestStrategyNames(t *testing.T) {
 
 // TestTimeBoundsRuns: with no time left each strategy is still run once.
 func TestTimeBoundsRuns(t *testing.T) {
-	own(t)
+	ownTempDir(t)
 	var out, progress bytes.Buffer
 	err := Run(t.Context(), Options{
 		JSON: true, Out: &out, Progress: &progress,
@@ -179,13 +176,13 @@ func TestTimeBoundsRuns(t *testing.T) {
 	}
 }
 
-// TestCancel ends the demo at several points, a pause among them: it must leave
-// neither processes nor files.
+// TestCancel ends the demo at several points, one of them during a pause. It must leave neither
+// processes nor files.
 func TestCancel(t *testing.T) {
 	for _, name := range []string{"lock", "paused-unfenced"} {
 		for _, after := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond} {
 			t.Run(fmt.Sprint(name, after), func(t *testing.T) {
-				dir := own(t)
+				dir := ownTempDir(t)
 				cause := errors.New("enough")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				timer := time.AfterFunc(after, func() { cancel(cause) })
@@ -199,9 +196,9 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestStoreFails: that is found before anything is begun.
+// TestStoreFails: an unusable store is found before anything is started.
 func TestStoreFails(t *testing.T) {
-	dir := own(t)
+	dir := ownTempDir(t)
 	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -215,21 +212,20 @@ func TestStoreFails(t *testing.T) {
 	expectNothingLeft(t, dir)
 }
 
-// begun returns a run whose services are ready, with the database that they
-// share.
-func begun(t *testing.T, strategy string) *run {
+// pausedSale returns the processes of a run whose first service is stopped at the payment.
+func pausedSale(t *testing.T, strategy string) *fleet {
 	t.Helper()
-	d, err := Options{Users: 10, Stock: 3, Services: 2}.begin(t.Context())
+	d, err := Options{Users: 10, Stock: 3, Services: 2}.prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := d.end(); err != nil {
+		if err := d.cleanUp(); err != nil {
 			t.Error(err)
 		}
 	})
 	s, _ := find(strategy)
-	shop, remove, err := d.openPlace(t.Context(), d.Stock)
+	shop, remove, err := d.openDatabase(t.Context(), d.Stock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,38 +234,50 @@ func begun(t *testing.T, strategy string) *run {
 			t.Error(err)
 		}
 	})
-	c := config{Job: "sale", Database: shop.place, Store: d.Store, Name: d.name(strategy), Strategy: strategy, Stock: d.Stock}
-	f, err := launch(t.Context(), []config{c, c})
+	f, err := launch(t.Context(), d.services(shop, s))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{demonstration: d, strategy: s, fleet: f, open: map[int]int{}}
+	if err := f.pauseFirst(); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
-// TestKilledService: if a service dies the run fails, and does not wait for its
-// answer.
+// TestKilledService: if a service dies the others are killed, and the error says which one died.
 func TestKilledService(t *testing.T) {
-	r := begun(t, "paused-fenced")
-	if err := r.stopFirst(t.Context()); err != nil {
+	f := pausedSale(t, "paused-fenced")
+	if err := f.members[0].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.fleet.members[0].cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := r.fleet.next(t.Context()); err == nil || !strings.Contains(err.Error(), "process 1: ") || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("the reply is %+v, the error %v", m, err)
-	}
-	if err := r.fleet.leave(t.Context()); err == nil || !strings.Contains(err.Error(), "process 1: ") {
-		t.Errorf("the error is %v", err)
+	l, err := f.next()
+	if err == nil || !strings.Contains(err.Error(), "process 1: ") || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the line is %+v, the error %v", l, err)
 	}
 	if left := children(t); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
 }
 
-// TestBadOptions: they are refused before anything is done (P10).
+// TestServices: each user's requests are sent, those of one who clicks twice to two services.
+func TestServices(t *testing.T) {
+	d := &demonstration{Options: Options{Users: 10, Services: 3, Store: "file:///locks"}}
+	s, _ := find("paused-fenced")
+	var got [][]int
+	for i, c := range d.services(&shop{}, s) {
+		if c.Pause != (i == 0) || c.Store != d.Store {
+			t.Errorf("service %d: %+v", i, c)
+		}
+		got = append(got, c.Users)
+	}
+	if want := "[[0 2 4 7 9] [0 3 5 8] [1 4 6 8]]"; fmt.Sprint(got) != want {
+		t.Errorf("the requests are %v, want %s", got, want)
+	}
+}
+
+// TestBadOptions: bad options are refused before anything is done (P10).
 func TestBadOptions(t *testing.T) {
-	dir := own(t)
+	dir := ownTempDir(t)
 	for want, o := range map[string]Options{
 		"no strategy \"x\"": {Strategies: []string{"lock", "x"}},
 		"Users is -1":       {Users: -1},

@@ -1,12 +1,12 @@
 package demo
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,187 +14,115 @@ import (
 	"time"
 )
 
-// fleet is the processes of one run.
+// fleet is the processes of one run. If one fails, or the context ends, all are killed.
 type fleet struct {
+	stop    context.CancelCauseFunc
 	members []*member
-	replies chan message // closed when all have ended
-	done    chan struct{}
-	stop    context.CancelFunc
+	lines   chan line // must be drained; closed when all processes have ended
+	err     error     // once lines is closed: why the processes were killed, nil if they were not
 }
 
 // member is one process.
 type member struct {
-	cmd      *exec.Cmd
-	in       io.WriteCloser
-	requests *json.Encoder
-	ready    reply
-	err      error // why it ended, once replies is closed
+	*exec.Cmd
+	orders *json.Encoder // what the process reads
 }
 
-// message is a reply with the number of the process that it is from.
-type message struct {
+// line is a line that a process has written.
+type line struct {
 	from int
-	reply
+	text string
 }
 
-// launch starts a process for each configuration, and waits until all are
-// ready. When the context ends they are killed.
+// launch starts a process for each configuration, and waits until all are ready.
 func launch(ctx context.Context, configs []config) (*fleet, error) {
-	ctx, stop := context.WithCancel(ctx)
-	f := &fleet{replies: make(chan message), done: make(chan struct{}), stop: stop}
+	ctx, stop := context.WithCancelCause(ctx)
+	f := &fleet{stop: stop, lines: make(chan line)}
 	var readers sync.WaitGroup
-	var err error
 	for _, c := range configs {
-		if err = f.start(ctx, &readers, c); err != nil {
+		if err := f.start(ctx, &readers, c); err != nil {
+			stop(fmt.Errorf("demo: starting a process: %w", err))
 			break
 		}
 	}
 	go func() {
 		readers.Wait()
-		close(f.replies)
+		f.err = context.Cause(ctx)
+		stop(nil)
+		close(f.lines)
 	}()
-	if err == nil {
-		err = f.awaitReady(ctx)
-	}
-	if err != nil {
-		f.kill()
-		return nil, err
+	var first string
+	for i := range configs {
+		l, err := f.next()
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && l.text != first {
+			return nil, f.kill(fmt.Errorf("the processes do not share a store: one is %s, another %s",
+				first, l.text))
+		}
+		first = l.text
 	}
 	return f, nil
 }
 
-// start starts one process and its reader.
+// start starts one process, tells it what to do, and passes on its lines until it ends.
 func (f *fleet) start(ctx context.Context, readers *sync.WaitGroup, c config) error {
 	program, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
-	m := &member{cmd: exec.CommandContext(ctx, program)}
-	stderr := &bytes.Buffer{}
-	m.cmd.Env = append(os.Environ(), childEnv+"=1")
-	m.cmd.Stderr = stderr
-	m.cmd.WaitDelay = time.Second
-	setUp(m.cmd)
-	if m.in, err = m.cmd.StdinPipe(); err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-	out, err := m.cmd.StdoutPipe()
+	m := &member{Cmd: exec.CommandContext(ctx, program)}
+	var stderr bytes.Buffer
+	m.Env, m.Stderr, m.WaitDelay = append(os.Environ(), childEnv+"=1"), &stderr, time.Second
+	setUp(m.Cmd)
+	in, err := m.StdinPipe()
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
-	if err := m.cmd.Start(); err != nil {
-		return fmt.Errorf("demo: starting a process: %w", err)
+	out, err := m.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := m.Start(); err != nil {
+		return err
 	}
 	from := len(f.members)
 	f.members = append(f.members, m)
 	readers.Go(func() {
-		replies := json.NewDecoder(out)
-		var failed error
-		for {
-			var r reply
-			if failed = replies.Decode(&r); failed != nil {
-				break
-			}
-			select {
-			case f.replies <- message{from, r}:
-			case <-f.done: // nobody listens any more
-			}
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			f.lines <- line{from, lines.Text()}
 		}
-		if failed == io.EOF {
-			failed = nil
-		} else {
-			_ = m.cmd.Process.Kill() // what it said was no reply
-		}
-		if m.err = errors.Join(failed, m.cmd.Wait()); m.err != nil {
-			m.err = fmt.Errorf("%s (%w)", strings.TrimSpace(stderr.String()), m.err)
-			select {
-			case f.replies <- message{from, reply{Error: m.err.Error()}}:
-			case <-f.done:
-			}
+		if err := m.Wait(); err != nil {
+			message := strings.TrimSpace(stderr.String())
+			f.stop(fmt.Errorf("demo: process %d: %s (%w)", from+1, message, err))
 		}
 	})
-	m.requests = json.NewEncoder(m.in)
-	return f.send(from, c)
-}
-
-// send sends a line to a process.
-func (f *fleet) send(to int, line any) error {
-	if err := f.members[to].requests.Encode(line); err != nil {
-		return fmt.Errorf("demo: process %d does not listen: %w", to+1, err)
-	}
+	m.orders = json.NewEncoder(in)
+	m.order(c)
 	return nil
 }
 
-// next returns the next reply.
-func (f *fleet) next(ctx context.Context) (message, error) {
-	select {
-	case m, ok := <-f.replies:
-		switch {
-		case ok && m.Error == "":
-			return m, nil
-		case ctx.Err() != nil: // it was killed
-			return message{}, context.Cause(ctx)
-		case !ok:
-			return message{}, errors.New("demo: all processes have ended")
-		default:
-			return message{}, fmt.Errorf("demo: process %d: %s", m.from+1, m.Error)
-		}
-	case <-ctx.Done():
-		return message{}, context.Cause(ctx)
+// order sends a value to the process. A process that does not read it has ended, which next tells.
+func (m *member) order(value any) { _ = m.orders.Encode(value) }
+
+// next returns the next line. The error says why there is none: all processes have ended.
+func (f *fleet) next() (line, error) {
+	l, ok := <-f.lines
+	switch {
+	case ok:
+		return l, nil
+	case f.err != nil:
+		return line{}, f.err
 	}
+	return line{}, errors.New("demo: all processes have ended")
 }
 
-func (f *fleet) awaitReady(ctx context.Context) error {
-	for range f.members {
-		m, err := f.next(ctx)
-		if err != nil {
-			return err
-		}
-		f.members[m.from].ready = m.reply
+// kill kills the processes, stopped ones too, waits until they have ended, and returns why: the
+// reason given, unless there was one before.
+func (f *fleet) kill(why error) error {
+	f.stop(fmt.Errorf("demo: %w", why))
+	for range f.lines {
 	}
-	first := f.members[0].ready
-	for _, m := range f.members {
-		if m.ready.Store != first.Store {
-			return fmt.Errorf("demo: the processes do not share a store: one has opened %s, another %s", first.Store, m.ready.Store)
-		}
-	}
-	return nil
-}
-
-// leaveWithin is how long processes may take to leave when they are told to.
-const leaveWithin = 15 * time.Second
-
-// leave tells the processes to leave, waits until they have, and returns what
-// went wrong in them.
-func (f *fleet) leave(ctx context.Context) error {
-	for _, m := range f.members {
-		m.in.Close()
-	}
-	timer := time.AfterFunc(leaveWithin, f.stop)
-	defer timer.Stop()
-	f.drain()
-	var errs []error
-	for i, m := range f.members {
-		if m.err != nil {
-			errs = append(errs, fmt.Errorf("demo: process %d: %w", i+1, m.err))
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return errors.Join(errs...)
-}
-
-// kill ends the processes, also stopped ones.
-func (f *fleet) kill() {
-	f.stop()
-	f.drain()
-}
-
-// drain waits until the processes have ended.
-func (f *fleet) drain() {
-	close(f.done)
-	for range f.replies {
-	}
-	f.stop()
+	return f.err
 }

@@ -10,9 +10,8 @@ import (
 // canPause says whether a process can be stopped and continued here.
 const canPause = true
 
-// pause stops a process, as a full disk, a debugger or a virtual machine that
-// is moved does.
+// pause stops a process, as a full disk, a debugger or the migration of a virtual machine may do.
 func pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-// resume continues it.
+// resume continues a stopped process.
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -9,12 +9,11 @@ import (
 	"golang.org/x/term"
 )
 
-// progress says how far it is: by a bar that is drawn over and over on a
-// terminal, by lines elsewhere.
+// progress shows how far the demonstration is: by a bar on a terminal, by lines elsewhere.
 type progress struct {
 	out io.Writer
 	bar bool
-	of  int // what the whole is
+	of  int // the number at which all is done
 }
 
 func newProgress(out io.Writer, of int) *progress {
@@ -31,24 +30,25 @@ func newProgress(out io.Writer, of int) *progress {
 // eraseLine goes to the start of the line and clears it.
 const eraseLine = "\r\x1b[K"
 
-// show draws the bar, if there is one, with what is being done.
+// show draws the bar, if there is one, and beside it what is being done.
 func (p *progress) show(done float64, format string, args ...any) {
 	if !p.bar {
 		return
 	}
 	const width = 24
 	full := min(width, int(done/float64(p.of)*width))
-	fmt.Fprintf(p.out, "%s[%s%s] %s", eraseLine, strings.Repeat("#", full), strings.Repeat(".", width-full), fmt.Sprintf(format, args...))
+	bar := strings.Repeat("#", full) + strings.Repeat(".", width-full)
+	fmt.Fprintf(p.out, "%s[%s] %s", eraseLine, bar, fmt.Sprintf(format, args...))
 }
 
-// line says that something is done, where there is no bar.
+// line writes a line, where there is no bar.
 func (p *progress) line(format string, args ...any) {
 	if !p.bar {
 		fmt.Fprintf(p.out, format+"\n", args...)
 	}
 }
 
-// end clears the bar away, for good.
+// end erases the bar. Nothing is shown after that.
 func (p *progress) end() {
 	if p.bar {
 		fmt.Fprint(p.out, eraseLine)

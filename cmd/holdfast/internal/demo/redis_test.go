@@ -17,7 +17,7 @@ func TestRedis(t *testing.T) {
 	const password = "s3cr3t"
 	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--requirepass", password}})
 	store := "redis://:" + password + "@" + server.Addr
-	dir := own(t)
+	dir := ownTempDir(t)
 	var out, cron, progress bytes.Buffer
 	err := Run(t.Context(), Options{Store: store, JSON: true, Out: &out, Progress: &progress, Repeats: 1, Strategies: []string{"lock", "paused-fenced"}})
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"math"
 )
 
-// Result is what a strategy came to. It is the JSON form too, whose keys do not
-// change. The numbers are those of one run: of several, the one that went most
-// wrong.
+// Result is the result of a strategy. It is the JSON form too, whose keys do not change. The
+// numbers are those of one run: of several runs, the one that went most wrong.
 type Result struct {
 	Strategy       string  `json:"strategy"`
 	What           string  `json:"what"` // what the code does
@@ -18,18 +17,18 @@ type Result struct {
 	Sold           int     `json:"sold"`            // orders
 	Left           int     `json:"left"`            // what the shop believes it still has
 	Oversold       int     `json:"oversold"`        // orders for which there is no item
-	UserViolations int     `json:"user_violations"` // users with more than one order, where one each is allowed
-	StaleRefused   int     `json:"stale_refused"`   // writes refused for their fencing token
+	UserViolations int     `json:"user_violations"` // users with more than one order: one is allowed
+	StaleRefused   int     `json:"stale_refused"`   // writes refused because of their fencing token
 	Seconds        float64 `json:"seconds"`         // from the first request to the last answer
 	SalesPerSecond float64 `json:"sales_per_second"`
 	Runs           int     `json:"runs"`
 	OversoldRuns   int     `json:"oversold_runs"`
 	ViolatedRuns   int     `json:"violated_runs"` // those with users with more than one order
 	ExpectedWrong  bool    `json:"expected_wrong"`
-	Note           string  `json:"note"` // why there was no run, or what was other than meant; mostly ""
+	Note           string  `json:"note"` // why there was no run, or what did not go to plan; mostly ""
 }
 
-// add adds a run. The result keeps the numbers of the one that went most wrong.
+// add adds a run. The result has the numbers of the run that went most wrong.
 func (r *Result) add(o outcome) {
 	r.Runs++
 	oversold := o.oversold(r.Stock)
@@ -42,7 +41,8 @@ func (r *Result) add(o outcome) {
 	if o.note != "" {
 		r.Note = o.note
 	}
-	if r.Runs > 1 && (oversold < r.Oversold || oversold == r.Oversold && o.twice <= r.UserViolations) {
+	worse := oversold > r.Oversold || oversold == r.Oversold && o.twice > r.UserViolations
+	if r.Runs > 1 && !worse {
 		return
 	}
 	r.Sold, r.Left, r.Oversold = o.sold, o.left, oversold
@@ -51,23 +51,24 @@ func (r *Result) add(o outcome) {
 	r.SalesPerSecond = math.Round(float64(o.sold)/o.took.Seconds()*10) / 10
 }
 
-// verdict says in a few words whether it went wrong, and how often.
+// verdict says in a few words whether the strategy went wrong, and how often.
 func (r *Result) verdict() string {
-	said := fmt.Sprintf("never oversold in %s", runs(r.Runs))
+	verdict := fmt.Sprintf("never oversold in %s", runs(r.Runs))
 	switch {
 	case r.Runs == 0:
 		return "not run: " + r.Note
 	case r.OversoldRuns > 0:
-		said = fmt.Sprintf("oversold in %d of %s", r.OversoldRuns, runs(r.Runs))
+		verdict = fmt.Sprintf("oversold in %d of %s", r.OversoldRuns, runs(r.Runs))
 	case r.ViolatedRuns > 0:
-		said = fmt.Sprintf("not oversold, but two orders of one user in %d of %s", r.ViolatedRuns, runs(r.Runs))
+		verdict = fmt.Sprintf("not oversold, but two orders of one user in %d of %s",
+			r.ViolatedRuns, runs(r.Runs))
 	case r.ExpectedWrong:
-		said = fmt.Sprintf("not oversold in %s, by luck alone", runs(r.Runs))
+		verdict = fmt.Sprintf("not oversold in %s, by luck alone", runs(r.Runs))
 	}
 	if r.Note != "" {
-		said += " (" + r.Note + ")"
+		verdict += " (" + r.Note + ")"
 	}
-	return said
+	return verdict
 }
 
 func runs(n int) string {
@@ -87,7 +88,7 @@ func writeJSON[T any](w io.Writer, results []T) error {
 		if err := lines.Encode(r); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
-		b.Truncate(b.Len() - 1) // the end of the line
+		b.Truncate(b.Len() - 1) // without the line's end
 	}
 	b.WriteString("]\n")
 	return write(w, b.String())

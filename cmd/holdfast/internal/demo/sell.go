@@ -4,11 +4,18 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/holdfastlock/holdfast/fence"
 )
+
+// request is that of a user who wants an item.
+type request struct {
+	user  int
+	pause bool // pause at the payment, and report that
+}
 
 // answer is what a user is told.
 type answer string
@@ -20,33 +27,33 @@ const (
 	retry   answer = "try again" // a stale write was refused
 )
 
-// The work beside the statements, the same for all strategies: how long the shop
-// waits for other systems.
+// The work beside the statements, the same for all strategies: how long the shop waits for other
+// systems.
 func payment() time.Duration      { return 4*time.Millisecond + rand.N(2*time.Millisecond) }
 func confirmation() time.Duration { return 10*time.Millisecond + rand.N(10*time.Millisecond) }
 
-// unguarded is what a shop does before it has had its first flash sale.
+// unguarded is how a shop sells before its first flash sale.
 func (s *service) unguarded(ctx context.Context, r request) (answer, error) {
-	return s.sell(ctx, r, sale{})
+	return s.sell(ctx, r, guard{})
 }
 
-// mutexed is what a shop does that ran as one process when it was written.
+// mutexed is how a shop sells that was written to run as one process.
 func (s *service) mutexed(ctx context.Context, r request) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sell(ctx, r, sale{})
+	return s.sell(ctx, r, guard{})
 }
 
-// sale is what strategies add to read, check and write.
-type sale struct {
-	admit   func(*sql.Tx) error // begins each transaction; nil: the read needs none
+// guard is what strategies add to reading, checking and writing.
+type guard struct {
+	admit   func(*sql.Tx) error // begins each transaction; nil: the read needs no transaction
 	written func() error        // after the write, before the rest of the transaction; may be nil
 }
 
-// sell reads, checks and writes, as applications do: nothing in it keeps others
-// from doing the same at the same time. A refused token ends it with retry.
-func (s *service) sell(ctx context.Context, r request, how sale) (answer, error) {
-	o, err := s.read(ctx, r, how)
+// sell reads, checks and writes, as applications do: nothing in it keeps others from doing the
+// same at the same time. If the database refuses the fencing token the answer is retry.
+func (s *service) sell(ctx context.Context, r request, g guard) (answer, error) {
+	o, err := s.read(ctx, r, g)
 	switch {
 	case err != nil:
 		return s.refused(ctx, r, err)
@@ -59,20 +66,20 @@ func (s *service) sell(ctx context.Context, r request, how sale) (answer, error)
 		return "", err
 	}
 	err = s.shop.transact(ctx, func(tx *sql.Tx) error {
-		if how.admit != nil {
-			if err := how.admit(tx); err != nil {
+		if g.admit != nil {
+			if err := g.admit(tx); err != nil {
 				return err
 			}
 		}
-		if err := s.shop.writeOrder(ctx, tx, r.User, o.stock-1); err != nil {
+		if err := s.shop.writeOrder(ctx, tx, r.user, o.stock-1); err != nil {
 			return err
 		}
-		if how.written != nil {
-			if err := how.written(); err != nil {
+		if g.written != nil {
+			if err := g.written(); err != nil {
 				return err
 			}
 		}
-		return rest(ctx, confirmation())
+		return sleep(ctx, confirmation())
 	})
 	if err != nil {
 		return s.refused(ctx, r, err)
@@ -80,16 +87,16 @@ func (s *service) sell(ctx context.Context, r request, how sale) (answer, error)
 	return sold, nil
 }
 
-// read is the first touch: it is guarded as the write is.
-func (s *service) read(ctx context.Context, r request, how sale) (o offer, err error) {
-	if how.admit == nil {
-		return s.shop.offer(ctx, s.shop, r.User)
+// read reads the stock, guarded as the write is: the guard learns the token at the first touch.
+func (s *service) read(ctx context.Context, r request, g guard) (o offer, err error) {
+	if g.admit == nil {
+		return s.shop.offer(ctx, s.shop, r.user)
 	}
 	err = s.shop.transact(ctx, func(tx *sql.Tx) error {
-		if err := how.admit(tx); err != nil {
+		if err := g.admit(tx); err != nil {
 			return err
 		}
-		o, err = s.shop.offer(ctx, tx, r.User)
+		o, err = s.shop.offer(ctx, tx, r.user)
 		return err
 	})
 	return o, err
@@ -100,25 +107,24 @@ func (s *service) refused(ctx context.Context, r request, err error) (answer, er
 	if !errors.Is(err, fence.ErrStale) {
 		return "", err
 	}
-	return retry, s.shop.refused(ctx, r.User, err)
+	return retry, s.shop.recordRefusal(ctx, r.user, err)
 }
 
-// pay takes the payment. A request that is to be paused says that it has come
-// here, and goes on when it is told to.
+// pay takes the payment. A request that is to be paused reports that it has come here, and goes
+// on when the process is ordered to.
 func (s *service) pay(ctx context.Context, r request) error {
-	if r.Pause {
-		s.say(reply{AtPause: true})
-		select {
-		case <-s.goOn:
-		case <-ctx.Done():
-			return ctx.Err()
+	if r.pause {
+		report(atPayment)
+		var at time.Time
+		if err := s.in.Decode(&at); err != nil {
+			return fmt.Errorf("demo: waiting for the end of the pause: %w", err)
 		}
 	}
-	return rest(ctx, payment())
+	return sleep(ctx, payment())
 }
 
-// rest waits for d, or until the context ends.
-func rest(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until the context ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -9,16 +9,16 @@ import (
 	"github.com/holdfastlock/holdfast/optimistic"
 )
 
-// The strategies that need nothing but the database.
+// The strategies that need only the database.
 
-// forUpdate does what the unguarded shop does, in one transaction that has locked the item
-// before it reads. All others wait for its payment.
+// forUpdate does what the unguarded shop does, in one transaction that has locked the item before
+// it reads. All others wait for its payment.
 func (s *service) forUpdate(ctx context.Context, r request) (result answer, err error) {
 	err = s.shop.transact(ctx, func(tx *sql.Tx) error {
 		if err := s.shop.locks.Lock(ctx, tx, itemName); err != nil {
 			return err
 		}
-		o, err := s.shop.offer(ctx, tx, r.User)
+		o, err := s.shop.offer(ctx, tx, r.user)
 		switch {
 		case err != nil:
 			return err
@@ -32,17 +32,17 @@ func (s *service) forUpdate(ctx context.Context, r request) (result answer, err 
 		if err := s.pay(ctx, r); err != nil {
 			return err
 		}
-		if err := s.shop.writeOrder(ctx, tx, r.User, o.stock-1); err != nil {
+		if err := s.shop.writeOrder(ctx, tx, r.user, o.stock-1); err != nil {
 			return err
 		}
 		result = sold
-		return rest(ctx, confirmation())
+		return sleep(ctx, confirmation())
 	})
 	return result, err
 }
 
-// versioned does it again where another was faster, until it has sold or sees that it
-// cannot. Each time but the last a payment is given back.
+// versioned tries again when another service was faster, until it has sold or there is nothing to
+// sell. Each try but the last would have to give a payment back.
 func (s *service) versioned(ctx context.Context, r request) (answer, error) {
 	for {
 		result, err := s.versionedOnce(ctx, r)
@@ -58,8 +58,9 @@ func (s *service) versionedOnce(ctx context.Context, r request) (answer, error) 
 	if err != nil {
 		return "", err
 	}
-	// Each order raises the item's version, so this too holds as long as that does.
-	bought, err := s.shop.bought(ctx, s.shop, r.User)
+	// Each order raises the item's version, so if the version is unchanged at the write, the user
+	// has not bought meanwhile either.
+	bought, err := s.shop.bought(ctx, s.shop, r.user)
 	switch {
 	case err != nil:
 		return "", err
@@ -71,25 +72,27 @@ func (s *service) versionedOnce(ctx context.Context, r request) (answer, error) 
 	if err := s.pay(ctx, r); err != nil {
 		return "", err
 	}
-	return sold, optimistic.Retry(ctx, s.shop.DB, &optimistic.Options{Tries: 1}, func(tx *sql.Tx) error {
+	once := &optimistic.Options{Tries: 1}
+	return sold, optimistic.Retry(ctx, s.shop.DB, once, func(tx *sql.Tx) error {
 		if err := s.shop.items().Write(ctx, tx, 1, version, stock-1); err != nil {
 			return err
 		}
-		if _, err := s.shop.changes(ctx, tx, insertOrder, r.User); err != nil {
+		if _, err := s.shop.changes(ctx, tx, insertOrder, r.user); err != nil {
 			return err
 		}
-		return rest(ctx, confirmation())
+		return sleep(ctx, confirmation())
 	})
 }
 
 // errNothing rolls back a transaction that has found nothing to sell.
 var errNothing = errors.New("nothing to sell")
 
-// soldIf has take take an item in a transaction with the order, and the payment after
-// it: nobody has to wait for a payment, because nothing rests on what was
-// read before it. (If it fails, the order is cancelled and the item goes back;
-// here it does not.)
-func (s *service) soldIf(ctx context.Context, r request, take func(*sql.Tx) (bool, error)) (answer, error) {
+// soldIf sells an item if take takes one, in one transaction with the order. The payment comes
+// after the commit, so nobody has to wait for it. (A payment that failed would cancel the order
+// and put the item back; here none fails.)
+func (s *service) soldIf(
+	ctx context.Context, r request, take func(*sql.Tx) (bool, error),
+) (answer, error) {
 	result := sold
 	err := s.shop.transact(ctx, func(tx *sql.Tx) error {
 		result = sold
@@ -99,14 +102,14 @@ func (s *service) soldIf(ctx context.Context, r request, take func(*sql.Tx) (boo
 			result = soldOut
 			return errNothing
 		}
-		// Who has taken an item keeps all others from the row, and sees their orders.
-		if bought, err := s.shop.bought(ctx, tx, r.User); err != nil {
+		// Having taken an item, this transaction has locked its row, and sees all orders.
+		if bought, err := s.shop.bought(ctx, tx, r.user); err != nil {
 			return err
 		} else if bought {
 			result = hasOne
 			return errNothing
 		}
-		_, err := s.shop.changes(ctx, tx, insertOrder, r.User)
+		_, err := s.shop.changes(ctx, tx, insertOrder, r.user)
 		return err
 	})
 	switch {
@@ -118,32 +121,33 @@ func (s *service) soldIf(ctx context.Context, r request, take func(*sql.Tx) (boo
 	if err := s.pay(ctx, r); err != nil {
 		return "", err
 	}
-	return sold, rest(ctx, confirmation())
+	return sold, sleep(ctx, confirmation())
 }
 
-// atomic leaves it to the database: where another was faster, the statement
-// changes nothing.
+// atomic leaves the check to the database: if another sold the last item, the statement changes
+// no row.
 func (s *service) atomic(ctx context.Context, r request) (answer, error) {
 	return s.soldIf(ctx, r, func(tx *sql.Tx) (bool, error) { return s.shop.changes(ctx, tx, takeOne) })
 }
 
-// rolledBack subtracts first, and looks afterwards whether there was anything.
+// rolledBack subtracts first, and checks afterwards whether there was an item.
 func (s *service) rolledBack(ctx context.Context, r request) (answer, error) {
 	return s.soldIf(ctx, r, func(tx *sql.Tx) (bool, error) {
 		if _, err := s.shop.changes(ctx, tx, decrement); err != nil {
 			return false, err
 		}
-		o, err := s.shop.offer(ctx, tx, r.User)
+		o, err := s.shop.offer(ctx, tx, r.user)
 		return o.stock >= 0, err
 	})
 }
 
-// inserted has each item be a row, which but one can insert: the index is the only
-// guard. A user can have but one of them.
+// inserted sells rows that only one user can insert, one for each item, and of which a user can
+// insert only one: two unique indexes are the only guard.
 func (s *service) inserted(ctx context.Context, r request) (answer, error) {
 	return s.soldIf(ctx, r, func(tx *sql.Tx) (bool, error) {
-		for seat := range s.config.Stock {
-			if taken, err := s.shop.changes(ctx, tx, fmt.Sprintf(s.shop.ignored, seatRow), seat+1, r.User); err != nil {
+		for seat := range s.Stock {
+			insert := fmt.Sprintf(s.shop.ignored, seatRow)
+			if taken, err := s.shop.changes(ctx, tx, insert, seat+1, r.user); err != nil {
 				return false, err
 			} else if taken {
 				return s.shop.changes(ctx, tx, decrement)

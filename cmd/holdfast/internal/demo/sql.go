@@ -11,57 +11,58 @@ import (
 	"github.com/holdfastlock/holdfast/txlock"
 )
 
-// words are what the databases write differently.
-type words struct {
+// dialect is what the databases write differently.
+type dialect struct {
 	fence   fence.Dialect
 	locks   txlock.Dialect
 	version optimistic.Dialect
 	id      string // the definition of a column that numbers the rows
-	ignored string // an INSERT that does nothing where a row is in its way, with %s for the rest
+	ignored string // an INSERT that does nothing if the row exists already, with %s for the rest
 }
 
 var (
-	postgresWords = words{fence.Postgres, txlock.Postgres, optimistic.Postgres,
+	postgres = dialect{fence.Postgres, txlock.Postgres, optimistic.Postgres,
 		"id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "INSERT INTO %s ON CONFLICT DO NOTHING"}
-	mysqlWords = words{fence.MySQL, txlock.MySQL, optimistic.MySQL,
+	mySQL = dialect{fence.MySQL, txlock.MySQL, optimistic.MySQL,
 		"id BIGINT AUTO_INCREMENT PRIMARY KEY", "INSERT IGNORE INTO %s"}
-	sqliteWords = words{fence.SQLite, txlock.SQLite, optimistic.SQLite,
+	sqlite = dialect{fence.SQLite, txlock.SQLite, optimistic.SQLite,
 		"id INTEGER PRIMARY KEY", "INSERT INTO %s ON CONFLICT DO NOTHING"}
 )
 
-// schema is the shop's. A real one would have UNIQUE (buyer) and CHECK (stock >=
-// 0) as a last line of defence; here they would hide what is to be seen. One strategy
-// has nothing but that: it sells by rows of the table seat.
-func (w words) schema() []string {
+// schema returns the statements that create the shop's tables. A real shop would have UNIQUE
+// (buyer) and CHECK (stock >= 0) as a last line of defence; here they would hide the mistakes that
+// are to be shown. One strategy relies on unique columns alone: it sells rows of the table seat.
+func (d dialect) schema() []string {
 	return []string{
-		"CREATE TABLE item (id INTEGER NOT NULL PRIMARY KEY, stock INTEGER NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
-		"CREATE TABLE orders (" + w.id + ", buyer INTEGER NOT NULL)",
+		"CREATE TABLE item (id INTEGER NOT NULL PRIMARY KEY, stock INTEGER NOT NULL," +
+			" version BIGINT NOT NULL DEFAULT 0)",
+		"CREATE TABLE orders (" + d.id + ", buyer INTEGER NOT NULL)",
 		"CREATE TABLE seat (seat INTEGER NOT NULL PRIMARY KEY, buyer INTEGER NOT NULL UNIQUE)",
-		"CREATE TABLE refusal (" + w.id + ", buyer INTEGER NOT NULL, reason TEXT NOT NULL)",
-		"CREATE TABLE job (" + w.id + ", tick INTEGER NOT NULL, replica INTEGER NOT NULL)",
-		w.fence.Schema(),
-		w.locks.Schema(),
+		"CREATE TABLE refusal (" + d.id + ", buyer INTEGER NOT NULL, reason TEXT NOT NULL)",
+		"CREATE TABLE job (" + d.id + ", tick INTEGER NOT NULL, replica INTEGER NOT NULL)",
+		d.fence.Schema(),
+		d.locks.Schema(),
 	}
 }
 
-// itemName is the name that stands for the item where it is locked in a transaction.
+// itemName is the item's name in the table of package txlock.
 const itemName = "item/1"
 
 const (
 	insertItem = "INSERT INTO item (id, stock) VALUES (1, ?)"
 
-	// What the services of most strategies do: read, and later write what was
-	// computed from it.
-	selectOffer  = "SELECT stock, EXISTS (SELECT 1 FROM orders WHERE buyer = ?) FROM item WHERE id = 1"
+	// What the services of most strategies do: read, and later write what was computed from it.
+	selectOffer = "SELECT stock, EXISTS (SELECT 1 FROM orders WHERE buyer = ?)" +
+		" FROM item WHERE id = 1"
 	updateStock  = "UPDATE item SET stock = ? WHERE id = 1"
 	insertOrder  = "INSERT INTO orders (buyer) VALUES (?)"
 	selectBought = "SELECT EXISTS (SELECT 1 FROM orders WHERE buyer = ?)"
 
-	// The database does it: the condition and the change are one statement.
+	// The condition and the change are one statement.
 	takeOne = "UPDATE item SET stock = stock - 1 WHERE id = 1 AND stock > 0"
-	// The change is one statement; the condition is seen to afterwards.
+	// The change is one statement; the condition is checked afterwards.
 	decrement = "UPDATE item SET stock = stock - 1 WHERE id = 1"
-	// The rest of w.ignored: who inserts the row has it.
+	// The rest of dialect.ignored: whoever inserts the row has the seat.
 	seatRow = "seat (seat, buyer) VALUES (?, ?)"
 
 	insertRefusal = "INSERT INTO refusal (buyer, reason) VALUES (?, ?)"
@@ -69,7 +70,8 @@ const (
 
 	selectCounts = "SELECT (SELECT stock FROM item WHERE id = 1)," +
 		" (SELECT count(*) FROM orders)," +
-		" (SELECT count(*) FROM (SELECT buyer FROM orders GROUP BY buyer HAVING count(*) > 1) AS several)," +
+		" (SELECT count(*) FROM" +
+		" (SELECT buyer FROM orders GROUP BY buyer HAVING count(*) > 1) AS several)," +
 		" (SELECT count(*) FROM refusal)"
 	selectTicks = "SELECT tick, count(*) FROM job GROUP BY tick"
 )
@@ -77,11 +79,11 @@ const (
 // shop is the database, as one process uses it.
 type shop struct {
 	*sql.DB
-	words
-	place string // its URL
+	dialect
+	url string
 }
 
-// sql numbers the placeholders where the database wants that.
+// sql returns a query with the placeholders that the database understands.
 func (s *shop) sql(query string) string {
 	if s.fence != fence.Postgres {
 		return query
@@ -92,7 +94,7 @@ func (s *shop) sql(query string) string {
 	return query
 }
 
-// create makes the tables, and puts the stock on the shelf.
+// create creates the tables, and the item with its stock.
 func (s *shop) create(ctx context.Context, stock int) error {
 	for _, statement := range s.schema() {
 		if _, err := s.ExecContext(ctx, statement); err != nil {
@@ -106,8 +108,8 @@ func (s *shop) create(ctx context.Context, stock int) error {
 	return err
 }
 
-// transact runs fn in a transaction, which an error of fn rolls back. If the database
-// gives it up for another's sake it is run again.
+// transact runs fn in a transaction, which an error of fn rolls back. If the database aborts it
+// because of a conflict with another, it is run again.
 func (s *shop) transact(ctx context.Context, fn func(*sql.Tx) error) error {
 	return optimistic.Retry(ctx, s.DB, nil, fn)
 }
@@ -152,13 +154,13 @@ func (s *shop) changes(ctx context.Context, tx *sql.Tx, query string, args ...an
 	return rows > 0, err
 }
 
-// items is the table of the item, for those who write it by its version.
+// items is the item's table, for writing it under the condition that its version is unchanged.
 func (s *shop) items() optimistic.Table {
 	return optimistic.Table{Dialect: s.version, Name: "item", Key: "id", Columns: []string{"stock"}}
 }
 
-// refused records that a write of a user's order was refused.
-func (s *shop) refused(ctx context.Context, user int, reason error) error {
+// recordRefusal records that a write of a user's order was refused.
+func (s *shop) recordRefusal(ctx context.Context, user int, reason error) error {
 	_, err := s.ExecContext(ctx, s.sql(insertRefusal), user, reason.Error())
 	return err
 }
@@ -171,8 +173,8 @@ func (s *shop) counts(ctx context.Context) (c counts, err error) {
 	return c, err
 }
 
-// ran records a run of the job.
-func (s *shop) ran(ctx context.Context, tick, replica int) error {
+// recordRun records a run of the job.
+func (s *shop) recordRun(ctx context.Context, tick, replica int) error {
 	_, err := s.ExecContext(ctx, s.sql(insertJob), tick, replica)
 	return err
 }

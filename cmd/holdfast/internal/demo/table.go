@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// column is a column of numbers, or of names if it is the first.
+// column is a column of names, if it is the first, or of numbers.
 type column[T any] struct {
 	title string
 	cell  func(T) string
@@ -27,7 +27,7 @@ var saleColumns = []column[Result]{
 	{"sales/s", func(r Result) string { return r.ifRun("%.0f", r.SalesPerSecond) }},
 }
 
-// ifRun formats a number, if there is one.
+// ifRun formats a number of a run, or returns "-" if there was none.
 func (r Result) ifRun(format string, number any) string {
 	if r.Runs == 0 {
 		return "-"
@@ -35,25 +35,31 @@ func (r Result) ifRun(format string, number any) string {
 	return fmt.Sprintf(format, number)
 }
 
-const saleLegend = "Of several runs the numbers are those of the one that went most wrong, counted in its database after the services had ended. " +
-	"twice: users with two orders, where one each is allowed. refused: writes refused because their fencing token was stale. " +
+const saleLegend = "Of several runs the numbers are those of the one that went most wrong, " +
+	"counted in its database after the services had ended. " +
+	"twice: users with two orders, where one each is allowed. " +
+	"refused: writes refused because their fencing token was stale. " +
 	"seconds: from the first request to the last answer, a pause included."
 
-// table writes the results of a flash sale for people.
+// table writes the results of a flash sale as a table.
 func (d *demonstration) table(results []Result) error {
 	width := tableWidth(d.Width, d.Out)
 	var b strings.Builder
-	b.WriteString(wrap("", fmt.Sprintf("Flash sale: %d order services, %d users, one item each, %d in stock. Every %dth user clicks twice.", d.Services, d.Users, d.Stock, impatient), width))
+	b.WriteString(wrap("", fmt.Sprintf("Flash sale: %d order services, %d users, one item each, "+
+		"%d in stock. Every %dth user clicks twice.", d.Services, d.Users, d.Stock, impatient), width))
 	b.WriteString("\n")
-	writeTable(&b, saleColumns, results, width, func(r Result) string { return r.verdict() + ": " + r.What })
+	text := func(r Result) string { return r.verdict() + ": " + r.What }
+	writeTable(&b, saleColumns, results, width, text)
 	b.WriteString("\n")
 	b.WriteString(wrap("", saleLegend, width))
 	return write(d.Out, b.String())
 }
 
-// writeTable writes a row for each result: the columns that fit into the width,
-// and a text, beside the numbers where there is room for it, else below them.
-func writeTable[T any](b *strings.Builder, columns []column[T], rows []T, width int, text func(T) string) {
+// writeTable writes a row for each result: the columns that fit into the width, and a text beside
+// the numbers if there is room for it, else below them.
+func writeTable[T any](
+	b *strings.Builder, columns []column[T], rows []T, width int, text func(T) string,
+) {
 	const gap, enough = "  ", 50
 	var head string
 	for i, c := range columns {
@@ -83,8 +89,7 @@ func writeTable[T any](b *strings.Builder, columns []column[T], rows []T, width 
 	}
 }
 
-// wrap breaks a text into indented lines that fit into the width, where words
-// allow.
+// wrap breaks a text between its words into indented lines of at most the width.
 func wrap(indent, text string, width int) string {
 	var b strings.Builder
 	line := ""
@@ -102,7 +107,7 @@ func wrap(indent, text string, width int) string {
 	return b.String() + line + "\n"
 }
 
-// tableWidth returns the width to use.
+// tableWidth returns the width asked for, else the terminal's, else 80.
 func tableWidth(asked int, out io.Writer) int {
 	if asked > 0 {
 		return asked
