@@ -30,9 +30,10 @@ func BuildServers() error {
 var etcdProgram = sync.OnceValues(func() (program string, err error) {
 	_, here, _, _ := runtime.Caller(0)
 	tools := filepath.Join(filepath.Dir(here), "..", "tools")
+	// Not a temporary directory: there another user could put a program for us to run.
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = os.TempDir()
+		return "", fmt.Errorf("no place for the program etcdmember: %w", err)
 	}
 	dir := filepath.Join(cache, "holdfast-etcdmember")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
