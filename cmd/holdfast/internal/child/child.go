@@ -1,30 +1,33 @@
-// Package child runs one command with everything that it starts, so that all
-// of it can be ended in time.
+// Package child runs one command so that the command, and everything that it starts, can be killed
+// in time.
 //
-// The command runs in a process group of its own. Its parent, and the leader of
-// that group, is a guard: a second process of this program. The guard kills the
-// command and all that descends from it when
+// Three processes take part. The supervisor is the process that calls [Start]: it holds the lock.
+// The guard is a second process of the same program. The command is the guard's child, in a process
+// group of its own, which the guard leads. The guard kills the command and all its descendants when
 //
-//   - the first process has died, whatever killed it;
-//   - the trust deadline that it was told last has passed (on Linux): then the
-//     first process stands still, or it would have told a later one.
+//   - the supervisor has died, whatever killed it;
+//   - on Linux, the last trust deadline that the supervisor has told it has passed: the supervisor
+//     stands still, or it would have told a later one.
 //
-// So neither kill -9 nor SIGSTOP of the first process leaves the command running
-// beside the next holder of the lock for longer than it takes to kill it.
+// Suppose the supervisor is killed by kill -9, or stopped by SIGSTOP until its lock has run out.
+// The next holder of the lock may then begin. The command runs beside it for no longer than it
+// takes the guard to kill it.
 //
-// On Linux the guard adopts what the command leaves behind
-// (PR_SET_CHILD_SUBREAPER), so it also finds processes that have left the group
-// and the session. The kernel kills the command when the guard dies
-// (PR_SET_PDEATHSIG), and the first process adopts what the guard leaves behind.
+// On Linux the guard adopts orphans of the command (PR_SET_CHILD_SUBREAPER), so it also finds
+// processes that have left the group and the session. Suppose that the guard is killed instead: the
+// kernel then kills the command (PR_SET_PDEATHSIG), and the supervisor adopts and kills the rest.
 //
 // What survives:
 //
-//   - processes of other users, for example those that the command starts by
-//     sudo: nobody here may signal them;
-//   - on Linux, if the first process and the guard are both killed by SIGKILL,
-//     the command's descendants, but not the command itself;
-//   - on other systems, what has left the group; and the whole group, if the first
-//     process and the guard are both killed.
+//   - processes of other users, for example those that the command starts by sudo: neither the
+//     guard nor the supervisor may signal them;
+//   - on Linux, if the supervisor and the guard are both killed by SIGKILL, the command's
+//     descendants, but not the command itself;
+//   - on other systems, processes that have left the group; and the whole group, if the supervisor
+//     and the guard are both killed.
+//
+// The supervisor's side is child_unix.go, the guard's side guard_unix.go. What they tell each other:
+// trust deadlines from the supervisor to the guard, and reports (report_unix.go) back.
 package child
 
 import (
@@ -39,17 +42,16 @@ type Options struct {
 	Args []string // its arguments, the name of the program first
 	Env  []string // its environment, as in os.Environ
 
-	Until driver.Instant // the trust deadline as it stands: see Child.Trust
+	Until driver.Instant // the present trust deadline: see Child.Trust
 }
 
-// Event is something that has happened to the command.
+// Event tells that the command was stopped, or that it has ended.
 type Event struct {
-	Stopped syscall.Signal // not 0: this signal has stopped it
-	Code    int            // otherwise it has ended: its exit code, or 128+n if signal n killed it
+	Stopped syscall.Signal // the signal that has stopped it; 0: it has ended
+	Code    int            // its exit code, or 128+n if signal n killed it
 }
 
-// guardName is the guard's name in the list of processes, by which the program
-// knows that it is to be one.
+// guardName is the guard's name in the list of processes. A process with this name is a guard.
 const guardName = "holdfast-guard"
 
 // killed is the exit code of a command that was killed.

@@ -20,71 +20,76 @@ import (
 
 // Child is a running command. Its methods are for one goroutine.
 type Child struct {
-	pid        atomic.Int64 // 0: not started yet
-	guard      int          // its process id is the group's, too
-	ended      atomic.Bool
-	guardEnded atomic.Bool
-	events     chan Event
-	tty        *terminal
-	trust      *os.File      // tells the guard the trust deadline
-	reports    *os.File      // what the guard tells us
-	heard      chan struct{} // closed when the guard's last report has been read
-	before     map[int]bool  // children that this process had before: not the command's
+	pid         atomic.Int64 // 0: not started yet
+	guard       int          // the guard's process id, which is the group's too
+	ended       atomic.Bool
+	guardEnded  atomic.Bool
+	events      chan Event
+	tty         *terminal
+	trust       *os.File      // for telling the guard the trust deadline
+	reports     *os.File      // for reading what the guard reports
+	reportsRead chan struct{} // closed when the guard's last report has been read
+	before      map[int]bool  // children that this process had before: not the command's
 }
 
-// Start starts the command. It gets this process's standard files and
-// descriptors, and the terminal if this process has it (see terminal). The error is
-// a syscall.Errno if the command's file cannot be executed.
+// Start starts the command. The command gets this process's standard files and descriptors, and
+// the terminal if this process has it (see terminal). The error is a syscall.Errno if the command's
+// file cannot be executed.
 func Start(o Options) (*Child, error) {
-	c := &Child{events: make(chan Event, 16), heard: make(chan struct{}), before: map[int]bool{}}
+	c := &Child{
+		events: make(chan Event, 16), reportsRead: make(chan struct{}), before: map[int]bool{},
+	}
 	adoptOrphans()
 	for _, pid := range children() {
 		c.before[pid] = true
 	}
 	if err := c.startGuard(o); err != nil {
-		return nil, fmt.Errorf("cannot start the guard process: %v", err) // %v: its errno is not the command's
+		return nil, fmt.Errorf("cannot start the guard process: %v", err) // %v: not the command's errno
 	}
 	c.reap()
 	reports := bufio.NewReader(c.reports)
 	if err := c.startCommand(o, reports); err != nil {
 		refused := errors.As(err, new(syscall.Errno))
 		c.ended.Store(refused)
-		close(c.heard)
+		close(c.reportsRead)
 		if !refused {
-			// The guard may have started the command, and died before it could say so.
-			c.unguarded()
+			// The guard may have started the command, and died before it could report that.
+			c.killUnguarded()
 			c.ended.Store(true)
 		}
 		c.Close()
 		return nil, err
 	}
-	go c.listen(reports)
+	go c.relayReports(reports)
 	return c, nil
 }
 
-// startGuard starts the guard, which starts the command when it is told to.
+// startGuard starts the guard. It starts the command when it is told the first trust deadline.
 func (c *Child) startGuard(o Options) error {
 	orders, trust, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer orders.Close()
-	reports, said, err := os.Pipe()
+	reports, guardReports, err := os.Pipe()
 	if err != nil {
 		trust.Close()
 		return err
 	}
-	defer said.Close()
-	// The guard has its ends under the numbers that they have here, because any
-	// other number may be a descriptor that the command is to inherit.
-	for _, f := range []*os.File{orders, said} {
+	defer guardReports.Close()
+	// The guard inherits its ends of the pipes under the same numbers: any other number may be a
+	// descriptor that the command should inherit.
+	for _, f := range []*os.File{orders, guardReports} {
 		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
 			trust.Close()
 			reports.Close()
 			return err
 		}
 	}
-	args := []string{guardName, strconv.Itoa(int(orders.Fd())), strconv.Itoa(int(said.Fd())), strconv.Itoa(syscall.Getpgrp()), o.Path}
+	args := []string{
+		guardName, strconv.Itoa(int(orders.Fd())), strconv.Itoa(int(guardReports.Fd())),
+		strconv.Itoa(syscall.Getpgrp()), o.Path,
+	}
 	c.guard, err = syscall.ForkExec(self(), append(args, o.Args...), &syscall.ProcAttr{
 		Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
@@ -97,17 +102,18 @@ func (c *Child) startGuard(o Options) error {
 	return nil
 }
 
-// startCommand has the guard start the command, in the terminal's foreground if
-// that is ours to give. Until the guard is deaf to signals it must not be there.
+// startCommand has the guard start the command, in the terminal's foreground if this process's
+// group has that. Before the guard catches all signals, it must not be in the foreground: Ctrl-C
+// would kill it.
 func (c *Child) startCommand(o Options, reports io.Reader) error {
 	if r, err := readReport(reports); err != nil || r.what != guardReady {
 		return errors.New("cannot start the guard process: it ended at once")
 	}
 	c.tty = openTerminal()
-	if c.tty.eager() {
+	if c.tty.wantsForeground() {
 		c.tty.lend(c.guard)
 	}
-	c.Trust(o.Until) // the first one starts the command
+	c.Trust(o.Until) // the first deadline starts the command
 	switch r, err := readReport(reports); {
 	case err != nil:
 		return errors.New("the guard process ended before it could start the command")
@@ -116,11 +122,11 @@ func (c *Child) startCommand(o Options, reports io.Reader) error {
 	default:
 		c.pid.Store(int64(r.n))
 	}
-	c.tty.stayOut()
+	c.tty.ignoreStops()
 	return nil
 }
 
-// self is this program's file, also if it has been replaced since.
+// self returns a path to this program's file that works even if the file has been replaced.
 func self() string {
 	const exe = "/proc/self/exe"
 	if _, err := os.Stat(exe); err == nil {
@@ -133,9 +139,9 @@ func self() string {
 	return path
 }
 
-// listen takes note of what the guard reports of the command.
-func (c *Child) listen(reports io.Reader) {
-	defer close(c.heard)
+// relayReports turns the guard's reports into events, until the guard has ended.
+func (c *Child) relayReports(reports io.Reader) {
+	defer close(c.reportsRead)
 	for {
 		switch r, err := readReport(reports); {
 		case err != nil:
@@ -143,54 +149,54 @@ func (c *Child) listen(reports io.Reader) {
 		case r.what == commandStopped:
 			c.events <- Event{Stopped: syscall.Signal(r.n)}
 		case r.what == commandEnded:
-			c.end(r.n)
+			c.reportEnd(r.n)
 		}
 	}
 }
 
-// end tells of the command's end, once.
-func (c *Child) end(code int) {
+// reportEnd sends the event of the command's end, once.
+func (c *Child) reportEnd(code int) {
 	if c.ended.CompareAndSwap(false, true) {
 		c.events <- Event{Code: code}
 	}
 }
 
-// unguarded kills the command, and all that it has started, when its guard has
-// died: without one it could run on beside the next holder.
-func (c *Child) unguarded() {
-	<-c.heard
+// killUnguarded kills the command, and all that it has started, if its guard has died before it.
+// Without a guard the command could go on beside the next holder of the lock.
+func (c *Child) killUnguarded() {
+	<-c.reportsRead
 	if c.ended.Load() {
 		return
 	}
-	syscall.Kill(-c.guard, syscall.SIGKILL) // the command keeps the group's number in use
-	for end := time.Now().Add(killFor); killDescendants(c.before) > 0 && time.Now().Before(end); {
+	// No other group can have this number as long as the command is in the group.
+	syscall.Kill(-c.guard, syscall.SIGKILL)
+	for end := time.Now().Add(killTime); killDescendants(c.before) > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// Events returns the channel of what happens to the command. Its end is the last
-// event.
+// Events returns the channel of events. The last event is the command's end.
 func (c *Child) Events() <-chan Event { return c.events }
 
 // Signal sends a signal to the command's group.
 func (c *Child) Signal(s syscall.Signal) {
-	// While either of them is there, the group's number cannot be another's.
+	// As long as either of them is there, no other group can have this number.
 	if !c.ended.Load() || !c.guardEnded.Load() {
 		syscall.Kill(-c.guard, s)
 	}
 }
 
-// Trust tells the guard until when the command may run without hearing from this
-// process again.
+// Trust tells the guard a new trust deadline. If the guard learns of no later one, it kills the
+// command when this one has passed.
 func (c *Child) Trust(until driver.Instant) {
 	pipe, err := c.trust.SyscallConn()
 	if err != nil {
 		return // closed: the command has ended
 	}
-	// A guard that does not read is stopped, and the whole group with it. We must
-	// not wait for it: where the pipe is full the write fails at once. A deadline would not
-	// do. What it passes before the write has begun is not written, and on a busy
-	// machine that happened to the first one, for which the guard waited for ever.
+	// Suppose the guard does not read: it is stopped, and the whole group with it. This process
+	// must not wait for it, so if the pipe is full the write fails at once. A write deadline would
+	// be wrong: if it passes before the write has begun, nothing is written. On a busy machine that
+	// happened to the first trust deadline, and the guard waited for it for ever.
 	line := fmt.Appendln(nil, int64(until))
 	pipe.Write(func(fd uintptr) bool {
 		syscall.Write(int(fd), line)
@@ -198,9 +204,8 @@ func (c *Child) Trust(until driver.Instant) {
 	})
 }
 
-// Kill kills the command's group and, on Linux, all that descends from the
-// command and has left the group, and waits until they are gone, but no longer
-// than within. It returns how many are left.
+// Kill kills the command's group and, on Linux, all descendants of the command that have left the
+// group. It waits until they are gone, but no longer than within, and returns how many are left.
 func (c *Child) Kill(within time.Duration) int {
 	end := time.Now().Add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -216,8 +221,8 @@ func (c *Child) Kill(within time.Duration) int {
 	}
 }
 
-// Close dismisses the guard and takes the terminal back. What the command has
-// left running goes on.
+// Close ends the guard and takes the terminal back. Processes that the command has left running go
+// on.
 func (c *Child) Close() {
 	if !c.guardEnded.Load() {
 		syscall.Kill(c.guard, syscall.SIGKILL)

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// GuardIfAsked makes this process a guard, and does not return, if it has been
-// started as one. A program that uses Start must call it first of all.
+// GuardIfAsked makes this process a guard if it was started as one, and does not return then. A
+// program that uses Start must call it before anything else.
 func GuardIfAsked() {
 	if len(os.Args) < 6 || os.Args[0] != guardName {
 		return
@@ -31,27 +31,29 @@ func GuardIfAsked() {
 		}
 		numbers[i] = n
 	}
-	g := guard{orders: numbers[0], reports: numbers[1], holderGroup: numbers[2]}
+	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2]}
 	syscall.CloseOnExec(g.orders)
 	syscall.CloseOnExec(g.reports)
 	g.run(os.Args[4], os.Args[5:])
 	os.Exit(0)
 }
 
-// guard runs the command and waits for a reason to kill it.
+// guard starts the command and waits for a reason to kill it.
 type guard struct {
-	orders      int // the descriptor from which trust deadlines are read
-	reports     int // the one to which reports are written
-	holderGroup int // the process group of the process that holds the lock
-	until       driver.Instant
-	rest        []byte // the beginning of a line
+	orders          int // the descriptor from which trust deadlines are read
+	reports         int // the descriptor to which reports are written
+	supervisorGroup int // the supervisor's process group
+	until           driver.Instant
+	partial         []byte // the beginning of a line that has not arrived completely
 }
 
+// run is the guard's life: it starts the command when it has been told a trust deadline, waits for
+// a reason to kill it, and kills it. The supervisor ends a guard that it does not need any more.
 func (g *guard) run(path string, args []string) {
-	// The kernel sends PR_SET_PDEATHSIG when the thread that started the process
-	// ends, so this goroutine keeps its thread.
+	// The kernel sends PR_SET_PDEATHSIG when the thread that started the process ends, so this
+	// goroutine keeps its thread.
 	runtime.LockOSThread()
-	deafen()
+	catchSignals()
 	report{guardReady, 0}.write(g.reports)
 	for g.until == 0 {
 		if !g.read() {
@@ -67,34 +69,35 @@ func (g *guard) run(path string, args []string) {
 		report{commandRefused, int(errno)}.write(g.reports)
 		return
 	}
-	// Whoever reads the command's output must see its end when the command ends.
+	// If the guard kept the output open, its readers would not see its end when the command ends.
 	os.Stdin.Close()
 	os.Stdout.Close()
 	report{commandStarted, pid}.write(g.reports)
 	go g.reap(pid)
 	why := g.watch()
-	// Time is short: nothing is said where nobody reads it.
-	if fds := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}; polled(fds) && fds[0].Revents&unix.POLLOUT != 0 {
+	// The message must not delay the killing, so it is not written if that could block.
+	fds := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
+	if n, err := unix.Poll(fds, 0); err == nil && n > 0 && fds[0].Revents&unix.POLLOUT != 0 {
 		fmt.Fprintf(os.Stderr, "holdfast: killing the command: %s\n", why)
 	}
 	g.kill()
 }
 
-// deafen has all signals caught and forgotten, because what is sent to the group is
-// the command's. They are not ignored: the command would inherit that. What is
-// ignored already was so when holdfast was started, and the command inherits it.
-func deafen() {
+// catchSignals catches all signals and does nothing, because signals to the group are meant for the
+// command. The guard does not ignore them: the command would inherit that. Signals that were ignored
+// when holdfast was started stay ignored, and the command inherits that.
+func catchSignals() {
 	const last = 64 // the last real-time signal
-	forgotten := make(chan os.Signal, 1)
+	unread := make(chan os.Signal, 1)
 	for s := syscall.Signal(1); s <= last; s++ {
 		if !signal.Ignored(s) {
-			signal.Notify(forgotten, s)
+			signal.Notify(unread, s)
 		}
 	}
 }
 
-// reap reports what becomes of the command, and reaps the orphans that the guard
-// has adopted.
+// reap reports how the command ends or is stopped, and reaps the orphans that the guard has
+// adopted.
 func (g *guard) reap(command int) {
 	for {
 		var status syscall.WaitStatus
@@ -112,13 +115,7 @@ func (g *guard) reap(command int) {
 	}
 }
 
-// polled reports whether one of the descriptors is ready now.
-func polled(fds []unix.PollFd) bool {
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0
-}
-
-// read takes in what the holder has written, and returns false if it is gone.
+// read reads trust deadlines, and returns false if the supervisor has died.
 func (g *guard) read() bool {
 	var buf [4096]byte
 	n, err := syscall.Read(g.orders, buf[:])
@@ -128,29 +125,31 @@ func (g *guard) read() bool {
 	case err != nil || n == 0:
 		return false
 	}
-	g.rest = append(g.rest, buf[:n]...)
+	g.partial = append(g.partial, buf[:n]...)
 	for {
-		line, rest, ok := bytes.Cut(g.rest, []byte("\n"))
+		line, rest, ok := bytes.Cut(g.partial, []byte("\n"))
 		if !ok {
 			return true
 		}
 		if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
 			g.until = driver.Instant(until)
 		}
-		g.rest = rest
+		g.partial = rest
 	}
 }
 
-// kill kills the whole group by one call, because time is short, and then what has left
-// it. For the first the guard must leave the group itself: to the holder's, if any
-// process is left there. If none is, the guard kills its descendants one by one,
-// until there are no more, and the rest of the group with itself at the end.
+// kill kills the command and all its descendants, in three steps:
+//
+//  1. The whole group, by one call, because time is short. For that the guard must leave the group
+//     first. It joins the supervisor's group, which is possible if any process is left there.
+//  2. Its descendants one by one, until there are no more.
+//  3. If step 1 was not possible, the rest of the group, and with it the guard itself.
 func (g *guard) kill() {
 	group := syscall.Getpgrp()
-	if syscall.Setpgid(0, g.holderGroup) == nil {
+	if syscall.Setpgid(0, g.supervisorGroup) == nil {
 		syscall.Kill(-group, syscall.SIGKILL)
 	}
-	for end := time.Now().Add(killFor); killDescendants(nil) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(killTime); killDescendants(nil) > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if syscall.Getpgrp() == group {
@@ -158,8 +157,8 @@ func (g *guard) kill() {
 	}
 }
 
-// killFor is for how long the guard goes on killing. A process that hangs in the
-// kernel ends when it comes out.
-const killFor = 2 * time.Second
+// killTime is for how long the guard goes on killing. A process that hangs in the kernel ends when
+// it leaves the kernel.
+const killTime = 2 * time.Second
 
-const holderGone = "holdfast run has died"
+const supervisorGone = "holdfast run has died"

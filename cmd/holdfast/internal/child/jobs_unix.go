@@ -5,34 +5,29 @@ package child
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Signals returns the signals that a supervisor passes on to the command, but
-// for SIGTSTP, and for those that this process was started to ignore: nohup, for
-// example, means the command.
+// Signals returns the signals that a supervisor passes on to the command. Signals that this process
+// was started to ignore are not among them: the command ignores them too, for example after nohup.
 //
-// SIGTSTP is passed on only once the command runs: a process that has caught it
-// does not get its default action back from Go, which is right while it waits.
+// SIGTSTP is not among them either, because it must be caught only when the command runs. Before
+// that its default action, to stop this process, is right; and once a Go program has caught the
+// signal it cannot restore the default action.
 func Signals() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
 	}
-	var heeded []os.Signal
-	for _, s := range all {
-		if !signal.Ignored(s) {
-			heeded = append(heeded, s)
-		}
-	}
-	return heeded
+	return slices.DeleteFunc(all, signal.Ignored)
 }
 
-// LendIfNeeded gives the terminal to a command that was stopped because it
-// needs it, if this process's group has it to give, and continues the command.
-// Otherwise it returns false.
+// LendIfNeeded gives the terminal to a command that was stopped because it needs it, and continues
+// the command. It returns false if the command was stopped for another reason, or if this process's
+// group does not have the terminal.
 func (c *Child) LendIfNeeded(stopped syscall.Signal) bool {
 	if stopped != syscall.SIGTTIN && stopped != syscall.SIGTTOU || !c.tty.ours() {
 		return false
@@ -45,26 +40,25 @@ func (c *Child) LendIfNeeded(stopped syscall.Signal) bool {
 // Lent reports whether the command has the terminal.
 func (c *Child) Lent() bool { return c.tty != nil && c.tty.lent }
 
-// StopJob stops this process and the rest of its group, as the terminal would
-// have done if the command were one of them, so that the shell gets control. It
-// may return before the stop takes effect; SIGCONT tells the end of it. From
-// then on SIGTSTP is ignored, until it is asked for again.
+// StopJob stops this process and the rest of its group, so that the shell gets control. The
+// terminal would have done so if the command were in this group. StopJob may return before the stop
+// takes effect; SIGCONT tells that the stop is over. Then SIGTSTP is ignored, until the caller asks
+// for it again by signal.Notify.
 func (c *Child) StopJob() {
 	if c.tty != nil {
-		// Whoever continues us says anew who has it.
+		// The shell that continues the job decides whether it has the terminal.
 		c.tty.again, c.tty.lent = c.tty.lent, false
 	}
-	// The others in the group get what the terminal sends: not SIGSTOP, because
-	// one of them may be the guard of a run around this one, which must go on.
+	// The rest of the group gets SIGTSTP, as from the terminal, and not SIGSTOP: one of them may be
+	// the guard of a run around this one, which catches SIGTSTP and must go on.
 	signal.Ignore(syscall.SIGTSTP)
 	syscall.Kill(0, syscall.SIGTSTP)
 	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
-// Orphaned reports whether this process's group is orphaned in the sense of
-// POSIX: none of its members has a parent in the same session but another group,
-// a shell that could continue it after a stop. The members looked at are those
-// above us.
+// Orphaned reports whether this process's group is orphaned in the sense of POSIX: no member has a
+// parent that is in the same session and in another group, such as a shell, which could continue
+// the group after a stop. It checks this process and its ancestors in the group.
 func Orphaned() bool {
 	session, err := unix.Getsid(0)
 	for pid := os.Getppid(); err == nil && pid > 0; pid = parent(pid) {
@@ -78,17 +72,17 @@ func Orphaned() bool {
 	return true
 }
 
-// Resume continues the command, in the foreground if this process's group has
-// it and the command had it or should have it: see eager.
+// Resume continues the command. If this process's group has the foreground, the command gets it if
+// it had it before the stop, or should have it anyway: see wantsForeground.
 func (c *Child) Resume() {
-	if c.tty.eager() || c.tty.ours() && c.tty.again {
+	if c.tty.wantsForeground() || c.tty.ours() && c.tty.again {
 		c.tty.lend(c.guard)
 	}
 	c.Signal(syscall.SIGCONT)
 }
 
-// RestoreTerminal takes the terminal back and sets it as it was before the
-// command, which was killed and could not do so itself.
+// RestoreTerminal takes the terminal back and restores its settings, because a command that was
+// killed could not.
 func (c *Child) RestoreTerminal() {
 	c.tty.takeBack()
 	c.tty.restore()

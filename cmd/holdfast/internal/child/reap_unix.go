@@ -8,18 +8,17 @@ import (
 	"syscall"
 )
 
-// reaper takes note of what becomes of this process's children: the guards, and
-// the commands and orphans that it adopts when a guard ends. There is one of them,
-// because the kernel tells each end once, to whoever asks first: after a leader's
-// command has left something running, that and the next guard are children at the
-// same time.
+// reaper waits for this process's children: the guards, and the commands and orphans that the
+// process adopts when a guard ends. There is one reaper, because the kernel reports the end of each
+// child only once. Suppose that `holdfast elect` runs a command that leaves a daemon behind, and
+// then the next command: the daemon and the next guard are children at the same time.
 var reaper struct {
 	sync.Mutex
 	running bool
 	waiting []*Child // those whose guard, or adopted command, has not ended
 }
 
-// reap begins to take note of what becomes of the guard.
+// reap has the reaper wait for the guard.
 func (c *Child) reap() {
 	reaper.Lock()
 	defer reaper.Unlock()
@@ -46,7 +45,7 @@ func reapAll() {
 			continue
 		}
 		for _, c := range waiting {
-			if c.reaped(pid, status) {
+			if c.noteEnd(pid, status) {
 				reaper.Lock()
 				reaper.waiting = slices.DeleteFunc(reaper.waiting, func(other *Child) bool { return other == c })
 				reaper.Unlock()
@@ -55,24 +54,24 @@ func reapAll() {
 	}
 }
 
-// reaped takes note of what has become of a process, and reports whether there is
-// nothing more to come for this command.
-func (c *Child) reaped(pid int, status syscall.WaitStatus) (done bool) {
+// noteEnd handles the end or the stop of a child process, which may be another command's. It returns
+// true when both the guard and the command have ended.
+func (c *Child) noteEnd(pid int, status syscall.WaitStatus) (done bool) {
 	switch {
 	case pid == c.guard && status.Stopped():
-		// Somebody has stopped the whole group: the guard cannot say so.
+		// Somebody has stopped the whole group, so the guard cannot report it.
 		c.events <- Event{Stopped: status.StopSignal()}
 	case pid == c.guard:
 		c.guardEnded.Store(true)
-		c.unguarded()
+		c.killUnguarded()
 		if slices.Contains(children(), int(c.pid.Load())) {
 			return c.ended.Load()
 		}
-		c.end(killed) // unless the guard has reported it
+		c.reportEnd(killed) // does nothing if the guard has reported the end
 		return true
 	case pid == int(c.pid.Load()) && !status.Stopped():
-		c.unguarded()
-		c.end(exitCode(status))
+		c.killUnguarded()
+		c.reportEnd(exitCode(status))
 		return c.guardEnded.Load()
 	}
 	return false

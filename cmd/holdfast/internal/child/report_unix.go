@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// report is one line that the guard writes to the first process.
+// report is one line that the guard writes to the supervisor.
 type report struct {
 	what string
 	n    int
@@ -16,9 +16,9 @@ type report struct {
 
 // The reports, in the order in which they come.
 const (
-	guardReady     = "ready"   // the guard does not mind signals any more
+	guardReady     = "ready"   // the guard catches all signals now
 	commandStarted = "started" // n is the command's process id
-	commandRefused = "refused" // instead: n is the errno with which it could not be started
+	commandRefused = "refused" // instead of started: n is the errno
 	commandStopped = "stopped" // n is the signal
 	commandEnded   = "ended"   // n is the exit code
 )
@@ -33,7 +33,7 @@ func readReport(r io.Reader) (report, error) {
 // write writes the report in one step, so that it arrives whole or not at all.
 func (r report) write(fd int) { syscall.Write(fd, fmt.Appendln(nil, r.what, r.n)) }
 
-// exitCode is the exit code that a shell would show for a process that has ended.
+// exitCode returns the exit code that a shell would show for a process that has ended.
 func exitCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

@@ -4,15 +4,45 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
-// joinGroup makes a process a member of the group from before its first
-// instruction, and has it killed when its parent dies.
+// joinGroup makes a new process a member of the group before its first instruction, and has the
+// kernel kill it when its parent dies.
 func joinGroup(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group, Pdeathsig: syscall.SIGKILL}
 }
 
-// adoptOrphans makes this process the parent of what its descendants leave behind,
-// so that it finds them wherever they have gone. If the kernel refuses, the group is
-// still there.
+// adoptOrphans makes this process the parent of its descendants' orphans, so that it finds them in
+// whatever group and session they are. If the kernel refuses, the group can still be killed.
 func adoptOrphans() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// watch returns when the group must be killed, and says why. Instants are readings of
+// CLOCK_BOOTTIME, so the supervisor's instants are valid here too.
+func (g *guard) watch() string {
+	timer, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		timer = -1 // poll ignores it: then only the supervisor's death counts
+	}
+	for {
+		if g.until != 0 {
+			at := unix.NsecToTimespec(int64(g.until))
+			unix.TimerfdSettime(timer, unix.TFD_TIMER_ABSTIME, &unix.ItimerSpec{Value: at}, nil)
+		}
+		fds := []unix.PollFd{{Fd: int32(g.orders), Events: unix.POLLIN}, {Fd: int32(timer), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil {
+			continue // EINTR
+		}
+		switch {
+		case fds[0].Revents != 0:
+			// A new deadline is read before the old one is checked. Suppose that the group was
+			// stopped and continued: both may be waiting.
+			if !g.read() {
+				return supervisorGone
+			}
+		case g.until != 0 && driver.HostClock.Now() >= g.until:
+			return "holdfast run has stood still until its lock ran out"
+		}
+	}
+}

@@ -4,8 +4,7 @@ package child
 
 import "syscall"
 
-// joinGroup makes a process a member of the group from before its first
-// instruction.
+// joinGroup makes a new process a member of the group before its first instruction.
 func joinGroup(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 }
@@ -13,11 +12,19 @@ func joinGroup(group int) *syscall.SysProcAttr {
 // adoptOrphans does nothing: only Linux lets a process adopt orphans.
 func adoptOrphans() {}
 
-// children knows of none: it is for the sake of killDescendants.
+// children returns nothing: only killDescendants needs it.
 func children() []int { return nil }
 
 // killDescendants does nothing: only the group is killed here.
 func killDescendants(map[int]bool) int { return 0 }
 
-// parent cannot tell here.
+// parent returns 0, because the parent of another process is not known on this system.
 func parent(int) int { return 0 }
+
+// watch returns when the group must be killed, and says why. Here the supervisor's instants mean
+// nothing to another process, so only its death counts.
+func (g *guard) watch() string {
+	for g.read() {
+	}
+	return supervisorGone
+}

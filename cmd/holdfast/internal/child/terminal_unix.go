@@ -9,14 +9,13 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is the controlling terminal, of which one process group at a time
-// has the foreground: it may read, and gets Ctrl-C and Ctrl-Z. Nil: there is
-// none.
+// terminal is the controlling terminal. One process group at a time has its foreground: that group
+// may read, and gets Ctrl-C and Ctrl-Z. Nil: there is no terminal.
 type terminal struct {
 	fd    int
-	state *term.State // how it was set before the command ran
+	state *term.State // its settings before the command ran
 	lent  bool        // the command's group has the foreground
-	again bool        // it had, when the job was stopped
+	again bool        // the command's group had the foreground when the job was stopped
 }
 
 func openTerminal() *terminal {
@@ -38,11 +37,11 @@ func (t *terminal) ours() bool {
 	return err == nil && pgrp == unix.Getpgrp()
 }
 
-// eager reports whether the command should have the foreground from the start.
-// Not in a pipeline: with `holdfast run … | less` the foreground group is less's
-// too, which would be stopped at its first look at the keyboard. There the
-// command gets it when it needs it: see lendIfNeeded.
-func (t *terminal) eager() bool {
+// wantsForeground reports whether the command should have the foreground from the start. In a
+// pipeline it should not. Suppose `holdfast run … | less`: less is in this process's group, and
+// would be stopped when it reads the keyboard. There the command gets the foreground only if it
+// reads the terminal itself: see LendIfNeeded.
+func (t *terminal) wantsForeground() bool {
 	return t.ours() && term.IsTerminal(0) && !isPipe(1)
 }
 
@@ -62,10 +61,10 @@ func (t *terminal) lend(group int) {
 	}
 }
 
-// stayOut lets this process write to the terminal and take it back from the
-// background, for which it would be stopped otherwise. It is called after the
-// command was started, which must not inherit it.
-func (t *terminal) stayOut() { signal.Ignore(unix.SIGTTOU) }
+// ignoreStops lets this process write to the terminal from the background, and take the foreground
+// back: it would be stopped by SIGTTOU otherwise. It is called when the command has been started,
+// because the command must not inherit the ignored signal.
+func (t *terminal) ignoreStops() { signal.Ignore(unix.SIGTTOU) }
 
 // takeBack takes the foreground back.
 func (t *terminal) takeBack() {
@@ -77,8 +76,7 @@ func (t *terminal) takeBack() {
 	unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
 }
 
-// restore sets the terminal as it was before the command, which was killed and
-// could not do so itself.
+// restore restores the settings that the terminal had before the command.
 func (t *terminal) restore() {
 	if t.ours() && t.state != nil {
 		term.Restore(t.fd, t.state)

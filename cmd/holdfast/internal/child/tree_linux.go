@@ -10,22 +10,22 @@ import (
 
 // process is one entry of /proc.
 type process struct {
-	entry, parent int  // the numbers that /proc has for it and its parent
+	entry, parent int  // the numbers in /proc of the process and of its parent
 	dead          bool // a zombie
 }
 
-// proc is what /proc says of the processes.
+// proc is a list of processes, as /proc shows them.
 type proc struct {
 	list []process
-	self int // our own entry; 0 if it cannot be told
-	// foreign is not 0 where /proc shows the processes of a PID namespace around
-	// ours, as in `unshare -pf` without --mount-proc. Its numbers are not those of
-	// our system calls then: foreign is the place of ours among the numbers that
-	// a process has.
+	self int // this process's entry
+	// foreign is not 0 if /proc shows the processes of a PID namespace around this one, as in
+	// `unshare -pf` without --mount-proc. Then the numbers in /proc are not the process ids that
+	// system calls need. Each process has a list of process ids, one for each namespace that it is
+	// in; foreign is the index of this namespace in those lists.
 	foreign int
 }
 
-// openProc finds our own place in /proc.
+// openProc finds this process's entry in /proc.
 func openProc() (p proc, ok bool) {
 	link, err := os.Readlink("/proc/self")
 	if err != nil {
@@ -40,7 +40,7 @@ func openProc() (p proc, ok bool) {
 	return p, p.foreign >= 0
 }
 
-// read lists all processes that we can see.
+// read lists all processes in /proc.
 func (p *proc) read() {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -53,20 +53,20 @@ func (p *proc) read() {
 		if err != nil {
 			continue
 		}
-		if one, ok := look(entry); ok {
+		if one, ok := readEntry(entry); ok {
 			p.list = append(p.list, one)
 		}
 	}
 }
 
-// look returns one entry, unless it is gone.
-func look(entry int) (process, bool) {
+// readEntry returns one entry, unless the process is gone.
+func readEntry(entry int) (process, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(entry) + "/stat")
 	if err != nil {
 		return process{}, false
 	}
-	// The second field is the program's name in parentheses, and may hold
-	// anything: see proc_pid_stat(5).
+	// The second field is the program's name in parentheses, which may contain any characters:
+	// see proc_pid_stat(5).
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 {
 		return process{}, false
@@ -76,8 +76,8 @@ func look(entry int) (process, bool) {
 	return process{entry, parent, state == 'Z' || state == 'X'}, err == nil
 }
 
-// namespaceIDs returns the process ids that an entry has, in the PID namespace of
-// /proc first and in its own last: NSpid in proc_pid_status(5).
+// namespaceIDs returns the process ids of an entry, from the PID namespace of /proc to the
+// process's own: NSpid in proc_pid_status(5).
 func namespaceIDs(entry int) []int {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(entry) + "/status")
 	if err != nil {
@@ -96,8 +96,7 @@ func namespaceIDs(entry int) []int {
 	return ids
 }
 
-// pid returns the process id by which we can signal an entry that descends from
-// us, or 0.
+// pid returns the process id for system calls of an entry that descends from this process, or 0.
 func (p *proc) pid(entry int) int {
 	if p.foreign == 0 {
 		return entry
@@ -108,17 +107,17 @@ func (p *proc) pid(entry int) int {
 	return 0
 }
 
-// parent returns the parent of a process, or 0 if it cannot be told.
+// parent returns the parent of a process, or 0 if it is not known.
 func parent(of int) int {
 	if link, err := os.Readlink("/proc/self"); err != nil || link != strconv.Itoa(os.Getpid()) {
 		return 0
 	}
-	p, _ := look(of)
+	p, _ := readEntry(of)
 	return p.parent
 }
 
-// childrenOf lists the children of an entry, fast, but some may be missing while
-// others end: see proc_pid_task_tid_children(5).
+// childrenOf lists the children of an entry. It is fast, but some may be missing while others end:
+// see proc_pid_task_tid_children(5).
 func childrenOf(entry int) []int {
 	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(entry) + "/task/*/children")
 	var entries []int
@@ -149,10 +148,10 @@ func children() []int {
 	return pids
 }
 
-// killDescendants kills all that descends from this process, but for the subtrees
-// spared, and returns how many were still there to kill. Time is short when it is
-// called first, and a host may have thousands of processes: so it looks from child
-// to child, and at all processes only when it finds nobody to kill in that way.
+// killDescendants kills all descendants of this process, except for the subtrees spared, and returns
+// how many were alive. Time is short at the first call, and a host may have thousands of processes.
+// So it goes from child to child at first, and reads all of /proc only when it has found no process
+// to kill in that way.
 func killDescendants(spared map[int]bool) int {
 	p, ok := openProc()
 	if !ok {
@@ -176,11 +175,11 @@ func killDescendants(spared map[int]bool) int {
 	return alive
 }
 
-// killEach kills the entries, and below them what it finds from child to child. A
-// parent is killed before its children, so that it starts no more of them.
+// killEach kills the entries and their descendants, from child to child. A parent is killed before
+// its children, so that it does not start more of them.
 func (p *proc) killEach(entries []int, spared map[int]bool) (alive int) {
 	for _, entry := range entries {
-		one, ok := look(entry)
+		one, ok := readEntry(entry)
 		if !ok || spared[p.pid(entry)] {
 			continue
 		}

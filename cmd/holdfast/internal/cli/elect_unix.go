@@ -15,9 +15,10 @@ import (
 
 // elect is the command elect.
 func (a *app) elect(f *electFlags, name string, command []string) error {
-	return a.supervise(&f.runFlags, name, command, func(r *runner) error {
+	return a.withRunner(&f.runFlags, name, command, func(r *runner) error {
+		want := f.wanted(r.store, name)
 		for _, h := range inherited() {
-			if want := f.wanted(r.store, name); h.Store == want.Store && h.Name == want.Name {
+			if h.Store == want.Store && h.Name == want.Name {
 				return usagef("%q is held by the holdfast around this one: it would wait for itself", name)
 			}
 		}
@@ -26,52 +27,49 @@ func (a *app) elect(f *electFlags, name string, command []string) error {
 	})
 }
 
-// terms stands again and again, until it is told to end.
+// terms stands for election again and again, until it is told to end.
 func (r *runner) terms(once bool) error {
 	var pause pauses
 	for first := true; ; first = false {
 		start := time.Now()
-		end, err := r.term()
+		result, err := r.hold()
 		switch {
-		case end.wanted || end.final || once && end.ran:
+		case result.asked || result.final || once && result.ran:
 			return err
-		case !end.ran && first:
+		case !result.ran && first:
 			return err
-		case !end.ran:
-			complain(err) // the store: it was there before, so it may come back
+		case !result.ran:
+			complain(err) // the store worked at the start, so it may work again
 		}
-		rest := pause.after(time.Since(start))
-		if end.ran {
-			complain(fmt.Errorf("%w; standing again%s", endText(err), inAWhile(rest)))
+		wait := pause.after(time.Since(start))
+		if result.ran {
+			again := "standing again"
+			if wait > 0 {
+				again += fmt.Sprintf(" in %v", wait)
+			}
+			complain(fmt.Errorf("%s; %s", termText(err), again))
 		}
-		if by := sleepUnlessEnded(rest, r.signals); by != 0 {
+		if by := sleepUnlessAsked(wait, r.signals); by != 0 {
 			return &exitError{exitSignal + int(by), nil}
 		}
 	}
 }
 
-// endText says how a command ended.
-func endText(err error) error {
+// termText says how a term ended.
+func termText(err error) string {
 	var exit *exitError
-	if errors.As(err, &exit) && exit.code == exitLost {
-		return errors.New("the office was lost")
+	errors.As(err, &exit)
+	switch {
+	case exit == nil:
+		return "the command has ended with exit code 0"
+	case exit.code == exitLost:
+		return "the office was lost"
 	}
-	code := exitOK
-	if exit != nil {
-		code = exit.code
-	}
-	return fmt.Errorf("the command has ended with exit code %d", code)
+	return fmt.Sprintf("the command has ended with exit code %d", exit.code)
 }
 
-func inAWhile(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" in %v", d)
-}
-
-// sleepUnlessEnded sleeps, or returns the signal that asks for the end.
-func sleepUnlessEnded(d time.Duration, signals <-chan os.Signal) syscall.Signal {
+// sleepUnlessAsked sleeps, or returns the signal that asks for the end.
+func sleepUnlessAsked(d time.Duration, signals <-chan os.Signal) syscall.Signal {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -79,7 +77,7 @@ func sleepUnlessEnded(d time.Duration, signals <-chan os.Signal) syscall.Signal 
 		case <-timer.C:
 			return 0
 		case s := <-signals:
-			if ends(s) {
+			if asksForEnd(s) {
 				return s.(syscall.Signal)
 			}
 		}

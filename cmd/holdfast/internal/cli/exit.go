@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/sqllock"
@@ -75,6 +76,35 @@ func fromOutside(err error) bool {
 		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded)
+}
+
+// notAcquired gives the error of an acquire its exit code.
+func (f *runFlags) notAcquired(err error) error {
+	switch {
+	case errors.Is(err, holdfast.ErrHeld):
+		return &exitError{f.conflict, heldText(err)}
+	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
+		return usagef("%w", err)
+	}
+	return storeError(err)
+}
+
+// heldText says who holds the lock, as far as it is known.
+func heldText(err error) error {
+	var detail *holdfast.HeldError
+	if !errors.As(err, &detail) {
+		return errors.New("the lock is held")
+	}
+	return fmt.Errorf("lock %q is %w", detail.Name, detail)
+}
+
+// lostText says which lock was lost, and why.
+func lostText(name string, err error) error {
+	var lost *holdfast.LostError
+	if errors.As(err, &lost) {
+		return lost
+	}
+	return fmt.Errorf("lock %q lost: %w", name, err)
 }
 
 // oneLine makes an error's text one line for people: joined errors stand on

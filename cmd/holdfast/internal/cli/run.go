@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
 // runFlags are the flags of run.
@@ -110,6 +111,39 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	}
 	f.nonblock = f.nonblock || f.waitSet && f.wait == 0
 	return nil
+}
+
+// graceFor returns how long before the trust deadline the command is told to end. The grace must
+// not begin while renewals are still on time. A longer one is refused; the default is made to fit.
+func (f *runFlags) graceFor(caps holdfast.Caps) (time.Duration, error) {
+	limit := f.slack(caps)
+	if !f.graceSet {
+		return min(defaultGrace, limit/2), nil
+	}
+	if f.grace >= limit {
+		return 0, usagef("--grace is %v: with a TTL of %v it must be less than %v, the time from when "+
+			"a renewal is due to the last moment of trust",
+			f.grace, f.effectiveTTL(caps), limit.Truncate(time.Millisecond))
+	}
+	return f.grace, nil
+}
+
+// slack is how long the lease is trusted from the moment when its renewal is due.
+func (f *runFlags) slack(caps holdfast.Caps) time.Duration {
+	ttl := f.effectiveTTL(caps)
+	return ttl - ttl/3 - lease.Margin(0, ttl)
+}
+
+// effectiveTTL is the TTL that the lock has: see holdfast.Options.
+func (f *runFlags) effectiveTTL(caps holdfast.Caps) time.Duration {
+	if f.ttl != 0 {
+		return f.ttl
+	}
+	ttl := max(holdfast.DefaultTTL, caps.MinTTL)
+	if caps.MaxTTL > 0 {
+		ttl = min(ttl, caps.MaxTTL)
+	}
+	return ttl
 }
 
 // lock returns the lock that the flags describe.

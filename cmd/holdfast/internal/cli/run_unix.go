@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -20,25 +18,32 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// find looks for the command, before anything is taken.
-func find(program string) (string, error) {
-	path, err := exec.LookPath(program)
-	switch {
-	case err == nil || errors.Is(err, exec.ErrDot):
-		return path, nil
-	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
-		return "", &exitError{exitNotFound, fmt.Errorf("command %q was not found", program)}
-	case errors.Is(err, fs.ErrPermission):
-		return "", &exitError{exitCannotRun, fmt.Errorf("command %q may not be executed: its file needs the permission x", program)}
-	case errors.Is(err, syscall.EISDIR):
-		return "", &exitError{exitCannotRun, fmt.Errorf("command %q cannot be executed: it is a directory", program)}
-	}
-	return "", &exitError{exitCannotRun, fmt.Errorf("command %q cannot be executed: %w", program, errors.Unwrap(err))}
+// This file is `holdfast run` from top to bottom, in the order in which things happen:
+//
+//  1. withRunner checks all that can be checked before the lock is asked for.
+//  2. run becomes the command at once if a run around this one holds the lock already.
+//  3. hold waits for the lock (acquire) and starts the command with its guard (child.Start).
+//  4. supervise waits for the command's end, passes signals on, and watches the trust deadline.
+//  5. ended gives the lock back; or lost kills the command, and all that it has started.
+//  6. closeStore closes the store.
+//
+// `holdfast elect` is the same with step 3 to 5 in a loop.
+
+// runner runs a command under a lock.
+type runner struct {
+	store   *store
+	lock    *holdfast.Lock
+	flags   *runFlags
+	signals chan os.Signal
+	name    string
+	path    string
+	command []string
+	grace   time.Duration
 }
 
 // run is the command run.
 func (a *app) run(f *runFlags, name string, command []string) error {
-	return a.supervise(f, name, command, func(r *runner) error {
+	return a.withRunner(f, name, command, func(r *runner) error {
 		want, outer := f.wanted(r.store, name), inherited()
 		ctx, cancel := context.WithTimeout(context.Background(), openWithin)
 		joined, err := r.store.outerHold(ctx, want, outer)
@@ -47,19 +52,25 @@ func (a *app) run(f *runFlags, name string, command []string) error {
 			return err
 		}
 		if joined != nil {
-			return become(r.path, command, environment(name, *joined, outer), r.store)
+			env := environment(name, *joined, outer)
+			if err := r.store.Close(); err != nil {
+				return storeError(err)
+			}
+			return startError(command[0], syscall.Exec(r.path, command, env))
 		}
-		// Until here a signal may just end us: there is nothing to give back.
+		// Until here a signal may end this process: there is nothing to give back.
 		signal.Notify(r.signals, child.Signals()...)
-		_, err = r.term()
+		_, err = r.hold()
 		return err
 	})
 }
 
-// supervise checks all that can be checked before the lock is asked for, does the
-// work, and closes the store.
-func (a *app) supervise(f *runFlags, name string, command []string, work func(*runner) error) (result error) {
-	path, err := find(command[0])
+// withRunner checks all that can be checked before the lock is asked for, calls work, and closes
+// the store.
+func (a *app) withRunner(
+	f *runFlags, name string, command []string, work func(*runner) error,
+) (result error) {
+	path, err := findCommand(command[0])
 	if err != nil {
 		return err
 	}
@@ -70,36 +81,20 @@ func (a *app) supervise(f *runFlags, name string, command []string, work func(*r
 	signals := make(chan os.Signal, 64)
 	defer func() { closeStore(s, signals, result) }()
 	lock := f.lock(s, name, command)
-	if err := probe(lock); err != nil {
+	if err := checkLock(lock); err != nil {
 		return err
 	}
 	grace, err := f.graceFor(s.Caps())
 	if err != nil {
 		return err
 	}
-	return work(&runner{store: s, lock: lock, flags: f, signals: signals, name: name, path: path, command: command, grace: grace})
+	return work(&runner{store: s, lock: lock, flags: f, signals: signals,
+		name: name, path: path, command: command, grace: grace})
 }
 
-func startError(program string, err error) error {
-	var errno syscall.Errno
-	if !errors.As(err, &errno) {
-		return &exitError{exitInternal, err}
-	}
-	why := errno.Error()
-	switch errno {
-	case syscall.ENOENT:
-		why = "the interpreter in its first line was not found"
-	case syscall.ENOEXEC:
-		why = "it is neither a program for this system nor a script with an interpreter in its first line"
-	case syscall.EAGAIN, syscall.ENOMEM:
-		return &exitError{exitInternal, fmt.Errorf("command %q cannot be started: %w", program, err)}
-	}
-	return &exitError{exitCannotRun, fmt.Errorf("command %q cannot be executed: %s", program, why)}
-}
-
-// probe returns what is wrong with the lock's options, before any I/O: an ended
-// context lets nothing else come out (P10).
-func probe(lock *holdfast.Lock) error {
+// checkLock returns what is wrong with the lock's options (P10). An acquire whose context has ended
+// checks them and does no I/O.
+func checkLock(lock *holdfast.Lock) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := lock.TryAcquire(ctx); err != nil && !errors.Is(err, context.Canceled) {
@@ -108,19 +103,55 @@ func probe(lock *holdfast.Lock) error {
 	return nil
 }
 
-// become replaces this process by the command.
-func become(path string, command, env []string, s *store) error {
-	if err := s.Close(); err != nil {
-		return storeError(err)
-	}
-	return startError(command[0], syscall.Exec(path, command, env))
+// holdResult says how hold ended.
+type holdResult struct {
+	ran   bool // the command has run
+	asked bool // a signal asked for the end
+	final bool // another try would end in the same way
 }
 
-// acquire waits for the lock, or for a reason to give up.
-func (f *runFlags) acquire(lock *holdfast.Lock, signals <-chan os.Signal) (*holdfast.Lease, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	if f.waitSet && !f.nonblock {
+// hold takes the lock, runs the command and gives the lock back. The error has the exit code.
+func (r *runner) hold() (holdResult, error) {
+	lease, err := r.acquire()
+	began := driver.HostClock.Now()
+	if err == nil {
+		err = r.refresh(lease)
+	}
+	var exit *exitError
+	if err != nil {
+		asked := errors.As(err, &exit) && exit.code > exitSignal
+		return holdResult{asked: asked, final: exit != nil && exit.code == exitUsage}, err
+	}
+	h := r.flags.wanted(r.store, r.name)
+	h.Token, h.Sequencer = lease.Token(), lease.Sequencer()
+	env := environment(r.name, h, append(inherited(), h))
+	c, err := child.Start(child.Options{
+		Path: r.path, Args: r.command, Env: env, Until: trustedUntil(lease),
+	})
+	if err != nil {
+		lease.ReleaseNow() // nothing has run, so the next try need not wait for --min-hold
+		return holdResult{final: true}, startError(r.command[0], err)
+	}
+	s := &supervisor{child: c, lease: lease, signals: r.signals, name: r.name, grace: r.grace}
+	if r.flags.maxHold > 0 {
+		s.maxHold, s.maxHoldEnds = r.flags.maxHold, began.Add(r.flags.maxHold)
+	}
+	err = s.supervise()
+	// On a terminal the command has the foreground, so Ctrl-C reaches only the command.
+	interrupted := errors.As(err, &exit) &&
+		(exit.code == exitSignal+int(syscall.SIGINT) || exit.code == exitSignal+int(syscall.SIGQUIT))
+	return holdResult{ran: true, asked: s.asked || interrupted}, err
+}
+
+// acquire waits for the lock, until the time of -w is over or a signal ends the wait.
+func (r *runner) acquire() (*holdfast.Lease, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	take := r.lock.Acquire
+	switch f := r.flags; {
+	case f.nonblock:
+		take = r.lock.TryAcquire
+	case f.waitSet:
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, f.wait)
 		defer stop()
@@ -131,46 +162,51 @@ func (f *runFlags) acquire(lock *holdfast.Lock, signals <-chan os.Signal) (*hold
 	}
 	done := make(chan result, 1)
 	go func() {
-		take := lock.Acquire
-		if f.nonblock {
-			take = lock.TryAcquire
-		}
 		lease, err := take(ctx)
 		done <- result{lease, err}
 	}()
 	var by syscall.Signal
 	for {
 		select {
-		case r := <-done:
+		case got := <-done:
 			switch {
 			case by != 0:
-				if r.lease != nil {
-					r.lease.ReleaseNow()
+				if got.lease != nil {
+					got.lease.ReleaseNow()
 				}
 				return nil, &exitError{exitSignal + int(by), nil}
-			case r.err != nil:
-				return nil, f.notAcquired(r.err)
+			case got.err != nil:
+				return nil, r.flags.notAcquired(got.err)
 			}
-			return r.lease, nil
-		case s := <-signals:
-			if by != 0 && ends(s) {
-				// The second one: what is under way ends with its TTL.
+			return got.lease, nil
+		case s := <-r.signals:
+			if !asksForEnd(s) {
+				continue
+			}
+			if by != 0 {
+				// The second signal does not wait for the store, which forgets us after a TTL.
 				os.Exit(exitSignal + int(s.(syscall.Signal)))
 			}
-			if ends(s) {
-				by = s.(syscall.Signal)
-				cancel(errors.New("a signal came"))
-			}
+			by = s.(syscall.Signal)
+			cancel()
 		}
 	}
 }
 
-// refresh gives the lease its full TTL: what was handed over after a wait is a
-// short claim at first, and the grace must not begin because of that. No command
-// runs yet, so a failure loses nothing.
-func (f *runFlags) refresh(lease *holdfast.Lease, caps holdfast.Caps) error {
+// asksForEnd reports whether a signal ends the wait for the lock.
+func asksForEnd(s os.Signal) bool {
+	switch s {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}
+
+// refresh renews a lease that has little time left, before the command starts: a hold that was
+// handed over after a wait is a short claim at first, and the grace would begin at once.
+func (r *runner) refresh(lease *holdfast.Lease) error {
 	left := time.Until(lease.ValidUntil())
-	if left >= f.slack(caps) {
+	if left >= r.flags.slack(r.store.Caps()) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), left)
@@ -182,108 +218,252 @@ func (f *runFlags) refresh(lease *holdfast.Lease, caps holdfast.Caps) error {
 	return nil
 }
 
-// ends reports whether a signal ends the wait for the lock.
-func ends(s os.Signal) bool {
-	switch s {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
+// supervisor looks after a command while its lock is held. Four things can happen: the command
+// ends or is stopped, a signal comes, the lock is lost, and it is time to check the trust deadline.
+type supervisor struct {
+	child       *child.Child
+	lease       *holdfast.Lease
+	signals     chan os.Signal
+	name        string
+	grace       time.Duration
+	maxHold     time.Duration    // 0: none
+	maxHoldEnds driver.Instant   // if maxHold is not 0
+	catchesStop bool             // SIGTSTP is passed on
+	asked       bool             // a signal has asked for the end
+	retry       <-chan time.Time // when to continue a stopped job that nobody else can continue
+	ending      *ending          // nil: the lock is being renewed
 }
 
-// notAcquired gives the error of an acquire its exit code.
-func (f *runFlags) notAcquired(err error) error {
+// ending is the end of a command whose lock is not renewed any more. It has got SIGTERM.
+type ending struct {
+	why       string         // what has become of the lock
+	deadline  driver.Instant // when the command is killed
+	announced chan struct{}  // closed when that has been written to the standard error
+}
+
+// killWithin is how long to wait for killed processes to be gone. They are gone at once, unless
+// they hang in the kernel or the machine is very busy.
+const killWithin = 5 * time.Second
+
+// supervise returns the command's exit code, or what became of the lock.
+func (s *supervisor) supervise() error {
+	// A process that was started to ignore SIGTSTP goes on ignoring it.
+	s.catchesStop = !signal.Ignored(syscall.SIGTSTP)
+	s.catchStops()
+	deadline := time.NewTimer(0)
+	defer deadline.Stop()
+	for {
+		select {
+		case e := <-s.child.Events():
+			if e.Stopped == 0 {
+				return s.ended(e.Code)
+			}
+			s.stopped(e.Stopped)
+		case sig := <-s.signals:
+			if sig == syscall.SIGCONT {
+				if !s.resume() {
+					return s.lost(killed)
+				}
+				continue
+			}
+			s.asked = s.asked || asksForEnd(sig)
+			s.child.Signal(sig.(syscall.Signal))
+		case <-s.retry:
+			if !s.resume() {
+				return s.lost(killed)
+			}
+		case <-s.lease.Done():
+			return s.lost(killed)
+		case <-deadline.C:
+			next := s.checkDeadline()
+			if next <= 0 {
+				return s.lost(killed)
+			}
+			deadline.Reset(next)
+		}
+	}
+}
+
+// catchStops has SIGTSTP passed on. StopJob ends that, so it is called after each stop.
+func (s *supervisor) catchStops() {
+	if s.catchesStop {
+		signal.Notify(s.signals, syscall.SIGTSTP)
+	}
+}
+
+// checkDeadline tells the guard the trust deadline. If it is no further away than the grace, the
+// lock could not be renewed, and the command is told to end. It returns when to check again, or 0
+// if the deadline has passed.
+func (s *supervisor) checkDeadline() time.Duration {
+	now := driver.HostClock.Now()
+	if s.ending != nil {
+		return s.ending.deadline.Sub(now)
+	}
+	until := trustedUntil(s.lease)
+	s.child.Trust(until)
+	left := until.Sub(now)
 	switch {
-	case errors.Is(err, holdfast.ErrHeld):
-		return &exitError{f.conflict, heldText(err)}
-	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
-		return usagef("%w", err)
+	case left <= 0:
+		return 0
+	case left > s.grace:
+		// Often enough for the guard to learn of every renewal in time, and then exactly when the
+		// grace begins.
+		return min(left-s.grace, max(left/4, 10*time.Millisecond))
 	}
-	return storeError(err)
+	e := &ending{deadline: until, why: "could not be renewed", announced: make(chan struct{})}
+	if s.maxHold > 0 && now >= s.maxHoldEnds {
+		e.why = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", s.maxHold)
+	}
+	s.ending = e
+	s.child.Signal(syscall.SIGTERM)
+	s.child.Signal(syscall.SIGCONT) // a stopped command handles SIGTERM only when it is continued
+	// In the background: if nobody reads the standard error, that must not delay SIGKILL.
+	go func() {
+		defer close(e.announced)
+		complain(fmt.Errorf("lock %q %s: the command is told to end, and killed in %v",
+			s.name, e.why, left.Round(time.Millisecond)))
+	}()
+	return left
 }
 
-// heldText says who holds the lock, as far as it is known.
-func heldText(err error) error {
-	var detail *holdfast.HeldError
-	if !errors.As(err, &detail) {
-		return errors.New("the lock is held")
+// stopped deals with a command that a signal has stopped.
+func (s *supervisor) stopped(by syscall.Signal) {
+	switch {
+	case s.child.LendIfNeeded(by):
+		// Suppose `holdfast run NAME -- vi` in a pipeline: vi reads the keyboard from the
+		// background, and is stopped by SIGTTIN. It now has the terminal, and goes on.
+		return
+	case by == syscall.SIGSTOP && !s.child.Lent():
+		// Suppose somebody types `kill -STOP` with the command's process id. Only the command
+		// stops; its lock is renewed, because it may be continued at any time.
+		return
+	case child.Orphaned() && by == syscall.SIGSTOP:
+		// As above, on a terminal: whoever sent SIGSTOP can send SIGCONT.
+		return
+	case child.Orphaned():
+		// Suppose Ctrl-Z in `ssh -t HOST holdfast run …`: there is no shell that could continue
+		// the job, so it must not stop. It may try to stop again at once, hence the pause.
+		s.retry = time.After(100 * time.Millisecond)
+		return
 	}
-	return fmt.Errorf("lock %q is %w", detail.Name, detail)
+	// Suppose Ctrl-Z in a shell: this process stops too, so that the shell gets control. It cannot
+	// renew the lock then. If the job is not continued in time, the guard kills the command, so
+	// that it does not wake up beside the next holder.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.lease.Renew(ctx) == nil {
+		s.child.Trust(trustedUntil(s.lease))
+	}
+	left := time.Until(s.lease.ValidUntil()).Round(time.Second / 10)
+	complain(fmt.Errorf("stopped: the command is killed if it is not continued within %v, when lock %q runs out",
+		left, s.name))
+	s.child.StopJob()
 }
 
-// waitingHint tells somebody at a terminal why nothing happens.
-func waitingHint(e holdfast.Event) {
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		fmt.Fprintf(os.Stderr, "holdfast: waiting: %s\n", oneLine(heldText(e.Err)))
+// resume continues the command. It returns false if the lock has run out meanwhile.
+func (s *supervisor) resume() bool {
+	s.retry = nil
+	s.catchStops()
+	if s.lease.Err() != nil {
+		return false
 	}
+	s.child.Resume()
+	return true
 }
 
-// closeStore closes the store, which may take some seconds if it does not
-// answer. Signals that come meanwhile end it; and after a loss there is little
-// left to give back, and nothing new to say of it.
+// ended gives the lock back after the command has ended.
+func (s *supervisor) ended(code int) error {
+	if s.ending != nil || s.lease.Err() != nil {
+		return s.lost(code)
+	}
+	s.child.Close()
+	err := s.lease.Release()
+	switch {
+	case errors.Is(err, holdfast.ErrLost):
+		complain(fmt.Errorf("%w; the command ended with exit code %d, and may have run without the lock",
+			lostText(s.name, err), code))
+		return &exitError{exitLost, nil}
+	case err != nil:
+		complain(fmt.Errorf("the command has ended and lock %q is given back, but the store has not "+
+			"confirmed it: it may stay closed until its TTL is over", s.name))
+	}
+	return &exitError{code, nil}
+}
+
+// killed is the exit code of a command that this process, or the guard, has killed.
+const killed = exitSignal + int(syscall.SIGKILL)
+
+// lost kills the command and all that it has started. The command may have ended by itself, with
+// the exit code, but not what it has started.
+func (s *supervisor) lost(code int) error {
+	left := s.child.Kill(killWithin)
+	s.child.RestoreTerminal()
+	s.child.Close()
+	why := "was not renewed in time"
+	if s.ending != nil {
+		why = s.ending.why
+		select {
+		case <-s.ending.announced: // keeps the messages in order
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	err := s.lease.Err()
+	if err == nil {
+		err = errors.New("it " + why)
+	}
+	fate := "was killed"
+	if code != killed {
+		fate = fmt.Sprintf("ended with exit code %d", code)
+	}
+	err = fmt.Errorf("%w; the command %s", lostText(s.name, err), fate)
+	if left > 0 {
+		err = fmt.Errorf("%w, but %d of its processes are still there", err, left)
+	}
+	complain(err)
+	s.lease.Release() // removes what may still be in the store
+	return &exitError{exitLost, nil}
+}
+
+// closeAfterLoss is how long the store has to confirm the end of a hold that was lost. If it does
+// not, the hold ends by itself.
+const closeAfterLoss = 500 * time.Millisecond
+
+// closeStore closes the store, which may take some seconds if it does not answer. A signal ends the
+// wait. After a loss the wait is short, and its failure is no news.
 func closeStore(s *store, signals <-chan os.Signal, result error) {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()
 	var exit *exitError
-	var enough <-chan time.Time
+	var timeout <-chan time.Time
 	if errors.As(result, &exit) && exit.code == exitLost {
-		enough = time.After(closeAfterLoss)
+		timeout = time.After(closeAfterLoss)
 	}
 	for {
 		select {
 		case err := <-done:
-			if err != nil && enough == nil {
+			if err != nil && timeout == nil {
 				complain(err)
 			}
 			return
-		case <-enough:
+		case <-timeout:
 			return
 		case sig := <-signals:
-			if ends(sig) {
+			if asksForEnd(sig) {
 				return
 			}
 		}
 	}
 }
 
-// closeAfterLoss is how long the store has to forget a hold that was lost. If it
-// does not, the hold ends by itself.
-const closeAfterLoss = 500 * time.Millisecond
-
-// graceFor returns how long before the trust deadline the command is told to
-// end. It must not begin while renewals are still on time: a grace that does not
-// fit is refused, and the default is made to fit.
-func (f *runFlags) graceFor(caps holdfast.Caps) (time.Duration, error) {
-	limit := f.slack(caps)
-	if !f.graceSet {
-		return min(defaultGrace, limit/2), nil
+// waitingHint tells a user at a terminal why nothing happens.
+func waitingHint(e holdfast.Event) {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		fmt.Fprintf(os.Stderr, "holdfast: waiting: %s\n", oneLine(heldText(e.Err)))
 	}
-	if f.grace >= limit {
-		return 0, usagef("--grace is %v: with a TTL of %v it must be less than %v, the time from a renewal's turn to the last moment of trust", f.grace, f.effectiveTTL(caps), limit.Truncate(time.Millisecond))
-	}
-	return f.grace, nil
 }
 
-// slack is how long the lease is trusted when its renewal is due.
-func (f *runFlags) slack(caps holdfast.Caps) time.Duration {
-	ttl := f.effectiveTTL(caps)
-	return ttl - ttl/3 - leaseMargin(ttl)
-}
-
-// effectiveTTL is the TTL that the lock has: see holdfast.Options.
-func (f *runFlags) effectiveTTL(caps holdfast.Caps) time.Duration {
-	if f.ttl != 0 {
-		return f.ttl
-	}
-	ttl := max(holdfast.DefaultTTL, caps.MinTTL)
-	if caps.MaxTTL > 0 {
-		ttl = min(ttl, caps.MaxTTL)
-	}
-	return ttl
-}
-
-// trustedUntil is the lease's trust deadline as an instant. The clock is read
-// first, so that a pause between the two looks makes it earlier, never later.
+// trustedUntil is the lease's trust deadline as an instant. The instant is read first: a pause
+// between the two readings then makes the result earlier, never later.
 func trustedUntil(lease *holdfast.Lease) driver.Instant {
 	now := driver.HostClock.Now()
 	return now.Add(time.Until(lease.ValidUntil()))
