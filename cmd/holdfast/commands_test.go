@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 		{"empty path element", []string{"run", "a//b", "--", "true"}},
 		{"control character", []string{"run", "a\nb", "--", "true"}},
 		{"unknown flag: --frobnicate", []string{"run", "--frobnicate", "x", "--", "true"}},
-		{"it looks like 500ms, 30s", []string{"run", "-w", "10", "x", "--", "true"}},
+		{"a duration looks like 500ms, 30s", []string{"run", "-w", "10", "x", "--", "true"}},
 		{"only one of them", []string{"run", "-n", "-w", "1s", "x", "--", "true"}},
 		{"must not be negative", []string{"run", "-w", "-1s", "x", "--", "true"}},
 		{"0 to 255", []string{"run", "-E", "256", "x", "--", "true"}},

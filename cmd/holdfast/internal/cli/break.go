@@ -15,12 +15,14 @@ func (a *app) breakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break NAME --token T",
 		Short: "End somebody's hold on a lock",
-		Long: `End the hold on NAME that has the token T, which show and ls tell, and print what was
-broken. A later hold than the one that you saw is never broken: then the exit code is 1.
+		Long: `End the hold on NAME that has the token T, and print which hold was broken. Show and ls
+print the token. A later hold than the one that you saw has another token, and is never
+broken: then the exit code is 1.
 
-The lock is free at once. Its holder learns of it when the store can tell it, at the
-latest when it next renews (with the default TTL within 10s); holdfast run then kills
-its command. So break what is dead, or what is guarded by its token.
+The lock is free at once. The holder learns of the break at its next renewal at the latest
+(with the default TTL within 10s); holdfast run then kills its command. Until then two
+holders may run. So break a hold only if its holder is dead, or if the resource checks
+tokens.
 
 ` + exitCodes,
 		Example: `  holdfast show deploy/shop
@@ -30,16 +32,17 @@ its command. So break what is dead, or what is guarded by its token.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, t := args[0], holdfast.Token(token)
 			if !cmd.Flags().Changed("token") || t <= 0 {
-				return usagef("the token of the hold to break is missing: see holdfast show, and give it by --token")
+				return usagef("the token of the hold to break is missing: " +
+					"see holdfast show, and give it by --token")
 			}
-			return a.look(cmd.Context(), func(ctx context.Context, s *store) error {
-				// Looked at first, as it is gone afterwards.
+			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
+				// Before the break: afterwards the hold is gone.
 				info, err := s.Inspect(ctx, name)
 				if err != nil {
-					return operation(err)
+					return operationError(err)
 				}
 				if err := s.Break(ctx, name, t); err != nil {
-					return operation(err)
+					return operationError(err)
 				}
 				return a.printBroken(info, t)
 			})
@@ -64,6 +67,6 @@ func (a *app) printBroken(info holdfast.Info, t holdfast.Token) error {
 		}{info.Name, holderAsJSON(broken)})
 	}
 	_, err := fmt.Printf("broke %s: %s, held by %s for %s, token %d\n",
-		escape(info.Name), ofSlots(broken.Mode, broken.Permits, info.Slots), escape(broken.Note), short(broken.Held), t)
+		escape(info.Name), modeText(broken.Mode, broken.Permits, info.Slots), escape(broken.Note), durationText(broken.Held), t)
 	return err
 }

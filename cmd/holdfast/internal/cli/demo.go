@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,10 +14,6 @@ import (
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo"
 )
 
-// demoStore is the store that a demonstration was asked to use, or "" for one
-// of its own: it never uses the user's default one.
-func (a *app) demoStore() string { return cmp.Or(a.store, os.Getenv(storeEnv)) }
-
 func (a *app) demoCommand() *cobra.Command {
 	var strategies strings.Builder
 	names, what := demo.Strategies()
@@ -28,19 +24,19 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [STRATEGY...]",
 		Short: "Show a flash sale going wrong without a lock, and right with one",
-		Long: `Run a flash sale for real: three order services as processes of their own, a
-hundred users who want one item each, three items in stock, in an SQL database.
-Each way to sell is run a few times, and counted from the database afterwards.
+		Long: `Run a real flash sale: three order services, each a process of its own, sell three
+items from an SQL database to a hundred users who want one each. Each strategy is
+run a few times. What went wrong is counted in the database afterwards.
 
-The ways to sell:
+The strategies:
 ` + strategies.String() + `
-Nothing is staged: a way that did not go wrong this time says so, with its odds.
-Locks are kept in a directory of the demonstration's own unless --store or
-` + storeEnv + ` names a store. The stock is kept in a file of SQLite; if the store is in
-PostgreSQL or MySQL, it is there too, in a schema that is made for it and dropped
-afterwards (holdfast_demo_...). It takes at most about 45 seconds.
+Nothing is staged: a strategy that should go wrong and did not is shown as that.
+Locks are kept in a temporary directory unless --store or ` + storeEnv + ` names a
+store. The stock is kept in a file of SQLite. If the store is in PostgreSQL or MySQL,
+the stock is there too, in a schema that is created for it and dropped afterwards
+(holdfast_demo_...). The demonstration takes about 45 seconds at most.
 
-With -o json it prints one array with an object for each way:
+With -o json it prints one array with an object for each strategy:
     {"strategy", "stock", "sold", "oversold", "user_violations", "seconds",
      "sales_per_second", "stale_refused", "runs", "oversold_runs", ...}
 
@@ -51,14 +47,15 @@ With -o json it prints one array with an object for each way:
   holdfast demo cron`,
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Store, o.JSON, o.Strategies = a.demoStore(), a.output == "json", args
-			return demonstrate(cmd, func(cmd *cobra.Command) error { return demo.Run(cmd.Context(), o) })
+			// Not the default store: without a named one the demonstration makes its own.
+			o.Store, o.JSON, o.Strategies = a.namedStore(), a.output == "json", args
+			return demonstrate(cmd, func(ctx context.Context) error { return demo.Run(ctx, o) })
 		},
 	}
 	cmd.Flags().IntVar(&o.Users, "users", 0, "how many users want an item (default 100)")
 	cmd.Flags().IntVar(&o.Stock, "stock", 0, "how many items there are (default 3)")
 	cmd.Flags().IntVar(&o.Services, "services", 0, "how many order services there are (default 3)")
-	cmd.Flags().IntVar(&o.Repeats, "repeats", 0, "how often each way is run at most (default 3)")
+	cmd.Flags().IntVar(&o.Repeats, "repeats", 0, "how often each strategy is run at most (default 3)")
 	cmd.AddCommand(a.demoCronCommand())
 	return cmd
 }
@@ -68,30 +65,29 @@ func (a *app) demoCronCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cron",
 		Short: "Show a cron job of three replicas running more than once, and once",
-		Long: `Run a job for real that three replicas start at each tick, on clocks that differ a
-little: behind a plain lock, which is free again when the slowest replica comes, and
-behind one with a minimum hold (holdfast run --min-hold).
+		Long: `Run a job that three replicas start at each tick, by clocks that differ a little. First
+they use a plain lock: when a replica with a late clock comes, it is free again. Then
+they use a lock with a minimum hold (holdfast run --min-hold).
 
 ` + exitCodes,
 		Example: `  holdfast demo cron
   holdfast demo cron --ticks 20 -o json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Store, o.JSON = a.demoStore(), a.output == "json"
-			return demonstrate(cmd, func(cmd *cobra.Command) error { return demo.Cron(cmd.Context(), o) })
+			o.Store, o.JSON = a.namedStore(), a.output == "json"
+			return demonstrate(cmd, func(ctx context.Context) error { return demo.Cron(ctx, o) })
 		},
 	}
 	cmd.Flags().IntVar(&o.Ticks, "ticks", 0, "how often the job is due (default 12)")
 	return cmd
 }
 
-// demonstrate runs a demonstration until it ends or a signal comes, which it
-// then tells as a shell would.
-func demonstrate(cmd *cobra.Command, run func(*cobra.Command) error) error {
+// demonstrate runs a demonstration until it ends or a signal comes, and gives its error an exit
+// code.
+func demonstrate(cmd *cobra.Command, run func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	cmd.SetContext(ctx)
-	err := run(cmd)
+	err := run(ctx)
 	switch {
 	case err == nil:
 		return nil

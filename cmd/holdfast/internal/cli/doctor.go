@@ -14,10 +14,10 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what would break a lock in this store",
-		Long: `Look at the store and at this host, and say for each thing that was looked at how it is:
-ok, note, warning or error, what can go wrong, and what to do. A lock of its own is
-taken and given back; nothing else is changed. The exit code is 1 if there is an error.
+		Short: "Check the store for what would break a lock",
+		Long: `Check the store and this host. Each finding is ok, note, warning or error, and says what
+can go wrong and what to do. Doctor takes a lock of its own and releases it; it changes
+nothing else. The exit code is 1 if a finding is an error.
 
 With -o json there is one object per finding:
     {"check", "severity", "found", "risk", "remedy"}

@@ -13,21 +13,23 @@ type electFlags struct {
 	once  bool
 }
 
-const electHelp = `Elect stands for the office NAME and runs CMD when it is elected. One process at a time is: all
-others wait, in the order in which they came where the store keeps one.
+const electHelp = `Elect stands for election to the office NAME, and runs CMD when it is elected. One process
+at a time holds the office. All others wait, in the order in which they came if the store
+keeps a queue.
 
-When CMD has ended, whatever its exit code, the office is given up and elect stands
-again, behind those who wait; a CMD that ends soon is given a growing pause, up to 30 s.
-With --once elect ends with CMD's exit code instead. If the office is lost, because it could not be renewed or an
-operator has ended it by 'holdfast break', CMD is killed in time, as by run, and elect
-stands again.
+When CMD has ended, whatever its exit code, elect gives up the office and stands again,
+behind those who wait. Before that it pauses if CMD has ended soon, longer each time, up
+to 30 s. With --once elect ends with CMD's exit code instead. If the office is lost,
+because it could not be renewed or an operator has ended it by 'holdfast break', CMD is
+killed in time, as by run, and elect stands again.
 
-A signal that ends elect while it waits ends it at once. While CMD runs, signals go to
-CMD, and if one of them was INT, TERM, HUP or QUIT, elect ends when CMD has ended, with
-CMD's exit code.
+While elect waits, INT, TERM, HUP and QUIT end it at once. While CMD runs, signals go to
+CMD. If one of them was INT, TERM, HUP or QUIT, elect ends when CMD has ended, with CMD's
+exit code.
 
-Others see --value: by 'holdfast leader', 'holdfast show', and in programs by package
-election. CMD's environment is that of run; HOLDFAST_TOKEN grows with each term.
+'holdfast leader' and 'holdfast show' show --value to others, and so does package
+election in programs. CMD's environment is as with run; HOLDFAST_TOKEN grows with each
+term.
 
 Exit codes:
         CMD's own, or 128+n if signal n killed it: with --once, or after a signal
@@ -70,10 +72,10 @@ func (a *app) electCommand() *cobra.Command {
 	return cmd
 }
 
-// A term that lasted at least as long as this was no accident.
+// goodTerm is how long a term must last so that the next one begins without a pause.
 const goodTerm = 10 * time.Second
 
-// pauses are those between terms that ended soon.
+// pauses are the pauses after terms that were shorter than goodTerm.
 type pauses struct{ next time.Duration }
 
 // after returns the pause after a term.

@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// escape returns text as it may be shown on a terminal: control characters,
-// bytes that are no UTF-8, blanks other than the space, and invisible characters
-// such as those that turn the direction of writing (U+202E) are written out as
-// in Go, and so is the backslash itself: what is shown is never ambiguous.
+// escape returns text so that it can be shown on a terminal. It escapes, as Go does, control
+// characters, bytes that are not UTF-8, blanks other than the space, invisible characters such as
+// U+202E, which changes the direction of writing, and the backslash, so the result is unambiguous.
 func escape(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-// The exit codes. They are an interface: see the help texts. Those above 63 and
-// below 79 are those of sysexits.h.
+// The exit codes. They are an interface: see the help texts. Codes from 64 to 78 are as in
+// sysexits.h.
 const (
 	exitOK          = 0
 	exitFailure     = 1   // break: no such hold; doctor: an error was found
@@ -39,8 +39,7 @@ const exitCodes = `Exit codes:
    69   the store cannot be reached or does not work
    70   something else failed on this host`
 
-// exitError is an error with the exit code that it leads to. The error is nil
-// if there is nothing to say.
+// exitError is an error with an exit code. The error is nil if there is no message.
 type exitError struct {
 	code int
 	err  error
@@ -55,16 +54,16 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usagef makes an error of wrong usage.
+// usagef returns an error of wrong usage.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// storeError makes an error of the store's.
+// storeError returns an error of the store.
 func storeError(err error) error { return &exitError{exitUnavailable, err} }
 
-// fromOutside reports whether an error comes from the network, the files, a
-// server or the clock, rather than from what the user has written.
+// fromOutside reports whether an error comes from the network, the files, a server or a timeout,
+// rather than from what the user has typed.
 func fromOutside(err error) bool {
 	var path *fs.PathError
 	var refused *redislock.ServerError
@@ -107,10 +106,10 @@ func lostText(name string, err error) error {
 	return fmt.Errorf("lock %q lost: %w", name, err)
 }
 
-// oneLine makes an error's text one line for people: joined errors stand on
-// lines of their own, and the package's name is said once, by us.
+// oneLine returns an error's text on one line, without the prefix "holdfast: ", and escaped.
 func oneLine(err error) string { return flat(err.Error()) }
 
+// flat does what oneLine does, for a text.
 func flat(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

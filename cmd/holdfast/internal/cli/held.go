@@ -12,7 +12,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// The environment of a command that run runs.
+// The variables in the environment of run's command.
 const (
 	envName      = "HOLDFAST_NAME"
 	envToken     = "HOLDFAST_TOKEN"
@@ -20,7 +20,7 @@ const (
 	envHeld      = "HOLDFAST_HELD"
 )
 
-// held is one hold of those in HOLDFAST_HELD.
+// held is one of the holds in HOLDFAST_HELD.
 type held struct {
 	Store     string         `json:"store"` // the store's identity, without secrets
 	Name      string         `json:"name"`  // as the store knows it, with the prefix
@@ -31,8 +31,8 @@ type held struct {
 	Sequencer string         `json:"sequencer"`
 }
 
-// inherited returns the holds that this process runs under, the innermost last.
-// What is not ours is taken for none: the lock decides, not the environment.
+// inherited returns the holds that this process runs under, the innermost last. If the variable
+// cannot be parsed there are none: then the store decides who may have the lock.
 func inherited() []held {
 	var list []held
 	if json.Unmarshal([]byte(os.Getenv(envHeld)), &list) != nil {
@@ -41,8 +41,8 @@ func inherited() []held {
 	return list
 }
 
-// environment returns the environment of a command that runs under the hold h on
-// name, and all in all under the holds of list. Ours override what is inherited.
+// environment returns the environment of a command that runs under the hold h on name, and under
+// the holds of list, of which h is one. It replaces the inherited variables.
 func environment(name string, h held, list []held) []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -76,34 +76,36 @@ func (f *runFlags) wanted(s *store, name string) held {
 	return h
 }
 
-// suffices reports whether whoever has h need not take want. It is an error if
-// he can never get it because he has h.
+// suffices reports whether a process that has h need not take want. It is an error if the process
+// could never get want because it has h.
 func (h held) suffices(want held) (bool, error) {
 	const slot = "slot"
 	switch {
 	case (h.Mode == slot) != (want.Mode == slot):
-		return false, nil // the store says that they do not go together
+		return false, nil // the store will refuse the other kind of lock
 	case h.Mode == slot && want.Permits <= h.Permits:
 		return true, nil
 	case h.Mode == slot && want.Permits+h.Permits <= want.Slots:
 		return false, nil
 	case h.Mode == slot:
-		return false, fmt.Errorf("%d of the %d slots of %q are held by the run around this one: it would wait for itself", h.Permits, want.Slots, want.Name)
+		return false, fmt.Errorf("%d of the %d slots of %q are held by the run around this one: "+
+			"it would wait for itself", h.Permits, want.Slots, want.Name)
 	case h.Mode == want.Mode || h.Mode == driver.Exclusive.String():
 		return true, nil
 	}
-	return false, fmt.Errorf("%q is held shared by the run around this one, which would wait for itself: take it exclusively there", want.Name)
+	return false, fmt.Errorf("%q is held shared by the run around this one, "+
+		"which would wait for itself: take it exclusively there", want.Name)
 }
 
-// outerHold returns the hold around this process that makes want unnecessary, if
-// there is one and the store says that it still holds.
+// outerHold returns a hold around this process that makes want unnecessary, if there is one and
+// the store confirms it.
 func (s *store) outerHold(ctx context.Context, want held, outer []held) (*held, error) {
 	for _, h := range outer {
 		if h.Store != want.Store || h.Name != want.Name {
 			continue
 		}
-		// The text may be old or forged: only the store knows. It is asked for
-		// the very hold that is described here.
+		// The variable may be old or forged, so the store is asked. The sequencer must name the
+		// hold that the other fields describe.
 		seq, err := driver.ParseSequencer(h.Sequencer)
 		if err != nil || seq.Name != h.Name || seq.Mode.String() != h.Mode || seq.Token != h.Token {
 			continue

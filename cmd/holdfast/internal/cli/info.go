@@ -10,7 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// The JSON form of a name's state. It is an interface: fields are only added.
+// The JSON form of a name's state. It is an interface: fields may be added, and none changes.
 type (
 	infoJSON struct {
 		Name      string       `json:"name"`
@@ -36,17 +36,17 @@ type (
 	}
 )
 
-// seconds is a duration in JSON: a number, in milliseconds' precision.
+// seconds is a duration in JSON: a number, rounded to milliseconds.
 type seconds float64
 
 func inSeconds(d time.Duration) seconds {
 	return seconds(d.Round(time.Millisecond).Seconds())
 }
 
-// toJSON leaves the owners out: who knows one can release the hold.
-func toJSON(info holdfast.Info) infoJSON {
+// infoAsJSON leaves the owners out: whoever knows an owner could release the hold.
+func infoAsJSON(info holdfast.Info) infoJSON {
 	j := infoJSON{
-		Name: info.Name, Mode: modeOf(info), Slots: info.Slots, ClosedFor: inSeconds(info.ClosedFor),
+		Name: info.Name, Mode: heldMode(info), Slots: info.Slots, ClosedFor: inSeconds(info.ClosedFor),
 		Holders: []holderJSON{}, Waiters: []waiterJSON{},
 	}
 	for _, h := range info.Holders {
@@ -62,8 +62,8 @@ func holderAsJSON(h driver.Holder) holderJSON {
 	return holderJSON{h.Mode.String(), h.Permits, h.Token, h.Note, inSeconds(h.Held), inSeconds(h.Expires)}
 }
 
-// modeOf is how a name is held, or waited for.
-func modeOf(info holdfast.Info) string {
+// heldMode returns the mode in which a name is held, or wanted by waiters.
+func heldMode(info holdfast.Info) string {
 	switch {
 	case len(info.Holders) > 0:
 		return info.Holders[0].Mode.String()
@@ -80,8 +80,8 @@ func printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// short is a duration as people read it.
-func short(d time.Duration) string {
+// durationText returns a duration in a form that is easy to read.
+func durationText(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0s"
@@ -95,8 +95,8 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// ofSlots is what a hold or waiter has or wants, in words.
-func ofSlots(mode driver.Mode, permits, slots int) string {
+// modeText says in a table what a holder has or a waiter wants.
+func modeText(mode driver.Mode, permits, slots int) string {
 	if mode == driver.Slot {
 		return fmt.Sprintf("%d of %d", permits, slots)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast/election"
 )
 
-// leaderJSON is who leads, in JSON. It is an interface: fields are only added.
+// leaderJSON is the JSON form of a leader. It is an interface: fields may be added, and none
+// changes.
 type leaderJSON struct {
 	Name   string         `json:"name"`
 	Vacant bool           `json:"vacant"`
@@ -26,12 +27,12 @@ func (a *app) leaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leader NAME",
 		Short: "Show who is elected",
-		Long: `Show the value of the leader who holds the office NAME: see elect. If it is vacant nothing
-is written, and the exit code is 1; with -o json that too is an object.
+		Long: `Show the value of the leader who holds the office NAME: see elect. If the office is vacant,
+nothing is printed, and the exit code is 1; with -o json an object is printed then too.
 
-With --watch each change is written when it is learnt, the present state first, until
-Ctrl-C; a vacancy is "(vacant)". Control and invisible characters of values are written
-out as in Go. If the store does not answer this is told on the standard error, and the watch goes on.
+With --watch the present state is printed, and then each change, until Ctrl-C. A vacancy
+is "(vacant)". Control and invisible characters of values are escaped as in Go. If the
+store does not answer, that is printed to the standard error, and the watch goes on.
 
 Exit codes:
     0   there is a leader
@@ -46,10 +47,10 @@ Exit codes:
 			if watch {
 				return a.watchLeader(cmd.Context(), args[0])
 			}
-			return a.look(cmd.Context(), func(ctx context.Context, s *store) error {
+			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
 				l, err := election.New(s.Client, args[0], nil).Leader(ctx)
 				if err != nil {
-					return operation(err)
+					return operationError(err)
 				}
 				if a.output == "json" || !l.Vacant {
 					if err := a.printLeader(args[0], l); err != nil {
@@ -63,11 +64,11 @@ Exit codes:
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "go on, and write every change")
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on, and print every change")
 	return cmd
 }
 
-// watchLeader writes each change until the user has seen enough.
+// watchLeader prints each change until the user ends it by Ctrl-C.
 func (a *app) watchLeader(ctx context.Context, name string) error {
 	s, err := a.open(ctx, holdfast.Events{})
 	if err != nil {
@@ -76,19 +77,19 @@ func (a *app) watchLeader(ctx context.Context, name string) error {
 	defer s.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	troubled := false
+	failing := false // the store does not answer, and the user has been told
 	for l, err := range election.New(s.Client, name, nil).Observe(ctx) {
 		switch {
 		case errors.Is(err, holdfast.ErrUnsupported):
-			return operation(err)
+			return operationError(err)
 		case err != nil:
-			if !troubled {
-				complain(fmt.Errorf("who leads is not known at present: %w", err))
+			if !failing {
+				complain(fmt.Errorf("the leader is not known at present: %w", err))
 			}
-			troubled = true
+			failing = true
 			continue
 		}
-		troubled = false
+		failing = false
 		if err := a.printLeader(name, l); err != nil {
 			return err
 		}

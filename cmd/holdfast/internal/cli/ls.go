@@ -18,10 +18,10 @@ func (a *app) lsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls [PREFIX]",
 		Short: "List the locks in use",
-		Long: `List the names that are held, waited for or closed, of those that begin with PREFIX,
-one to a line. In a table names and notes have control and invisible characters
-written out as in Go, and are cut to fit a narrow terminal; where several hold a name
-the first is shown. With -o json nothing is cut, and all holders and waiters are there.
+		Long: `List the names that are held, waited for or closed, one per line. With PREFIX, list only
+names that begin with it. The table escapes control and invisible characters as Go does,
+cuts names and notes to fit a narrow terminal, and shows the first holder of each name.
+With -o json nothing is cut, and all holders and waiters are listed.
 
 ` + exitCodes,
 		Example: `  holdfast ls
@@ -39,14 +39,14 @@ the first is shown. With -o json nothing is cut, and all holders and waiters are
 			if len(args) == 1 {
 				prefix = args[0]
 			}
-			return a.look(cmd.Context(), func(ctx context.Context, s *store) error {
+			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
 				infos, err := s.list(ctx, prefix)
 				if err != nil {
-					return operation(err)
+					return operationError(err)
 				}
 				if a.output == "json" {
 					for _, info := range infos {
-						if err := printJSON(toJSON(info)); err != nil {
+						if err := printJSON(infoAsJSON(info)); err != nil {
 							return err
 						}
 					}
@@ -86,21 +86,21 @@ func lsTable(infos []holdfast.Info) *table {
 		{title: "WAITING", drop: 3},
 	}}
 	for _, info := range infos {
-		held, holder, token, since, expires := heldAs(info), "-", "-", "-", "-"
+		held, holder, token, since, expires := stateText(info), "-", "-", "-", "-"
 		if len(info.Holders) > 0 {
 			h := info.Holders[0]
-			holder, since, expires = escape(h.Note), short(h.Held), "in "+short(h.Expires)
+			holder, since, expires = escape(h.Note), durationText(h.Held), "in "+durationText(h.Expires)
 			token = strconv.FormatInt(int64(h.Token), 10)
 		} else if info.ClosedFor > 0 {
-			expires = "in " + short(info.ClosedFor)
+			expires = "in " + durationText(info.ClosedFor)
 		}
 		t.add(escape(info.Name), held, holder, token, since, expires, strconv.Itoa(len(info.Waiters)))
 	}
 	return t
 }
 
-// heldAs says in a word or two how a name is held.
-func heldAs(info holdfast.Info) string {
+// stateText says in a word or two how a name is held.
+func stateText(info holdfast.Info) string {
 	switch n := len(info.Holders); {
 	case n == 0 && info.ClosedFor > 0:
 		return "closed"
@@ -118,16 +118,16 @@ func heldAs(info holdfast.Info) string {
 	return info.Holders[0].Mode.String()
 }
 
-// completeNames offers the names in use to the shell.
+// completeNames completes names in the shell, from those in use.
 func (a *app) completeNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	_ = a.look(cmd.Context(), func(ctx context.Context, s *store) error {
+	_ = a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
 		infos, err := s.list(ctx, prefix)
 		for _, info := range infos {
-			if escape(info.Name) == info.Name { // no terminal is to be fooled by it
+			if escape(info.Name) == info.Name { // the others could confuse the terminal
 				names = append(names, info.Name)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// app is what the commands share.
+// app has the flags that all commands share.
 type app struct {
 	store  string // --store
 	output string // --output
@@ -28,7 +28,7 @@ func Main(args []string) int {
 	}
 	var exit *exitError
 	if !errors.As(err, &exit) {
-		// Only cobra makes other errors: of unknown commands, flags and arguments.
+		// Other errors are cobra's: unknown commands, flags and arguments.
 		exit = &exitError{exitUsage, err}
 	}
 	if exit.err != nil {
@@ -40,7 +40,7 @@ func Main(args []string) int {
 	return exit.code
 }
 
-// complain tells people of an error, on one line.
+// complain writes an error to the standard error, on one line.
 func complain(err error) { fmt.Fprintf(os.Stderr, "holdfast: %s\n", oneLine(err)) }
 
 func newRoot() *cobra.Command {
@@ -48,13 +48,13 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "Locks that many processes and hosts share",
-		Long: `Holdfast takes locks that many processes share, in a store that they share.
+		Long: `Holdfast takes locks in a store that many processes, and many hosts, share.
 
-The store is named by --store, or else by HOLDFAST_STORE, as a URL: file:///dir,
-redis://user:password@host:6379, postgres://user:password@host/database (or mysql),
-sqlite:///file. One with a password belongs into HOLDFAST_STORE, as
-arguments are shown to everybody by ps. The default is
-a directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
+The store is a URL, given by --store or by HOLDFAST_STORE: file:///dir,
+redis://user:password@host:6379, etcd://host1,host2,host3, sqlite:///file,
+postgres://user:password@host/database, or the same with mysql. A URL with a password
+belongs in HOLDFAST_STORE, because ps shows arguments to everybody. The default is a
+directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
 ~/.local/state/holdfast/locks: enough to keep the jobs of one host apart.
 
 ` + exitCodes + `
@@ -81,14 +81,21 @@ Without a command this text is printed, with exit code 0.`,
 			return nil
 		},
 	}
-	root.PersistentFlags().StringVar(&a.store, "store", "", "URL of the store (default: $"+storeEnv+", else this user's own)")
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output format: table, for people, or json, one object per line")
-	root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.runCommand(), a.electCommand(), a.leaderCommand(), a.lsCommand(), a.showCommand(), a.breakCommand(), a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand())
+	root.PersistentFlags().StringVar(&a.store, "store", "",
+		"URL of the store (default: $"+storeEnv+", else this user's own)")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table",
+		"output format: table, for people, or json, one object per line")
+	root.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(
+		a.runCommand(), a.electCommand(), a.leaderCommand(),
+		a.lsCommand(), a.showCommand(), a.breakCommand(),
+		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand(),
+	)
 	return root
 }
 
-// unknownCommand says what could have been meant.
+// unknownCommand returns an error with suggestions.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	hint := ""
 	if s := cmd.SuggestionsFor(name); len(s) > 0 {

@@ -31,8 +31,7 @@ type runFlags struct {
 	note      string
 }
 
-// defaultGrace is the time that the command gets to end by itself when its lock
-// cannot be renewed.
+// defaultGrace is how long the command has to end by itself when its lock cannot be renewed.
 const defaultGrace = 5 * time.Second
 
 func (a *app) runCommand() *cobra.Command {
@@ -69,14 +68,14 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// nameAndCommand asks for the name of a lock, two dashes and a command.
+// nameAndCommand checks that the arguments are the name of a lock, two dashes and a command.
 func nameAndCommand(verb string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch dash := cmd.ArgsLenAtDash(); {
 		case dash < 0 && len(args) > 1:
-			return usagef("there is no -- before the command: it looks like holdfast %s NAME -- CMD ARG...", verb)
+			return usagef("there is no -- before the command: use holdfast %s NAME -- CMD ARG...", verb)
 		case dash < 0 || dash == len(args):
-			return usagef("the command to run is missing: it looks like holdfast %s NAME -- CMD ARG...", verb)
+			return usagef("the command to run is missing: use holdfast %s NAME -- CMD ARG...", verb)
 		case dash != 1:
 			return usagef("%d names are given: one is needed before --", dash)
 		}
@@ -84,22 +83,21 @@ func nameAndCommand(verb string) cobra.PositionalArgs {
 	}
 }
 
-// check refuses flags that do not go together (P10). Those that the store must
-// judge are checked by the lock itself.
+// check refuses flags that do not go together (P10). The lock checks those that depend on the store.
 func (f *runFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.nonblock && f.waitSet && f.wait > 0:
-		return usagef("-n gives up at once and -w after %v: only one of them can be meant", f.wait)
+		return usagef("-n gives up at once and -w after %v: use only one of them", f.wait)
 	case f.wait < 0:
 		return usagef("-w is %v: it must not be negative", f.wait)
 	case f.conflict < 0 || f.conflict > 255:
 		return usagef("-E is %d: an exit code is 0 to 255", f.conflict)
 	case f.shared && cmd.Flags().Changed("slots"):
-		return usagef("--shared and --slots are different kinds of lock: only one of them can be meant")
+		return usagef("--shared and --slots are different kinds of lock: use only one of them")
 	case cmd.Flags().Changed("slots") && f.slots < 1:
 		return usagef("--slots is %d: at least 1 is needed", f.slots)
 	case cmd.Flags().Changed("permits") && f.slots == 0:
-		return usagef("--permits are taken of --slots: give both")
+		return usagef("--permits says how many of the --slots to take: give both")
 	case cmd.Flags().Changed("permits") && f.permits < 1:
 		return usagef("--permits is %d: at least 1 is needed", f.permits)
 	case cmd.Flags().Changed("ttl") && f.ttl <= 0:
@@ -163,8 +161,8 @@ func (f *runFlags) lock(s *store, name string, command []string) *holdfast.Lock 
 	return s.Mutex(name, o)
 }
 
-// defaultNote tells an operator what is running where. The command's arguments
-// are not in it: they may hold secrets.
+// defaultNote tells an operator what is running where. It leaves out the command's arguments, which
+// may contain secrets.
 func defaultNote(program string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -183,7 +181,7 @@ type duration time.Duration
 func (d *duration) Set(text string) error {
 	v, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("it looks like 500ms, 30s, 5m or 2h")
+		return fmt.Errorf("a duration looks like 500ms, 30s, 5m or 2h")
 	}
 	*d = duration(v)
 	return nil

@@ -1,15 +1,15 @@
 package cli
 
-const runHelp = `Run takes the lock NAME, runs CMD, and gives the lock back when CMD has ended.
+const runHelp = `Run takes the lock NAME, runs CMD, and releases the lock when CMD has ended.
 
-CMD is run directly, without a shell; its input, outputs and exit code are run's
-own. It is looked for before the lock is taken.
+CMD is run directly, without a shell. It has run's input and outputs, and run ends with
+its exit code. If CMD is not found, the lock is not taken.
 
 Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, CONT and TSTP are passed on to CMD
-and its process group. While run still waits for the lock, the first four make it
-give up; a second one, at once. On a terminal CMD has the foreground, so Ctrl-C and
-Ctrl-Z go to it. After Ctrl-Z run stops too, and cannot renew: if the job is not
-continued before the lock runs out, CMD is killed.
+and its process group. While run still waits for the lock, each of the first four ends
+the wait; a second one ends run without waiting for the store. On a terminal CMD has the
+foreground, so Ctrl-C and Ctrl-Z go to CMD. After Ctrl-Z run stops too, and cannot renew
+the lock: if the job is not continued before the lock runs out, CMD is killed.
 
 Loss. If the lock cannot be renewed, CMD gets SIGTERM --grace before the lock runs
 out, and SIGKILL when it does: CMD and all that it has started are gone before
@@ -20,21 +20,22 @@ exit code 76, whatever CMD returned.
 Guard. CMD's parent is a guard process. If run itself is killed, with kill -9 too,
 or stands still until the lock runs out, the guard kills CMD and, on Linux, all that
 CMD has started, whatever group or session it is in. If the guard is killed, run
-does the same. What survives: processes of other users, such as those that CMD
-starts by sudo (put sudo before holdfast instead); if run and the guard are both
-killed with kill -9, what CMD has started, but not CMD; on other systems than Linux,
-what has left CMD's process group. The next holder may come at once where the store
-sees the death of run (files), else after the TTL: --lock-delay gives the guard time.
-What CMD leaves running in the background when it ends goes on without the lock.
+does the same. These processes survive: processes of other users, such as those that
+CMD starts by sudo (put sudo before holdfast instead); if run and the guard are both
+killed with kill -9, the processes that CMD has started, but not CMD; on other systems
+than Linux, processes that have left CMD's process group. When run is killed, the next
+holder may have the lock at once if the store notices that run is dead (files), else
+after the TTL: --lock-delay gives the guard time.
+Processes that CMD leaves running in the background when it ends go on without the lock.
 
-In a container run may be process 1: it passes signals on, reaps what CMD leaves
-behind, and needs neither root nor cgroups nor a writable root file system.
+In a container run may be process 1: it passes signals on, reaps the processes that CMD
+leaves behind, and needs neither root nor cgroups nor a writable root file system.
 
 With --max-hold the lock is not renewed after that time: a CMD that hangs then loses it
 in the same way, at most one TTL later.
 
-Where even a moment's overlap after a pause would do harm, give HOLDFAST_TOKEN to the
-resource and let it refuse lower ones.
+If even a moment's overlap after a pause would do harm, give HOLDFAST_TOKEN to the
+resource, and let the resource refuse lower tokens than the highest that it has seen.
 
 CMD's environment has
     HOLDFAST_NAME       NAME
@@ -42,9 +43,9 @@ CMD's environment has
     HOLDFAST_SEQUENCER  name, mode and token as one word
     HOLDFAST_HELD       this hold and those around it, as a JSON array of
                         {"store", "name", "mode", "token", "sequencer", …}
-A run inside CMD, of a NAME that is held there in the same store and in a sufficient
-mode, asks the store whether that still holds. If so it takes nothing, stays in the
-outer process group and becomes CMD.
+Suppose CMD runs holdfast run itself, with the same NAME and store. If the outer hold is
+enough (its mode is the same or exclusive), and the store says that it is still held, the
+inner run takes no lock, stays in the outer process group and becomes its CMD.
 
 Exit codes:
         CMD's own, or 128+n if signal n killed it

@@ -12,19 +12,21 @@ import (
 	"github.com/holdfastlock/holdfast/txlock"
 )
 
-// dialects are those that --dialect knows, as each package calls them.
+// dialects are the values of --dialect, in the types of each package.
 var dialects = []struct {
 	locks  sqllock.Dialect
 	txlock txlock.Dialect
 	fence  fence.Dialect
 }{
-	{sqllock.Postgres, txlock.Postgres, fence.Postgres}, {sqllock.MySQL, txlock.MySQL, fence.MySQL}, {sqllock.SQLite, txlock.SQLite, fence.SQLite},
+	{sqllock.Postgres, txlock.Postgres, fence.Postgres},
+	{sqllock.MySQL, txlock.MySQL, fence.MySQL},
+	{sqllock.SQLite, txlock.SQLite, fence.SQLite},
 }
 
-// parts are what has needs in a database.
+// parts are the packages that need something in a database, and "locks".
 var parts = []string{"locks", "txlock", "fence", "optimistic"}
 
-// versionColumn is what package optimistic needs: no table of its own.
+// versionColumn is printed for package optimistic, which needs no table of its own.
 const versionColumn = `-- Package optimistic has no table: each of your own that it is to change needs
 --   version BIGINT NOT NULL DEFAULT 0
 `
@@ -38,13 +40,13 @@ func (a *app) schemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema --dialect DIALECT [" + strings.Join(parts, "] [") + "]",
 		Short: "Print the SQL that creates the tables of a store in a database",
-		Long: `Schema prints the statements that create tables, by default the two in which a
-database keeps locks. Holdfast makes those by itself if it may; this is for those whose
-user may not create tables, or who keep all such statements among their migrations. Who
-uses the locks then needs SELECT, INSERT, UPDATE and DELETE on both tables.
+		Long: `Print the statements that create tables, by default the two tables for locks. Holdfast
+creates those itself if its database user may. Use schema if that user may not create
+tables, or if you keep all such statements among your migrations. The user then needs
+SELECT, INSERT, UPDATE and DELETE on both tables.
 
-The tables of the packages txlock (names to be locked in your own transactions) and
-fence (the highest token that a resource has seen) nobody makes but you.`,
+Holdfast never creates the tables of the packages txlock (names that you lock in your own
+transactions) and fence (the highest token that a resource has seen): you do.`,
 		Example: `  holdfast schema --dialect postgres | psql app
   holdfast schema --dialect mysql fence txlock`,
 		ValidArgs: parts,
@@ -65,7 +67,10 @@ fence (the highest token that a resource has seen) nobody makes but you.`,
 					continue
 				}
 				text := map[string]string{
-					"locks": d.locks.Schema(tables), "txlock": d.txlock.Schema() + ";\n", "fence": d.fence.Schema() + ";\n", "optimistic": versionColumn,
+					"locks":      d.locks.Schema(tables),
+					"txlock":     d.txlock.Schema() + ";\n",
+					"fence":      d.fence.Schema() + ";\n",
+					"optimistic": versionColumn,
 				}
 				for _, part := range parts {
 					if slices.Contains(args, part) {
@@ -83,7 +88,9 @@ fence (the highest token that a resource has seen) nobody makes but you.`,
 		},
 	}
 	cmd.Flags().StringVar(&dialect, "dialect", "", "the database: "+strings.Join(names, ", "))
-	cmd.Flags().StringVar(&tables, "tables", sqllock.DefaultPrefix, "what the names of the tables of locks begin with, as hf.tables in the URL")
-	cmd.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(&tables, "tables", sqllock.DefaultPrefix,
+		"what the names of the tables of locks begin with, as hf.tables in the URL")
+	cmd.RegisterFlagCompletionFunc("dialect",
+		cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -16,9 +15,9 @@ func (a *app) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show who holds a lock, and who waits for it",
-		Long: `Show who holds the lock NAME and who waits for it, in the order of the queue where the
-store keeps one. A name that nobody uses is free, which is no error. Control and
-invisible characters are written out as in Go. With -o json the object is that of ls.
+		Long: `Show who holds the lock NAME and who waits for it, in the order of the queue if the store
+keeps one. A name that nobody uses is free, which is no error. Control and invisible
+characters are escaped as in Go. With -o json the object is the same as that of ls.
 
 ` + exitCodes,
 		Example: `  holdfast show nightly-backup
@@ -26,13 +25,13 @@ invisible characters are written out as in Go. With -o json the object is that o
 		Args:              nameArgument,
 		ValidArgsFunction: a.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.look(cmd.Context(), func(ctx context.Context, s *store) error {
+			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
 				info, err := s.Inspect(ctx, args[0])
 				if err != nil {
-					return operation(err)
+					return operationError(err)
 				}
 				if a.output == "json" {
-					return printJSON(toJSON(info))
+					return printJSON(infoAsJSON(info))
 				}
 				return showTables(os.Stdout, info, outputWidth())
 			})
@@ -41,19 +40,21 @@ invisible characters are written out as in Go. With -o json the object is that o
 }
 
 func showTables(w io.Writer, info holdfast.Info, width int) error {
-	state := heldAs(info)
+	state := stateText(info)
 	if info.ClosedFor > 0 {
-		state += ", closed for another " + short(info.ClosedFor)
+		state += ", closed for another " + durationText(info.ClosedFor)
 	}
 	if _, err := fmt.Fprintf(w, "%s: %s\n", escape(info.Name), state); err != nil {
 		return err
 	}
 	if len(info.Holders) > 0 {
 		t := &table{columns: []column{
-			{title: "HOLDER", shrinks: true}, {title: "HELD", drop: 2}, {title: "TOKEN"}, {title: "FOR", drop: 1}, {title: "EXPIRES", drop: 3},
+			{title: "HOLDER", shrinks: true}, {title: "HELD", drop: 2}, {title: "TOKEN"},
+			{title: "FOR", drop: 1}, {title: "EXPIRES", drop: 3},
 		}}
 		for _, h := range info.Holders {
-			t.add(escape(h.Note), ofSlots(h.Mode, h.Permits, info.Slots), strconv.FormatInt(int64(h.Token), 10), short(h.Held), "in "+short(h.Expires))
+			t.add(escape(h.Note), modeText(h.Mode, h.Permits, info.Slots), fmt.Sprint(h.Token),
+				durationText(h.Held), "in "+durationText(h.Expires))
 		}
 		fmt.Fprintln(w)
 		if err := t.write(w, width); err != nil {
@@ -61,13 +62,15 @@ func showTables(w io.Writer, info holdfast.Info, width int) error {
 		}
 	}
 	if len(info.Waiters) > 0 {
-		t := &table{columns: []column{{title: "WAITER", shrinks: true}, {title: "WANTS", drop: 2}, {title: "FOR", drop: 1}}}
+		t := &table{columns: []column{
+			{title: "WAITER", shrinks: true}, {title: "WANTS", drop: 2}, {title: "FOR", drop: 1},
+		}}
 		for _, q := range info.Waiters {
 			waiting := "-"
 			if q.Waiting > 0 {
-				waiting = short(q.Waiting)
+				waiting = durationText(q.Waiting)
 			}
-			t.add(escape(q.Note), ofSlots(q.Mode, q.Permits, info.Slots), waiting)
+			t.add(escape(q.Note), modeText(q.Mode, q.Permits, info.Slots), waiting)
 		}
 		fmt.Fprintln(w)
 		return t.write(w, width)

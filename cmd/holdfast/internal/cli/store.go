@@ -24,27 +24,28 @@ import (
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite://
 )
 
-// storeEnv names the store where --store does not.
+// storeEnv is the variable that names the store if --store does not.
 const storeEnv = "HOLDFAST_STORE"
 
-// openWithin bounds the opening of a store, and each look into it.
+// openWithin is the time limit for opening a store, and for each operation on it.
 const openWithin = 15 * time.Second
 
 // store is an open store.
 type store struct {
 	*holdfast.Client
 	shown  string // its URL without secrets
-	prefix string // of hf.prefix: what the client puts in front of names
+	prefix string // hf.prefix: what the client puts in front of names
 }
 
-// defaultStore is the store of this user on this host. It is made when a lock is
-// first taken in it.
+// defaultStore returns the URL of this user's store on this host. The store is created when a lock
+// is first taken in it.
 func defaultStore() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) { // as the XDG Base Directory Specification asks
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", usagef("no store is named and there is no home directory for the default one: use --store or %s", storeEnv)
+			return "", usagef("no store is named and there is no home directory for the default one: "+
+				"use --store or %s", storeEnv)
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
@@ -52,12 +53,12 @@ func defaultStore() (string, error) {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
 }
 
-// named returns the URL of the store that the user has named, or "".
-func (a *app) named() string { return cmp.Or(a.store, os.Getenv(storeEnv)) }
+// namedStore returns the URL of the store that the user has named, or "".
+func (a *app) namedStore() string { return cmp.Or(a.store, os.Getenv(storeEnv)) }
 
 // parseStore returns the URL of the store to use.
 func (a *app) parseStore() (*url.URL, error) {
-	raw := a.named()
+	raw := a.namedStore()
 	if raw == "" {
 		var err error
 		if raw, err = defaultStore(); err != nil {
@@ -69,12 +70,13 @@ func (a *app) parseStore() (*url.URL, error) {
 		return nil, usagef("%w", err)
 	}
 	if !slices.Contains(driver.Schemes(), u.Scheme) {
-		return nil, usagef("no store has the URL scheme %q; known are: %s", u.Scheme, strings.Join(driver.Schemes(), ", "))
+		return nil, usagef("no store has the URL scheme %q; known are: %s",
+			u.Scheme, strings.Join(driver.Schemes(), ", "))
 	}
 	return u, nil
 }
 
-// open opens the store to use. It is holdfast.Open with events.
+// open opens the store to use, as holdfast.Open does, with events.
 func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) {
 	u, err := a.parseStore()
 	if err != nil {
@@ -102,16 +104,17 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	switch {
 	case err == nil:
 		return s, nil
-	case fromOutside(err) && a.named() == "":
-		return nil, storeError(fmt.Errorf("cannot open the default store %s: %w; another store can be named by --store or %s", s.shown, err, storeEnv))
+	case fromOutside(err) && a.namedStore() == "":
+		return nil, storeError(fmt.Errorf("cannot open the default store %s: %w; "+
+			"another store can be named by --store or %s", s.shown, err, storeEnv))
 	case fromOutside(err):
 		return nil, storeError(fmt.Errorf("cannot open %s: %w", s.shown, err))
 	}
 	return nil, usagef("cannot open %s: %w", s.shown, err)
 }
 
-// look opens the store, has fn look into it, and closes it.
-func (a *app) look(ctx context.Context, fn func(context.Context, *store) error) error {
+// withStore opens the store, calls fn, and closes the store.
+func (a *app) withStore(ctx context.Context, fn func(context.Context, *store) error) error {
 	s, err := a.open(ctx, holdfast.Events{})
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func (a *app) look(ctx context.Context, fn func(context.Context, *store) error) 
 	return err
 }
 
-// checkName refuses a bad name before anything is done.
+// checkName refuses a bad name before any I/O (P10).
 func checkName(name string) error {
 	if err := driver.CheckName(name); err != nil {
 		return usagef("%w", err)
@@ -133,8 +136,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// operation makes an error of an operation on a store one with an exit code.
-func operation(err error) error {
+// operationError gives the error of an operation on a store its exit code.
+func operationError(err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -12,19 +12,15 @@ import (
 
 // column is one column of a table.
 type column struct {
-	title string
-	// drop says which columns go first where the terminal is narrow: the highest
-	// number. 0: never.
-	drop int
-	// shrinks says that the column's texts may be cut.
-	shrinks bool
+	title   string
+	drop    int  // on a narrow terminal the column with the highest number is left out first; 0: never
+	shrinks bool // the column's texts may be cut
 }
 
-// readable is to what a column shrinks before others are left out.
+// readable is the width to which columns shrink before others are left out.
 const readable = 10
 
-// table is rows of texts in columns. The texts are shown as they are: escape
-// what comes from the store.
+// table is rows of texts in columns. It does not escape the texts.
 type table struct {
 	columns []column
 	rows    [][]string
@@ -82,7 +78,7 @@ func (t *table) fit(width int) []int {
 	return widths
 }
 
-// excess is by how much the columns are wider than they may.
+// excess returns by how much the columns are wider than the width.
 func excess(widths []int, width int) int {
 	total := -2
 	for _, n := range widths {
@@ -93,7 +89,8 @@ func excess(widths []int, width int) int {
 	return total - width
 }
 
-// shrink makes the widest column that may shrink narrower by one.
+// shrink makes the widest column that may shrink narrower by one, but not narrower than least. It
+// returns false if there is none.
 func (t *table) shrink(widths []int, least int) bool {
 	widest := -1
 	for i, c := range t.columns {
@@ -108,7 +105,7 @@ func (t *table) shrink(widths []int, least int) bool {
 	return true
 }
 
-// leaveOut leaves out the column that is missed least.
+// leaveOut leaves out the column with the highest drop. It returns false if there is none.
 func (t *table) leaveOut(widths []int) bool {
 	first := -1
 	for i, c := range t.columns {
@@ -123,8 +120,8 @@ func (t *table) leaveOut(widths []int) bool {
 	return true
 }
 
-// outputWidth is the width of the terminal that the output goes to, or 0 if it
-// goes elsewhere.
+// outputWidth returns the width of the terminal that the output goes to, or 0 if the output is not
+// a terminal.
 func outputWidth() int {
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		return width

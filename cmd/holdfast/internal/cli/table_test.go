@@ -38,8 +38,8 @@ func TestShort(t *testing.T) {
 		-time.Second: "0s", 0: "0s", 1234 * time.Millisecond: "1.2s", 59*time.Second + 600*time.Millisecond: "1m0s",
 		61 * time.Minute: "1h01m", 47 * time.Hour: "47h00m", 50 * time.Hour: "2d02h",
 	} {
-		if got := short(d); got != want {
-			t.Errorf("short(%v) = %s, want %s", d, got, want)
+		if got := durationText(d); got != want {
+			t.Errorf("durationText(%v) = %s, want %s", d, got, want)
 		}
 	}
 }
