@@ -30,13 +30,8 @@ func BuildServers() error {
 var etcdProgram = sync.OnceValues(func() (program string, err error) {
 	_, here, _, _ := runtime.Caller(0)
 	tools := filepath.Join(filepath.Dir(here), "..", "tools")
-	// Not a temporary directory: there another user could put a program for us to run.
-	cache, err := os.UserCacheDir()
+	dir, err := cacheDir("holdfast-etcdmember")
 	if err != nil {
-		return "", fmt.Errorf("no place for the program etcdmember: %w", err)
-	}
-	dir := filepath.Join(cache, "holdfast-etcdmember")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	// Packages are tested side by side, and Go's build cache does not keep two builds

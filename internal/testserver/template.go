@@ -38,12 +38,8 @@ func prepareData(t testing.TB, attr *syscall.SysProcAttr, data string, args ...s
 
 // templateOf returns where the files are kept that a program makes, and locks it until unlock is called.
 func templateOf(data string, args []string) (path string, unlock func() error, err error) {
-	cache, err := os.UserCacheDir()
+	dir, err := cacheDir("holdfast-servers")
 	if err != nil {
-		cache = os.TempDir()
-	}
-	dir := filepath.Join(cache, "holdfast-servers")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}
 	program, err := os.Stat(args[0])
@@ -64,6 +60,17 @@ func templateOf(data string, args []string) (path string, unlock func() error, e
 		return "", nil, errors.Join(err, lock.Close())
 	}
 	return path, lock.Close, nil
+}
+
+// cacheDir returns a directory of this user's cache. There is no fallback below the temporary
+// directory: another user could put programs or files there before us, and the tests would run them.
+func cacheDir(name string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("the tests keep programs and files in the user's cache: %w", err)
+	}
+	dir := filepath.Join(cache, name)
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // copyTree copies a directory with its owners and modes.
