@@ -8,17 +8,16 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// Election is one office, under the name of a lock. It holds no state and does
-// no I/O by itself. Safe for concurrent use.
+// Election is the election to one office, which has the name of a lock. It has no state. Safe for
+// concurrent use.
 type Election struct {
 	client  *holdfast.Client
 	name    string
 	options holdfast.Options
 }
 
-// New returns the election of a name. Options are those of the lock, nil for the
-// defaults; the Note is not used. Candidates and observers need not have the
-// same options.
+// New returns the election of a name. It does no I/O. The options are those of the lock, nil for the
+// defaults; the Note is not used. Candidates and observers need not have the same options.
 func New(c *holdfast.Client, name string, o *holdfast.Options) *Election {
 	e := &Election{client: c, name: name}
 	if o != nil {
@@ -27,15 +26,14 @@ func New(c *holdfast.Client, name string, o *holdfast.Options) *Election {
 	return e
 }
 
-// Leadership is the lease of a leader. Its Err, Done and WithContext tell of its
-// end. Safe for concurrent use.
+// Leadership is the lease of a leader. Its Err, Done and WithContext tell when it has ended. Safe for
+// concurrent use.
 type Leadership struct{ *holdfast.Lease }
 
-// Campaign waits until it is elected, or the context ends, which bounds the wait
-// only (P11). Candidates are elected in the order in which they came, where the
-// store is fair (P8). Others see the value: up to holdfast.MaxNote bytes of
-// UTF-8, "" for program, host and process id. The errors are those of
-// holdfast.Lock.Acquire.
+// Campaign blocks until this candidate is elected, and returns its leadership. The context bounds
+// the wait only (P11). If the store is fair, candidates are elected in the order in which they came
+// (P8). The value is shown to others: up to holdfast.MaxNote bytes of UTF-8; "" stands for program,
+// host and process id. The errors are those of holdfast.Lock.Acquire.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
 	o := e.options
 	o.Note = value
@@ -46,10 +44,11 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	return &Leadership{lease}, nil
 }
 
-// Do campaigns, runs fn as the leader and resigns. The context of fn ends when
-// the leadership does. The error joins that of fn and that of the resignation,
-// which tells of a loss.
-func (e *Election) Do(ctx context.Context, value string, fn func(context.Context, *Leadership) error) (err error) {
+// Do campaigns, runs fn as the leader and resigns. The context of fn ends when the leadership does.
+// The error joins the errors of fn and of the resignation; the latter reports a loss.
+func (e *Election) Do(
+	ctx context.Context, value string, fn func(context.Context, *Leadership) error,
+) (err error) {
 	if fn == nil {
 		return errors.New("election: do: the function is nil")
 	}
@@ -65,26 +64,25 @@ func (e *Election) Do(ctx context.Context, value string, fn func(context.Context
 	return fn(ctx, l)
 }
 
-// Proclaim changes the value that others see. The token stays. It returns
-// holdfast.ErrUnsupported where the store cannot change it, and what Err returns
-// if the leadership is over.
+// Proclaim changes the value that others see. The token stays the same. The error is
+// holdfast.ErrUnsupported if the store cannot change the value, and that of Err if the leadership has
+// ended.
 func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 	return l.SetNote(ctx, value)
 }
 
-// Resign gives the office up; the next candidate is elected at once. It is
+// Resign gives up the office, and the next candidate is elected at once. It is
 // holdfast.Lease.Release: idempotent, bounded, and it returns the loss, if any.
 func (l *Leadership) Resign() error { return l.Release() }
 
-// Leader is who leads, as the store shows it.
+// Leader is the present leader, as the store shows it.
 type Leader struct {
-	Vacant bool           // nobody leads: the rest is zero
-	Value  string         // of the last Campaign or Proclaim
-	Token  holdfast.Token // of the leadership; 0: the store gives none
+	Vacant bool           // there is no leader; the other fields are zero
+	Value  string         // the value of the last Campaign or Proclaim
+	Token  holdfast.Token // the leadership's fencing token; 0: the store gives none
 }
 
-// Leader asks the store who leads now. The answer is about the past by the time
-// it arrives.
+// Leader asks the store for the present leader. When the answer arrives it may be out of date.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	info, err := e.client.Inspect(ctx, e.name)
 	if err != nil {
@@ -93,10 +91,10 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return leaderOf(info), nil
 }
 
-// Observe yields who leads: the present answer first, vacancies too, and then
-// every change, until the context or the client ends or the caller stops. Errors and what may be
-// missed are those of holdfast.Client.Watch: an error says that who leads is not known at present, and the
-// next answer follows it.
+// Observe yields the present leader or vacancy, and then every change, until the context ends, the
+// client is closed or the caller stops. An error means that the leader is not known at present; the
+// next answer follows it. Which errors there are and which changes may be missed is as with
+// holdfast.Client.Watch.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last Leader
@@ -117,7 +115,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// leaderOf finds the leadership among the holds: the exclusive one.
+// leaderOf returns the exclusive holder as the leader.
 func leaderOf(info holdfast.Info) Leader {
 	for _, h := range info.Holders {
 		if h.Mode == holdfast.Exclusive {

@@ -1,8 +1,6 @@
-// Package doctor looks at a store, and at the host, and says what would break a
-// lock there.
+// Package doctor checks a store, and the host, for what would break a lock there.
 //
-// What is true of every store is checked here; a store adds its own checks for
-// its URL scheme: see checks.
+// Some checks are for every store. Others are for one kind of store, by its URL scheme: see checks.
 package doctor
 
 import (
@@ -23,26 +21,26 @@ const (
 	Error   Severity = "error"   // locks do not work, or do not exclude
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of a check, or one of its results.
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	Found    string   `json:"found"`            // what is so
+	Found    string   `json:"found"`            // what was found
 	Risk     string   `json:"risk,omitempty"`   // what can go wrong
 	Remedy   string   `json:"remedy,omitempty"` // what to do
 }
 
-// Patient is what is looked at.
+// Patient is the store that is checked.
 type Patient struct {
 	URL    *url.URL
 	Client *holdfast.Client // nil: the store could not be opened
 	Err    error            // why
 }
 
-// Check looks at one thing and returns what it finds, at least one finding.
+// Check checks one thing and returns its findings. There are none if another check reports why.
 type Check func(context.Context, Patient) []Finding
 
-// checks are the checks for each URL scheme, beside those for all.
+// checks are the checks for each URL scheme. Those for every store are in Examine.
 var checks = map[string][]Check{
 	"etcd":       etcdChecks,
 	"etcds":      etcdChecks,

@@ -20,19 +20,19 @@ import (
 // etcdChecks are the checks of an etcd cluster. They share a client.
 var etcdChecks = []Check{etcdTransport, etcdCluster}
 
-// etcdTransport looks at who can read along.
+// etcdTransport checks that connections are encrypted.
 func etcdTransport(_ context.Context, p Patient) []Finding {
 	if p.URL.Scheme == "etcds" {
 		return good("transport", "connections are encrypted")
 	}
 	return []Finding{{
 		Check: "transport", Severity: Note, Found: "connections are not encrypted",
-		Risk:   "whoever is on the network can read a password, and take or release any lock",
+		Risk:   "anyone on the network can read a password, and take or release any lock",
 		Remedy: "on a network that others use, use etcds://",
 	}}
 }
 
-// etcdMember is what one member says of itself.
+// etcdMember is the state of one member.
 type etcdMember struct {
 	name   string
 	url    string // for clients
@@ -50,7 +50,7 @@ type etcdPatient struct {
 	shortest time.Duration // TTL
 }
 
-// memberWithin is how long a member may take to say how it is.
+// memberWithin is how long a member may take to answer.
 const memberWithin = 2 * time.Second
 
 func etcdCluster(ctx context.Context, p Patient) []Finding {
@@ -74,10 +74,11 @@ func etcdCluster(ctx context.Context, p Patient) []Finding {
 	} {
 		findings = append(findings, check(ctx)...)
 	}
-	return append(findings, good("store clock", "leases of etcd run by a clock that cannot be set: it does not matter what its wall clock shows")...)
+	return append(findings, good("store clock", "leases of etcd run by a clock that cannot be set: "+
+		"it does not matter what its wall clock shows")...)
 }
 
-// ask asks every member how it is.
+// ask asks all voting members for their state.
 func (e *etcdPatient) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, memberWithin)
 	defer cancel()
@@ -126,12 +127,12 @@ func (e *etcdPatient) quorum(context.Context) []Finding {
 	case leaders[0] || len(leaders) > 1:
 		return []Finding{{
 			Check: check, Severity: Warning, Found: "members do not agree on a leader",
-			Risk: "locks stand still while there is none", Remedy: "look at the network between the members, and at how long their disks take",
+			Risk: "locks stand still while there is none", Remedy: "check the network between the members, and how long their disks take",
 		}}
 	case down != nil:
 		return []Finding{{
 			Check: check, Severity: Warning, Found: fmt.Sprintf("%d of %d members cannot be reached from here: %s", len(down), n, strings.Join(down, ", ")),
-			Risk: fmt.Sprintf("the cluster bears the loss of %d", spare), Remedy: "start them, or let this host reach the addresses that they tell to clients",
+			Risk: fmt.Sprintf("the cluster bears the loss of %d", spare), Remedy: "start them, or let this host reach the addresses that they publish for clients",
 		}}
 	case spare == 0:
 		return []Finding{{
@@ -174,11 +175,11 @@ func (e *etcdPatient) quota(ctx context.Context) []Finding {
 	return good(check, "%d of %d MiB are in use", size>>20, quota>>20)
 }
 
-// muchHistory is how many revisions without a compaction are told of.
+// muchHistory is from how many revisions without a compaction on there is a warning.
 const muchHistory = 100_000
 
-// compaction finds out whether anybody compacts history: how it is set up etcd
-// tells nobody.
+// compaction checks that history is compacted. Etcd does not publish its settings, so the check
+// reads an old revision.
 func (e *etcdPatient) compaction(ctx context.Context) []Finding {
 	const check = "compaction"
 	ctx, cancel := context.WithTimeout(ctx, memberWithin)
@@ -202,8 +203,8 @@ func (e *etcdPatient) compaction(ctx context.Context) []Finding {
 	return nil
 }
 
-// latency measures what a lock waits for: a write, with the disks of a majority,
-// and a read that the leader vouches for.
+// latency measures what a lock waits for: a write, which waits for the disks of a majority, and a
+// linearizable read.
 func (e *etcdPatient) latency(ctx context.Context) []Finding {
 	const check, attempts = "latency", 20
 	ctx, cancel := context.WithTimeout(ctx, 5*memberWithin)
@@ -250,13 +251,14 @@ func (e *etcdPatient) access(ctx context.Context) []Finding {
 	status, err := e.etcd.AuthStatus(ctx)
 	switch {
 	case err != nil: // only root may ask, so there is authentication
-		return good(check, "etcd asks who its users are")
+		return good(check, "etcd authenticates its users")
 	case status.Enabled:
-		return good(check, "etcd asks who its users are")
+		return good(check, "etcd authenticates its users")
 	}
 	return []Finding{{
-		Check: check, Severity: Note, Found: "etcd does not ask who its users are",
-		Risk:   "whoever reaches it can take, release and delete any lock",
-		Remedy: "let only those reach it who may, or turn on authentication: a role with readwrite on the prefix " + e.prefix + "/ is enough",
+		Check: check, Severity: Note, Found: "etcd does not authenticate its users",
+		Risk: "anyone who can reach it can take, release and delete any lock",
+		Remedy: "restrict who can reach it, or turn on authentication: " +
+			"a role with readwrite on the prefix " + e.prefix + "/ is enough",
 	}}
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// disks compares how long the members' disks take with the shortest TTL: whoever
-// takes, releases or hands over a lock waits for the disks of a majority.
+// disks compares how long the members' disks take with the shortest TTL. Taking, releasing and
+// handing over a lock waits for the disks of a majority.
 func (e *etcdPatient) disks(ctx context.Context) []Finding {
 	const check = "disks"
 	ctx, cancel := context.WithTimeout(ctx, memberWithin)
@@ -41,13 +41,13 @@ func (e *etcdPatient) disks(ctx context.Context) []Finding {
 		}
 	}
 	if name == "" || e.shortest == 0 {
-		return nil // nobody tells: the latency's finding is what there is
+		return nil // no member publishes it; there is still the finding of latency
 	}
 	return judgeDisks(check, name, slowest, e.shortest)
 }
 
-// judgeDisks says what a disk's slow writes mean for the shortest TTL. Etcd itself
-// wants 99 of 100 within 10 ms.
+// judgeDisks judges what a disk's slow writes mean for the shortest TTL. Etcd's documentation asks
+// that 99 of 100 take less than 10 ms.
 func judgeDisks(check, member string, slow, shortest time.Duration) []Finding {
 	found := fmt.Sprintf("of the writes to the disk of member %s, which is the slowest, 99 of 100 took at most %v; the shortest TTL is %v", member, slow, shortest)
 	if slow > shortest/100 {
@@ -60,8 +60,8 @@ func judgeDisks(check, member string, slow, shortest time.Duration) []Finding {
 	return good(check, "%s", found)
 }
 
-// slowSync reads from a member's metrics how long all but one of a hundred fsyncs of
-// its log have taken at most. Ok is false if there have been none.
+// slowSync reads from a member's metrics the time within which 99 of 100 fsyncs of its log have
+// ended. Ok is false if there have been none.
 func slowSync(metrics io.Reader) (slow time.Duration, ok bool) {
 	const bucket = `etcd_disk_wal_fsync_duration_seconds_bucket{le="`
 	type step struct{ within, count float64 }

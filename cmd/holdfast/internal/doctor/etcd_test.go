@@ -79,7 +79,7 @@ func TestEtcdVersions(t *testing.T) {
 		"3.6.0-rc.5": {Error, "3.6.14"}, "3.6.4": {Error, "3.6.14"}, "3.6.13": {Warning, "3.6.14"}, "3.6.14": {},
 		"3.7.0": {Warning, "3.7.1"}, "3.7.1": {}, "3.8.0-alpha.0": {}, "4.0.0": {}, "unknown": {}, "3.5.x": {},
 	} {
-		h, sound := holed(version)
+		h, sound := flawOf(version)
 		got := Severity("")
 		if h != nil {
 			got = h.severity

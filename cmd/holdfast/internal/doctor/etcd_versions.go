@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// hole is what is wrong with versions of etcd, by its change logs and advisories up
-// to 3.7.1, July 2026.
-type hole struct {
+// flaw is a flaw of some versions of etcd, from its change logs and advisories up to 3.7.1, July
+// 2026.
+type flaw struct {
 	severity Severity
-	// sound has the first version without it, of each minor version that has it. 0:
-	// there is none, because nobody mends that minor version any more.
+	// sound has the first version without the flaw, for each minor version with the flaw. 0: there
+	// is none, because that minor version gets no fixes any more.
 	sound map[string]int
 	risk  string
 }
 
-var holes = []hole{
+var flaws = []flaw{
 	{Error, map[string]int{"3.4": 8, "3.5": 3},
 		"members that were killed may come back without what they have acknowledged, so a lock may have two holders (etcd issues 11651, 13766)"},
 	{Error, map[string]int{"3.4": 31, "3.5": 13},
@@ -26,13 +26,13 @@ var holes = []hole{
 	{Error, map[string]int{"3.4": 38, "3.5": 23, "3.6": 5},
 		"a lease that has ended may be said to be kept alive, so a lock that was just handed over may have two holders (etcd issue 20547)"},
 	{Warning, map[string]int{"3.4": 44, "3.5": 30, "3.6": 11},
-		"where etcd asks who its users are, each of them may end the leases of others or read and write beyond what it was granted (CVE-2026-33413, CVE-2026-33343, CVE-2026-44283)"},
+		"if etcd authenticates its users, each of them may end the leases of others or read and write beyond what it was granted (CVE-2026-33413, CVE-2026-33343, CVE-2026-44283)"},
 	{Warning, map[string]int{"3.4": 0, "3.5": 33, "3.6": 14, "3.7": 1},
-		"connections that say nothing hold a listener with TLS up, and a user who may read one key may watch those after it (GHSA-6vch-q96h-7gc3, GHSA-xg4h-6gfc-h4m8)"},
+		"silent connections can block a listener with TLS, and a user who may read one key may watch those after it (GHSA-6vch-q96h-7gc3, GHSA-xg4h-6gfc-h4m8)"},
 }
 
-// holed returns the worst hole of a version, and what is sound, or nil.
-func holed(version string) (worst *hole, sound string) {
+// flawOf returns the worst flaw of a version and the first sound version, or nil.
+func flawOf(version string) (worst *flaw, sound string) {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 3 {
 		return nil, ""
@@ -43,13 +43,13 @@ func holed(version string) (worst *hole, sound string) {
 	if err != nil {
 		return nil, ""
 	}
-	for i, h := range holes {
+	for i, h := range flaws {
 		first, ok := h.sound[minor]
 		if !ok || first != 0 && patch >= first {
 			continue
 		}
 		if worst == nil {
-			worst = &holes[i] // they are in the order of their severity
+			worst = &flaws[i] // the worst come first
 		}
 		sound = fmt.Sprintf("%s.%d", minor, first)
 		if first == 0 {
@@ -68,7 +68,7 @@ func (e *etcdPatient) versions(context.Context) []Finding {
 			continue
 		}
 		all = append(all, m.status.Version)
-		if h, sound := holed(m.status.Version); h != nil && (worst.Check == "" || h.severity == Error) {
+		if h, sound := flawOf(m.status.Version); h != nil && (worst.Check == "" || h.severity == Error) {
 			worst = Finding{
 				Check: check, Severity: h.severity, Found: fmt.Sprintf("member %s is etcd %s", m.name, m.status.Version),
 				Risk: h.risk, Remedy: "upgrade to " + sound + " or newer",

@@ -21,8 +21,7 @@ func fileDirectory(_ context.Context, p Patient) []Finding {
 	if len(problems) == 0 {
 		return []Finding{{Check: check, Severity: OK, Found: dir + " is on a local file system, and this user may use it"}}
 	}
-	// What breaks locks keeps the store from being opened; the rest is for people
-	// to judge.
+	// A problem that breaks locks also prevents the store from being opened. Others are warnings.
 	severity, risk := Warning, "locks work now, but others may damage them"
 	if p.Client == nil {
 		severity, risk = Error, "locks here would exclude nobody, or cannot be taken"
@@ -37,16 +36,16 @@ func fileDirectory(_ context.Context, p Patient) []Finding {
 	return findings
 }
 
-// swept are directories in which systems delete what is old.
-var swept = []string{"/tmp", "/var/tmp", "/dev/shm"}
+// sweptDirs are directories in which systems delete old files.
+var sweptDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// filePlace checks that nobody deletes the records.
+// filePlace checks that the system does not delete the records.
 func filePlace(_ context.Context, p Patient) []Finding {
 	dir := filepath.FromSlash(p.URL.Path)
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	for _, place := range append(swept, filepath.Clean(os.TempDir())) {
+	for _, place := range append(sweptDirs, filepath.Clean(os.TempDir())) {
 		if strings.HasPrefix(dir+"/", place+"/") {
 			return []Finding{{
 				Check: "place", Severity: Warning, Found: fmt.Sprintf("%s is in %s", dir, place),
@@ -55,7 +54,7 @@ func filePlace(_ context.Context, p Patient) []Finding {
 			}}
 		}
 	}
-	return []Finding{{Check: "place", Severity: OK, Found: dir + " is not where temporary files are cleared away"}}
+	return []Finding{{Check: "place", Severity: OK, Found: dir + " is not where temporary files are deleted"}}
 }
 
 // fileRecords reads all records.

@@ -11,8 +11,7 @@ import (
 // trips is how many operations are measured.
 const trips = 200
 
-// latency measures an operation, for a second or so at most, and sets it against the
-// TTL.
+// latency measures an operation, for about a second at most, and returns which TTLs it allows.
 func latency(what string, operation func() error) (Finding, error) {
 	took := make([]time.Duration, 0, trips)
 	for begun := time.Now(); len(took) < trips && (len(took) < 5 || time.Since(begun) < time.Second); {
@@ -26,15 +25,16 @@ func latency(what string, operation func() error) (Finding, error) {
 	return judgeLatency(what, took[len(took)/2], took[(len(took)-1)*99/100], len(took)), nil
 }
 
-// shortest is how many round trips a TTL must last at the least, so that a renewal
-// can be made several times before it is too late.
+// shortest is how many round trips the shortest TTL must last, so that a renewal can be tried
+// several times.
 const shortest = 20
 
 func judgeLatency(what string, p50, p99 time.Duration, n int) Finding {
 	ttl := (shortest * p99).Round(time.Millisecond)
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 	f := Finding{Check: "latency", Severity: OK, Found: fmt.Sprintf(
-		"of %d %s half took up to %v, 99 of 100 up to %v: enough for TTLs from %v", n, what, round(p50), round(p99), max(ttl, time.Millisecond))}
+		"of %d %s half took up to %v, 99 of 100 up to %v: enough for TTLs from %v",
+		n, what, round(p50), round(p99), max(ttl, time.Millisecond))}
 	if ttl > holdfast.DefaultTTL/5 {
 		f.Severity = Warning
 		f.Risk = fmt.Sprintf("with a TTL below %v a few slow answers lose a lock; the default is %v", ttl, holdfast.DefaultTTL)

@@ -19,13 +19,13 @@ var redisChecks = []Check{redisTransport, redisServerChecks}
 type redisServer struct {
 	conn    redislock.Conn
 	user    string
-	info    map[string]string // of the command INFO; empty, if it is forbidden
-	conf    map[string]string // of CONFIG GET; likewise
-	scratch string            // a key of our own, as if it were the record of a lock
-	channel string            // a channel of our own
+	info    map[string]string // from INFO; empty if that is forbidden
+	conf    map[string]string // from CONFIG GET; empty if that is forbidden
+	scratch string            // a key of the doctor's own, named like the record of a lock
+	channel string            // a channel of the doctor's own
 }
 
-// redisServerChecks looks at the server itself.
+// redisServerChecks connects to the server and runs its checks.
 func redisServerChecks(ctx context.Context, p Patient) []Finding {
 	u := *p.URL
 	query := u.Query()
@@ -65,7 +65,7 @@ func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix
 	return r
 }
 
-// What is read of the server's state, in one go.
+// What is read of the server's state, in one round trip.
 var (
 	sections   = []string{"server", "clients", "memory", "persistence", "replication", "stats", "cluster"}
 	parameters = []string{
@@ -107,8 +107,8 @@ func (r *redisServer) ask(ctx context.Context, args ...string) redislock.Reply {
 	return r.conn.Do(ctx, []redislock.Command{{Args: args}})[0]
 }
 
-// setting returns what INFO has under a field, or else the configuration under a
-// name, and false if neither can be seen.
+// setting returns a field of INFO, or else a parameter of the configuration. It returns false if
+// neither can be read.
 func (r *redisServer) setting(field, name string) (string, bool) {
 	if value, ok := r.info[field]; ok {
 		return value, true
@@ -123,16 +123,16 @@ func (r *redisServer) number(field string) int64 {
 	return n
 }
 
-// master reports whether the server is one that takes writes, as far as is known.
+// master reports whether the server takes writes, as far as is known.
 func (r *redisServer) master() bool {
 	return r.info["role"] != "slave" && r.info["redis_mode"] != "sentinel"
 }
 
-// unseen is the finding where the server does not let us look.
-func unseen(check, what, risk string) []Finding {
+// notVisible is the finding if the server does not let this user read something.
+func notVisible(check, what, risk string) []Finding {
 	return []Finding{{
-		Check: check, Severity: Note, Found: "could not look: the server tells this user nothing of " + what,
-		Risk: risk, Remedy: "ask who runs the server, or let this user run INFO and CONFIG GET and look again",
+		Check: check, Severity: Note, Found: "not seen: the server does not show this user " + what,
+		Risk: risk, Remedy: "ask the server's administrator, or let this user run INFO and CONFIG GET and run doctor again",
 	}}
 }
 

@@ -11,23 +11,22 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// attempt is a command that the driver needs, tried on a key or a channel of our
-// own. What it leaves behind ends by itself in a second, since the driver needs no
-// permission to delete a key.
+// attempt is a command that the driver needs, tried on a key or a channel of the doctor's own. Keys
+// expire in a second, because the driver, and so the doctor, needs no permission to delete them.
 type attempt struct {
 	command  string // as in an ACL rule
 	inScript bool   // the driver runs it from its scripts
 	args     func(key, channel string) []string
 }
 
-// scriptOf runs the command that is its arguments, as the driver's scripts do.
-const scriptOf = "return redis.call(unpack(ARGV))"
+// callScript is a script that runs the command in its arguments.
+const callScript = "return redis.call(unpack(ARGV))"
 
-// record ends the key that is tried as a record, which is a hash.
+// record is the suffix of the key that is tried as a record, which is a hash.
 const record = ":record"
 
-// needed is what package redislock runs. A test compares it with what a server has
-// seen of the driver.
+// needed are the commands that package redislock runs. A test compares them with the commands that a
+// server has received from the driver.
 var needed = []attempt{
 	{"eval", false, func(key, _ string) []string { return []string{"EVAL", "return 1", "1", key} }},
 	{"evalsha", false, func(key, _ string) []string { return []string{"EVALSHA", strings.Repeat("0", 40), "1", key} }},
@@ -51,13 +50,13 @@ var needed = []attempt{
 func redisAccess(ctx context.Context, r *redisServer) []Finding {
 	const check = "access"
 	if !r.master() {
-		return nil // its role is the finding
+		return nil // redisPlace reports why
 	}
 	commands := make([]redislock.Command, len(needed))
 	for i, a := range needed {
 		args := a.args(r.scratch, r.channel)
 		if a.inScript {
-			args = append([]string{"EVAL", scriptOf, "1", r.scratch}, args...)
+			args = append([]string{"EVAL", callScript, "1", r.scratch}, args...)
 		}
 		commands[i].Args = args
 	}
@@ -71,7 +70,7 @@ func redisAccess(ctx context.Context, r *redisServer) []Finding {
 			return connectionTrouble(check, err)
 		}
 	}
-	if err := hears(ctx, r); err != nil {
+	if err := receivesMessages(ctx, r); err != nil {
 		denied = append(denied, "SUBSCRIBE")
 		why = append(why, err.Error())
 	}
@@ -98,18 +97,18 @@ func rules() string {
 	return strings.Join(slices.Compact(allowed), " ")
 }
 
-// hearWithin is how long a message may take.
-const hearWithin = 3 * time.Second
+// messageWithin is how long a message may take.
+const messageWithin = 3 * time.Second
 
-// hears subscribes to a channel, publishes on it, and waits for the message. It
-// blames nobody for the PUBLISH, which has been tried by itself.
-func hears(ctx context.Context, r *redisServer) error {
-	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+// receivesMessages subscribes to a channel, publishes on it, and waits for the message. A failure of
+// PUBLISH is not its finding: that command is tried by itself.
+func receivesMessages(ctx context.Context, r *redisServer) error {
+	ctx, cancel := context.WithTimeout(ctx, messageWithin)
 	defer cancel()
-	heard := make(chan struct{}, 1)
+	received := make(chan struct{}, 1)
 	stop, err := r.conn.Subscribe(ctx, r.channel, func(string) {
 		select {
-		case heard <- struct{}{}:
+		case received <- struct{}{}:
 		default:
 		}
 	})
@@ -117,21 +116,21 @@ func hears(ctx context.Context, r *redisServer) error {
 		return err
 	}
 	defer stop()
-	if r.ask(ctx, "EVAL", scriptOf, "1", r.scratch, "PUBLISH", r.channel, "x").Err != nil {
+	if r.ask(ctx, "EVAL", callScript, "1", r.scratch, "PUBLISH", r.channel, "x").Err != nil {
 		return nil
 	}
 	select {
-	case <-heard:
+	case <-received:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("a message that was published did not come within %v", hearWithin)
+		return fmt.Errorf("a message that was published did not come within %v", messageWithin)
 	}
 }
 
-// connectionTrouble is the finding where the server has not answered.
+// connectionTrouble is the finding if the server has not answered.
 func connectionTrouble(check string, err error) []Finding {
 	return []Finding{{
 		Check: check, Severity: Error, Found: fmt.Sprintf("the server has not answered: %v", err),
-		Risk: "locks are lost when they cannot be renewed", Remedy: "look at the server, and at the network on the way to it",
+		Risk: "locks are lost when they cannot be renewed", Remedy: "check the server, and the network on the way to it",
 	}}
 }

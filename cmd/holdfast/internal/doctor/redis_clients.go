@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// redisStalls looks for commands that held up all others.
+// redisStalls checks the slow log for commands that blocked all others.
 func redisStalls(ctx context.Context, r *redisServer) []Finding {
 	const check = "stalls"
 	entries, ok := r.ask(ctx, "SLOWLOG", "GET", "128").Value.([]any)
 	if !ok {
-		return unseen(check, "slow commands", "while one runs no lock can be taken or renewed")
+		return notVisible(check, "slow commands", "while one runs no lock can be taken or renewed")
 	}
 	var longest time.Duration
 	command, when := "", time.Time{}
@@ -34,9 +34,9 @@ func redisStalls(ctx context.Context, r *redisServer) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Warning,
-		Found:  fmt.Sprintf("a command %.20s held up the server for %v, at %s", command, longest.Round(time.Millisecond), when.UTC().Format(time.RFC3339)),
+		Found:  fmt.Sprintf("a command %.20s blocked the server for %v, at %s", command, longest.Round(time.Millisecond), when.UTC().Format(time.RFC3339)),
 		Risk:   "while it runs nothing else does: locks with a TTL that is not much longer are lost",
-		Remedy: "see SLOWLOG GET; break the command up, use SCAN for KEYS, or give locks a server of their own; SLOWLOG RESET when it is mended",
+		Remedy: "see SLOWLOG GET; break the command up, use SCAN for KEYS, or give locks a server of their own; SLOWLOG RESET when it is fixed",
 	}}
 }
 
@@ -46,7 +46,7 @@ func redisClients(_ context.Context, r *redisServer) []Finding {
 	text, ok := r.setting("maxclients", "maxclients")
 	limit, err := strconv.ParseInt(text, 10, 64)
 	if _, counted := r.info["connected_clients"]; !ok || err != nil || !counted {
-		return unseen(check, "its connections", "at maxclients new clients are turned away")
+		return notVisible(check, "its connections", "at maxclients new clients are refused")
 	}
 	n := r.number("connected_clients")
 	if n*10 <= limit*8 {
@@ -54,8 +54,8 @@ func redisClients(_ context.Context, r *redisServer) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Warning, Found: fmt.Sprintf("of %d connections that the server takes %d are open", limit, n),
-		Risk:   "at the limit new clients are turned away, and a client that has lost its connection loses its locks",
-		Remedy: "raise maxclients, or find who opens so many; a client of holdfast takes a few for each process, not for each lock",
+		Risk:   "at the limit new clients are refused, and a client that has lost its connection loses its locks",
+		Remedy: "raise maxclients, or find out which program opens so many; holdfast needs a few for each process, not for each lock",
 	}}
 }
 
@@ -64,7 +64,7 @@ func redisIdle(_ context.Context, r *redisServer) []Finding {
 	const check = "idle connections"
 	text, ok := r.conf["timeout"]
 	if !ok {
-		return unseen(check, "the parameter timeout", "a server that closes idle connections makes the next request fail once")
+		return notVisible(check, "the parameter timeout", "a server that closes idle connections makes the next request fail once")
 	}
 	if text == "0" {
 		return good(check, "they are left alone (timeout 0)")
@@ -76,26 +76,26 @@ func redisIdle(_ context.Context, r *redisServer) []Finding {
 	}}
 }
 
-// Subscribers whose buffers are smaller than this are cut off by a burst of news.
+// Subscribers with smaller buffers than this are disconnected by a burst of messages.
 const (
 	leastHard = 1 << 20
 	leastSoft = 256 << 10
 )
 
-// redisPushBuffer checks that subscribers are not cut off.
+// redisPushBuffer checks that the server does not disconnect subscribers too soon.
 func redisPushBuffer(_ context.Context, r *redisServer) []Finding {
 	const check = "push buffer"
 	text, ok := r.conf["client-output-buffer-limit"]
 	hard, soft, read := pubsubLimits(text)
 	if !ok || !read {
-		return unseen(check, "client-output-buffer-limit", "subscribers that are cut off too soon learn late that a lock is theirs")
+		return notVisible(check, "client-output-buffer-limit", "subscribers that are disconnected too soon learn late that a lock is theirs")
 	}
 	if (hard == 0 || hard >= leastHard) && (soft == 0 || soft >= leastSoft) {
-		return good(check, "subscribers are not cut off by a burst of news")
+		return good(check, "subscribers are not disconnected by a burst of messages")
 	}
 	return []Finding{{
-		Check: check, Severity: Warning, Found: fmt.Sprintf("subscribers are cut off when %d bytes, or for a while %d, wait to be sent (client-output-buffer-limit pubsub)", hard, soft),
-		Risk:   "a burst of hand-overs cuts clients off: waiters then learn only by their next poll that a lock is theirs",
+		Check: check, Severity: Warning, Found: fmt.Sprintf("subscribers are disconnected when %d bytes, or for a while %d, wait to be sent (client-output-buffer-limit pubsub)", hard, soft),
+		Risk:   "a burst of hand-overs disconnects clients: waiters then learn only by their next poll that a lock is theirs",
 		Remedy: "set client-output-buffer-limit pubsub 32mb 8mb 60, the default",
 	}}
 }

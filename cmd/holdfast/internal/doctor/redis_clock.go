@@ -11,19 +11,19 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// redisClockAndLatency measures clock and round trips, for as long as apart.
+// redisClockAndLatency compares the clocks, and measures round trips between the two readings.
 func redisClockAndLatency(ctx context.Context, r *redisServer) []Finding {
-	look := func() (time.Time, error) { return r.clock(ctx) }
-	first, err := sight(look)
+	read := func() (time.Time, error) { return r.clock(ctx) }
+	first, err := readClock(read)
 	if err != nil {
 		return clockUnseen(err)
 	}
 	findings := redisLatency(ctx, r)
 	select {
-	case <-time.After(apart - driver.HostClock.Now().Sub(first.end)):
+	case <-time.After(clockInterval - driver.HostClock.Now().Sub(first.end)):
 	case <-ctx.Done():
 	}
-	second, err := sight(look)
+	second, err := readClock(read)
 	if err != nil {
 		return append(findings, clockUnseen(err)...)
 	}
@@ -32,7 +32,7 @@ func redisClockAndLatency(ctx context.Context, r *redisServer) []Finding {
 
 func clockUnseen(err error) []Finding {
 	if _, ok := errors.AsType[*redislock.ServerError](err); ok {
-		return nil // it is refused, or no script runs: other findings say so
+		return nil // the command or the script is refused: other findings say so
 	}
 	return connectionTrouble("server clock", err)
 }
@@ -52,7 +52,7 @@ func (r *redisServer) clock(ctx context.Context) (time.Time, error) {
 	return time.Unix(seconds, micros*1000), errors.Join(err1, err2)
 }
 
-// redisLatency measures round trips, and sets them against the TTL.
+// redisLatency measures round trips.
 func redisLatency(ctx context.Context, r *redisServer) []Finding {
 	f, err := latency("round trips", func() error {
 		err := r.ask(ctx, "GET", r.scratch).Err

@@ -12,7 +12,7 @@ func redisEviction(_ context.Context, r *redisServer) []Finding {
 	policy, ok := r.setting("maxmemory_policy", "maxmemory-policy")
 	limit, limited := r.setting("maxmemory", "maxmemory")
 	if !ok || !limited {
-		return unseen(check, "maxmemory-policy", "with any policy but noeviction, held locks are deleted when memory is short")
+		return notVisible(check, "maxmemory-policy", "with any policy but noeviction, held locks are deleted when memory is short")
 	}
 	f := Finding{Check: check, Severity: Warning, Found: "maxmemory-policy is " + policy}
 	switch {
@@ -36,12 +36,12 @@ func redisEviction(_ context.Context, r *redisServer) []Finding {
 	return []Finding{f}
 }
 
-// redisPersistence checks what a restart forgets, and whether writes work.
+// redisPersistence checks what is lost by a restart, and whether writes to disk work.
 func redisPersistence(_ context.Context, r *redisServer) []Finding {
 	const check = "persistence"
 	aof, ok := r.setting("aof_enabled", "appendonly")
 	if !ok {
-		return unseen(check, "its persistence", "after a restart, locks that are held may be forgotten and taken a second time")
+		return notVisible(check, "its persistence", "after a restart, locks that are held may be forgotten and taken a second time")
 	}
 	save, saves := r.conf["save"]
 	fsync, syncs := r.conf["appendfsync"]
@@ -60,12 +60,12 @@ func judgePersistence(aof bool, fsync, save string) Finding {
 		Check: "persistence", Severity: Warning,
 		Remedy: "set appendonly yes and appendfsync always, at the price of a slower server; or guard what must not break by fencing tokens",
 	}
-	const again = "and whoever comes next takes them a second time"
+	const again = "and the next client takes them a second time"
 	switch {
 	case aof && fsync == "always":
 		return Finding{Check: f.Check, Severity: OK, Found: "each write is on disk before it is answered (appendonly yes, appendfsync always)"}
 	case aof && fsync == "unknown":
-		f.Severity, f.Found = Note, "writes are appended to a file; could not look how often it is synced, as CONFIG GET is not allowed"
+		f.Severity, f.Found = Note, "writes are appended to a file; not seen how often it is synced, because CONFIG GET is not allowed"
 		f.Risk = "unless appendfsync is always, a crash of the host forgets locks of the last moments, " + again
 	case aof:
 		f.Found = "writes are appended to a file that is synced later (appendfsync " + fsync + ")"
@@ -74,7 +74,7 @@ func judgePersistence(aof bool, fsync, save string) Finding {
 			f.Risk = "a crash of the host forgets locks of the last second or two, " + again
 		}
 	case save == "unknown":
-		f.Severity, f.Found = Note, "writes are not appended to a file; could not look for snapshots, as CONFIG GET is not allowed"
+		f.Severity, f.Found = Note, "writes are not appended to a file; not seen whether there are snapshots, because CONFIG GET is not allowed"
 		f.Risk = "a restart forgets locks, all or those since the last snapshot, " + again
 	case save == "":
 		f.Found = "nothing is written to disk"
@@ -86,7 +86,7 @@ func judgePersistence(aof bool, fsync, save string) Finding {
 	return f
 }
 
-// brokenDisk finds writes to disk that failed: the server then refuses all others.
+// brokenDisk finds failed writes to disk: after one the server refuses all writes.
 func brokenDisk(r *redisServer) []Finding {
 	for field, what := range map[string]string{
 		"rdb_last_bgsave_status": "the last snapshot", "aof_last_write_status": "the last write to the append-only file",
@@ -97,7 +97,7 @@ func brokenDisk(r *redisServer) []Finding {
 		return []Finding{{
 			Check: "disk", Severity: Error, Found: what + " failed",
 			Risk:   "the server refuses writes until one succeeds: no lock can be taken, renewed or given back",
-			Remedy: "see the server's log; look at free space, and at the permissions of its directory",
+			Remedy: "see the server's log; check free space, and the permissions of its directory",
 		}}
 	}
 	return nil

@@ -103,12 +103,12 @@ func TestJudgeServerClock(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	start := time.Unix(1_800_000_000, 0)
-	at := func(server, before, after time.Duration) sighting {
-		return sighting{start.Add(server), start.Add(before), start.Add(after), driver.Instant(before), driver.Instant(after)}
+	at := func(server, before, after time.Duration) clockReading {
+		return clockReading{start.Add(server), start.Add(before), start.Add(after), driver.Instant(before), driver.Instant(after)}
 	}
 	for _, c := range []struct {
 		name string
-		a, b sighting
+		a, b clockReading
 		want Severity
 	}{
 		{"exact", at(0, 0, 0), at(500*ms, 500*ms, 500*ms), OK},

@@ -6,8 +6,7 @@ import (
 	"net"
 )
 
-// redisTransport checks that passwords and tokens do not cross a network in the
-// clear.
+// redisTransport checks that passwords and tokens do not cross a network unencrypted.
 func redisTransport(_ context.Context, p Patient) []Finding {
 	const check = "transport"
 	host := p.URL.Hostname()
@@ -19,7 +18,7 @@ func redisTransport(_ context.Context, p Patient) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Warning, Found: fmt.Sprintf("%s is another host, and the connection to it is not encrypted", host),
-		Risk:   "whoever is on the way can read the password, and take or break locks",
+		Risk:   "anyone on the network can read the password, and take or break locks",
 		Remedy: "let the server listen with TLS and use rediss://, unless the network itself is encrypted",
 	}}
 }
@@ -33,15 +32,15 @@ func onThisHost(host string) bool {
 // release is a version of the server.
 type release [3]int
 
-// mended are the first releases of each line without CVE-2025-49844: by a use
-// after free in the Lua interpreter who may run scripts can run any code.
-var mended = map[string][]release{
+// fixed are the first releases of each line without CVE-2025-49844: a use after free in the Lua
+// interpreter, by which users who may run scripts can run any code.
+var fixed = map[string][]release{
 	"Redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
 	"Valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
 }
 
-// oldest is the first version in which a script may write after it has read the
-// clock, without asking for it.
+// oldest is the first version in which a script may write after it has read the clock without a
+// special call.
 var oldest = release{5, 0, 0}
 
 func redisVersion(_ context.Context, r *redisServer) []Finding {
@@ -50,7 +49,7 @@ func redisVersion(_ context.Context, r *redisServer) []Finding {
 		program, text = "Valkey", valkey
 	}
 	if text == "" {
-		return unseen("version", "its version", "old versions cannot run the scripts, or have known holes")
+		return notVisible("version", "its version", "old versions cannot run the scripts, or have known vulnerabilities")
 	}
 	return []Finding{judgeVersion(program, text)}
 }
@@ -61,15 +60,15 @@ func judgeVersion(program, text string) Finding {
 	switch {
 	case !ok:
 		f.Severity, f.Found = Note, f.Found+": not a version that is known here"
-		f.Risk, f.Remedy = "nothing is known of its holes", "see what its makers say of it"
+		f.Risk, f.Remedy = "its vulnerabilities are not known here", "see its makers' security advisories"
 	case v.before(oldest):
 		f.Severity = Error
 		f.Risk, f.Remedy = "its scripts may not write after they have read the clock: no lock can be taken", "use version 5 or later"
-	case v.vulnerable(mended[program]):
+	case v.vulnerable(fixed[program]):
 		f.Severity = Warning
 		f.Found += ": in its makers' release of that number a script can break out of the interpreter (CVE-2025-49844)"
-		f.Risk = "whoever may run scripts can run any code as the server"
-		f.Remedy = "use the newest release of the line, or see whether your distribution has mended it under the old number; let nobody in without a password"
+		f.Risk = "users who may run scripts can run any code as the server"
+		f.Remedy = "use the newest release of the line, or see whether your distribution has fixed it under the old number; let nobody in without a password"
 	}
 	return f
 }
@@ -88,8 +87,8 @@ func (v release) before(w release) bool {
 	return false
 }
 
-// vulnerable reports whether a release is older than the mended one of its line.
-// A line that was never mended is, unless it is newer than all of them.
+// vulnerable reports whether a release is older than the fixed one of its line. A line without a
+// fixed release is vulnerable, unless it is newer than all of them.
 func (v release) vulnerable(fixes []release) bool {
 	for _, fix := range fixes {
 		if v[0] == fix[0] && v[1] == fix[1] {
@@ -99,7 +98,7 @@ func (v release) vulnerable(fixes []release) bool {
 	return len(fixes) > 0 && v.before(fixes[len(fixes)-1])
 }
 
-// redisPlace checks that the server is the one that locks are to be in.
+// redisPlace checks that the server can keep locks: it is a master, and not part of a cluster.
 func redisPlace(_ context.Context, r *redisServer) []Finding {
 	const check = "role"
 	f := Finding{Check: check, Severity: Error}
@@ -117,21 +116,21 @@ func redisPlace(_ context.Context, r *redisServer) []Finding {
 		f.Risk = "locks whose names belong to another node cannot be taken"
 		f.Remedy = "use a single server; Redis Cluster is not supported yet"
 	case r.info["role"] == "":
-		return unseen(check, "its role", "a replica takes no locks")
+		return notVisible(check, "its role", "a replica takes no locks")
 	default:
-		return good(check, "this is a master, and no node of a cluster")
+		return good(check, "this is a master, and not a node of a cluster")
 	}
 	return []Finding{f}
 }
 
-// redisReplicas checks what a fail-over would forget.
+// redisReplicas checks what would be lost by a fail-over.
 func redisReplicas(_ context.Context, r *redisServer) []Finding {
 	const check = "replicas"
 	switch {
 	case !r.master():
-		return nil // its role is the finding
+		return nil // redisPlace reports why
 	case r.info["role"] == "":
-		return unseen(check, "its replicas", "a replica that takes over may not know the locks that are held")
+		return notVisible(check, "its replicas", "a replica that takes over may not know the locks that are held")
 	case r.number("connected_slaves") == 0:
 		return good(check, "no replica follows, so none can take over with old data")
 	}

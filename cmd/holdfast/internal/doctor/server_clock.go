@@ -7,29 +7,29 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// apart is how far the two looks at the server's clock are apart, at least.
-const apart = 500 * time.Millisecond
+// clockInterval is the shortest time between two readings of the server's clock.
+const clockInterval = 500 * time.Millisecond
 
-// The differences of clocks that are remarked on. The server's may run faster or
-// slower than ours by a fifty-first part before two holders are possible.
+// The differences of clocks that are reported. Two holders are possible if the server's clock runs
+// faster or slower than this host's by more than a fifty-first part.
 const (
 	muchOffset = time.Second
 	muchDrift  = 0.001
 	maxDrift   = 1.0 / 51
 )
 
-// sighting is a look at the server's clock: it showed this time at some moment
-// between the two of ours.
-type sighting struct {
+// clockReading is a reading of the server's clock, which happened at some moment between two
+// readings of this host's clocks.
+type clockReading struct {
 	server        time.Time
-	before, after time.Time      // by our wall clock
+	before, after time.Time      // by this host's wall clock
 	start, end    driver.Instant // by the clock that leases are trusted by
 }
 
-// sight looks at a server's clock a few times, and returns the closest look.
-func sight(read func() (time.Time, error)) (best sighting, err error) {
+// readClock reads a server's clock a few times, and returns the reading that took the least time.
+func readClock(read func() (time.Time, error)) (best clockReading, err error) {
 	for i := range 3 {
-		s := sighting{before: time.Now().Round(0), start: driver.HostClock.Now()}
+		s := clockReading{before: time.Now().Round(0), start: driver.HostClock.Now()}
 		s.server, err = read()
 		s.end, s.after = driver.HostClock.Now(), time.Now().Round(0)
 		if err != nil {
@@ -42,11 +42,11 @@ func sight(read func() (time.Time, error)) (best sighting, err error) {
 	return best, nil
 }
 
-// judgeServerClock judges what is certain whenever the server read its clock
-// within the round trips.
-func judgeServerClock(a, b sighting) Finding {
+// judgeServerClock compares the clocks at two readings. It reports only differences that are certain,
+// at whatever moment within each round trip the server read its clock.
+func judgeServerClock(a, b clockReading) Finding {
 	ran := b.server.Sub(a.server)
-	// Between the two looks of the server at least so much went by here, and at most.
+	// The least and the most time that can have passed here between the server's two readings.
 	least, most := b.start.Sub(a.end), b.end.Sub(a.start)
 	drift := certain(ran.Seconds()/most.Seconds()-1, ran.Seconds()/least.Seconds()-1)
 	offset := time.Duration(certain(float64(b.server.Sub(b.after)), float64(b.server.Sub(b.before))))
@@ -58,16 +58,18 @@ func judgeServerClock(a, b sighting) Finding {
 		f.Severity = Error
 		f.Found = fmt.Sprintf("the server's clock ran %v while between %v and %v went by here", ran, least, most)
 		f.Risk = "holds end at another time there than their holders believe: two holders are possible"
-		f.Remedy = "let NTP slew the clocks of both hosts rather than step them, do not fake the time, and look again"
+		f.Remedy = "let NTP slew the clocks of both hosts rather than step them, do not fake the time, and run doctor again"
 	case drift > muchDrift || drift < -muchDrift:
 		f.Severity = Warning
 		f.Found = fmt.Sprintf("the server's clock ran %v while between %v and %v went by here", ran, least, most)
 		f.Risk = "one of the clocks is being set: if it is stepped far, locks end early"
-		f.Remedy = "let NTP slew the clocks of both hosts rather than step them, and look again"
+		f.Remedy = "let NTP slew the clocks of both hosts rather than step them, and run doctor again"
 	case offset.Abs() > muchOffset:
 		f.Severity = Warning
 		f.Found = fmt.Sprintf("the server's clock is %v off this host's", offset.Round(time.Millisecond))
-		f.Risk = "leases do not rest on that, but one of the clocks is wrong: if it is the server's, locks end early or late by as much when it is set right, and after a change of server tokens may be lower than before"
+		f.Risk = "leases do not depend on that, but one of the clocks is wrong: if it is the server's, " +
+			"locks end early or late by as much when it is corrected, " +
+			"and after a change of server tokens may be lower than before"
 		f.Remedy = "let NTP keep the clocks of both hosts; set the server's while no locks are held"
 	}
 	return f

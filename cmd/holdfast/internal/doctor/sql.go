@@ -21,20 +21,21 @@ type database struct {
 	*sql.DB
 	dialect sqllock.Dialect
 	prefix  string // of the tables
-	// plain stands before the arguments of each statement; with it pgx prepares
-	// none, as poolers want it.
-	plain    []any
-	settings map[string]string
+	// queryMode stands before the arguments of each statement. It has pgx prepare no statements,
+	// because poolers do not allow that.
+	queryMode []any
+	settings  map[string]string
 }
 
 // locks and meta are the names of the tables.
 func (d *database) locks() string { return d.prefix + "_locks" }
 func (d *database) meta() string  { return d.prefix + "_meta" }
 
-// databaseChecks returns a check that opens a pool as the driver does and looks at
-// the database.
-func databaseChecks(dialect sqllock.Dialect, plain []any, pool func(*url.URL) (*sql.DB, string, error),
-	checks ...func(context.Context, *database) []Finding) []Check {
+// databaseChecks returns a check that opens a pool as the driver does, and runs the checks.
+func databaseChecks(
+	dialect sqllock.Dialect, queryMode []any, pool func(*url.URL) (*sql.DB, string, error),
+	checks ...func(context.Context, *database) []Finding,
+) []Check {
 	return []Check{func(ctx context.Context, p Patient) []Finding {
 		u := *p.URL
 		query := u.Query()
@@ -48,7 +49,10 @@ func databaseChecks(dialect sqllock.Dialect, plain []any, pool func(*url.URL) (*
 		if err := db.PingContext(ctx); err != nil {
 			return noConnection(p, err)
 		}
-		d := &database{Patient: p, DB: db, dialect: dialect, prefix: prefix, plain: plain, settings: map[string]string{}}
+		d := &database{
+			Patient: p, DB: db, dialect: dialect, prefix: prefix, queryMode: queryMode,
+			settings: map[string]string{},
+		}
 		var findings []Finding
 		for _, check := range checks {
 			findings = append(findings, check(ctx, d)...)
@@ -57,27 +61,27 @@ func databaseChecks(dialect sqllock.Dialect, plain []any, pool func(*url.URL) (*
 	}}
 }
 
-// noConnection is the finding where there is no connection to look over. Suppose that
-// the lock's client has one: then the server lets this user have few.
+// noConnection is the finding if the doctor gets no connection. If the lock's client has one, the
+// server limits the connections of this user.
 func noConnection(p Patient, err error) []Finding {
 	if p.Client == nil {
 		return nil // the lock's finding says why
 	}
 	return []Finding{{
 		Check: "connections", Severity: Warning, Found: fmt.Sprintf("the lock has a connection, and the server refuses another one: %v", err),
-		Risk:   "renewals wait for whatever else is under way on the same connection, and may come too late; nothing else here was looked at",
+		Risk:   "renewals wait for whatever else is under way on the same connection, and may come too late; nothing else was checked here",
 		Remedy: "let this user have more connections at a time: locks need two, and in PostgreSQL one more to listen; in a program with a pool of its own see to SetMaxOpenConns too",
 	}}
 }
 
 // ask scans the one row of a statement's result.
 func (d *database) ask(ctx context.Context, text string, into ...any) error {
-	return d.QueryRowContext(ctx, text, d.plain...).Scan(into...)
+	return d.QueryRowContext(ctx, text, d.queryMode...).Scan(into...)
 }
 
 // read reads settings: names and values.
 func (d *database) read(ctx context.Context, text string) {
-	rows, err := d.QueryContext(ctx, text, d.plain...)
+	rows, err := d.QueryContext(ctx, text, d.queryMode...)
 	if err != nil {
 		return
 	}
@@ -90,44 +94,44 @@ func (d *database) read(ctx context.Context, text string) {
 	}
 }
 
-// period returns a setting as a time, and 0 if it is not known or off.
+// period returns a setting as a duration, or 0 if it is not known or off.
 func (d *database) period(name string, unit time.Duration) time.Duration {
 	var n float64
 	fmt.Sscan(d.settings[name], &n)
 	return time.Duration(n * float64(unit))
 }
 
-// unread is the finding where the database does not let us look.
-func (d *database) unread(check, what string, err error) []Finding {
+// notReadable is the finding if the database does not let this user read something.
+func (d *database) notReadable(check, what string, err error) []Finding {
 	return []Finding{{
-		Check: check, Severity: Note, Found: fmt.Sprintf("could not look at %s: %v", what, err),
-		Risk: "what is wrong there is not found", Remedy: "ask who runs the database, or look again as a user who may",
+		Check: check, Severity: Note, Found: fmt.Sprintf("not seen: %s: %v", what, err),
+		Risk: "what is wrong there is not found", Remedy: "ask the database's administrator, or run doctor as a user who may read it",
 	}}
 }
 
 // databaseClock compares the server's clock with this host's.
 func databaseClock(ctx context.Context, d *database) []Finding {
-	look := func() (time.Time, error) {
+	read := func() (time.Time, error) {
 		var micros int64
 		err := d.ask(ctx, "SELECT "+d.dialect.Now(), &micros)
 		return time.UnixMicro(micros), err
 	}
-	first, err := sight(look)
+	first, err := readClock(read)
 	if err != nil {
-		return d.unread("server clock", "the server's clock", err)
+		return d.notReadable("server clock", "the server's clock", err)
 	}
 	select {
-	case <-time.After(apart - driver.HostClock.Now().Sub(first.end)):
+	case <-time.After(clockInterval - driver.HostClock.Now().Sub(first.end)):
 	case <-ctx.Done():
 	}
-	second, err := sight(look)
+	second, err := readClock(read)
 	if err != nil {
-		return d.unread("server clock", "the server's clock", err)
+		return d.notReadable("server clock", "the server's clock", err)
 	}
 	return []Finding{judgeServerClock(first, second)}
 }
 
-// databaseLatency measures renewals: what has to be in time, commit and all.
+// databaseLatency measures renewals, commits included, because those must be in time.
 func databaseLatency(ctx context.Context, d *database) []Finding {
 	if d.Client == nil {
 		return nil // the lock's finding says why
@@ -144,7 +148,7 @@ func databaseLatency(ctx context.Context, d *database) []Finding {
 	return []Finding{f}
 }
 
-// databaseAccess tries what locks do with the tables, and undoes it.
+// databaseAccess tries what locks do with the tables, and rolls it back.
 func databaseAccess(ctx context.Context, d *database) []Finding {
 	const check = "access"
 	row := "'holdfast-doctor/" + rand.Text() + "'"
@@ -176,21 +180,20 @@ func databaseAccess(ctx context.Context, d *database) []Finding {
 	}}
 }
 
-// attempt runs a statement and undoes it.
+// attempt runs a statement and rolls it back.
 func (d *database) attempt(ctx context.Context, text string) error {
 	tx, err := d.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, text, d.plain...)
+	_, err = tx.ExecContext(ctx, text, d.queryMode...)
 	if undone := tx.Rollback(); err == nil && !errors.Is(undone, sql.ErrTxDone) {
 		err = undone
 	}
 	return err
 }
 
-// connectionShare is the part of the connections that may be in use without being
-// remarked on.
+// connectionShare is the part of the connections that may be in use without a warning.
 const connectionShare = 0.8
 
 func judgeConnections(used, limit int) Finding {
@@ -203,19 +206,19 @@ func judgeConnections(used, limit int) Finding {
 	return f
 }
 
-// encrypted judges how a connection crosses the network.
-func encrypted(p Patient, is bool, remedy string) []Finding {
+// encrypted checks that the connection is encrypted, or stays on this host.
+func encrypted(p Patient, isEncrypted bool, remedy string) []Finding {
 	const check = "transport"
 	host := p.URL.Hostname()
 	switch {
 	case onThisHost(host):
 		return good(check, "the server is on this host, so nothing crosses a network")
-	case is:
+	case isEncrypted:
 		return good(check, "the connection to %s is encrypted", host)
 	}
 	return []Finding{{
 		Check: check, Severity: Warning, Found: fmt.Sprintf("%s is another host, and the connection to it is not encrypted", host),
-		Risk:   "whoever is on the way can read the password, and take or break locks",
+		Risk:   "anyone on the network can read the password, and take or break locks",
 		Remedy: remedy,
 	}}
 }

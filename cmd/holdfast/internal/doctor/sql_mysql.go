@@ -16,7 +16,7 @@ var mysqlChecks = databaseChecks(sqllock.MySQL, nil, mysqlconn.OpenPool,
 	mysqlSettings, mysqlTransport, mysqlRole, mysqlTables, mysqlLiveClock, mysqlIsolation, mysqlDurability, mysqlReplication,
 	mysqlTimeouts, mysqlKeepalives, mysqlConnections, databaseAccess, mysqlBloat, databaseClock, databaseLatency)
 
-// mysqlSettings reads the variables of our sessions, and what the server counts.
+// mysqlSettings reads the variables of the doctor's session, and counters of the server.
 func mysqlSettings(ctx context.Context, d *database) []Finding {
 	d.read(ctx, "SHOW STATUS WHERE Variable_name IN ('Ssl_cipher', 'Threads_connected', 'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')")
 	d.read(ctx, "SHOW VARIABLES")
@@ -48,7 +48,7 @@ func mysqlRole(_ context.Context, d *database) []Finding {
 			f.Risk = "if it is a replica, its locks exclude nobody who uses the primary, and break its replication"
 		}
 	case d.settings["autocommit"] == "OFF":
-		f.Found, f.Remedy = "autocommit is off in our sessions", "take autocommit=0 out of the URL, or out of init_connect on the server"
+		f.Found, f.Remedy = "autocommit is off in this user's sessions", "remove autocommit=0 from the URL, or from init_connect on the server"
 	default:
 		number, _, _ := strings.Cut(text, "-")
 		return good(check, "this is %s %s, and it takes writes", program, number)
@@ -56,21 +56,21 @@ func mysqlRole(_ context.Context, d *database) []Finding {
 	return []Finding{f}
 }
 
-// mysqlLiveClock finds servers whose clock stands still during a statement.
+// mysqlLiveClock finds servers on which SYSDATE does not change during a statement.
 func mysqlLiveClock(ctx context.Context, d *database) []Finding {
 	const check = "live clock"
 	var ran int64
 	err := d.ask(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND, b.at, SYSDATE(6)) FROM (SELECT SYSDATE(6) AS at, SLEEP(0.02) AS pause LIMIT 1) AS b", &ran)
 	switch {
 	case err != nil:
-		return d.unread(check, "the server's clock", err)
+		return d.notReadable(check, "the server's clock", err)
 	case ran < 10_000:
 		return []Finding{{
-			Check: check, Severity: Warning, Found: "SYSDATE stands still during a statement: the server runs with --sysdate-is-now",
-			Risk: "a statement that waited for a row judges by when it began: locks that ended meanwhile count as held", Remedy: "start the server without --sysdate-is-now",
+			Check: check, Severity: Warning, Found: "SYSDATE does not change during a statement: the server runs with --sysdate-is-now",
+			Risk: "a statement that waited for a row uses the time when it began: locks that ended meanwhile count as held", Remedy: "start the server without --sysdate-is-now",
 		}}
 	}
-	return good(check, "statements that wait judge by the time at which they go on")
+	return good(check, "a statement that has waited uses the time when it goes on")
 }
 
 func mysqlIsolation(_ context.Context, d *database) []Finding {
@@ -84,7 +84,7 @@ func mysqlIsolation(_ context.Context, d *database) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Note, Found: "transactions are " + level,
-		Risk:   "locks are right at every level, but at SERIALIZABLE their reads lock rows too, and steps wait for each other",
+		Risk:   "locks are correct at every level, but at SERIALIZABLE their reads lock rows too, and steps wait for each other",
 		Remedy: "for locks set transaction_isolation (tx_isolation in MariaDB) to READ-COMMITTED in the URL",
 	}}
 }
@@ -101,7 +101,7 @@ func mysqlTimeouts(_ context.Context, d *database) []Finding {
 		f.Risk = "statements that wait for a busy server are ended, and renewals with them: locks are lost under load"
 		f.Remedy = "set max_statement_time = 0 for locks, in the URL or for their user"
 	case wait > 0 && wait < shortestIdle:
-		f.Found = fmt.Sprintf("wait_timeout is %v: connections that do nothing for so long are ended", wait)
+		f.Found = fmt.Sprintf("wait_timeout is %v: connections that are idle for so long are closed", wait)
 		f.Risk = "after each pause locks connect anew, which takes time, and may be refused when it matters"
 		f.Remedy = "set wait_timeout to some minutes, on the server or in the URL"
 	default:
@@ -114,7 +114,7 @@ func mysqlKeepalives(_ context.Context, d *database) []Finding {
 	return []Finding{judgeIdle(onThisHost(d.URL.Hostname()), d.period("wait_timeout", time.Second))}
 }
 
-// judgeIdle judges for how long the server keeps connections that say nothing.
+// judgeIdle judges for how long the server keeps idle connections.
 func judgeIdle(local bool, wait time.Duration) Finding {
 	f := Finding{Check: "keepalives", Severity: OK}
 	switch {
@@ -136,7 +136,7 @@ func mysqlConnections(_ context.Context, d *database) []Finding {
 	_, err1 := fmt.Sscan(d.settings["threads_connected"], &used)
 	_, err2 := fmt.Sscan(d.settings["max_connections"], &limit)
 	if err := errors.Join(err1, err2); err != nil {
-		return d.unread("connections", "the connections", err)
+		return d.notReadable("connections", "the connections", err)
 	}
 	return []Finding{judgeConnections(used, limit)}
 }

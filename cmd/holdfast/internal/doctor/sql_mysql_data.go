@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mysqlTables finds tables that are not InnoDB's.
+// mysqlTables finds tables that do not use InnoDB.
 func mysqlTables(ctx context.Context, d *database) []Finding {
 	const check = "tables"
 	var others int
@@ -15,17 +15,17 @@ func mysqlTables(ctx context.Context, d *database) []Finding {
 		" AND engine <> 'InnoDB'", &others, &names)
 	switch {
 	case err != nil:
-		return d.unread(check, "the tables", err)
+		return d.notReadable(check, "the tables", err)
 	case others > 0:
 		return []Finding{{
 			Check: check, Severity: Error, Found: "not all tables are InnoDB's: " + *names,
-			Risk: "after a crash locks are forgotten or the table is damaged, and steps that were to be undone are not", Remedy: "ALTER TABLE … ENGINE = InnoDB",
+			Risk: "after a crash locks are forgotten or the table is damaged, and steps that were rolled back are not undone", Remedy: "ALTER TABLE … ENGINE = InnoDB",
 		}}
 	}
 	return good(check, "the tables are InnoDB's")
 }
 
-// ofTables is the condition that picks our tables in information_schema.
+// ofTables is the condition for the tables of locks in information_schema.
 func (d *database) ofTables() string {
 	schema, place := "DATABASE()", d.prefix
 	if s, rest, two := strings.Cut(d.prefix, "."); two {
@@ -34,7 +34,7 @@ func (d *database) ofTables() string {
 	return "table_schema = " + schema + " AND table_name IN ('" + place + "_locks', '" + place + "_meta')"
 }
 
-// mysqlDurability finds what forgets holds that were acknowledged.
+// mysqlDurability finds settings by which acknowledged holds can be lost.
 func mysqlDurability(_ context.Context, d *database) []Finding {
 	const check = "durability"
 	if at := d.settings["innodb_flush_log_at_trx_commit"]; at != "1" {
@@ -47,7 +47,7 @@ func mysqlDurability(_ context.Context, d *database) []Finding {
 	return good(check, "commits are on disk when they are acknowledged")
 }
 
-// mysqlReplication finds what a fail-over would forget.
+// mysqlReplication checks what would be lost by a fail-over.
 func mysqlReplication(ctx context.Context, d *database) []Finding {
 	const check = "replication"
 	var nodes, replicas int
@@ -55,7 +55,7 @@ func mysqlReplication(ctx context.Context, d *database) []Finding {
 	if nodes > 1 || d.settings["wsrep_on"] == "ON" {
 		return []Finding{{
 			Check: check, Severity: Warning, Found: fmt.Sprintf("this is a Galera cluster of %d nodes", nodes),
-			Risk:   "locks are not tested on one; clients on different nodes meet as conflicts at the commit, and may read what is a moment old",
+			Risk:   "locks are not tested on one; clients on different nodes get conflicts at the commit, and may read old data",
 			Remedy: "let all clients of locks use the same node",
 		}}
 	}
@@ -69,7 +69,7 @@ func mysqlReplication(ctx context.Context, d *database) []Finding {
 		}}
 	}
 	if err := d.ask(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'", &replicas); err != nil {
-		return d.unread(check, "the replicas", err)
+		return d.notReadable(check, "the replicas", err)
 	}
 	waits := d.settings["rpl_semi_sync_master_status"] == "ON" || d.settings["rpl_semi_sync_source_status"] == "ON"
 	point := d.settings["rpl_semi_sync_master_wait_point"] + d.settings["rpl_semi_sync_source_wait_point"]
@@ -87,19 +87,19 @@ func mysqlReplication(ctx context.Context, d *database) []Finding {
 	}}
 }
 
-// mysqlBloat looks at how much room the rows take, and at old versions of rows.
+// mysqlBloat checks the size of the tables, and how many old versions of rows the server keeps.
 func mysqlBloat(ctx context.Context, d *database) []Finding {
 	const check = "bloat"
 	var rows, size, history int64
 	if err := d.ask(ctx, "SELECT COALESCE(SUM(table_rows), 0), COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE "+d.ofTables(), &rows, &size); err != nil {
-		return d.unread(check, "the tables' state", err)
+		return d.notReadable(check, "the tables' state", err)
 	}
-	// Who may not see it sees nothing wrong.
+	// A user who may not read it gets no warning about it.
 	d.ask(ctx, "SELECT COALESCE(MAX(count), 0) FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'", &history)
 	return []Finding{judgeHistory(d.locks(), rows, size, history)}
 }
 
-// What is remarked on: old transactions, bytes, and bytes for each row.
+// From here on there is a warning: old transactions, bytes, and bytes for each row.
 const (
 	muchUndone = 1_000_000
 	muchData   = 256 << 20

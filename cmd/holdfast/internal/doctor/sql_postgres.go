@@ -19,7 +19,7 @@ var postgresChecks = databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExe
 	postgresSettings, postgresTransport, postgresRole, postgresPooler, postgresIsolation, postgresDurability, postgresReplication,
 	postgresTimeouts, postgresKeepalives, postgresConnections, databaseAccess, postgresBloat, databaseClock, databaseLatency)
 
-// postgresSettings reads the settings of our sessions, in PostgreSQL's own units.
+// postgresSettings reads the settings of the doctor's session, in PostgreSQL's own units.
 func postgresSettings(ctx context.Context, d *database) []Finding {
 	d.read(ctx, "SELECT name, setting FROM pg_settings")
 	return nil
@@ -27,15 +27,15 @@ func postgresSettings(ctx context.Context, d *database) []Finding {
 
 func postgresTransport(ctx context.Context, d *database) []Finding {
 	is := false
-	d.own(ctx, func(_ context.Context, c *pgx.Conn) error {
+	d.withConn(ctx, func(_ context.Context, c *pgx.Conn) error {
 		_, is = c.PgConn().Conn().(*tls.Conn)
 		return nil
 	})
 	return encrypted(d.Patient, is, "add sslmode=verify-full to the URL, and let the server have a certificate")
 }
 
-// own has fn use a connection of pgx's.
-func (d *database) own(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+// withConn calls fn with a connection of pgx.
+func (d *database) withConn(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
 	conn, err := d.Conn(ctx)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func postgresRole(_ context.Context, d *database) []Finding {
 	switch {
 	case version < oldestPostgres:
 		f.Found, f.Remedy = "this is PostgreSQL "+d.settings["server_version"], "use version 12 or later"
-	case d.settings["in_hot_standby"] == "on": // of PostgreSQL 14; the next one is older
+	case d.settings["in_hot_standby"] == "on": // since PostgreSQL 14; the next setting is older
 		f.Found, f.Remedy = "this is a standby, which takes no writes", "name the primary, or several hosts and target_session_attrs=read-write"
 	case d.settings["transaction_read_only"] == "on":
 		f.Found = "transactions are read-only here: it is a standby, or default_transaction_read_only is on"
@@ -66,41 +66,41 @@ func postgresRole(_ context.Context, d *database) []Finding {
 	return []Finding{f}
 }
 
-// postgresPooler finds out whether there is a pooler on the way, by the number of the
-// server process, and what it does with connections.
+// postgresPooler finds out, by the process ids of the server's processes, whether there is a pooler
+// between this host and the server, and whether it gives each transaction another connection.
 func postgresPooler(ctx context.Context, d *database) []Finding {
 	const check = "pooler"
 	var told, is, other uint32
-	err := d.own(ctx, func(ctx context.Context, a *pgx.Conn) error {
+	err := d.withConn(ctx, func(ctx context.Context, a *pgx.Conn) error {
 		told = a.PgConn().PID()
-		if err := a.QueryRow(ctx, "SELECT pg_backend_pid()", d.plain...).Scan(&is); err != nil {
+		if err := a.QueryRow(ctx, "SELECT pg_backend_pid()", d.queryMode...).Scan(&is); err != nil {
 			return err
 		}
-		// Who has a connection of its own does not share its server process.
-		return d.own(ctx, func(ctx context.Context, b *pgx.Conn) error {
-			return b.QueryRow(ctx, "SELECT pg_backend_pid()", d.plain...).Scan(&other)
+		// Two connections at the same time to the server itself have two server processes.
+		return d.withConn(ctx, func(ctx context.Context, b *pgx.Conn) error {
+			return b.QueryRow(ctx, "SELECT pg_backend_pid()", d.queryMode...).Scan(&other)
 		})
 	})
 	notified := d.Client != nil && d.Client.Caps().Ops.Has(driver.OpNotify)
 	switch {
 	case err != nil:
-		return d.unread(check, "the way to the server", err)
+		return d.notReadable(check, "the way to the server", err)
 	case is == other:
 		return []Finding{{
-			Check: check, Severity: Warning, Found: "a pooler on the way gives each transaction another connection",
-			Risk:   "notifications do not arrive, so waiters poll: up to 200 ms more at each hand-over, and statements without end",
+			Check: check, Severity: Warning, Found: "a pooler gives each transaction another connection",
+			Risk:   "notifications do not arrive, so waiters poll: up to 200 ms more at each hand-over, and statements all the time",
 			Remedy: "connect locks to PostgreSQL itself, or let the pooler give them connections for whole sessions (pgbouncer: pool_mode=session)",
 		}}
 	case d.Client != nil && !notified:
 		return []Finding{{
 			Check: check, Severity: Warning, Found: "notifications do not arrive",
-			Risk:   "waiters poll: up to 200 ms more at each hand-over, and statements without end",
+			Risk:   "waiters poll: up to 200 ms more at each hand-over, and statements all the time",
 			Remedy: "connect locks to PostgreSQL itself, over a connection that stays the same",
 		}}
 	case told != is:
-		return good(check, "a pooler is on the way, which gives whole sessions a connection; notifications arrive")
+		return good(check, "there is a pooler, which keeps one connection for a whole session; notifications arrive")
 	}
-	return good(check, "no pooler is on the way; notifications arrive")
+	return good(check, "there is no pooler; notifications arrive")
 }
 
 func postgresIsolation(_ context.Context, d *database) []Finding {
@@ -111,12 +111,12 @@ func postgresIsolation(_ context.Context, d *database) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Note, Found: "transactions begin at " + level,
-		Risk:   "locks are right at every level, but where several want one name statements fail and are made again",
+		Risk:   "locks are correct at every level, but if several clients want one name, statements fail and are repeated",
 		Remedy: "for the role of locks: ALTER ROLE … SET default_transaction_isolation = 'read committed'",
 	}}
 }
 
-// The shortest timeouts that leave locks alone.
+// The shortest timeouts that do not harm locks.
 const (
 	shortestStatement = time.Second
 	shortestIdle      = 30 * time.Second // an idle listener asks the server sooner
@@ -147,8 +147,7 @@ func postgresKeepalives(_ context.Context, d *database) []Finding {
 	return []Finding{judgeKeepalives(onThisHost(d.URL.Hostname()), d.period("tcp_keepalives_idle", time.Second), d.period("tcp_user_timeout", time.Millisecond))}
 }
 
-// longestSilence is after how long a client that says nothing should be asked whether
-// it is still there.
+// longestSilence is after how long the server should ask a silent client whether it is still there.
 const longestSilence = 10 * time.Minute
 
 func judgeKeepalives(local bool, idle, unacknowledged time.Duration) Finding {
@@ -170,7 +169,7 @@ func judgeKeepalives(local bool, idle, unacknowledged time.Duration) Finding {
 func postgresConnections(ctx context.Context, d *database) []Finding {
 	var used, limit, reserved int
 	if err := d.ask(ctx, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'", &used); err != nil {
-		return d.unread("connections", "the connections", err)
+		return d.notReadable("connections", "the connections", err)
 	}
 	fmt.Sscan(d.settings["max_connections"], &limit)
 	fmt.Sscan(d.settings["superuser_reserved_connections"], &reserved)

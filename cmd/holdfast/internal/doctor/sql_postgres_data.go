@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// postgresDurability finds what forgets holds that were acknowledged.
+// postgresDurability finds settings by which acknowledged holds can be lost.
 func postgresDurability(ctx context.Context, d *database) []Finding {
 	const check = "durability"
 	f := Finding{
@@ -18,14 +18,14 @@ func postgresDurability(ctx context.Context, d *database) []Finding {
 	err := d.ask(ctx, "SELECT count(*) > 0 FROM pg_class WHERE relpersistence = 'u' AND oid IN (to_regclass('"+d.locks()+"'), to_regclass('"+d.meta()+"'))", &unlogged)
 	switch {
 	case err != nil:
-		return d.unread(check, "the tables", err)
+		return d.notReadable(check, "the tables", err)
 	case unlogged:
 		f.Severity = Error
 		f.Found, f.Remedy = "the tables are unlogged: after a crash they are empty", "ALTER TABLE … SET LOGGED"
 	case d.settings["fsync"] == "off":
 		f.Found, f.Remedy = "fsync is off: commits are not on disk when they are acknowledged", "turn fsync on"
 	case d.settings["full_page_writes"] == "off":
-		f.Found, f.Remedy = "full_page_writes is off: a page that was half written is not mended", "turn full_page_writes on"
+		f.Found, f.Remedy = "full_page_writes is off: a page that was half written is not repaired", "turn full_page_writes on"
 	case d.settings["synchronous_commit"] == "off":
 		f.Found, f.Remedy = "synchronous_commit is off: commits are acknowledged before they are on disk", "for the role of locks: ALTER ROLE … SET synchronous_commit = on"
 	default:
@@ -34,12 +34,12 @@ func postgresDurability(ctx context.Context, d *database) []Finding {
 	return []Finding{f}
 }
 
-// postgresReplication finds what a fail-over would forget.
+// postgresReplication checks what would be lost by a fail-over.
 func postgresReplication(ctx context.Context, d *database) []Finding {
 	const check = "replication"
 	var replicas int
 	if err := d.ask(ctx, "SELECT count(*) FROM pg_stat_replication WHERE application_name <> 'pg_basebackup'", &replicas); err != nil {
-		return d.unread(check, "the replicas", err)
+		return d.notReadable(check, "the replicas", err)
 	}
 	names, commit := d.settings["synchronous_standby_names"], d.settings["synchronous_commit"]
 	switch {
@@ -60,7 +60,7 @@ func postgresReplication(ctx context.Context, d *database) []Finding {
 	}}
 }
 
-// postgresBloat looks at dead rows, and at who keeps them from being removed.
+// postgresBloat checks for dead rows, and for what prevents their removal.
 func postgresBloat(ctx context.Context, d *database) []Finding {
 	const check = "bloat"
 	var live, dead, size int64
@@ -72,12 +72,12 @@ func postgresBloat(ctx context.Context, d *database) []Finding {
 		d.ask(ctx, "SELECT count(*) > 0 FROM pg_class WHERE oid = to_regclass('"+d.locks()+"') AND 'autovacuum_enabled=false' = ANY (reloptions)", &off),
 		d.ask(ctx, "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity WHERE backend_xmin IS NOT NULL", &oldest),
 	); err != nil {
-		return d.unread(check, "the tables' state", err)
+		return d.notReadable(check, "the tables' state", err)
 	}
 	return []Finding{judgeBloat(d.locks(), live, dead, size, off || d.settings["autovacuum"] == "off", time.Duration(oldest*float64(time.Second)))}
 }
 
-// What is too much: autovacuum begins at 1,000 dead rows.
+// From here on there is a warning; autovacuum begins at 1,000 dead rows.
 const (
 	muchDead       = 50_000
 	longestReading = 10 * time.Minute

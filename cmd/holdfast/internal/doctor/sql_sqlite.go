@@ -16,8 +16,8 @@ import (
 var sqliteChecks = append([]Check{sqliteDirectory, filePlace, fileSpace},
 	databaseChecks(sqllock.SQLite, nil, sqliteconn.OpenPool, sqlitePragmas, sqliteHealth, sqliteOthers, sqliteLog, databaseAccess, databaseLatency)...)
 
-// sqliteDirectory finds network file systems, where SQLite's own locks do not hold,
-// and directories where others can replace the file.
+// sqliteDirectory finds network file systems, on which SQLite's own locks do not work, and directories
+// where others can replace the file.
 func sqliteDirectory(_ context.Context, p Patient) []Finding {
 	const check = "directory"
 	dir := filepath.Dir(filepath.FromSlash(p.URL.Path))
@@ -39,14 +39,14 @@ func sqliteDirectory(_ context.Context, p Patient) []Finding {
 // longestBusy is how long SQLite itself may wait for another writer.
 const longestBusy = time.Second
 
-// sqlitePragmas looks at how connections are set up. Those of a URL are set up by
-// the driver, but a file may not let it.
+// sqlitePragmas checks the settings of connections. The driver sets them, but a file may not allow
+// that.
 func sqlitePragmas(ctx context.Context, d *database) []Finding {
 	var journal string
 	var synchronous, busy int
 	for pragma, into := range map[string]any{"journal_mode": &journal, "synchronous": &synchronous, "busy_timeout": &busy} {
 		if err := d.ask(ctx, "PRAGMA "+pragma, into); err != nil {
-			return d.unread("journal", pragma, err)
+			return d.notReadable("journal", pragma, err)
 		}
 	}
 	return []Finding{judgeJournal(journal), judgeSynchronous(synchronous), judgeBusy(time.Duration(busy) * time.Millisecond)}
@@ -61,7 +61,7 @@ func judgeJournal(mode string) Finding {
 		f.Risk, f.Remedy = "a process that dies while it writes damages the file, and all locks in it", "PRAGMA journal_mode = WAL"
 	default:
 		f.Severity = Warning
-		f.Risk = "readers keep writers out: whoever reads for long delays renewals, and locks may be lost"
+		f.Risk = "readers block writers: a long read delays renewals, and locks may be lost"
 		f.Remedy = "PRAGMA journal_mode = WAL, while nobody else has the file open"
 	}
 	return f
@@ -85,13 +85,13 @@ func judgeBusy(timeout time.Duration) Finding {
 	f := Finding{Check: "busy timeout", Severity: OK, Found: fmt.Sprintf("busy_timeout is %v", timeout)}
 	if timeout > longestBusy {
 		f.Severity = Note
-		f.Risk = "SQLite waits for another writer at growing intervals and serves nobody in order: the driver, which asks again more often, has to wait with it"
+		f.Risk = "SQLite waits for another writer at growing intervals and in no order: the driver, which tries more often, has to wait for it"
 		f.Remedy = "use busy_timeout(10) for locks: see sqliteconn.DSN"
 	}
 	return f
 }
 
-// sqliteHealth has SQLite look at the tables.
+// sqliteHealth has SQLite check the tables.
 func sqliteHealth(ctx context.Context, d *database) []Finding {
 	const check = "tables"
 	var version, said string
@@ -107,18 +107,18 @@ func sqliteHealth(ctx context.Context, d *database) []Finding {
 		}
 	}
 	d.ask(ctx, "SELECT sqlite_version()", &version)
-	return good(check, "the tables are in order (SQLite %s)", version)
+	return good(check, "the tables are intact (SQLite %s)", version)
 }
 
-// sqliteOthers finds out whether the file has other tables.
+// sqliteOthers checks whether the file has other tables.
 func sqliteOthers(ctx context.Context, d *database) []Finding {
 	const check = "neighbours"
 	var others int
 	if err := d.ask(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT IN ('"+d.locks()+"', '"+d.meta()+"')", &others); err != nil {
-		return d.unread(check, "the other tables", err)
+		return d.notReadable(check, "the other tables", err)
 	}
 	if others == 0 {
-		return good(check, "nothing but locks is in the file")
+		return good(check, "the file contains only locks")
 	}
 	return []Finding{{
 		Check: check, Severity: Note, Found: fmt.Sprintf("other tables in the file: %d", others),
@@ -127,25 +127,25 @@ func sqliteOthers(ctx context.Context, d *database) []Finding {
 	}}
 }
 
-// sqliteLog looks at the write-ahead log.
+// sqliteLog checks the size of the write-ahead log.
 func sqliteLog(_ context.Context, d *database) []Finding {
 	file := filepath.FromSlash(d.URL.Path) + "-wal"
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil // it is there only while somebody has the file open
+		return nil // the log exists only while a process has the file open
 	}
 	return []Finding{judgeLog(file, info.Size())}
 }
 
-// muchLog is the length of a log that somebody keeps from being emptied: SQLite
-// begins at 4 MiB.
+// muchLog is the size of a log that a reader prevents from being emptied. SQLite starts to empty it at
+// 4 MiB.
 const muchLog = 64 << 20
 
 func judgeLog(file string, size int64) Finding {
 	f := Finding{Check: "log", Severity: OK, Found: fmt.Sprintf("%s has %d kB", file, size>>10)}
 	if size > muchLog {
 		f.Severity = Warning
-		f.Risk = "somebody reads without an end, so the log cannot be emptied: it grows until the disk is full, and locks become slower"
+		f.Risk = "a reader does not end, so the log cannot be emptied: it grows until the disk is full, and locks become slower"
 		f.Remedy = "end the long transaction, then PRAGMA wal_checkpoint(TRUNCATE)"
 	}
 	return f

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// slow is how long a lock may take without being remarked on.
+// slow is how long taking, renewing and releasing a lock may take without a warning.
 const slow = time.Second
 
-// roundTrip takes and gives back a lock of its own.
+// roundTrip takes, renews and releases a lock of its own.
 func roundTrip(ctx context.Context, p Patient) []Finding {
 	const check = "lock"
 	bad := func(what string, err error) []Finding {
@@ -22,10 +22,11 @@ func roundTrip(ctx context.Context, p Patient) []Finding {
 		}}
 	}
 	if p.Client == nil {
-		return bad("", p.Err) // which says that the store cannot be opened
+		return bad("", p.Err) // the error says that the store cannot be opened
 	}
 	start := time.Now()
-	lease, err := p.Client.Mutex("holdfast-doctor/"+rand.Text(), &holdfast.Options{Note: "holdfast doctor"}).TryAcquire(ctx)
+	lock := p.Client.Mutex("holdfast-doctor/"+rand.Text(), &holdfast.Options{Note: "holdfast doctor"})
+	lease, err := lock.TryAcquire(ctx)
 	if err != nil {
 		return bad("a lock cannot be taken: ", err)
 	}
