@@ -66,8 +66,12 @@ const (
 	atPayment = "at payment" // the request that is to be paused has come to the payment
 )
 
-// report writes a line. If nobody reads it the demo was killed, and SIGPIPE ends this process.
-func report(what ...any) { fmt.Println(what...) }
+// report writes a line. If that fails the demo was killed, and this process ends too.
+func report(what ...any) {
+	if _, err := fmt.Println(what...); err != nil {
+		os.Exit(1)
+	}
+}
 
 // work opens the database and the store, waits for the beginning, and does the work.
 func work(ctx context.Context) (err error) {
