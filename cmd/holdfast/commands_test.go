@@ -84,8 +84,8 @@ func TestStoreUnreachable(t *testing.T) {
 	w.run(69, "ls").expectErr("another store can be named by --store or HOLDFAST_STORE")
 }
 
-// TestForeignDirectory: a directory of something else is refused as a store that
-// does not work, not as wrong usage, and stays as it is.
+// TestForeignDirectory: a directory that is in use for something else is refused as a store that does
+// not work, not as wrong usage, and is not changed.
 func TestForeignDirectory(t *testing.T) {
 	w := newWorld(t)
 	if err := os.MkdirAll(filepath.Join(w.locks, "names"), 0o700); err != nil {
@@ -107,8 +107,7 @@ func TestForeignDirectory(t *testing.T) {
 	}
 }
 
-// TestLockedLockFile: a directory that another user's process has stopped is a
-// store that does not work.
+// TestLockedLockFile: a directory that another user's process blocks is a store that does not work.
 func TestLockedLockFile(t *testing.T) {
 	w := newWorld(t)
 	w.run(0, "run", "x", "--", "true")
@@ -124,8 +123,8 @@ func TestLockedLockFile(t *testing.T) {
 	w.run(0, "show", "x").expectOut("x: free")
 }
 
-// TestLookingMakesNothing: ls and show do not make the default store.
-func TestLookingMakesNothing(t *testing.T) {
+// TestReadingCreatesNothing: ls and show do not create the default store.
+func TestReadingCreatesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "HOLDFAST_STORE=", "XDG_STATE_HOME="+w.path("state"))
 	w.run(0, "ls")
@@ -147,8 +146,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The worst names and notes: they turn the text around, clear the screen, end
-// the line, or hide.
+// The worst names and notes: they change the direction of the text, clear the screen, end the line, or
+// are invisible.
 const (
 	evilName = "a/\u202egnp.exe\u200b\\/é日"
 	evilNote = "\x1b[2J\x1b]0;owned\x07\r\n\u202eetoN\u2066\x9b31m <b>&"
@@ -250,7 +249,7 @@ func TestLsAndShow(t *testing.T) {
 	w.run(0, "--store", prefixed, "run", "new", "--", "sh", "-c", "holdfast show a/new | grep exclusive")
 }
 
-// TestSchema: the statements make the tables that the store then uses.
+// TestSchema: the statements create the tables that the store then uses.
 func TestSchema(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "locks.db")
@@ -335,7 +334,7 @@ func TestDoctor(t *testing.T) {
 	}
 	w.run(64, "doctor", "--store", "nosuch://x")
 	w.run(1, "doctor", "--store", "file:///proc/version/locks").expectOut("error    lock: cannot open file:///proc/version/locks")
-	// Opening makes nothing, so what cannot be made shows when a lock is taken.
+	// Opening creates nothing, so a directory that cannot be created fails when a lock is taken.
 	absent := w.run(1, "doctor", "--store", "file:///proc/holdfast")
 	absent.expectOut("error    lock: a lock cannot be taken: ")
 	absent.expectOut("mkdir /proc/holdfast: no such file or directory")
@@ -365,8 +364,7 @@ func TestDoctorSharedDirectory(t *testing.T) {
 	w.run(0, "doctor").expectOut("warning  directory: " + w.locks + " can be written by everybody")
 }
 
-// TestCrontab is the real program, built, and what it is for: the same job in
-// two crontabs.
+// TestCrontab runs the real program, built, as two crontabs with the same job do.
 func TestCrontab(t *testing.T) {
 	w := newWorld(t)
 	program := filepath.Join(t.TempDir(), "holdfast")

@@ -16,10 +16,9 @@ import (
 // nobody is a user without any rights.
 const nobody = "65534"
 
-// container is a command line that runs what follows as a container does: as
-// process 1 of a PID namespace, as a user without rights, with a root file system
-// that is read-only but for the store. The setting is made by a shell, which is
-// replaced by the program.
+// container is a command line that runs the program after it as a container does: as process 1 of a PID
+// namespace, as a user without rights, with a root file system that is read-only except for the store.
+// A shell prepares that, and is replaced by the program.
 func (w *world) container(setting string, args ...string) *process {
 	w.t.Helper()
 	testserver.NeedRoot(w.t)
@@ -80,15 +79,15 @@ func newContainerWorld(t *testing.T) *world {
 	return w
 }
 
-// settings are how /proc may look in a container: its own, or, as with
-// `unshare -pf`, still that of the host, whose numbers are not the container's.
+// settings are the two kinds of /proc that a container may have: its own, or, as with `unshare -pf`, that
+// of the host, which has other process ids.
 var settings = map[string]string{
 	"its own proc":    "mount -t proc proc /proc",
 	"the host's proc": "",
 }
 
-// TestProcessOne: as process 1 of a container run passes SIGTERM on, gives the lock
-// back, and nothing of the command survives.
+// TestProcessOne: as process 1 of a container run passes SIGTERM on and releases the lock, and no process
+// of the command survives.
 func TestProcessOne(t *testing.T) {
 	for name, setting := range settings {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestProcessOne(t *testing.T) {
 	}
 }
 
-// TestProcessOneReaps: zombies do not pile up in a container.
+// TestProcessOneReaps: zombies do not accumulate in a container.
 func TestProcessOneReaps(t *testing.T) {
 	w := newContainerWorld(t)
 	p := w.container(settings["its own proc"], "holdfast", "run", "x", "--", "sh", "-c", `
@@ -122,8 +121,8 @@ echo clean; cat`)
 	p.ends(0)
 }
 
-// TestLossInContainer: when run is not process 1, whose end would end everything,
-// it finds what has left the group by itself.
+// TestLossInContainer: the end of process 1 would end all processes. When run is not process 1, it must
+// find processes that have left the group.
 func TestLossInContainer(t *testing.T) {
 	for name, setting := range settings {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +147,7 @@ func TestLossInContainer(t *testing.T) {
 	}
 }
 
-// stampsStop expects that nobody of a tree writes any more.
+// stampsStop expects that no process of a tree writes any more.
 func stampsStop(t *testing.T, file string) {
 	t.Helper()
 	last := map[string]any{}

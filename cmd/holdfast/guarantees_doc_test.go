@@ -45,16 +45,14 @@ func store(t *testing.T, pkg, example, url string) guarantees.Store {
 	return guarantees.Store{Package: pkg, URL: example, Caps: d.Caps()}
 }
 
-// TestGuaranteesDoc holds the documentation equal to what the drivers say of
-// themselves.
+// TestGuaranteesDoc checks that the documentation is what the drivers' Caps generate.
 func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(stores), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 }
 
-// same compares a file with what it should be made into, or, with -update, makes
-// it into that.
+// same compares a file with its generated form, or, with -update, rewrites it.
 func same(t *testing.T, name string, wanted func([]byte) ([]byte, error)) {
 	t.Helper()
 	name = filepath.FromSlash(name)
@@ -70,7 +68,7 @@ func same(t *testing.T, name string, wanted func([]byte) ([]byte, error)) {
 		return
 	}
 	if !*update {
-		t.Errorf("%s is not what the drivers say; if their Caps are right, run\n\tgo test ./cmd/holdfast -run TestGuaranteesDoc -update", name)
+		t.Errorf("%s differs from the drivers' Caps; if those are right, run\n\tgo test ./cmd/holdfast -run TestGuaranteesDoc -update", name)
 		return
 	}
 	if err := os.WriteFile(name, want, 0o666); err != nil {

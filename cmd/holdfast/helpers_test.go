@@ -51,8 +51,8 @@ func stamped(file string) driver.Instant {
 	return driver.Instant(binary.LittleEndian.Uint64(b))
 }
 
-// stamp writes the time into a file again and again, and does not mind signals;
-// the first SIGTERM it writes down.
+// stamp writes the time into a file again and again. It catches signals and goes on; it records the time
+// of the first SIGTERM.
 func stamp(file string) {
 	term := make(chan os.Signal, 1)
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)

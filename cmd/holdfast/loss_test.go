@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// cutURL is the URL of the world's store by which it can be cut off.
+// cutURL is a URL of the world's store whose users can be cut off.
 func (w *world) cutURL() string { return "cut://" + w.locks }
 
-// cut cuts the store off from those who came by cutURL.
+// cut cuts off all processes that have opened the store by cutURL.
 func (w *world) cut() {
 	w.t.Helper()
 	if err := os.WriteFile(w.locks+".cut", nil, 0o600); err != nil {
@@ -24,12 +24,12 @@ func (w *world) cut() {
 	}
 }
 
-// lossTTL leaves a margin of a tenth of a second, in which killed processes must
-// be gone although the machine is busy.
+// lossTTL has a margin of a tenth of a second, in which killed processes must be gone even if the machine
+// is busy.
 const lossTTL = "5s"
 
-// renewedTTL is for holds that must not be lost by a renewal that is late because the machine is
-// busy, and that are to learn of a break at the next one, three seconds later.
+// renewedTTL is for holds that must not be lost if a renewal is late because the machine is busy, and that
+// learn of a break at the next renewal, three seconds later.
 const renewedTTL = "9s"
 
 func TestLoss(t *testing.T) {
@@ -85,9 +85,9 @@ func TestMaxHold(t *testing.T) {
 	}
 }
 
-// TestMaxHoldHeeded: a command that ends when it is told to has lost its lock all the
-// same; one that ends before has not.
-func TestMaxHoldHeeded(t *testing.T) {
+// TestMaxHoldCommandEnds: a command that ends when it is told to has lost its lock all the same. One that
+// has ended before has not.
+func TestMaxHoldCommandEnds(t *testing.T) {
 	w := newWorld(t)
 	p := w.run(76, "run", "--ttl", lossTTL, "--grace", "500ms", "--max-hold", "100ms", "x", "--", "sh", "-c", "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done")
 	p.expectOut("cleaned")
@@ -147,7 +147,7 @@ func TestBreak(t *testing.T) {
 	w.run(1, "break", "x", "--token", token)
 	p.ends(76)
 	p.expectErr("broken by an operator; the command was killed")
-	// They are dead now: whoever comes next is alone.
+	// All its processes are dead now, before the next holder begins.
 	w.run(0, "run", "-n", "x", "--", "once", next)
 	goneBefore(t, next, treeFiles(file)...)
 	for _, f := range treeFiles(file) {
@@ -179,7 +179,7 @@ func TestBreakJSON(t *testing.T) {
 	p.ends(76)
 }
 
-// alive reports whether a process is there, and no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -189,7 +189,7 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-func TestKilledRunTakesItsCommandAlong(t *testing.T) {
+func TestKilledRunEndsItsCommand(t *testing.T) {
 	w := newWorld(t)
 	file := w.path("stamps")
 	p := w.start("run", "x", "--", "sh", "-c", `echo $$; stamp "$0.child" & stamp "$0"; echo survived`, file)
@@ -197,7 +197,7 @@ func TestKilledRunTakesItsCommandAlong(t *testing.T) {
 	shell := atoi(t, strings.TrimSpace(p.out.String()))
 	p.signal(syscall.SIGKILL)
 	p.wait()
-	// Its output is closed: nobody who had it is there any more.
+	// Its output is closed, so no process that had it is alive.
 	if p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || strings.Contains(p.out.String(), "survived") {
 		t.Errorf("%v, %q", p.cmd.ProcessState, p.out.String())
 	}

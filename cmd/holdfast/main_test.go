@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
-	heedSignals()
+	handleSignals()
 	self, err := os.Executable()
 	if err == nil {
 		bin, err = os.MkdirTemp("", "holdfast-test-*")
@@ -64,10 +64,10 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// heedSignals has the programs of the tests heed the signals that this one was told to ignore, as
-// a shell tells what it starts in the background: a signal that is ignored stays so in a program
-// that is started, and one that is handled does not.
-func heedSignals() {
+// handleSignals has the programs of the tests get the default action of signals that this process was
+// started to ignore. Suppose that a shell has started the tests in the background: it has them ignore
+// SIGINT, and programs that they start would inherit that. They do not inherit a handled signal.
+func handleSignals() {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
@@ -200,15 +200,15 @@ func (w *world) start(args ...string) *process {
 	return w.command(args...).start()
 }
 
-// patience is how long anything may take that takes no time.
-const patience = 30 * time.Second
+// timeLimit is how long an operation may take that should take almost no time.
+const timeLimit = 30 * time.Second
 
 // wait waits for the end, and returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(timeLimit):
 		p.t.Fatalf("%v is still running; it wrote\n%s%s", p.cmd.Args, p.out.String(), p.err.String())
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -254,10 +254,10 @@ func (p *process) expectErr(text string) {
 	}
 }
 
-// await waits until something is so.
+// await waits until a condition holds.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !so(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(timeLimit); !so(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("in vain: %s", what)
 		}

@@ -19,7 +19,7 @@ func TestNested(t *testing.T) {
 	if strings.Count(lines[3], `"sequencer"`) != 2 {
 		t.Errorf("HOLDFAST_HELD is %s", lines[3])
 	}
-	// Joining costs the other hold nothing, and each ends once.
+	// Joining does not change the outer hold, and each command ends once.
 	w.run(0, "run", "-n", "a", "--", "true")
 	w.run(0, "run", "-n", "b", "--", "true")
 	w.run(9, "run", "a", "--", "holdfast", "run", "a", "--", "sh", "-c", "exit 9")
@@ -30,7 +30,7 @@ func TestNestedStaysInTheOuterGroup(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "a", "--", "sh", "-c", "trap : USR1 TERM; holdfast run a -- signals & wait; wait; wait; echo the end")
 	p.awaitOutput("up")
-	// The group's signals reach it, with nobody between to pass them on.
+	// It gets the group's signals, without a process between that passes them on.
 	for _, s := range []os.Signal{sigUSR1, sigTERM} {
 		p.cmd.Process.Signal(s)
 		p.awaitOutput(s.String())
@@ -49,7 +49,7 @@ func TestNestedModes(t *testing.T) {
 	w.run(0, "run", "--slots", "3", "s", "--", "holdfast", "run", "-n", "--slots", "3", "--permits", "2", "s", "--", "true")
 }
 
-// What the environment says is not believed.
+// The environment alone proves nothing.
 func TestStaleHeld(t *testing.T) {
 	w := newWorld(t)
 	old := ""

@@ -93,8 +93,8 @@ func (c *console) awaitTimes(n int, text string) {
 	await(c.t, text+" on the screen", func() bool { return strings.Count(c.out.String(), text) >= n })
 }
 
-// The keys. Before one is pressed the command must run, and be no shell that is
-// about to start another: that is deaf for a moment.
+// The keys. Before one is pressed the command must run. It must not be a shell that is about to start
+// another program: a shell ignores the keys for a moment then.
 const (
 	ctrlC = "\x03"
 	ctrlD = "\x04"
@@ -123,7 +123,7 @@ func TestCtrlCTwice(t *testing.T) {
 	c.awaitTimes(1, "terminated")
 	c.signal(syscall.SIGTERM)
 	c.ends(5)
-	// Each went to the command once, not also through run.
+	// The command got each signal once, and not a second time through run.
 	if n := strings.Count(c.out.String(), "interrupt\r\n"); n != 2 {
 		t.Errorf("two Ctrl-C came as %d", n)
 	}
@@ -160,7 +160,7 @@ func TestTerminalGoes(t *testing.T) {
 func TestTerminalIsSetAsBefore(t *testing.T) {
 	w := newWorld(t)
 	c := w.onTerminal(80, "holdfast", "--store", w.cutURL(), "run", "--ttl", lossTTL, "x", "--", "sh", "-c", `stty raw -echo; trap "" TERM; sleep 1000`)
-	// Kept open, as the terminal is set up anew when its last user leaves.
+	// Kept open: a terminal loses its settings when its last user closes it.
 	kept, err := os.OpenFile(ptsName(t, c), unix.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -214,8 +214,8 @@ func (c *console) enter(line string) {
 	c.types(line + "\n")
 }
 
-// talk types a line to cat, which repeats it. What is typed while the terminal
-// changes hands may be lost, so it is said again.
+// talk types a line to cat, which repeats it. Input may be lost while the terminal changes its foreground
+// group, so the line is typed again.
 func (c *console) talk(line string) {
 	c.t.Helper()
 	before, said := strings.Count(c.out.String(), line), time.Time{}

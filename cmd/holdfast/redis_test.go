@@ -14,8 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// redisPassword is that of every server here; nothing that holdfast writes may
-// show it.
+// redisPassword is the password of each server here. Holdfast must never print it.
 const redisPassword = "s3cr3t/p%w"
 
 // escapedPassword is the same in a URL.
@@ -42,7 +41,7 @@ func (p *process) hidesPassword() {
 	}
 }
 
-// TestRedis does with a Redis server what an operator does in a day.
+// TestRedis runs all commands on a Redis server, as an operator does.
 func TestRedis(t *testing.T) {
 	w, _ := redisWorld(t, testserver.RedisOptions{})
 	w.run(0, "ls").hidesPassword()
@@ -204,8 +203,7 @@ func TestRedisKilledRun(t *testing.T) {
 	goneBefore(t, next, file)
 }
 
-// TestRedisHeldHidesPassword: what a command gets to know of its holds are names
-// and tokens.
+// TestRedisHeldHidesPassword: a command's environment has names and tokens of its holds, and no password.
 func TestRedisHeldHidesPassword(t *testing.T) {
 	w, _ := redisWorld(t, testserver.RedisOptions{})
 	var held []struct{ Store, Name string }

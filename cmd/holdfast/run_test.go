@@ -23,7 +23,7 @@ func TestRunPassesThrough(t *testing.T) {
 	w.run(128+9, "run", "x", "--", "sh", "-c", "kill -9 $$")
 	w.run(128+15, "run", "x", "--", "sh", "-c", "kill $$")
 	w.run(255, "run", "x", "--", "sh", "-c", "exit 255")
-	// Arguments are not looked at, and there is no shell.
+	// Arguments are passed on unchanged, without a shell.
 	p = w.run(0, "run", "-n", "x", "--", "echo", "-n", "$HOME", "--", "*")
 	if p.out.String() != "$HOME -- *" {
 		t.Errorf("echo wrote %q", p.out.String())
@@ -70,7 +70,7 @@ func TestRunCommandMissing(t *testing.T) {
 	// What could not be started has no minimum hold.
 	w.run(126, "run", "-n", "--min-hold", "1h", "x", "--", script)
 	w.run(126, "run", "-n", "--min-hold", "1h", "x", "--", script)
-	// The others are found out before the lock is asked for.
+	// The other errors are found before the lock is taken.
 	defer w.hold("x")()
 	w.run(127, "run", "-n", "x", "--", "no-such-command")
 	w.run(127, "run", "-n", "x", "--", w.path("nothing"))
@@ -167,7 +167,7 @@ func TestSignalsWhileWaiting(t *testing.T) {
 		p.ends(128 + int(s))
 		w.awaitQueue("x", 0)
 	}
-	// Those that do not end the wait do not disturb it.
+	// The other signals do not disturb the wait.
 	p := w.start("run", "x", "--", "touch", w.path("ran"))
 	w.awaitQueue("x", 1)
 	p.signal(syscall.SIGUSR1)

@@ -27,9 +27,9 @@ func guardOf(t *testing.T, run int) int {
 	return 0
 }
 
-// TestKilledRunTakesDaemonsAlong: what has left the group and the session does not
-// run beside the next holder either.
-func TestKilledRunTakesDaemonsAlong(t *testing.T) {
+// TestKilledRunEndsDaemons: processes that have left the group and the session do not run beside the next
+// holder either.
+func TestKilledRunEndsDaemons(t *testing.T) {
 	w := newWorld(t)
 	file, next := w.path("stamps"), w.path("next")
 	p := w.start("run", "--lock-delay", "2s", "x", "--", "tree", file)
@@ -41,8 +41,8 @@ func TestKilledRunTakesDaemonsAlong(t *testing.T) {
 	goneBefore(t, next, treeFiles(file)...)
 }
 
-// TestKilledGuard: a command without a guard could outlive run unseen, so all of it
-// is killed, and the name is free only then.
+// TestKilledGuard: without a guard the command could survive run, so all its processes are killed, and
+// only then is the name free.
 func TestKilledGuard(t *testing.T) {
 	w := newWorld(t)
 	file, next := w.path("stamps"), w.path("next")
@@ -58,8 +58,7 @@ func TestKilledGuard(t *testing.T) {
 	goneBefore(t, next, treeFiles(file)...)
 }
 
-// TestOrphansAreReaped: what the command leaves behind does not stay as a zombie
-// while the command runs.
+// TestOrphansAreReaped: orphans of the command do not stay as zombies while the command runs.
 func TestOrphansAreReaped(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "x", "--", "sh", "-c", `sh -c 'true & echo $!' ; cat`)

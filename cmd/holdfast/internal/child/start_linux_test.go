@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dyingGuard is a guard that is killed when it has started the command, before it can say
-// so. The command has left the group and the session.
+// dyingGuard is a guard that is killed when it has started the command, before it can report that. The
+// command has left the group and the session.
 func dyingGuard() {
 	orders, err := strconv.Atoi(os.Args[1])
 	if err != nil {
@@ -38,8 +38,8 @@ func dyingGuard() {
 	select {}
 }
 
-// TestGuardDiesEarly: if Start fails, nothing of the command runs, though the lock is given
-// back at once then. Suppose that the guard is killed between its fork and its report.
+// TestGuardDiesEarly: suppose that the guard is killed between its fork and its report. Start fails, and
+// the lock is released at once. No process of the command may run then.
 func TestGuardDiesEarly(t *testing.T) {
 	if _, err := os.Stat("/bin/sleep"); err != nil {
 		t.Fatal(err)

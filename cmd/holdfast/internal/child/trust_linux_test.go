@@ -13,7 +13,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// trusting returns a child whose guard is the reader of a pipe.
+// trusting returns a child whose guard is replaced by a pipe, which the test reads.
 func trusting(t *testing.T) (*Child, *bufio.Reader) {
 	t.Helper()
 	orders, trust, err := os.Pipe()
@@ -25,10 +25,10 @@ func trusting(t *testing.T) (*Child, *bufio.Reader) {
 	return &Child{trust: trust}, bufio.NewReader(orders)
 }
 
-// TestTrustArrives: on a processor that has much else to do, a deadline arrives at a guard that
-// can take it. Suppose that what is to be written is given up a millisecond after it was begun, and
-// that this process stands still for so long in between: then the first deadline, with which the
-// guard starts the command, is lost, and each waits for the other for ever.
+// TestTrustArrives: a deadline reaches a guard that can read it, even on a busy processor. Suppose that
+// Trust gave up writing after a millisecond, and that this process stood still for so long before the
+// write. Then the first deadline, with which the guard starts the command, would be lost, and the guard
+// and the supervisor would wait for each other for ever.
 func TestTrustArrives(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var stop atomic.Bool
@@ -52,7 +52,7 @@ func TestTrustArrives(t *testing.T) {
 	}
 }
 
-// TestTrustDoesNotWait: for a guard that does not read nobody waits.
+// TestTrustDoesNotWait: Trust does not wait for a guard that does not read.
 func TestTrustDoesNotWait(t *testing.T) {
 	c, _ := trusting(t)
 	for i := range 100_000 { // more than any pipe has room for
