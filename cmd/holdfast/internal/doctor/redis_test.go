@@ -262,7 +262,7 @@ func TestRedisStalls(t *testing.T) {
 	server := redisOf(t, testserver.RedisOptions{})
 	ask := admin(t, redisURL(server.Addr, ""))
 	ask("EVAL", "local secret, start = '"+password+"', redis.call('TIME') repeat local now = redis.call('TIME') until now[1] - start[1] >= 2 return 1", "0")
-	expect(t, examine(t, redisURL(server.Addr, "")), want{"stalls", Warning, "a command EVAL held up the server for "})
+	expect(t, examine(t, redisURL(server.Addr, "")), want{"stalls", Warning, "a command EVAL blocked the server for "})
 }
 
 // TestRedisAccess takes every permission away in turn.
@@ -291,13 +291,13 @@ func TestRedisAccess(t *testing.T) {
 	found := examine(t, redisURL(server.Addr, "enough"))
 	expect(t, found, want{"access", OK, "may do all"}, want{"lock", OK, ""}, want{"server clock", OK, ""})
 	for _, check := range []string{"version", "role", "replicas", "eviction", "persistence", "stalls", "connections", "idle connections", "push buffer"} {
-		expect(t, found, want{check, Note, "could not look"})
+		expect(t, found, want{check, Note, "not seen"})
 	}
 	// INFO alone, as on many managed servers.
 	ask("ACL", "SETUSER", "enough", "+info")
 	found = examine(t, redisURL(server.Addr, "enough"))
 	expect(t, found, want{"role", OK, ""}, want{"eviction", OK, ""}, want{"connections", OK, ""},
-		want{"persistence", Note, "could not look for snapshots"}, want{"idle connections", Note, "could not look"})
+		want{"persistence", Note, "not seen whether there are snapshots"}, want{"idle connections", Note, "not seen"})
 	// A prefix of names may be all that is allowed.
 	ask(append([]string{"ACL", "SETUSER", "billing", "on", ">" + password, "~holdfast:{billing/*", "~holdfast:store", "&holdfast:*"}, granted...)...)
 	expect(t, examine(t, redisURL(server.Addr, "billing")+"?hf.prefix=billing/"), want{"access", OK, ""}, want{"lock", OK, ""})

@@ -108,7 +108,7 @@ func TestPostgresPooler(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
 	pooler := func(mode string) string { return testserver.StartPgbouncer(t, server, mode).URL("postgres") }
-	postgresAlone(t, pooler("session"), want{"pooler", OK, "whole sessions"})
+	postgresAlone(t, pooler("session"), want{"pooler", OK, "a whole session"})
 	expect(t, examine(t, pooler("transaction")), want{"pooler", Warning, "each transaction"}, want{"access", OK, ""}, want{"lock", OK, ""})
 }
 
