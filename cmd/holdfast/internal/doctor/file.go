@@ -15,22 +15,28 @@ var fileChecks = []Check{fileDirectory, filePlace, fileSpace, fileRecords}
 
 // fileDirectory asks the store's own check: file system, clock, permissions.
 func fileDirectory(_ context.Context, p Patient) []Finding {
-	const check = "directory"
 	dir := filepath.FromSlash(p.URL.Path)
-	problems := filelock.CheckDir(dir)
-	if len(problems) == 0 {
-		return []Finding{{Check: check, Severity: OK, Found: dir + " is on a local file system, and this user may use it"}}
-	}
 	// A problem that breaks locks also prevents the store from being opened. Others are warnings.
-	severity, risk := Warning, "locks work now, but others may damage them"
 	if p.Client == nil {
-		severity, risk = Error, "locks here would exclude nobody, or cannot be taken"
+		return judgeDirectory(dir, filelock.CheckDir(dir), Error,
+			"locks here would exclude nobody, or cannot be taken")
+	}
+	return judgeDirectory(dir, filelock.CheckDir(dir), Warning,
+		"locks work now, but others may damage them")
+}
+
+// judgeDirectory returns a finding for each problem of a directory.
+func judgeDirectory(dir string, problems []string, severity Severity, risk string) []Finding {
+	const check = "directory"
+	if len(problems) == 0 {
+		return good(check, "%s is on a local file system, and this user may use it", dir)
 	}
 	var findings []Finding
 	for _, problem := range problems {
 		findings = append(findings, Finding{
 			Check: check, Severity: severity, Found: problem, Risk: risk,
-			Remedy: "use a directory on a local disk that belongs to whoever runs the jobs, with mode 0700, or 0770 and a common group",
+			Remedy: "use a directory on a local disk that belongs to the user who runs the jobs, " +
+				"with mode 0700, or 0770 and a common group",
 		})
 	}
 	return findings

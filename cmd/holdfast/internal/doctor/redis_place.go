@@ -8,19 +8,11 @@ import (
 
 // redisTransport checks that passwords and tokens do not cross a network unencrypted.
 func redisTransport(_ context.Context, p Patient) []Finding {
-	const check = "transport"
-	host := p.URL.Hostname()
-	switch {
-	case p.URL.Scheme == "rediss":
-		return good(check, "the connection is encrypted and the server's certificate is checked")
-	case p.URL.Scheme == "redis+unix", onThisHost(host):
-		return good(check, "the server is on this host, so nothing crosses a network")
+	if p.URL.Scheme == "rediss" {
+		return good("transport", "the connection is encrypted and the server's certificate is checked")
 	}
-	return []Finding{{
-		Check: check, Severity: Warning, Found: fmt.Sprintf("%s is another host, and the connection to it is not encrypted", host),
-		Risk:   "anyone on the network can read the password, and take or break locks",
-		Remedy: "let the server listen with TLS and use rediss://, unless the network itself is encrypted",
-	}}
+	return encrypted(p, false,
+		"let the server listen with TLS and use rediss://, unless the network itself is encrypted")
 }
 
 // onThisHost reports whether the host of a URL is certainly this one.

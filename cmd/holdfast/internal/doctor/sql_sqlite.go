@@ -19,21 +19,9 @@ var sqliteChecks = append([]Check{sqliteDirectory, filePlace, fileSpace},
 // sqliteDirectory finds network file systems, on which SQLite's own locks do not work, and directories
 // where others can replace the file.
 func sqliteDirectory(_ context.Context, p Patient) []Finding {
-	const check = "directory"
 	dir := filepath.Dir(filepath.FromSlash(p.URL.Path))
-	problems := filelock.CheckPlace(dir)
-	if len(problems) == 0 {
-		return good(check, "%s is on a local file system, and this user may use it", dir)
-	}
-	var findings []Finding
-	for _, problem := range problems {
-		findings = append(findings, Finding{
-			Check: check, Severity: Error, Found: problem,
-			Risk:   "locks there may exclude nobody, or others may replace the file with all its locks",
-			Remedy: "use a directory on a local disk that belongs to whoever runs the jobs, with mode 0700, or 0770 and a common group",
-		})
-	}
-	return findings
+	return judgeDirectory(dir, filelock.CheckPlace(dir), Error,
+		"locks there may exclude nobody, or others may replace the file with all its locks")
 }
 
 // longestBusy is how long SQLite itself may wait for another writer.
