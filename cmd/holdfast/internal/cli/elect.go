@@ -66,9 +66,11 @@ func (a *app) electCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.value, "value", "", "`text` that others see, an address for example (default: command, host and process id)")
 	flags.BoolVar(&f.once, "once", false, "end when CMD has ended, with its exit code")
-	flags.Var((*duration)(&f.ttl), "ttl", "how long the office stays taken if this host or elect dies (default 30s)")
+	flags.Var((*duration)(&f.ttl), "ttl", "how long the office stays taken if this host or elect "+
+		"dies (default 30s)")
 	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer it then stays closed")
-	flags.Var((*duration)(&f.grace), "grace", "how long before the office runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
+	flags.Var((*duration)(&f.grace), "grace", "how long before the office runs out CMD gets "+
+		"SIGTERM (default 5s, less with a short TTL)")
 	return cmd
 }
 

@@ -60,10 +60,14 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
 	flags.IntVar(&f.slots, "slots", 0, "be one of at most `N` holders")
 	flags.IntVar(&f.permits, "permits", 0, "how many of the slots to take (default 1)")
-	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer the lock stays closed if this host or run dies")
-	flags.Var((*duration)(&f.minHold), "min-hold", "keep the lock closed for at least this long, even if CMD ends sooner")
-	flags.Var((*duration)(&f.maxHold), "max-hold", "do not renew the lock any more after this time: a CMD that hangs then loses it")
-	flags.Var((*duration)(&f.grace), "grace", "how long before the lock runs out CMD gets SIGTERM (default 5s, less with a short TTL)")
+	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer the lock stays closed if "+
+		"this host or run dies")
+	flags.Var((*duration)(&f.minHold), "min-hold", "keep the lock closed for at least this long, "+
+		"even if CMD ends sooner")
+	flags.Var((*duration)(&f.maxHold), "max-hold", "do not renew the lock any more after this "+
+		"time: a CMD that hangs then loses it")
+	flags.Var((*duration)(&f.grace), "grace", "how long before the lock runs out CMD gets "+
+		"SIGTERM (default 5s, less with a short TTL)")
 	flags.StringVar(&f.note, "note", "", "`text` shown to operators (default: command, host and process id)")
 	return cmd
 }

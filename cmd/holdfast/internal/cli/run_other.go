@@ -9,5 +9,6 @@ func (a *app) elect(*electFlags, string, []string) error { return a.run(nil, "",
 
 // run needs process groups and signals.
 func (a *app) run(*runFlags, string, []string) error {
-	return &exitError{exitUsage, errors.New("running commands is not available on this system: it needs the process groups of Unix")}
+	return &exitError{exitUsage, errors.New("running commands is not available on this system: " +
+		"it needs the process groups of Unix")}
 }

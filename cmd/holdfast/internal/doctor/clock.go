@@ -31,7 +31,8 @@ func judgeClocks(mono, wall, host time.Duration, year int) Finding {
 		f.Severity = Error
 		f.Found = fmt.Sprintf("the clock that leases are trusted by ran %v while %v went by", host, mono)
 		f.Risk = "leases end too late or too early: two holders are possible"
-		f.Remedy = "do not run holdfast under a program that fakes the time; check the virtual machine's clock source"
+		f.Remedy = "do not run holdfast under a program that fakes the time; check the virtual " +
+			"machine's clock source"
 	case (wall - mono).Abs() > skew:
 		f.Severity = Warning
 		f.Found = fmt.Sprintf("the wall clock ran %v while %v went by: it is being set", wall, mono)

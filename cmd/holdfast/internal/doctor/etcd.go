@@ -127,17 +127,22 @@ func (e *etcdPatient) quorum(context.Context) []Finding {
 	case leaders[0] || len(leaders) > 1:
 		return []Finding{{
 			Check: check, Severity: Warning, Found: "members do not agree on a leader",
-			Risk: "locks stand still while there is none", Remedy: "check the network between the members, and how long their disks take",
+			Risk:   "locks stand still while there is none",
+			Remedy: "check the network between the members, and how long their disks take",
 		}}
 	case down != nil:
 		return []Finding{{
-			Check: check, Severity: Warning, Found: fmt.Sprintf("%d of %d members cannot be reached from here: %s", len(down), n, strings.Join(down, ", ")),
-			Risk: fmt.Sprintf("the cluster bears the loss of %d", spare), Remedy: "start them, or let this host reach the addresses that they publish for clients",
+			Check: check, Severity: Warning,
+			Found: fmt.Sprintf("%d of %d members cannot be reached from here: %s",
+				len(down), n, strings.Join(down, ", ")),
+			Risk:   fmt.Sprintf("the cluster bears the loss of %d", spare),
+			Remedy: "start them, or let this host reach the addresses that they publish for clients",
 		}}
 	case spare == 0:
 		return []Finding{{
 			Check: check, Severity: Note, Found: fmt.Sprintf("the cluster has %d voting members", n),
-			Risk: "when one is down no lock is taken, renewed or released", Remedy: "three members bear the loss of one",
+			Risk:   "when one is down no lock is taken, renewed or released",
+			Remedy: "three members bear the loss of one",
 		}}
 	}
 	return good(check, "all %d members answer; the cluster bears the loss of %d", n, spare)
@@ -152,7 +157,8 @@ func (e *etcdPatient) quota(ctx context.Context) []Finding {
 			if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
 				return []Finding{{
 					Check: check, Severity: Error, Found: "the store is full: it takes no new keys",
-					Risk: "no lock is taken", Remedy: "compact, defragment, and disarm the alarm: etcdctl compact, defrag, alarm disarm",
+					Risk:   "no lock is taken",
+					Remedy: "compact, defragment, and disarm the alarm: etcdctl compact, defrag, alarm disarm",
 				}}
 			}
 		}
@@ -191,11 +197,14 @@ func (e *etcdPatient) compaction(ctx context.Context) []Finding {
 	_, err = e.etcd.Get(ctx, e.prefix+"/", clientv3.WithCountOnly(), clientv3.WithRev(max(1, r.Header.Revision-muchHistory)))
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
-		return good(check, "history is compacted: less than %d of %d revisions are kept", muchHistory, r.Header.Revision)
+		return good(check, "history is compacted: less than %d of %d revisions are kept",
+			muchHistory, r.Header.Revision)
 	case err == nil && r.Header.Revision > muchHistory:
 		return []Finding{{
-			Check: check, Severity: Warning, Found: fmt.Sprintf("more than %d revisions of history are kept", muchHistory),
-			Risk: "history grows until the store is full, and then no lock is taken", Remedy: "start etcd with --auto-compaction-retention=1h, say",
+			Check: check, Severity: Warning,
+			Found:  fmt.Sprintf("more than %d revisions of history are kept", muchHistory),
+			Risk:   "history grows until the store is full, and then no lock is taken",
+			Remedy: "start etcd with --auto-compaction-retention=1h, say",
 		}}
 	case err == nil:
 		return good(check, "the store is young: %d revisions", r.Header.Revision)
@@ -238,7 +247,8 @@ func (e *etcdPatient) latency(ctx context.Context) []Finding {
 	if writes[attempts-1] > e.shortest/10 {
 		return []Finding{{
 			Check: check, Severity: Warning, Found: found,
-			Risk: "short leases are lost when the disks or the network take a little longer", Remedy: "give etcd a disk of its own, and use TTLs of at least a hundred times the slowest write",
+			Risk:   "short leases are lost when the disks or the network take a little longer",
+			Remedy: "give etcd a disk of its own, and use TTLs of at least a hundred times the slowest write",
 		}}
 	}
 	return good(check, "%s", found)

@@ -49,7 +49,8 @@ func (e *etcdPatient) disks(ctx context.Context) []Finding {
 // judgeDisks judges what a disk's slow writes mean for the shortest TTL. Etcd's documentation asks
 // that 99 of 100 take less than 10 ms.
 func judgeDisks(check, member string, slow, shortest time.Duration) []Finding {
-	found := fmt.Sprintf("of the writes to the disk of member %s, which is the slowest, 99 of 100 took at most %v; the shortest TTL is %v", member, slow, shortest)
+	found := fmt.Sprintf("of the writes to the disk of member %s, which is the slowest, 99 of "+
+		"100 took at most %v; the shortest TTL is %v", member, slow, shortest)
 	if slow > shortest/100 {
 		return []Finding{{
 			Check: check, Severity: Warning, Found: found,

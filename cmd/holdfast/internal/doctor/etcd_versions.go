@@ -20,15 +20,20 @@ type flaw struct {
 
 var flaws = []flaw{
 	{Error, map[string]int{"3.4": 8, "3.5": 3},
-		"members that were killed may come back without what they have acknowledged, so a lock may have two holders (etcd issues 11651, 13766)"},
+		"members that were killed may come back without what they have acknowledged, so a lock " +
+			"may have two holders (etcd issues 11651, 13766)"},
 	{Error, map[string]int{"3.4": 31, "3.5": 13},
-		"a leader that stood still ends leases that have been kept alive since, so a lock may have two holders (etcd issue 15247)"},
+		"a leader that stood still ends leases that have been kept alive since, so a lock may " +
+			"have two holders (etcd issue 15247)"},
 	{Error, map[string]int{"3.4": 38, "3.5": 23, "3.6": 5},
-		"a lease that has ended may be said to be kept alive, so a lock that was just handed over may have two holders (etcd issue 20547)"},
+		"a lease that has ended may be said to be kept alive, so a lock that was just handed " +
+			"over may have two holders (etcd issue 20547)"},
 	{Warning, map[string]int{"3.4": 44, "3.5": 30, "3.6": 11},
-		"if etcd authenticates its users, each of them may end the leases of others or read and write beyond what it was granted (CVE-2026-33413, CVE-2026-33343, CVE-2026-44283)"},
+		"if etcd authenticates its users, each of them may end the leases of others or read and " +
+			"write beyond what it was granted (CVE-2026-33413, CVE-2026-33343, CVE-2026-44283)"},
 	{Warning, map[string]int{"3.4": 0, "3.5": 33, "3.6": 14, "3.7": 1},
-		"silent connections can block a listener with TLS, and a user who may read one key may watch those after it (GHSA-6vch-q96h-7gc3, GHSA-xg4h-6gfc-h4m8)"},
+		"silent connections can block a listener with TLS, and a user who may read one key may " +
+			"watch those after it (GHSA-6vch-q96h-7gc3, GHSA-xg4h-6gfc-h4m8)"},
 }
 
 // flawOf returns the worst flaw of a version and the first sound version, or nil.

@@ -80,5 +80,6 @@ func fileRecords(ctx context.Context, p Patient) []Finding {
 		}
 		names++
 	}
-	return []Finding{{Check: check, Severity: OK, Found: fmt.Sprintf("all records can be read; names in use: %d", names)}}
+	return []Finding{{Check: check, Severity: OK, Found: fmt.Sprintf("all records can be read; "+
+		"names in use: %d", names)}}
 }

@@ -37,7 +37,8 @@ func judgeLatency(what string, p50, p99 time.Duration, n int) Finding {
 		n, what, round(p50), round(p99), max(ttl, time.Millisecond))}
 	if ttl > holdfast.DefaultTTL/5 {
 		f.Severity = Warning
-		f.Risk = fmt.Sprintf("with a TTL below %v a few slow answers lose a lock; the default is %v", ttl, holdfast.DefaultTTL)
+		f.Risk = fmt.Sprintf("with a TTL below %v a few slow answers lose a lock; the default is %v",
+			ttl, holdfast.DefaultTTL)
 		f.Remedy = "look for what slows the server or the way to it, and use long TTLs"
 	}
 	return f

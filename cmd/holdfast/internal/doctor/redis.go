@@ -132,7 +132,8 @@ func (r *redisServer) master() bool {
 func notVisible(check, what, risk string) []Finding {
 	return []Finding{{
 		Check: check, Severity: Note, Found: "not seen: the server does not show this user " + what,
-		Risk: risk, Remedy: "ask the server's administrator, or let this user run INFO and CONFIG GET and run doctor again",
+		Risk:   risk,
+		Remedy: "ask the server's administrator, or let this user run INFO and CONFIG GET and run doctor again",
 	}}
 }
 

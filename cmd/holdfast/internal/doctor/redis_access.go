@@ -131,6 +131,7 @@ func receivesMessages(ctx context.Context, r *redisServer) error {
 func connectionTrouble(check string, err error) []Finding {
 	return []Finding{{
 		Check: check, Severity: Error, Found: fmt.Sprintf("the server has not answered: %v", err),
-		Risk: "locks are lost when they cannot be renewed", Remedy: "check the server, and the network on the way to it",
+		Risk:   "locks are lost when they cannot be renewed",
+		Remedy: "check the server, and the network on the way to it",
 	}}
 }

@@ -34,9 +34,11 @@ func redisStalls(ctx context.Context, r *redisServer) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Warning,
-		Found:  fmt.Sprintf("a command %.20s blocked the server for %v, at %s", command, longest.Round(time.Millisecond), when.UTC().Format(time.RFC3339)),
-		Risk:   "while it runs nothing else does: locks with a TTL that is not much longer are lost",
-		Remedy: "see SLOWLOG GET; break the command up, use SCAN for KEYS, or give locks a server of their own; SLOWLOG RESET when it is fixed",
+		Found: fmt.Sprintf("a command %.20s blocked the server for %v, at %s",
+			command, longest.Round(time.Millisecond), when.UTC().Format(time.RFC3339)),
+		Risk: "while it runs nothing else does: locks with a TTL that is not much longer are lost",
+		Remedy: "see SLOWLOG GET; break the command up, use SCAN for KEYS, or give locks a " +
+			"server of their own; SLOWLOG RESET when it is fixed",
 	}}
 }
 
@@ -53,9 +55,11 @@ func redisClients(_ context.Context, r *redisServer) []Finding {
 		return good(check, "of %d connections that the server takes %d are open", limit, n)
 	}
 	return []Finding{{
-		Check: check, Severity: Warning, Found: fmt.Sprintf("of %d connections that the server takes %d are open", limit, n),
-		Risk:   "at the limit new clients are refused, and a client that has lost its connection loses its locks",
-		Remedy: "raise maxclients, or find out which program opens so many; holdfast needs a few for each process, not for each lock",
+		Check: check, Severity: Warning,
+		Found: fmt.Sprintf("of %d connections that the server takes %d are open", limit, n),
+		Risk:  "at the limit new clients are refused, and a client that has lost its connection loses its locks",
+		Remedy: "raise maxclients, or find out which program opens so many; holdfast needs a few " +
+			"for each process, not for each lock",
 	}}
 }
 
@@ -64,14 +68,16 @@ func redisIdle(_ context.Context, r *redisServer) []Finding {
 	const check = "idle connections"
 	text, ok := r.conf["timeout"]
 	if !ok {
-		return notVisible(check, "the parameter timeout", "a server that closes idle connections makes the next request fail once")
+		return notVisible(check, "the parameter timeout", "a server that closes idle connections "+
+			"makes the next request fail once")
 	}
 	if text == "0" {
 		return good(check, "they are left alone (timeout 0)")
 	}
 	return []Finding{{
 		Check: check, Severity: Note, Found: fmt.Sprintf("they are closed after %s s (timeout)", text),
-		Risk:   "clients that send nothing for so long have the next request fail once; holdfast itself keeps its connections busy",
+		Risk: "clients that send nothing for so long have the next request fail once; holdfast " +
+			"itself keeps its connections busy",
 		Remedy: "set timeout 0 and tcp-keepalive 60, unless clients leave connections behind",
 	}}
 }
@@ -88,14 +94,18 @@ func redisPushBuffer(_ context.Context, r *redisServer) []Finding {
 	text, ok := r.conf["client-output-buffer-limit"]
 	hard, soft, read := pubsubLimits(text)
 	if !ok || !read {
-		return notVisible(check, "client-output-buffer-limit", "subscribers that are disconnected too soon learn late that a lock is theirs")
+		return notVisible(check, "client-output-buffer-limit", "subscribers that are "+
+			"disconnected too soon learn late that a lock is theirs")
 	}
 	if (hard == 0 || hard >= leastHard) && (soft == 0 || soft >= leastSoft) {
 		return good(check, "subscribers are not disconnected by a burst of messages")
 	}
 	return []Finding{{
-		Check: check, Severity: Warning, Found: fmt.Sprintf("subscribers are disconnected when %d bytes, or for a while %d, wait to be sent (client-output-buffer-limit pubsub)", hard, soft),
-		Risk:   "a burst of hand-overs disconnects clients: waiters then learn only by their next poll that a lock is theirs",
+		Check: check, Severity: Warning,
+		Found: fmt.Sprintf("subscribers are disconnected when %d bytes, or for a while %d, wait "+
+			"to be sent (client-output-buffer-limit pubsub)", hard, soft),
+		Risk: "a burst of hand-overs disconnects clients: waiters then learn only by their " +
+			"next poll that a lock is theirs",
 		Remedy: "set client-output-buffer-limit pubsub 32mb 8mb 60, the default",
 	}}
 }

@@ -12,7 +12,8 @@ func redisEviction(_ context.Context, r *redisServer) []Finding {
 	policy, ok := r.setting("maxmemory_policy", "maxmemory-policy")
 	limit, limited := r.setting("maxmemory", "maxmemory")
 	if !ok || !limited {
-		return notVisible(check, "maxmemory-policy", "with any policy but noeviction, held locks are deleted when memory is short")
+		return notVisible(check, "maxmemory-policy", "with any policy but noeviction, held locks "+
+			"are deleted when memory is short")
 	}
 	f := Finding{Check: check, Severity: Warning, Found: "maxmemory-policy is " + policy}
 	switch {
@@ -41,7 +42,8 @@ func redisPersistence(_ context.Context, r *redisServer) []Finding {
 	const check = "persistence"
 	aof, ok := r.setting("aof_enabled", "appendonly")
 	if !ok {
-		return notVisible(check, "its persistence", "after a restart, locks that are held may be forgotten and taken a second time")
+		return notVisible(check, "its persistence", "after a restart, locks that are held may be "+
+			"forgotten and taken a second time")
 	}
 	save, saves := r.conf["save"]
 	fsync, syncs := r.conf["appendfsync"]
@@ -58,14 +60,17 @@ func known(value string, ok bool) string {
 func judgePersistence(aof bool, fsync, save string) Finding {
 	f := Finding{
 		Check: "persistence", Severity: Warning,
-		Remedy: "set appendonly yes and appendfsync always, at the price of a slower server; or guard what must not break by fencing tokens",
+		Remedy: "set appendonly yes and appendfsync always, at the price of a slower server; or " +
+			"guard what must not break by fencing tokens",
 	}
 	const again = "and the next client takes them a second time"
 	switch {
 	case aof && fsync == "always":
-		return Finding{Check: f.Check, Severity: OK, Found: "each write is on disk before it is answered (appendonly yes, appendfsync always)"}
+		return Finding{Check: f.Check, Severity: OK, Found: "each write is on disk before it is " +
+			"answered (appendonly yes, appendfsync always)"}
 	case aof && fsync == "unknown":
-		f.Severity, f.Found = Note, "writes are appended to a file; not seen how often it is synced, because CONFIG GET is not allowed"
+		f.Severity, f.Found = Note, "writes are appended to a file; not seen how often it is "+
+			"synced, because CONFIG GET is not allowed"
 		f.Risk = "unless appendfsync is always, a crash of the host forgets locks of the last moments, " + again
 	case aof:
 		f.Found = "writes are appended to a file that is synced later (appendfsync " + fsync + ")"
@@ -74,7 +79,8 @@ func judgePersistence(aof bool, fsync, save string) Finding {
 			f.Risk = "a crash of the host forgets locks of the last second or two, " + again
 		}
 	case save == "unknown":
-		f.Severity, f.Found = Note, "writes are not appended to a file; not seen whether there are snapshots, because CONFIG GET is not allowed"
+		f.Severity, f.Found = Note, "writes are not appended to a file; not seen whether there "+
+			"are snapshots, because CONFIG GET is not allowed"
 		f.Risk = "a restart forgets locks, all or those since the last snapshot, " + again
 	case save == "":
 		f.Found = "nothing is written to disk"
@@ -89,7 +95,8 @@ func judgePersistence(aof bool, fsync, save string) Finding {
 // brokenDisk finds failed writes to disk: after one the server refuses all writes.
 func brokenDisk(r *redisServer) []Finding {
 	for field, what := range map[string]string{
-		"rdb_last_bgsave_status": "the last snapshot", "aof_last_write_status": "the last write to the append-only file",
+		"rdb_last_bgsave_status": "the last snapshot", "aof_last_write_status": "the last write " +
+			"to the append-only file",
 	} {
 		if status := r.info[field]; status == "" || status == "ok" || field == "rdb_last_bgsave_status" && r.conf["stop-writes-on-bgsave-error"] == "no" {
 			continue

@@ -41,7 +41,8 @@ func redisVersion(_ context.Context, r *redisServer) []Finding {
 		program, text = "Valkey", valkey
 	}
 	if text == "" {
-		return notVisible("version", "its version", "old versions cannot run the scripts, or have known vulnerabilities")
+		return notVisible("version", "its version", "old versions cannot run the scripts, or "+
+			"have known vulnerabilities")
 	}
 	return []Finding{judgeVersion(program, text)}
 }
@@ -55,12 +56,15 @@ func judgeVersion(program, text string) Finding {
 		f.Risk, f.Remedy = "its vulnerabilities are not known here", "see its makers' security advisories"
 	case v.before(oldest):
 		f.Severity = Error
-		f.Risk, f.Remedy = "its scripts may not write after they have read the clock: no lock can be taken", "use version 5 or later"
+		f.Risk, f.Remedy = "its scripts may not write after they have read the clock: no lock "+
+			"can be taken", "use version 5 or later"
 	case v.vulnerable(fixed[program]):
 		f.Severity = Warning
-		f.Found += ": in its makers' release of that number a script can break out of the interpreter (CVE-2025-49844)"
+		f.Found += ": in its makers' release of that number a script can break out of the " +
+			"interpreter (CVE-2025-49844)"
 		f.Risk = "users who may run scripts can run any code as the server"
-		f.Remedy = "use the newest release of the line, or see whether your distribution has fixed it under the old number; let nobody in without a password"
+		f.Remedy = "use the newest release of the line, or see whether your distribution has " +
+			"fixed it under the old number; let nobody in without a password"
 	}
 	return f
 }
@@ -126,14 +130,17 @@ func redisReplicas(_ context.Context, r *redisServer) []Finding {
 	case r.number("connected_slaves") == 0:
 		return good(check, "no replica follows, so none can take over with old data")
 	}
-	found := fmt.Sprintf("replicas: %d, and locks do not wait until they have them", r.number("connected_slaves"))
+	found := fmt.Sprintf("replicas: %d, and locks do not wait until they have them",
+		r.number("connected_slaves"))
 	if n, ok := r.conf["min-replicas-to-write"]; ok {
 		found += "; min-replicas-to-write is " + n
 	}
 	return []Finding{{
 		Check: check, Severity: Warning, Found: found,
-		Risk: "if a replica takes over, locks of the last moments before are forgotten and can be taken a second time; if its clock is behind, tokens are lower than before",
-		Remedy: "guard what must not break by fencing tokens; min-replicas-to-write 1 and a short min-replicas-max-lag bound the loss; " +
+		Risk: "if a replica takes over, locks of the last moments before are forgotten and can " +
+			"be taken a second time; if its clock is behind, tokens are lower than before",
+		Remedy: "guard what must not break by fencing tokens; min-replicas-to-write 1 and a " +
+			"short min-replicas-max-lag bound the loss; " +
 			"or let no replica take over by itself",
 	}}
 }

@@ -52,13 +52,15 @@ func judgeServerClock(a, b clockReading) Finding {
 	offset := time.Duration(certain(float64(b.server.Sub(b.after)), float64(b.server.Sub(b.before))))
 	uncertain := b.end.Sub(b.start).Round(10 * time.Microsecond)
 	f := Finding{Check: "server clock", Severity: OK, Found: fmt.Sprintf(
-		"the server's clock is within %v of this host's, and runs at the same rate", max(uncertain, offset.Abs().Round(time.Millisecond)))}
+		"the server's clock is within %v of this host's, and runs at the same rate",
+		max(uncertain, offset.Abs().Round(time.Millisecond)))}
 	switch {
 	case drift > maxDrift || drift < -maxDrift:
 		f.Severity = Error
 		f.Found = fmt.Sprintf("the server's clock ran %v while between %v and %v went by here", ran, least, most)
 		f.Risk = "holds end at another time there than their holders believe: two holders are possible"
-		f.Remedy = "let NTP slew the clocks of both hosts rather than step them, do not fake the time, and run doctor again"
+		f.Remedy = "let NTP slew the clocks of both hosts rather than step them, do not fake the " +
+			"time, and run doctor again"
 	case drift > muchDrift || drift < -muchDrift:
 		f.Severity = Warning
 		f.Found = fmt.Sprintf("the server's clock ran %v while between %v and %v went by here", ran, least, most)

@@ -68,9 +68,12 @@ func noConnection(p Patient, err error) []Finding {
 		return nil // the lock's finding says why
 	}
 	return []Finding{{
-		Check: "connections", Severity: Warning, Found: fmt.Sprintf("the lock has a connection, and the server refuses another one: %v", err),
-		Risk:   "renewals wait for whatever else is under way on the same connection, and may come too late; nothing else was checked here",
-		Remedy: "let this user have more connections at a time: locks need two, and in PostgreSQL one more to listen; in a program with a pool of its own see to SetMaxOpenConns too",
+		Check: "connections", Severity: Warning, Found: fmt.Sprintf("the lock has a connection, "+
+			"and the server refuses another one: %v", err),
+		Risk: "renewals wait for whatever else is under way on the same connection, and may " +
+			"come too late; nothing else was checked here",
+		Remedy: "let this user have more connections at a time: locks need two, and in " +
+			"PostgreSQL one more to listen; in a program with a pool of its own see to SetMaxOpenConns too",
 	}}
 }
 
@@ -105,7 +108,8 @@ func (d *database) period(name string, unit time.Duration) time.Duration {
 func (d *database) notReadable(check, what string, err error) []Finding {
 	return []Finding{{
 		Check: check, Severity: Note, Found: fmt.Sprintf("not seen: %s: %v", what, err),
-		Risk: "what is wrong there is not found", Remedy: "ask the database's administrator, or run doctor as a user who may read it",
+		Risk:   "what is wrong there is not found",
+		Remedy: "ask the database's administrator, or run doctor as a user who may read it",
 	}}
 }
 
@@ -156,7 +160,8 @@ func databaseAccess(ctx context.Context, d *database) []Finding {
 	for _, try := range []struct{ right, table, text string }{
 		{"SELECT", d.meta(), "SELECT name FROM " + d.meta() + " WHERE name = " + row},
 		{"SELECT", d.locks(), "SELECT name FROM " + d.locks() + " WHERE name = " + row},
-		{"INSERT", d.locks(), "INSERT INTO " + d.locks() + " (name, version, token, owner, client, ttl, delay, note, taken, expires, record) VALUES (" +
+		{"INSERT", d.locks(), "INSERT INTO " + d.locks() + " (name, version, token, owner, " +
+			"client, ttl, delay, note, taken, expires, record) VALUES (" +
 			row + ", 0, 0, '', '', 0, 0, '', 0, 0, '')"},
 		{"UPDATE", d.locks(), "UPDATE " + d.locks() + " SET version = 0 WHERE name = " + row},
 		{"DELETE", d.locks(), "DELETE FROM " + d.locks() + " WHERE name = " + row},
@@ -174,8 +179,11 @@ func databaseAccess(ctx context.Context, d *database) []Finding {
 		severity, risk = Warning, "the rows of names that nobody uses any more are never removed"
 	}
 	return []Finding{{
-		Check: check, Severity: severity, Found: fmt.Sprintf("refused: %s (%s)", strings.Join(refused, ", "), why[0]), Risk: risk,
-		Remedy: fmt.Sprintf("if the tables are missing, let their owner run the output of: holdfast schema --dialect %s --tables %s; then GRANT SELECT, INSERT, UPDATE, DELETE on %s and %s to this user",
+		Check: check, Severity: severity,
+		Found: fmt.Sprintf("refused: %s (%s)", strings.Join(refused, ", "), why[0]), Risk: risk,
+		Remedy: fmt.Sprintf("if the tables are missing, let their owner run the output of: "+
+			"holdfast schema --dialect %s --tables %s; then GRANT SELECT, INSERT, UPDATE, DELETE "+
+			"on %s and %s to this user",
 			d.dialect, d.prefix, d.locks(), d.meta()),
 	}}
 }
@@ -197,11 +205,13 @@ func (d *database) attempt(ctx context.Context, text string) error {
 const connectionShare = 0.8
 
 func judgeConnections(used, limit int) Finding {
-	f := Finding{Check: "connections", Severity: OK, Found: fmt.Sprintf("%d of %d connections are in use", used, limit)}
+	f := Finding{Check: "connections", Severity: OK, Found: fmt.Sprintf("%d of %d connections "+
+		"are in use", used, limit)}
 	if float64(used) > connectionShare*float64(limit) {
 		f.Severity = Warning
 		f.Risk = "when there are no more, clients that lost their connection cannot renew, and lose their locks"
-		f.Remedy = "raise max_connections, or let programs use smaller pools: locks need two connections, and in PostgreSQL one more to listen"
+		f.Remedy = "raise max_connections, or let programs use smaller pools: locks need two " +
+			"connections, and in PostgreSQL one more to listen"
 	}
 	return f
 }
@@ -217,7 +227,8 @@ func encrypted(p Patient, isEncrypted bool, remedy string) []Finding {
 		return good(check, "the connection to %s is encrypted", host)
 	}
 	return []Finding{{
-		Check: check, Severity: Warning, Found: fmt.Sprintf("%s is another host, and the connection to it is not encrypted", host),
+		Check: check, Severity: Warning,
+		Found:  fmt.Sprintf("%s is another host, and the connection to it is not encrypted", host),
 		Risk:   "anyone on the network can read the password, and take or break locks",
 		Remedy: remedy,
 	}}

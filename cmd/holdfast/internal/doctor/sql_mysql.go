@@ -18,13 +18,15 @@ var mysqlChecks = databaseChecks(sqllock.MySQL, nil, mysqlconn.OpenPool,
 
 // mysqlSettings reads the variables of the doctor's session, and counters of the server.
 func mysqlSettings(ctx context.Context, d *database) []Finding {
-	d.read(ctx, "SHOW STATUS WHERE Variable_name IN ('Ssl_cipher', 'Threads_connected', 'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')")
+	d.read(ctx, "SHOW STATUS WHERE Variable_name IN ('Ssl_cipher', 'Threads_connected', "+
+		"'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')")
 	d.read(ctx, "SHOW VARIABLES")
 	return nil
 }
 
 func mysqlTransport(_ context.Context, d *database) []Finding {
-	return encrypted(d.Patient, d.settings["ssl_cipher"] != "", "add tls=true to the URL, and let the server have a certificate")
+	return encrypted(d.Patient, d.settings["ssl_cipher"] != "", "add tls=true to the URL, and "+
+		"let the server have a certificate")
 }
 
 // mysqlRole finds servers that take no locks.
@@ -48,7 +50,8 @@ func mysqlRole(_ context.Context, d *database) []Finding {
 			f.Risk = "if it is a replica, its locks exclude nobody who uses the primary, and break its replication"
 		}
 	case d.settings["autocommit"] == "OFF":
-		f.Found, f.Remedy = "autocommit is off in this user's sessions", "remove autocommit=0 from the URL, or from init_connect on the server"
+		f.Found, f.Remedy = "autocommit is off in this user's sessions",
+			"remove autocommit=0 from the URL, or from init_connect on the server"
 	default:
 		number, _, _ := strings.Cut(text, "-")
 		return good(check, "this is %s %s, and it takes writes", program, number)
@@ -60,14 +63,17 @@ func mysqlRole(_ context.Context, d *database) []Finding {
 func mysqlLiveClock(ctx context.Context, d *database) []Finding {
 	const check = "live clock"
 	var ran int64
-	err := d.ask(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND, b.at, SYSDATE(6)) FROM (SELECT SYSDATE(6) AS at, SLEEP(0.02) AS pause LIMIT 1) AS b", &ran)
+	err := d.ask(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND, b.at, SYSDATE(6)) FROM (SELECT "+
+		"SYSDATE(6) AS at, SLEEP(0.02) AS pause LIMIT 1) AS b", &ran)
 	switch {
 	case err != nil:
 		return d.notReadable(check, "the server's clock", err)
 	case ran < 10_000:
 		return []Finding{{
-			Check: check, Severity: Warning, Found: "SYSDATE does not change during a statement: the server runs with --sysdate-is-now",
-			Risk: "a statement that waited for a row uses the time when it began: locks that ended meanwhile count as held", Remedy: "start the server without --sysdate-is-now",
+			Check: check, Severity: Warning,
+			Found:  "SYSDATE does not change during a statement: the server runs with --sysdate-is-now",
+			Risk:   "a statement that waited for a row uses the time when it began: locks that ended meanwhile count as held",
+			Remedy: "start the server without --sysdate-is-now",
 		}}
 	}
 	return good(check, "a statement that has waited uses the time when it goes on")
@@ -84,7 +90,8 @@ func mysqlIsolation(_ context.Context, d *database) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Note, Found: "transactions are " + level,
-		Risk:   "locks are correct at every level, but at SERIALIZABLE their reads lock rows too, and steps wait for each other",
+		Risk: "locks are correct at every level, but at SERIALIZABLE their reads lock rows " +
+			"too, and steps wait for each other",
 		Remedy: "for locks set transaction_isolation (tx_isolation in MariaDB) to READ-COMMITTED in the URL",
 	}}
 }
@@ -98,7 +105,8 @@ func mysqlTimeouts(_ context.Context, d *database) []Finding {
 	switch {
 	case statement > 0 && statement < shortestStatement:
 		f.Found = fmt.Sprintf("max_statement_time is %v", statement)
-		f.Risk = "statements that wait for a busy server are ended, and renewals with them: locks are lost under load"
+		f.Risk = "statements that wait for a busy server are ended, and renewals with them: " +
+			"locks are lost under load"
 		f.Remedy = "set max_statement_time = 0 for locks, in the URL or for their user"
 	case wait > 0 && wait < shortestIdle:
 		f.Found = fmt.Sprintf("wait_timeout is %v: connections that are idle for so long are closed", wait)
@@ -122,8 +130,10 @@ func judgeIdle(local bool, wait time.Duration) Finding {
 		f.Found = "the server is on this host: it learns at once of clients that end"
 	case wait > longestSilence:
 		f.Severity = Note
-		f.Found = fmt.Sprintf("the server keeps connections for up to %v of silence (wait_timeout), unless its host finds out sooner", wait)
-		f.Risk = "the connections of hosts that vanish stay open for as long, and may use up max_connections; their locks end by the TTL all the same"
+		f.Found = fmt.Sprintf("the server keeps connections for up to %v of silence "+
+			"(wait_timeout), unless its host finds out sooner", wait)
+		f.Risk = "the connections of hosts that vanish stay open for as long, and may use up " +
+			"max_connections; their locks end by the TTL all the same"
 		f.Remedy = "set wait_timeout to 10 minutes, say: locks close theirs after a minute without use"
 	default:
 		f.Found = fmt.Sprintf("the server ends connections after %v of silence", wait)

@@ -56,10 +56,12 @@ func postgresRole(_ context.Context, d *database) []Finding {
 	case version < oldestPostgres:
 		f.Found, f.Remedy = "this is PostgreSQL "+d.settings["server_version"], "use version 12 or later"
 	case d.settings["in_hot_standby"] == "on": // since PostgreSQL 14; the next setting is older
-		f.Found, f.Remedy = "this is a standby, which takes no writes", "name the primary, or several hosts and target_session_attrs=read-write"
+		f.Found, f.Remedy = "this is a standby, which takes no writes",
+			"name the primary, or several hosts and target_session_attrs=read-write"
 	case d.settings["transaction_read_only"] == "on":
 		f.Found = "transactions are read-only here: it is a standby, or default_transaction_read_only is on"
-		f.Remedy = "name the primary, or several hosts and target_session_attrs=read-write; or ALTER ROLE … SET default_transaction_read_only = off"
+		f.Remedy = "name the primary, or several hosts and target_session_attrs=read-write; or " +
+			"ALTER ROLE … SET default_transaction_read_only = off"
 	default:
 		return good(check, "this is PostgreSQL %s, and it takes writes", d.settings["server_version"])
 	}
@@ -88,8 +90,10 @@ func postgresPooler(ctx context.Context, d *database) []Finding {
 	case is == other:
 		return []Finding{{
 			Check: check, Severity: Warning, Found: "a pooler gives each transaction another connection",
-			Risk:   "notifications do not arrive, so waiters poll: up to 200 ms more at each hand-over, and statements all the time",
-			Remedy: "connect locks to PostgreSQL itself, or let the pooler give them connections for whole sessions (pgbouncer: pool_mode=session)",
+			Risk: "notifications do not arrive, so waiters poll: up to 200 ms more at each " +
+				"hand-over, and statements all the time",
+			Remedy: "connect locks to PostgreSQL itself, or let the pooler give them connections " +
+				"for whole sessions (pgbouncer: pool_mode=session)",
 		}}
 	case d.Client != nil && !notified:
 		return []Finding{{
@@ -98,7 +102,8 @@ func postgresPooler(ctx context.Context, d *database) []Finding {
 			Remedy: "connect locks to PostgreSQL itself, over a connection that stays the same",
 		}}
 	case told != is:
-		return good(check, "there is a pooler, which keeps one connection for a whole session; notifications arrive")
+		return good(check, "there is a pooler, which keeps one connection for a whole session; "+
+			"notifications arrive")
 	}
 	return good(check, "there is no pooler; notifications arrive")
 }
@@ -111,7 +116,8 @@ func postgresIsolation(_ context.Context, d *database) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Note, Found: "transactions begin at " + level,
-		Risk:   "locks are correct at every level, but if several clients want one name, statements fail and are repeated",
+		Risk: "locks are correct at every level, but if several clients want one name, " +
+			"statements fail and are repeated",
 		Remedy: "for the role of locks: ALTER ROLE … SET default_transaction_isolation = 'read committed'",
 	}}
 }
@@ -125,21 +131,25 @@ const (
 // postgresTimeouts finds timeouts that end what locks need.
 func postgresTimeouts(_ context.Context, d *database) []Finding {
 	const check = "timeouts"
-	f := Finding{Check: check, Severity: Warning, Remedy: "for the role of locks: ALTER ROLE … SET the timeout = 0, or longer"}
+	f := Finding{Check: check, Severity: Warning, Remedy: "for the role of locks: ALTER ROLE … " +
+		"SET the timeout = 0, or longer"}
 	ms := func(name string) time.Duration { return d.period(name, time.Millisecond) }
 	for _, name := range []string{"statement_timeout", "transaction_timeout"} {
 		if at := ms(name); at > 0 && at < shortestStatement {
 			f.Found = fmt.Sprintf("%s is %v", name, at)
-			f.Risk = "statements that wait for a busy server are ended, and renewals with them: locks are lost under load"
+			f.Risk = "statements that wait for a busy server are ended, and renewals with them: " +
+				"locks are lost under load"
 			return []Finding{f}
 		}
 	}
 	if at := ms("idle_session_timeout"); at > 0 && at < shortestIdle {
 		f.Found = fmt.Sprintf("idle_session_timeout is %v", at)
-		f.Risk = "the connection that listens is ended whenever nothing happens: hand-overs are missed until it listens again"
+		f.Risk = "the connection that listens is ended whenever nothing happens: hand-overs are " +
+			"missed until it listens again"
 		return []Finding{f}
 	}
-	return good(check, "statement_timeout %v, lock_timeout %v, idle_in_transaction_session_timeout %v, idle_session_timeout %v: none ends what locks need",
+	return good(check, "statement_timeout %v, lock_timeout %v, "+
+		"idle_in_transaction_session_timeout %v, idle_session_timeout %v: none ends what locks need",
 		ms("statement_timeout"), ms("lock_timeout"), ms("idle_in_transaction_session_timeout"), ms("idle_session_timeout"))
 }
 
@@ -157,8 +167,10 @@ func judgeKeepalives(local bool, idle, unacknowledged time.Duration) Finding {
 		f.Found = "the server is on this host: it learns at once of clients that end"
 	case idle > longestSilence:
 		f.Severity = Note
-		f.Found = fmt.Sprintf("the server asks clients after %v of silence whether they are there (tcp_keepalives_idle); tcp_user_timeout is %v", idle, unacknowledged)
-		f.Risk = "the connections of hosts that vanish stay open for as long, and may use up max_connections; their locks end by the TTL all the same"
+		f.Found = fmt.Sprintf("the server asks clients after %v of silence whether they are "+
+			"there (tcp_keepalives_idle); tcp_user_timeout is %v", idle, unacknowledged)
+		f.Risk = "the connections of hosts that vanish stay open for as long, and may use up " +
+			"max_connections; their locks end by the TTL all the same"
 		f.Remedy = "set tcp_keepalives_idle to 60 s, say"
 	default:
 		f.Found = fmt.Sprintf("the server asks clients after %v of silence whether they are there", idle)
@@ -168,7 +180,8 @@ func judgeKeepalives(local bool, idle, unacknowledged time.Duration) Finding {
 
 func postgresConnections(ctx context.Context, d *database) []Finding {
 	var used, limit, reserved int
-	if err := d.ask(ctx, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'", &used); err != nil {
+	if err := d.ask(ctx, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = "+
+		"'client backend'", &used); err != nil {
 		return d.notReadable("connections", "the connections", err)
 	}
 	fmt.Sscan(d.settings["max_connections"], &limit)

@@ -46,7 +46,8 @@ func judgeJournal(mode string) Finding {
 	case "wal":
 	case "off", "memory":
 		f.Severity = Error
-		f.Risk, f.Remedy = "a process that dies while it writes damages the file, and all locks in it", "PRAGMA journal_mode = WAL"
+		f.Risk, f.Remedy = "a process that dies while it writes damages the file, and all "+
+			"locks in it", "PRAGMA journal_mode = WAL"
 	default:
 		f.Severity = Warning
 		f.Risk = "readers block writers: a long read delays renewals, and locks may be lost"
@@ -63,7 +64,8 @@ func judgeSynchronous(level int) Finding {
 	}
 	if level < 2 {
 		f.Severity = Warning
-		f.Risk = "after a crash of the host the locks of the last moments are forgotten: they can be taken a second time, with tokens that are no higher"
+		f.Risk = "after a crash of the host the locks of the last moments are forgotten: they " +
+			"can be taken a second time, with tokens that are no higher"
 		f.Remedy = "PRAGMA synchronous = FULL on each connection"
 	}
 	return f
@@ -73,7 +75,8 @@ func judgeBusy(timeout time.Duration) Finding {
 	f := Finding{Check: "busy timeout", Severity: OK, Found: fmt.Sprintf("busy_timeout is %v", timeout)}
 	if timeout > longestBusy {
 		f.Severity = Note
-		f.Risk = "SQLite waits for another writer at growing intervals and in no order: the driver, which tries more often, has to wait for it"
+		f.Risk = "SQLite waits for another writer at growing intervals and in no order: the " +
+			"driver, which tries more often, has to wait for it"
 		f.Remedy = "use busy_timeout(10) for locks: see sqliteconn.DSN"
 	}
 	return f
@@ -90,7 +93,8 @@ func sqliteHealth(ctx context.Context, d *database) []Finding {
 		if said != "ok" {
 			return []Finding{{
 				Check: check, Severity: Error, Found: table + ": " + said,
-				Risk: "locks cannot be taken, or are forgotten", Remedy: "make sure that nobody holds a lock, delete the file, and see what damaged it",
+				Risk:   "locks cannot be taken, or are forgotten",
+				Remedy: "make sure that nobody holds a lock, delete the file, and see what damaged it",
 			}}
 		}
 	}
@@ -102,7 +106,9 @@ func sqliteHealth(ctx context.Context, d *database) []Finding {
 func sqliteOthers(ctx context.Context, d *database) []Finding {
 	const check = "neighbours"
 	var others int
-	if err := d.ask(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT IN ('"+d.locks()+"', '"+d.meta()+"')", &others); err != nil {
+	if err := d.ask(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name NOT "+
+		"LIKE 'sqlite\\_%' ESCAPE '\\' AND name "+
+		"NOT IN ('"+d.locks()+"', '"+d.meta()+"')", &others); err != nil {
 		return d.notReadable(check, "the other tables", err)
 	}
 	if others == 0 {
@@ -110,7 +116,8 @@ func sqliteOthers(ctx context.Context, d *database) []Finding {
 	}
 	return []Finding{{
 		Check: check, Severity: Note, Found: fmt.Sprintf("other tables in the file: %d", others),
-		Risk:   "there is one writer at a time: a long transaction on the other tables delays renewals, and locks with a short TTL are lost",
+		Risk: "there is one writer at a time: a long transaction on the other tables delays " +
+			"renewals, and locks with a short TTL are lost",
 		Remedy: "give locks a file of their own, unless such transactions are short",
 	}}
 }
@@ -133,7 +140,8 @@ func judgeLog(file string, size int64) Finding {
 	f := Finding{Check: "log", Severity: OK, Found: fmt.Sprintf("%s has %d kB", file, size>>10)}
 	if size > muchLog {
 		f.Severity = Warning
-		f.Risk = "a reader does not end, so the log cannot be emptied: it grows until the disk is full, and locks become slower"
+		f.Risk = "a reader does not end, so the log cannot be emptied: it grows until the disk " +
+			"is full, and locks become slower"
 		f.Remedy = "end the long transaction, then PRAGMA wal_checkpoint(TRUNCATE)"
 	}
 	return f

@@ -38,7 +38,8 @@ func roundTrip(ctx context.Context, p Patient) []Finding {
 		return bad("a lock cannot be kept and given back: ", err)
 	}
 	took := time.Since(start).Round(10 * time.Microsecond)
-	f := Finding{Check: check, Severity: OK, Found: fmt.Sprintf("taking, renewing and giving back a lock took %v", took)}
+	f := Finding{Check: check, Severity: OK, Found: fmt.Sprintf("taking, renewing and giving "+
+		"back a lock took %v", took)}
 	if took > slow {
 		f.Severity = Warning
 		f.Risk = "renewals may be late, and locks with a short TTL lost"
