@@ -141,6 +141,9 @@ func TestHelp(t *testing.T) {
 	for _, text := range []string{"   75   the lock was not acquired", "   76   the lock was lost", "holdfast run -n nightly-backup", "HOLDFAST_TOKEN", "--min-hold", "--max-hold"} {
 		help.expectOut(text)
 	}
+	if strings.Contains(help.out.String(), "(default 0") {
+		t.Errorf("a zero is shown beside the real default:\n%s", help.out.String())
+	}
 	for _, command := range []string{"ls", "show", "break", "doctor"} {
 		w.run(0, command, "--help").expectOut("   69   the store cannot be reached")
 	}

@@ -55,7 +55,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "give up at once if the lock is held")
 	flags.VarP((*duration)(&f.wait), "wait", "w", "give up after this time; 0s is -n (default: wait for ever)")
-	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "`exit code` when the lock was not acquired, 0 to 255")
+	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit `code` when the lock was not acquired, 0 to 255")
 	flags.Var((*duration)(&f.ttl), "ttl", "how long the store keeps the lock unrenewed (default 30s)")
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
 	flags.IntVar(&f.slots, "slots", 0, "be one of at most `N` holders")
@@ -191,5 +191,13 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-func (d *duration) String() string { return time.Duration(*d).String() }
-func (*duration) Type() string     { return "duration" }
+// String returns "0" for 0, not "0s": help texts then do not show it as the default.
+func (d *duration) String() string {
+	if *d == 0 {
+		return "0"
+	}
+	return time.Duration(*d).String()
+}
+
+// Type is the name of the value in help texts.
+func (*duration) Type() string { return "duration" }
