@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ type shared struct {
 	watched map[string]chan struct{}
 }
 
-var brokenDrivers = append(brokenByTransport, []broken{
+var brokenDrivers = slices.Concat(brokenByTransport, brokenByRequest, []broken{
 	{"double grant", breaks(func(b *bad) { b.try = doubleGrant }), "exclusive/one holder", "P1"},
 	{"double grant in a stampede", breaks(func(b *bad) { b.try = lookThenTake }), "concurrency/a stampede has one winner", "P1"},
 	{"double grant in a history", breaks(func(b *bad) { b.try = lookThenTake }), "history/scans", "P1"},
@@ -68,7 +69,7 @@ var brokenDrivers = append(brokenByTransport, []broken{
 	{"a fault without a verdict", breaks(func(b *bad) { b.caps = noVerdict }), "guarantees/every fault has a verdict", "P10"},
 	{"caps list what is not there", breaks(func(b *bad) { b.caps = claimsShards }), "guarantees/operations are there, or refused", "P10"},
 	{"does what caps do not list", breaks(func(b *bad) { b.caps = hidesShared }), "shared/readers together", "P10"},
-}...)
+})
 
 // bad is a good driver of which some operations are replaced.
 type bad struct {

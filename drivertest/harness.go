@@ -61,6 +61,11 @@ type Harness struct {
 	// only that a request of another kind is not granted beside a hold.
 	BlindToKinds bool
 
+	// ReadWriteApart says that the layout, which the store shares with another program,
+	// keeps a mutex and a read-write lock of one name apart (Request.RW). The suite then
+	// asserts only that neither spoils the other; else, that they exclude each other.
+	ReadWriteApart bool
+
 	// Struck says that the store, or the way to it, fails now and then during the
 	// random histories, and reports whether it has between two instants of the clock.
 	// What is answered with an error is withdrawn, and is no failure; and a waiter may
