@@ -33,7 +33,7 @@ func (d *Driver) roll() fate {
 	}
 	cut, lasting := happens(o.Partition), lasts()
 	if cut && d.partition.opened == nil && !d.isClosed {
-		d.partition.shut()
+		d.partition.close()
 		d.heal = time.AfterFunc(lasting, d.Heal)
 	}
 	return f

@@ -73,7 +73,7 @@ func New(d driver.Driver, o Options) *Driver {
 // gate holds callers back while it is shut. The zero value is open.
 type gate struct{ opened chan struct{} } // nil: open
 
-func (g *gate) shut() {
+func (g *gate) close() {
 	if g.opened == nil {
 		g.opened = make(chan struct{})
 	}
@@ -92,7 +92,7 @@ func (g *gate) open() {
 func (d *Driver) Partition() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.partition.shut()
+	d.partition.close()
 }
 
 // Heal ends the partition.
@@ -108,7 +108,7 @@ func (d *Driver) Heal() {
 func (d *Driver) HoldReplies() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.replies.shut()
+	d.replies.close()
 }
 
 // ReleaseReplies lets the held replies through, late.
@@ -124,7 +124,7 @@ func (d *Driver) ReleaseReplies() {
 func (d *Driver) HoldRequests() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.requests.shut()
+	d.requests.close()
 }
 
 // ReleaseRequests lets the held requests arrive. Those whose callers have given

@@ -121,7 +121,7 @@ func (t *trial) watch(ctx context.Context, d driver.Driver) <-chan struct{} {
 	return hints
 }
 
-// hinted waits to be told, until a look shows what is wanted.
+// hinted waits for hints, and inspects the name after each, until it is as wanted.
 func (t *trial) hinted(d driver.Driver, hints <-chan struct{}, why string, want func(driver.Info) bool) {
 	t.Helper()
 	timer := time.NewTimer(t.slack)
@@ -176,16 +176,16 @@ func watchEnds(t *trial) {
 	}
 }
 
-// watchQuiet: a look is no change. Whoever looks at every hint must not be
-// kept busy by its own looks.
+// watchQuiet: an inspection changes nothing. Suppose that it made a hint: a watcher that
+// inspects the name at every hint would cause the next hint itself, without end.
 func watchQuiet(t *trial) {
 	a, b := t.open(), t.open()
 	hints := t.watch(t.ctx, b)
 	g := t.take(a, t.request())
 	t.hinted(b, hints, "P7: a watch was not told of a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
-	const looks = 20
+	const inspections = 20
 	told := 0
-	for range looks {
+	for range inspections {
 		t.inspect(b)
 		select {
 		case <-hints:
@@ -193,8 +193,8 @@ func watchQuiet(t *trial) {
 		case <-time.After(t.tick()):
 		}
 	}
-	if told > looks/2 {
-		t.Errorf("P9: of %d looks at a name that did not change, %d were told as changes", looks, told)
+	if told > inspections/2 {
+		t.Errorf("P9: of %d inspections of a name that did not change, %d were told as changes", inspections, told)
 	}
 	t.release(a, g)
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// broken is a driver that is wrong on purpose, and where the suite must say so.
+// broken is a driver that is wrong on purpose, and the case that must find it.
 type broken struct {
 	name string
-	// wrap breaks a good client. It is called for each; shared is the same for
-	// all of one store.
+	// wrap returns a broken client around a good one. Shared is the same for all clients of
+	// one store.
 	wrap    func(good driver.Driver, shared *shared) driver.Driver
-	case_   string // which finds it, maybe among others; "": what is looked at in the end
+	case_   string // must find it, others may too; "": the checks after the last case must
 	promise string
 }
 
-// fastPoll makes the cases that wait for polls quick. Slow machines do no harm:
-// what is expected here are failures.
+// fastPoll makes cases quick that wait for polls. A slow machine does no harm, because
+// failures are expected here.
 const fastPoll = 100 * time.Millisecond
 
-// judge runs the suite, or some of it, over drivers that wrap makes of
-// memlock's and returns what it finds.
+// judge runs the suite, or some cases of it, over drivers that wrap makes of memlock's, and
+// returns their failures.
 func judge(t *testing.T, wrap func(driver.Driver, *shared) driver.Driver, restart func(), poll time.Duration, only ...string) *recorder {
 	store := memlock.NewStore(&memlock.Options{Poll: poll})
 	state := &shared{}
@@ -40,7 +40,7 @@ func judge(t *testing.T, wrap func(driver.Driver, *shared) driver.Driver, restar
 		Operations: 3000, Seed: 1,
 	}
 	if poll == fastPoll {
-		h.slack = 300 * time.Millisecond // most broken drivers are waited for in vain
+		h.slack = 300 * time.Millisecond // most cases wait for what a broken driver never does
 	}
 	if restart != nil {
 		h.Restart = func(testing.TB) { restart() }
@@ -59,7 +59,7 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 			}
 			poll := fastPoll
 			if strings.HasPrefix(only, "client/") {
-				poll *= 4 // what is left behind must be there long enough to be seen
+				poll *= 4 // what a driver leaves behind must be there long enough to be found
 			}
 			r := judge(t, b.wrap, nil, poll, only)
 			if !r.found(b.case_, b.promise) {
@@ -69,8 +69,7 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 	}
 }
 
-// TestGoodDriverPasses shows that it is the break that is found, not the
-// recorder or the wrapper.
+// TestGoodDriverPasses shows that neither the recorder nor the wrapper makes a driver fail.
 func TestGoodDriverPasses(t *testing.T) {
 	good := func(d driver.Driver, _ *shared) driver.Driver { return driver.Forward{Driver: d} }
 	r := judge(t, good, func() {}, 4*fastPoll)

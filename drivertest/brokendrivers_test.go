@@ -21,8 +21,8 @@ type shared struct {
 
 var brokenDrivers = slices.Concat(brokenByTransport, brokenByRequest, []broken{
 	{"double grant", breaks(func(b *bad) { b.try = doubleGrant }), "exclusive/one holder", "P1"},
-	{"double grant in a stampede", breaks(func(b *bad) { b.try = lookThenTake }), "concurrency/a stampede has one winner", "P1"},
-	{"double grant in a history", breaks(func(b *bad) { b.try = lookThenTake }), "history/scans", "P1"},
+	{"double grant in a stampede", breaks(func(b *bad) { b.try = checkThenTake }), "concurrency/a stampede has one winner", "P1"},
+	{"double grant in a history", breaks(func(b *bad) { b.try = checkThenTake }), "history/scans", "P1"},
 	{"permits are not counted", breaks(func(b *bad) { b.try = onePermit }), "slots/permits are counted", "P1"},
 	{"since is the receipt", breaks(func(b *bad) { b.wait = sinceReceipt }), "queue/hand-off counts from before the release", "P1"},
 	{"a renewal is not sent", breaks(func(b *bad) { b.renew = renewClaimsMore }), "renew/extends the hold", "P2"},
@@ -41,7 +41,7 @@ var brokenDrivers = slices.Concat(brokenByTransport, brokenByRequest, []broken{
 	{"no lock-delay", breaks(func(b *bad) { b.try = noLockDelay }), "delays/lock-delay after expiry", "P5"},
 	{"no minimum hold", breaks(func(b *bad) { b.release = noMinHold }), "delays/minimum hold", "P5"},
 	{"no minimum hold of the dead", breaks(func(b *bad) { b.try = noMinHoldOfTheDead }), "delays/minimum hold after expiry", "P5"},
-	{"a minimum hold of who never began", breaks(func(b *bad) { b.enqueue = minHoldOfClaims }), "delays/a dead winner has no minimum hold", "P7"},
+	{"a minimum hold of a dead winner", breaks(func(b *bad) { b.enqueue = minHoldOfClaims }), "delays/a dead winner has no minimum hold", "P7"},
 	{"a timed-out acquire is left behind", breaks(func(b *bad) { b.release = noWithdrawal }), "withdrawal/of a place", "P6"},
 	{"a late request takes effect", breaks(func(b *bad) { b.release = noTombstone }), "withdrawal/before the request", "P6"},
 	{"a late request takes effect through faults", breaks(func(b *bad) { b.release = noTombstone }), "faults/a request later than its withdrawal", "P6"},
@@ -50,7 +50,7 @@ var brokenDrivers = slices.Concat(brokenByTransport, brokenByRequest, []broken{
 	{"overtaking", breaks(func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }), "fairness/a try does not overtake", "P8"},
 	{"overtaking in a history", breaks(func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }), "history/scans", "P8"},
 	{"readers overtake writers", breaks(func(b *bad) { b.try = alwaysUnfair }), "fairness/a reader does not overtake a writer", "P8"},
-	{"double grant under locks", breaks(func(b *bad) { b.try, b.enqueue, b.wait = lookThenTake, lookThenTake, sleeps }), "client/no update is lost", "P1"},
+	{"double grant under locks", breaks(func(b *bad) { b.try, b.enqueue, b.wait = checkThenTake, checkThenTake, sleeps }), "client/no update is lost", "P1"},
 	{"a timed-out acquire of a lock is left behind", breaks(func(b *bad) { b.release = noWithdrawal }), "client/a timed-out acquire leaves nothing", "P6"},
 	{"a renewal is not sent for a lock", breaks(func(b *bad) { b.renew = renewClaimsMore }), "client/renewals outlive the TTL", "P2"},
 	{"leak in the store", breaks(func(b *bad) { b.try = leavesKey }), "leaks/many names leave nothing", "P9"},
@@ -90,10 +90,10 @@ type bad struct {
 	wg   sync.WaitGroup
 }
 
-func breaks(how func(*bad)) func(driver.Driver, *shared) driver.Driver {
+func breaks(spoil func(*bad)) func(driver.Driver, *shared) driver.Driver {
 	return func(good driver.Driver, s *shared) driver.Driver {
 		b := &bad{Forward: driver.Forward{Driver: good}, shared: s, stop: make(chan struct{})}
-		how(b)
+		spoil(b)
 		return b
 	}
 }
@@ -186,7 +186,7 @@ func (b *bad) goodRelease(ctx context.Context, g driver.Grant) error {
 	return b.Driver.Release(ctx, []driver.Grant{g})[0]
 }
 
-// doubleGrant gives a name that is taken once more, as another name.
+// doubleGrant grants a name that is held again: it takes another name instead.
 func doubleGrant(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Driver.Try(ctx, r)
 	if err == nil {
@@ -199,9 +199,9 @@ func doubleGrant(b *bad, ctx context.Context, r driver.Request) (driver.Grant, e
 	return g, err
 }
 
-// lookThenTake looks whether the name is free, and takes it in a second step
-// that does not look again.
-func lookThenTake(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+// checkThenTake checks whether the name is free, and takes it in a second step that does not
+// check again.
+func checkThenTake(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	if info, err := b.Inspect(ctx, r.Name); err != nil || !info.Idle() {
 		return driver.Grant{}, driver.ErrHeld
 	}
@@ -232,7 +232,7 @@ func renewClaimsMore(b *bad, ctx context.Context, g driver.Grant) driver.Renewal
 	if info, _ := b.Inspect(ctx, g.Name); len(info.Holders) == 0 {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
-	return driver.Renewal{Since: now, Valid: g.TTL} // and never told the store
+	return driver.Renewal{Since: now, Valid: g.TTL} // without a request to the store
 }
 
 func renewRevives(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
@@ -304,7 +304,7 @@ func renewOldToken(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
 	return b.good1(ctx, g)
 }
 
-// releaseByName frees whatever hold is on the name.
+// releaseByName frees the hold on the name, whichever owner has it.
 func releaseByName(b *bad, ctx context.Context, g driver.Grant) error {
 	info, _ := b.Inspect(ctx, g.Name)
 	for _, h := range info.Holders {
@@ -336,8 +336,8 @@ func noLockDelay(b *bad, ctx context.Context, r driver.Request) (driver.Grant, e
 	return b.Driver.Try(ctx, r)
 }
 
-// noMinHoldOfTheDead keeps a name closed after a release, which brings the minimum hold,
-// and not after an expiry.
+// noMinHoldOfTheDead keeps the minimum hold after a release, which says how long it is, and
+// not after an expiry.
 func noMinHoldOfTheDead(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	without := r
 	without.MinHold = 0
@@ -359,7 +359,7 @@ func noMinHold(b *bad, ctx context.Context, g driver.Grant) error {
 	return b.goodRelease(ctx, g)
 }
 
-// noWithdrawal knows nothing to release where there is no token.
+// noWithdrawal does nothing for a release without a token.
 func noWithdrawal(b *bad, ctx context.Context, g driver.Grant) error {
 	if g.Token == 0 {
 		return nil
@@ -367,7 +367,7 @@ func noWithdrawal(b *bad, ctx context.Context, g driver.Grant) error {
 	return b.goodRelease(ctx, g)
 }
 
-// noTombstone withdraws what is there, and forgets it.
+// noTombstone withdraws what has arrived, and leaves no tombstone.
 func noTombstone(b *bad, ctx context.Context, g driver.Grant) error {
 	if g.Token == 0 {
 		g.Token = 1
@@ -375,7 +375,7 @@ func noTombstone(b *bad, ctx context.Context, g driver.Grant) error {
 	return b.goodRelease(ctx, g)
 }
 
-// neverAsksAgain takes a place and then relies on being told.
+// neverAsksAgain takes a place once, and then relies on a wake-up.
 func neverAsksAgain(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	b.mu.Lock()
 	asked := b.asked[r.Owner]
@@ -399,8 +399,8 @@ func sleeps(b *bad, ctx context.Context, _ driver.Request) (driver.Grant, error)
 	}
 }
 
-// immortalPlace confirms places from the background, whether or not their
-// waiter lives, and collects what they are granted.
+// immortalPlace confirms places in the background, whether or not their waiter lives, and
+// collects their grants.
 func immortalPlace(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Forward.Enqueue(ctx, r)
 	if err != nil {
@@ -441,8 +441,8 @@ func leavesKey(b *bad, ctx context.Context, r driver.Request) (driver.Grant, err
 	return g, err
 }
 
-// leavesGoroutine leaves a goroutine that outlives the client. It ends in time
-// for the next test.
+// leavesGoroutine leaves a goroutine behind that outlives the client and ends before the next
+// test.
 func leavesGoroutine(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	go time.Sleep(2 * time.Second)
 	return b.Driver.Try(ctx, r)

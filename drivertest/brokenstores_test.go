@@ -14,8 +14,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// forgetful is a client of a store that comes back from a restart empty,
-// although its guarantees say that it does not.
+// forgetful is a client of a store that is empty after a restart, although its guarantees
+// promise that it keeps its data.
 type forgetful struct{ driver.Forward }
 
 func TestRestartThatForgetsIsCaught(t *testing.T) {
@@ -33,7 +33,7 @@ func TestRestartThatForgetsIsCaught(t *testing.T) {
 			clients = append(clients, c)
 			return c
 		},
-		Restart: func(testing.TB) { // the suite does nothing else meanwhile
+		Restart: func(testing.TB) { // no other case runs meanwhile
 			store = memlock.NewStore(nil)
 			for _, c := range clients {
 				c.Driver = named{store.Client(), caps}
@@ -48,7 +48,7 @@ func TestRestartThatForgetsIsCaught(t *testing.T) {
 	}
 }
 
-// named keeps the caps of the first store, whose name is that of the second.
+// named has the caps of the first store after the restart too.
 type named struct {
 	driver.Driver
 	caps driver.Caps
@@ -56,8 +56,7 @@ type named struct {
 
 func (n named) Caps() driver.Caps { return n.caps }
 
-// plain is a good driver with nothing optional, and without readers, slots,
-// tokens and fairness.
+// plain is a good driver without optional operations, readers, slots, tokens and fairness.
 type plain struct{ driver.Driver }
 
 func (p plain) Caps() driver.Caps {
@@ -73,7 +72,7 @@ func (p plain) Try(ctx context.Context, r driver.Request) (driver.Grant, error) 
 	return p.Driver.Try(ctx, r)
 }
 
-// TestPlainDriverPasses: what a store lacks is refused, and that is right.
+// TestPlainDriverPasses: a driver may lack all options if it refuses them.
 func TestPlainDriverPasses(t *testing.T) {
 	r := judge(t, func(d driver.Driver, _ *shared) driver.Driver { return plain{d} }, func() {}, 4*fastPoll)
 	if r.Failed() {
@@ -81,8 +80,8 @@ func TestPlainDriverPasses(t *testing.T) {
 	}
 }
 
-// TestBlindStorePasses: a store that cannot tell kinds apart may say so, and
-// must then still keep others out.
+// TestBlindStorePasses: a harness may say that the store does not know kinds. Holds must
+// exclude requests of another kind all the same.
 func TestBlindStorePasses(t *testing.T) {
 	store := memlock.NewStore(nil)
 	r := &recorder{TB: t, name: t.Name()}
@@ -97,13 +96,13 @@ func TestBlindStorePasses(t *testing.T) {
 	}
 }
 
-// TestEveryPromiseHasABrokenDriver keeps the list of broken drivers whole.
+// TestEveryPromiseHasABrokenDriver: no promise is without a broken driver.
 func TestEveryPromiseHasABrokenDriver(t *testing.T) {
 	var broken []string
 	for _, b := range brokenDrivers {
 		broken = append(broken, b.promise)
 	}
-	// P11 is kept above the seam.
+	// Package holdfast keeps P11, not the driver.
 	for _, p := range []string{"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10"} {
 		if !slices.Contains(broken, p) {
 			t.Errorf("no driver is broken so that %s is", p)
@@ -111,7 +110,7 @@ func TestEveryPromiseHasABrokenDriver(t *testing.T) {
 	}
 }
 
-// faltering is a client whose first lists fail, as through a connection that breaks.
+// faltering is a client whose first calls of List fail, as if its connection broke.
 type faltering struct {
 	driver.Forward
 	fails int
@@ -125,9 +124,10 @@ func (f *faltering) List(ctx context.Context, prefix string) iter.Seq2[driver.In
 	return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, io.ErrUnexpectedEOF) }
 }
 
-// TestSweepOfASpoiltStore: the store may still be spoilt when histories are over. Then, and only
-// then, the sweep asks again, for as long as names may be in use by right.
-func TestSweepOfASpoiltStore(t *testing.T) {
+// TestSweepDuringFaults: there may still be a fault when histories are over. With
+// FaultBetween, and only then, the sweep asks again, for as long as names may be in use by
+// right.
+func TestSweepDuringFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoilt, found bool
 		fails         int
@@ -143,7 +143,7 @@ func TestSweepOfASpoiltStore(t *testing.T) {
 					return &faltering{Forward: driver.Forward{Driver: store.Client()}, fails: c.fails}
 				}}
 				if c.spoilt {
-					h.Struck = func(_, _ driver.Instant) bool { return true }
+					h.FaultBetween = func(_, _ driver.Instant) bool { return true }
 				}
 				r := &recorder{TB: t, name: t.Name()}
 				defer r.cleanUp()

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// brokenByTransport are drivers that are right as long as each reply comes at once,
-// and drivers that need more of the process with each hold.
+// brokenByTransport are drivers that are right as long as each reply comes at once, and
+// drivers that need more goroutines or connections with each hold.
 var brokenByTransport = []broken{
 	{"since is the arrival of the reply to a try", breaks(func(b *bad) { b.try = sinceArrival((*bad).goodTry) }), "transport/a late reply to a try counts from its request", "P1"},
 	{"since is the arrival of the reply to a renewal", breaks(func(b *bad) { b.renew = renewedAtArrival }), "transport/a late reply to a renewal counts from its request", "P1"},
@@ -38,7 +38,7 @@ func (b *bad) goodEnqueue(ctx context.Context, r driver.Request) (driver.Grant, 
 
 type asking = func(*bad, context.Context, driver.Request) (driver.Grant, error)
 
-// sinceArrival reads the clock when the reply is there.
+// sinceArrival reads the clock after the reply.
 func sinceArrival(good asking) asking {
 	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 		g, err := good(b, ctx, r)
@@ -53,7 +53,7 @@ func renewedAtArrival(b *bad, ctx context.Context, g driver.Grant) driver.Renewa
 	return r
 }
 
-// plainError makes a plain error of an outcome that is not known.
+// plainError returns a plain error although the outcome is not known.
 func plainError(good asking) asking {
 	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 		g, err := good(b, ctx, r)
@@ -95,7 +95,7 @@ func stopsWatching(b *bad, ctx context.Context, g driver.Grant) error {
 	return b.goodRelease(ctx, g)
 }
 
-// waitsTwice listens in a goroutine beside the caller's.
+// waitsTwice waits in a goroutine beside the caller's.
 func waitsTwice(b *bad, ctx context.Context, r driver.Request) (g driver.Grant, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -106,7 +106,7 @@ func waitsTwice(b *bad, ctx context.Context, r driver.Request) (g driver.Grant, 
 	return g, err
 }
 
-// crowded is a transport on which each hold has a connection.
+// crowded is a transport that counts a connection for each hold.
 type crowded struct {
 	Transport
 	*bad
@@ -137,8 +137,8 @@ func TestConnectionPerHoldIsCaught(t *testing.T) {
 	}
 }
 
-// far is a store in the process whose answers take a while, and which the suite
-// cannot hold back: a driver whose author has no transport to offer.
+// far is a client of a store in the process. Its answers take a while, and it has no
+// transport by which the suite could hold them back.
 type far struct{ driver.Forward }
 
 const farAway = 20 * time.Millisecond
@@ -169,8 +169,8 @@ func (f far) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal 
 	return f.Forward.Renew(ctx, grants)
 }
 
-// TestBrokenFarDrivers: without a transport the suite finds the same mistakes where
-// calls take long enough to tell, and a good driver passes.
+// TestBrokenFarDrivers: without a transport the suite finds the same mistakes if calls take
+// long enough, and a good driver passes.
 func TestBrokenFarDrivers(t *testing.T) {
 	for _, b := range []broken{
 		{"since is the arrival of the reply to a try", breaks(func(b *bad) { b.try = sinceArrival((*bad).goodTry) }), "local/a try counts from its request", "P1"},
@@ -197,7 +197,7 @@ func TestBrokenFarDrivers(t *testing.T) {
 	}
 }
 
-// TestTransportMustBeNamed: nobody forgets the transport without saying so.
+// TestTransportMustBeNamed: a harness has a transport, or says that there is none.
 func TestTransportMustBeNamed(t *testing.T) {
 	wired := func(testing.TB) (driver.Driver, Transport) { return nil, nil }
 	for want, h := range map[string]Harness{
@@ -207,7 +207,7 @@ func TestTransportMustBeNamed(t *testing.T) {
 	} {
 		r := &recorder{TB: t, name: t.Name()}
 		done := make(chan struct{})
-		go func() { // of its own, because Fatal ends it
+		go func() { // in a goroutine, because Fatal ends it
 			defer close(done)
 			h.checkTransport(r)
 		}()

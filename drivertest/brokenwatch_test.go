@@ -6,7 +6,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// annotatesAny takes the note for whoever holds the name now.
+// annotatesAny gives the note to the hold on the name, whichever owner has it.
 func annotatesAny(b *bad, ctx context.Context, g driver.Grant) error {
 	info, err := b.Forward.Inspect(ctx, g.Name)
 	if err != nil || len(info.Holders) == 0 {
@@ -37,7 +37,7 @@ func watchesOn(b *bad, ctx context.Context, name string) (<-chan struct{}, error
 	return b.Forward.Watch(context.WithoutCancel(ctx), name)
 }
 
-// toldAlways gives a hint whenever there is none.
+// toldAlways always has a hint ready.
 func toldAlways(b *bad, ctx context.Context, _ string) (<-chan struct{}, error) {
 	hints := make(chan struct{})
 	b.wg.Go(func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// The other themes look at the driver; this one at locks as users have them,
-// over the driver.
+// clientCases test locks of package holdfast over the driver, as users have them. All other
+// themes test the driver itself.
 var clientCases = []testCase{
 	{name: "do", run: clientDo},
 	{name: "nesting is a deadlock", run: clientNesting},
@@ -27,7 +27,7 @@ var clientCases = []testCase{
 	{name: "a broken hold is lost", need: breaker, run: clientBroken},
 	{name: "a hold that is cut off is lost in time", run: clientCut},
 	{name: "no update is lost", run: clientCounter},
-	{name: "a turn", need: driver.Caps{Fencing: true, Ops: driver.OpQueue | driver.OpInspect | driver.OpBreak}, run: clientTurn},
+	{name: "local hand-over", need: driver.Caps{Fencing: true, Ops: driver.OpQueue | driver.OpInspect | driver.OpBreak}, run: clientLocalHandOver},
 }
 
 // locks returns a client of package holdfast, closed when the case ends.
@@ -50,10 +50,10 @@ func (t *trial) locksOver(d driver.Driver) *holdfast.Client {
 	return c
 }
 
-// patient is the options of locks that need not expire for the case to end.
+// patient returns the options of locks whose TTL does not pass during the case.
 func (t *trial) patient() *holdfast.Options { return &holdfast.Options{TTL: t.long} }
 
-// acquire waits for a lock that must become free.
+// acquire acquires a lock that must be free or become free.
 func (t *trial) acquire(l *holdfast.Lock, why string) *holdfast.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, 3*t.poll+t.slack)
@@ -65,7 +65,7 @@ func (t *trial) acquire(l *holdfast.Lock, why string) *holdfast.Lease {
 	return lease
 }
 
-// taken asserts that a lock cannot be had.
+// taken asserts that TryAcquire finds a lock held.
 func (t *trial) taken(l *holdfast.Lock, why string) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.ctx)
@@ -77,7 +77,7 @@ func (t *trial) taken(l *holdfast.Lock, why string) {
 	}
 }
 
-// eventually waits for what must become true within three polls.
+// eventually waits until done returns true, which it must within three polls.
 func (t *trial) eventually(what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(3*t.poll + t.slack); !done(); time.Sleep(time.Millisecond) {
@@ -270,8 +270,8 @@ func clientSemaphore(t *trial) {
 // briefOptions returns the options of locks whose TTL passes during the case.
 func (t *trial) briefOptions() *holdfast.Options { return &holdfast.Options{TTL: t.ttl} }
 
-// clientRenews: a lease that is renewed outlives its TTL. One that was lost while this machine stood
-// still for long shows nothing, so it is tried again.
+// clientRenews: a lease that is renewed outlives its TTL. A lease that was lost while this
+// machine stood still for long proves nothing, so there are several attempts.
 func clientRenews(t *trial) {
 	a, b := t.locks(), t.locks()
 	o := &holdfast.Options{TTL: min(3*t.ttl, t.long)}
@@ -331,7 +331,7 @@ func clientBroken(t *trial) {
 	t.released(t.acquire(b.Mutex(t.name, t.patient()), "P4: a broken hold did not free the lock"))
 }
 
-// clientCut: who cannot renew stops trusting before anyone else is let in.
+// clientCut: a holder that cannot renew stops trusting its hold before another is granted.
 func clientCut(t *trial) {
 	d, wire := t.wire()
 	a, b := t.locksOver(d), t.locks()
@@ -358,9 +358,10 @@ func clientCut(t *trial) {
 	t.released(next)
 }
 
-// clientCounter: 16 goroutines on 4 clients add to a number that only the lock
-// protects. Each reads, makes room for an intruder and writes, if it still
-// trusts its hold: a claim is lost by right on a machine that stands still.
+// clientCounter: 16 goroutines on 4 clients increment a number that only the lock protects.
+// Each reads it, waits for a moment and writes it if it still trusts its hold. If two held
+// the lock at the same time, an update would be lost. On a machine that stands still a
+// claim may be lost by right, and is not written.
 func clientCounter(t *trial) {
 	const clients, goroutines, rounds = 4, 16, 5
 	var value, updates, last atomic.Int64

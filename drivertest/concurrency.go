@@ -18,7 +18,7 @@ var concurrencyCases = []testCase{
 	{name: "renewing while releasing", run: renewWhileReleasing},
 }
 
-// together runs n goroutines over the clients, all at once.
+// together runs n goroutines, spread over the clients, at the same time.
 func together(clients []driver.Driver, n int, f func(i int, d driver.Driver)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -60,7 +60,7 @@ func stampede(t *trial) {
 				t.Errorf("P7: Try in a stampede: %v", err)
 			}
 		})
-		// Without an order of arrivals all may refuse each other.
+		// A store that keeps no order of arrivals may refuse all of them.
 		if n := winners.Load(); n > 1 || n == 0 && unknown.Load() == 0 && t.caps.Ops.Has(driver.OpQueue) {
 			t.Errorf("P1: a stampede for a free name has %d winners", n)
 		}
@@ -90,8 +90,8 @@ func slotStampede(t *trial) {
 	}
 }
 
-// noLostUpdate reads, waits and writes under the lock: two holders at once lose
-// an update.
+// noLostUpdate reads, waits and writes under the lock: if two held it at the same time, an
+// update would be lost.
 func noLostUpdate(t *trial) {
 	clients := t.clients(4)
 	var value, updates atomic.Int64
@@ -110,7 +110,7 @@ func noLostUpdate(t *trial) {
 				return
 			}
 			read := value.Load()
-			time.Sleep(100 * time.Microsecond) // room for an intruder
+			time.Sleep(100 * time.Microsecond) // in which a second holder could read and write
 			value.Store(read + 1)
 			updates.Add(1)
 			t.release1(d, g)
@@ -124,8 +124,8 @@ func noLostUpdate(t *trial) {
 	}
 }
 
-// noLostWaiter: everybody waits, everybody is granted, one after the other as
-// far as they trust their claims.
+// noLostWaiter: many wait for one name. Each is granted it, and no two trust their holds at
+// the same time.
 func noLostWaiter(t *trial) {
 	clients := t.clients(4)
 	const n = 12

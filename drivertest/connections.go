@@ -2,7 +2,7 @@ package drivertest
 
 import "time"
 
-// connectionsCases count a client's connections to its store.
+// connectionsCases count the connections of a client to its store.
 var connectionsCases = []testCase{
 	{name: "connections do not grow with holds", run: holdsAndConnections},
 	{name: "close ends the connections", run: closeEndsConnections},

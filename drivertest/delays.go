@@ -7,8 +7,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A store that cannot keep lock-delays or minimum holds refuses them with
-// ErrUnsupported.
+// delaysCases are about lock-delays and minimum holds. A store that cannot keep them MUST
+// refuse the request with ErrUnsupported.
 var delaysCases = []testCase{
 	{name: "lock-delay after expiry", time: true, run: lockDelayAfterExpiry},
 	{name: "no lock-delay after release", run: noLockDelayAfterRelease},
@@ -16,7 +16,7 @@ var delaysCases = []testCase{
 	{name: "lock-delay holds waiters back", need: queues, time: true, run: lockDelayQueue},
 	{name: "minimum hold", time: true, run: minHold},
 	{name: "minimum hold that is over", time: true, run: minHoldOver},
-	{name: "undo ignores the minimum hold", run: undoIgnoresMinHold},
+	{name: "a hold that is undone ignores the minimum hold", run: undoIgnoresMinHold},
 	{name: "minimum hold after expiry", time: true, run: minHoldAfterExpiry},
 	{name: "minimum hold that was over at expiry", time: true, run: minHoldOverAtExpiry},
 	{name: "minimum hold and lock-delay after expiry", time: true, run: minHoldAndDelay},
@@ -113,11 +113,12 @@ func undoIgnoresMinHold(t *trial) {
 	if g, ok := t.takesDelays(a, r); ok {
 		g.MinHold = 0
 		t.release(a, g)
-		t.freeNow(b, t.request(), "P6: an undone hold kept the name closed for its minimum hold")
+		t.freeNow(b, t.request(), "P6: a hold that was undone kept the name closed for its minimum hold")
 	}
 }
 
-// minHoldAfterExpiry: the holder crashes, and its job must not run twice in a tick.
+// minHoldAfterExpiry: a holder takes the name for a job that is due once in a while, and
+// crashes. No other may run the job again before the minimum hold is over.
 func minHoldAfterExpiry(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.brief()
@@ -140,13 +141,13 @@ func minHoldOverAtExpiry(t *trial) {
 	r.MinHold = t.ttl / 2
 	if g, ok := t.takesDelays(a, r); ok {
 		t.pass(t.ttl / 4)
-		t.renew1(a, g) // on a machine that stands still it is late
+		t.renew1(a, g) // may fail: this machine may have stood still until the hold expired
 		t.outlive(t.ttl)
 		t.freeNow(b, t.request(), "P5: a vanished holder's name stayed closed after TTL and minimum hold")
 	}
 }
 
-// minHoldAndDelay: whichever ends later counts, and they do not add up.
+// minHoldAndDelay: the name stays closed until the later of the two ends, not until their sum.
 func minHoldAndDelay(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.brief()
@@ -161,8 +162,8 @@ func minHoldAndDelay(t *trial) {
 	t.freeNow(b, t.request(), "P5: a vanished holder's name did not open after lock-delay and minimum hold")
 }
 
-// minHoldOfEndedClient: the client is closed under its hold, as if its process had died,
-// which some stores notice at once.
+// minHoldOfEndedClient: a client is closed while it has a hold, as if its process had died.
+// Some stores notice that at once; the minimum hold MUST last all the same.
 func minHoldOfEndedClient(t *trial) {
 	a, b := t.h.Open(t.TB), t.open()
 	r := t.brief()
@@ -233,8 +234,8 @@ func minHoldQueue(t *trial) {
 	t.arrives(b, waiter, t.poll, "P5: a waiter was not granted the name after the minimum hold of a holder that had vanished")
 }
 
-// minHoldOfDeadWinner: a waiter dies, and the name is handed to it. It has begun
-// nothing, so no minimum hold keeps the name from those behind it.
+// minHoldOfDeadWinner: a waiter dies, and then the name is handed to it. It has begun no
+// work, so the waiters behind it do not wait for its minimum hold.
 func minHoldOfDeadWinner(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.request()
@@ -252,8 +253,8 @@ func minHoldOfDeadWinner(t *trial) {
 	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that never confirms keeps the name closed for its minimum hold")
 }
 
-// takesDelays takes the hold, or asserts that a store that cannot keep
-// lock-delays and minimum holds says so and does nothing.
+// takesDelays takes the hold. If the store cannot keep lock-delays and minimum holds, it
+// asserts that the driver refuses the request and leaves nothing behind.
 func (t *trial) takesDelays(d driver.Driver, r driver.Request) (driver.Grant, bool) {
 	t.Helper()
 	g, err := t.try1(d, r)

@@ -1,7 +1,8 @@
-// Package drivertest is the conformance suite of Holdfast's drivers. Each case
-// names the promise that a failure breaks (P1 to P11 of docs/design.md).
+// Package drivertest is for authors of drivers: the conformance suite that every driver
+// MUST pass. The text of each failure begins with the promise that is broken (P1 to P11 of
+// docs/design.md).
 //
-// A driver's test is one call, with what the suite may do to the store:
+// A driver's test is one call, which says what the suite may do to the store:
 //
 //	func TestConformance(t *testing.T) {
 //		server := start(t)
@@ -15,15 +16,14 @@
 //		})
 //	}
 //
-// Every theme has a file. Cases ask with names and owners of their own, so that
-// they run side by side on one store; those that let the store's time pass by
-// Harness.Advance, restart it, or count goroutines, run alone. Package
-// drivertest/faults goes on with a real server that is paused, killed and cut off. What a driver's Caps do not list
-// is asserted to be refused.
+// Each theme has a file. Each case uses names and owners of its own, so that cases run at the
+// same time on one store. Cases that let the store's time pass by Harness.Advance, restart
+// the store, or count goroutines run one by one. If a driver's Caps do not list what a case
+// needs, the case asserts that the driver refuses it. Package drivertest/faults goes on with
+// a real server that it pauses, kills and cuts off.
 //
-// Random histories come from a seed, which is printed. They are judged twice:
-// by scans for holds that overlap, tokens that do not grow and places granted
-// out of order, which look at everything, and by a linearizability checker,
-// which looks deeper at pieces. Both, and the cases, are tested with drivers
-// that are broken on purpose.
+// Random histories come from a seed, which is logged. They are checked twice: scans find
+// holds that overlap, tokens that do not grow and places that are granted out of order, in
+// the whole history; a linearizability checker finds more, in pieces of it. The checkers and
+// the cases are tested with drivers that are broken on purpose.
 package drivertest

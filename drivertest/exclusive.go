@@ -41,9 +41,9 @@ func independentNames(t *trial) {
 	t.take(d, other)
 }
 
-// timeToWork: a grant is counted from a request of ours, so it can only have
-// lost the time that the call took. Since itself may be older than the call,
-// where the TTL is that of a session.
+// timeToWork: the TTL counts from a request of the caller, so when a grant arrives no more
+// of the TTL has passed than the call took. Since may be older than the call if the TTL is
+// that of a session.
 func timeToWork(t *trial) {
 	d := t.open()
 	g := t.take(d, t.request())
@@ -93,7 +93,7 @@ func endedContext(t *trial) {
 	t.track(a, r)
 	g, err := a.Try(ctx, r)
 	if err == nil {
-		t.release(a, g) // a store without I/O may not have looked at the context
+		t.release(a, g) // allowed: a store without I/O need not check the context
 	} else if errors.Is(err, driver.ErrUncertain) {
 		if g.Owner != r.Owner {
 			t.Errorf("P6: an uncertain Try returned no grant to withdraw")

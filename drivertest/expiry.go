@@ -16,12 +16,12 @@ func deadHolderOpens(t *trial) {
 	t.freeNow(b, t.request(), "P5: a dead holder's name did not open after its TTL")
 }
 
-// holdLasts tries to take the name for as long as its holder trusts the hold.
+// holdLasts tries again and again to take a name while its holder trusts the hold.
 func holdLasts(t *trial) {
 	a, b := t.open(), t.open()
 	start := t.now()
 	t.take(a, t.brief())
-	taken := t.now() // on a slow store the hold may have begun as late as this
+	taken := t.now() // on a slow store the hold may have begun only now
 	t.pass(t.ttl / 2)
 	for t.now() < start.Add(t.ttl*15/16) {
 		t.closedUntil(b, start.Add(t.ttl), "P1: a hold ended before its TTL")

@@ -22,8 +22,8 @@ var fairnessCases = []testCase{
 	{name: "unfair may overtake but not intrude", need: driver.Caps{Ops: driver.OpQueue, Shared: true}, run: unfairExcludes},
 }
 
-// placesInOrder releases the name into a queue of six, again and again: each
-// time the next place must be granted, and no other can be before its release.
+// placesInOrder releases the name into a queue of six, again and again. Each time the next
+// place must be granted.
 func placesInOrder(t *trial) {
 	clients := []driver.Driver{t.open(), t.open(), t.open()}
 	holder, g := clients[0], t.take(clients[0], t.request())

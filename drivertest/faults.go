@@ -22,7 +22,7 @@ var faultsCases = []testCase{
 	{name: "a history with faults, linearizable", run: faultyLinear},
 }
 
-// chaotic returns a client with faults.
+// chaotic returns a client into which package chaos injects faults.
 func (t *trial) chaotic(o chaos.Options) *chaos.Driver {
 	d := chaos.New(t.h.Open(t.TB), o)
 	t.Cleanup(func() {
@@ -33,8 +33,8 @@ func (t *trial) chaotic(o chaos.Options) *chaos.Driver {
 	return d
 }
 
-// lost asks with a client that loses everything one way, and returns what is to
-// be withdrawn.
+// lost sends a Try by a client that loses requests, or replies, and returns the grant that
+// is to be withdrawn.
 func (t *trial) lost(o chaos.Options, r driver.Request) driver.Grant {
 	t.Helper()
 	d := t.chaotic(o)
@@ -66,8 +66,8 @@ func lostRequest(t *trial) {
 	t.freeNow(b, t.request(), "P6: withdrawing a request that was lost closed the name")
 }
 
-// overtake asks through ask while requests are held back, withdraws, and lets
-// the request through only then.
+// overtake calls ask while requests are held back, withdraws the request, and lets it arrive
+// after that.
 func (t *trial) overtake(ask func(context.Context, *chaos.Driver, driver.Request) error) {
 	t.Helper()
 	a, b := t.chaotic(chaos.Options{}), t.open()
@@ -146,8 +146,8 @@ func cutWaiter(t *trial) {
 	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that is cut off delays a live one by more than two polls")
 }
 
-// everythingTwice: requests are sent again after a lost reply, so each must
-// bear to arrive twice.
+// everythingTwice: a client library may send a request again whose reply was lost, so each
+// request may arrive twice.
 func everythingTwice(t *trial) {
 	a, b := t.chaotic(chaos.Options{Duplicate: 1}), t.open()
 	g := t.take(a, t.request())
@@ -168,8 +168,9 @@ func everythingTwice(t *trial) {
 	t.freeNow(b, t.request(), "P6: a request that arrived twice holds the name or waits for it")
 }
 
-// storms are the faults of the random histories.
-func (t *trial) storms() func() driver.Driver {
+// withFaults returns what opens the clients of a random history: package chaos injects
+// faults into each.
+func (t *trial) withFaults() func() driver.Driver {
 	seed := t.seed
 	return func() driver.Driver {
 		seed++
@@ -180,9 +181,9 @@ func (t *trial) storms() func() driver.Driver {
 	}
 }
 
-func faultyScans(t *trial)  { t.scanned(t.storms(), t.operations()/2) }
-func faultyLinear(t *trial) { t.linearized(t.storms(), t.operations()/2, faultyPiece) }
+func faultyScans(t *trial)  { t.scanned(t.withFaults(), t.operations()/2) }
+func faultyLinear(t *trial) { t.linearized(t.withFaults(), t.operations()/2, faultyPiece) }
 
-// faultyPiece is shorter than maxPiece: what has no reply may have happened at any
-// time after, so all such operations are concurrent to the end of the piece.
+// faultyPiece is shorter than maxPiece: an operation without a reply may take effect at any
+// later time, so for the checker it lasts until the end of the piece.
 const faultyPiece = 250

@@ -9,24 +9,24 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// goroutinesCases count the goroutines of the process, so they run alone.
+// goroutinesCases count the goroutines of the process, so no other case may run beside them.
 var goroutinesCases = []testCase{
-	{name: "do not grow with holds", alone: true, run: holdsAndGoroutines},
-	{name: "do not grow with waiters", need: queues, alone: true, run: waitersAndGoroutines},
+	{name: "do not grow with holds", serial: true, run: holdsAndGoroutines},
+	{name: "do not grow with waiters", need: queues, serial: true, run: waitersAndGoroutines},
 }
 
-// The holds, or waiters, before the first count and until the second. A driver may
-// need goroutines for its connections, but not as many as it has holds.
+// How many holds, or waiters, there are at the first count and at the second. A driver may
+// need goroutines for its connections, but not one for each hold.
 const (
 	few  = 8
 	many = few + 32
 )
 
-// unchanged fails the test if there is another goroutine for every second hold, or
-// waiter, from few to many, beside so many of the test's own.
+// unchanged fails the test if the number of goroutines, without the test's own, has grown by
+// more than one for every second hold or waiter from few to many.
 func (t *trial) unchanged(what string, before, own int) {
 	t.Helper()
-	time.Sleep(t.tick()) // what begins shall have begun
+	time.Sleep(t.tick()) // let goroutines start that are about to
 	more := 0
 	for end := time.Now().Add(t.slack); time.Now().Before(end); {
 		if more = goroutines() - before - own; more < (many-few)/2 {
@@ -36,7 +36,7 @@ func (t *trial) unchanged(what string, before, own int) {
 	t.Errorf("P9: %d more %s are %d more goroutines", many-few, what, more)
 }
 
-// goroutines is how many there are beside those that come and go.
+// goroutines returns the number of goroutines, without those that come and go.
 func goroutines() int {
 	least := runtime.NumGoroutine()
 	for range 20 {
@@ -64,9 +64,9 @@ func holdsAndGoroutines(t *trial) {
 	}
 }
 
-// waitersAndGoroutines: all have their places before the first begins to wait, and
-// stop waiting before the places are given back, because they may be in one
-// another's way in a store that has one writer at a time.
+// waitersAndGoroutines: all waiters take their places before the first begins to wait, and
+// all stop waiting before the first withdraws. In a store that has one writer at a time they
+// would delay each other otherwise.
 func waitersAndGoroutines(t *trial) {
 	a, b := t.open(), t.open()
 	var requests []driver.Request
@@ -84,7 +84,7 @@ func waitersAndGoroutines(t *trial) {
 	before := 0
 	for i, r := range requests {
 		if i == few {
-			time.Sleep(t.tick()) // the first have begun
+			time.Sleep(t.tick()) // let the first begin
 			before = goroutines()
 		}
 		w := &waiting{}

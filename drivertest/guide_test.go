@@ -10,14 +10,13 @@ import (
 	"testing"
 )
 
-// guide is what authors of drivers follow.
+// guide is the page that authors of drivers follow.
 const guide = "../docs/writing-a-driver.md"
 
-// TestGuide follows the guide to its last step, in a module outside of this
-// workspace: its shell blocks are run in their order, and its Go blocks are
-// written into the files that they name. Modules come from where go finds them,
-// by sums that this module has already. Unless HOLDFAST_LONG is 1, some of the fault
-// tests stand for all, which keep the processors busy for half a minute.
+// TestGuide follows the guide to its last step, in a module outside of this workspace: it
+// runs the guide's shell blocks in their order, and writes its Go blocks into the files that
+// they name. The module's sums are those of drivertest. Unless HOLDFAST_LONG is 1, only some
+// of the fault tests run: all of them keep the processors busy for half a minute.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile(guide)
 	if err != nil {
@@ -73,7 +72,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// quickly are the tests of the guide that are run each time.
+// quickly are the tests of the guide that run each time.
 const quickly = "TestConformance|TestLock|TestFaults/the_holder_is_(killed|stopped)"
 
 // block is a fenced block of a document.

@@ -25,14 +25,14 @@ func (t *trial) operations() int {
 	return 2000
 }
 
-// history is what the workers of one random workload write down.
+// history is what the workers of one random workload record.
 type history struct {
 	*trial
 	round    uint64       // of several histories of one seed
 	budget   atomic.Int64 // operations left
-	deadline time.Time    // enough, on a slow store
-	turn     atomic.Int64 // numbers calls and returns in their order
-	abandon  atomic.Int64 // holds that may still be left to expire: each closes a name for a TTL
+	deadline time.Time    // a slow store ends the workload early
+	sequence atomic.Int64 // numbers calls and returns in their order
+	abandon  atomic.Int64 // how many more holds may be left to expire: each closes a name for a TTL
 
 	mu     sync.Mutex
 	holds  []held
@@ -82,8 +82,8 @@ type worker struct {
 	id       int
 }
 
-// scanned runs a workload with everything in it — waiting and giving up,
-// expiry, breaks, semaphores, readers — and scans its history.
+// scanned runs a workload of all operations, waiters that give up, holds that expire or are
+// broken, semaphores and readers among them, and scans its history.
 func (t *trial) scanned(open func() driver.Driver, operations int) {
 	h := t.newHistory(operations)
 	h.work(t.crew(open), func(w *worker) {
@@ -118,7 +118,7 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 	}
 }
 
-// cycle takes one hold, if it can, works under it and gives it up.
+// cycle tries to take one hold, renews it a few times and releases it.
 func (w *worker) cycle() {
 	r := w.random()
 	var hold *held
@@ -176,14 +176,14 @@ func (w *worker) tryOnce(r driver.Request) *held {
 	return &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
 }
 
-// settle withdraws a request whose outcome is not known, and reports errors
-// that a healthy store does not make.
+// settle withdraws a request whose outcome is not known, and fails the test for an error that
+// a store without faults does not return.
 func (w *worker) settle(r driver.Request, err error) {
 	switch {
 	case errors.Is(err, driver.ErrUncertain), errors.Is(err, context.DeadlineExceeded):
 		w.withdrawn(r)
 	case errors.Is(err, driver.ErrHeld):
-	case w.h.Struck != nil:
+	case w.h.FaultBetween != nil:
 		w.withdrawn(r)
 	default:
 		w.Errorf("P7: a request of a random history failed: %v (seed %d)", err, w.seed)
@@ -200,7 +200,7 @@ func (w *worker) withdrawn(r driver.Request) {
 	}
 }
 
-// acquire waits in the queue, for a random time, and writes its place down.
+// acquire waits in the queue for a random time, and records its place.
 func (w *worker) acquire(r driver.Request) *held {
 	q, _ := driver.As[driver.Queuer](w.d, driver.OpQueue)
 	ctx, cancel := context.WithTimeout(w.ctx, time.Duration(w.IntN(int(100*time.Millisecond))))
@@ -215,7 +215,7 @@ func (w *worker) acquire(r driver.Request) *held {
 		now := w.clock.Now()
 		gap = max(gap, now.Sub(last))
 		if err == nil || errors.Is(err, driver.ErrHeld) {
-			last = called // the store has seen it since
+			last = called // the store has answered a request that was sent then
 		}
 		if errors.Is(err, driver.ErrHeld) {
 			if p.queued == 0 {
@@ -236,8 +236,8 @@ func (w *worker) acquire(r driver.Request) *held {
 	}
 	hold := &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
 	p.granted = hold.from
-	struck := w.h.Struck != nil && w.h.Struck(p.asked, p.granted)
-	if p.queued != 0 && !struck && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
+	faulty := w.h.FaultBetween != nil && w.h.FaultBetween(p.asked, p.granted)
+	if p.queued != 0 && !faulty && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
 		w.mu.Lock()
 		w.places = append(w.places, p)
 		w.mu.Unlock()
@@ -245,12 +245,12 @@ func (w *worker) acquire(r driver.Request) *held {
 	return hold
 }
 
-// giveUp releases the hold, as a rule.
+// giveUp ends a hold: mostly by a release, sometimes by a break, a withdrawal or its TTL.
 func (w *worker) giveUp(hold *held, g driver.Grant) {
 	end := func() { hold.until = min(hold.until, w.clock.Now()) }
 	w.budget.Add(-1)
 	switch n := w.IntN(100); {
-	case n < 3 && w.abandon.Add(-1) >= 0: // as a process that dies
+	case n < 3 && w.abandon.Add(-1) >= 0: // as if the process died
 	case n < 8 && w.caps.Ops.Has(driver.OpBreak) && g.Token != 0 && g.Mode == driver.Exclusive:
 		end()
 		if err := w.break1(w.other, g.Name, g.Token); err != nil {
@@ -267,9 +267,8 @@ func (w *worker) giveUp(hold *held, g driver.Grant) {
 	}
 }
 
-// linearized runs a workload of exclusive holds that do not expire, with
-// renewals and releases by whoever has no right to them, and has its history
-// checked piece by piece.
+// linearized runs a workload of exclusive holds that do not expire, with renewals and
+// releases by their owners and by others, and checks its history piece by piece.
 func (t *trial) linearized(open func() driver.Driver, operations, piece int) {
 	clients := t.crew(open)
 	for round := uint64(0); operations > 0 && !t.Failed(); round++ {
@@ -289,8 +288,8 @@ func (t *trial) linearized(open func() driver.Driver, operations, piece int) {
 	}
 }
 
-// contend tries once, and if it was granted renews and releases, with others'
-// owners between.
+// contend tries once. If it is granted the hold, it renews and releases it, and in between
+// tries to do so as another owner.
 func (w *worker) contend(name string) {
 	r := w.request()
 	r.Name = name
@@ -352,14 +351,14 @@ func (w *worker) let(r driver.Request) {
 // note runs one operation and writes it down.
 func (w *worker) note(a action, r driver.Request, do func() (reply, error)) reply {
 	w.budget.Add(-1)
-	call := w.turn.Add(1)
+	call := w.sequence.Add(1)
 	out, err := do()
 	if err != nil && !errors.Is(err, driver.ErrHeld) && !driver.Gone(err) {
 		out = reply{unknown: true}
 	}
 	op := porcupine.Operation{
 		ClientId: w.id, Input: step{a, r.Name, r.Owner}, Output: out,
-		Call: call, Return: w.turn.Add(1),
+		Call: call, Return: w.sequence.Add(1),
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -75,7 +75,7 @@ func inspectHolder(t *trial) {
 	if len(info.Holders) != 1 {
 		t.Fatalf("P9: Inspect of a held name shows %d holders", len(info.Holders))
 	}
-	took := t.now().Sub(before) + time.Second // stores may count in seconds
+	took := t.now().Sub(before) + time.Second // a store may count in seconds
 	switch h := info.Holders[0]; {
 	case h.Owner != r.Owner || h.Mode != driver.Exclusive || h.Permits != 0 || info.Slots != 0:
 		t.Errorf("P9: Inspect shows another holder: %+v of %d slots", h, info.Slots)

@@ -17,17 +17,17 @@ var lateCases = []testCase{
 
 // localCases are for stores without a transport.
 var localCases = []testCase{
-	{name: "a try counts from its request", alone: true, run: func(t *trial) { t.countsFromRequest(tries) }},
-	{name: "a renewal counts from its request", alone: true, run: func(t *trial) { t.countsFromRequest(renews) }},
-	{name: "an answer of the queue counts from its request", need: queues, alone: true, run: func(t *trial) { t.countsFromRequest(enqueues) }},
+	{name: "a try counts from its request", serial: true, run: func(t *trial) { t.countsFromRequest(tries) }},
+	{name: "a renewal counts from its request", serial: true, run: func(t *trial) { t.countsFromRequest(renews) }},
+	{name: "an answer of the queue counts from its request", need: queues, serial: true, run: func(t *trial) { t.countsFromRequest(enqueues) }},
 }
 
-// asks prepares what a client asks the store, again and again. It returns from when
-// the TTL counts, by its driver.
+// asks prepares a client, and returns a function that sends one request and returns the
+// Since of the answer.
 type asks func(*trial, driver.Driver) func() (driver.Instant, error)
 
 func tries(t *trial, d driver.Driver) func() (driver.Instant, error) {
-	t.release(d, t.take(d, t.request())) // the connection is there
+	t.release(d, t.take(d, t.request())) // so that the driver is connected
 	return func() (driver.Instant, error) {
 		g, err := t.try1(d, t.elsewhere())
 		return g.Since, err
@@ -50,20 +50,20 @@ func enqueues(t *trial, d driver.Driver) func() (driver.Instant, error) {
 	}
 }
 
-// elsewhere asks for a name that nobody uses.
+// elsewhere returns a request for another name, which is unused.
 func (t *trial) elsewhere() driver.Request {
 	r := t.request()
 	r.Name = t.freshName()
 	return r
 }
 
-// latePauses are for how long a reply is held back. A driver that had no time to send
-// its request during one, on a machine that stands still, has it in the next; one that
-// counts from the arrival fails in each.
+// latePauses are how long replies are held back. A driver that counts from the arrival of
+// the reply fails in each. Suppose that the machine stands still, and a good driver sends
+// its request only after the first pause: then it passes in the second.
 var latePauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 800 * time.Millisecond, 3200 * time.Millisecond}
 
-// late asks while replies are held back, lets them through, and checks that what
-// was granted counts from before that.
+// late sends a request while replies are held back, lets the reply through, and checks that
+// the TTL counts from an instant before that.
 func (t *trial) late(asks asks) {
 	d, wire := t.wired()
 	ask := asks(t, d)
@@ -95,19 +95,18 @@ func (t *trial) late(asks asks) {
 		}
 		after = got.since.Sub(healed)
 	}
-	t.Errorf("P1: a reply was held back, and its hold counts from %v after it was let through; Since is to be read before the request is sent", after)
+	t.Errorf("P1: a reply was held back, and its hold counts from %v after it was let through; Since MUST be read before the request is sent", after)
 }
 
-// The calls that countsFromRequest looks at, and how long each must take for its
-// duration to tell anything.
+// How many calls countsFromRequest makes, and how long each must take to prove anything.
 const (
 	slowCalls = 20
 	slowCall  = 5 * time.Millisecond
 )
 
-// countsFromRequest is what the suite sees of Since without a transport. A driver
-// that reads the clock when the reply is there does so at the end of each call; if
-// all of many calls took long and count from their last tenth, it is no chance.
+// countsFromRequest checks Since without a transport. A driver that reads the clock after the
+// reply does so at the end of each call. If many calls took long, and the TTL of each counts
+// from the last tenth of the call, that is no accident.
 func (t *trial) countsFromRequest(asks asks) {
 	ask := asks(t, t.open())
 	for range slowCalls {
@@ -121,5 +120,5 @@ func (t *trial) countsFromRequest(asks asks) {
 			return
 		}
 	}
-	t.Errorf("P1: each of %d calls took long, and counts from its last tenth; Since is to be read before the request is sent", slowCalls)
+	t.Errorf("P1: each of %d calls took long, and counts from its last tenth; Since MUST be read before the request is sent", slowCalls)
 }

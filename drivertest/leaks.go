@@ -52,12 +52,12 @@ func namesLeaveNothing(t *trial) {
 	}
 }
 
-// swept asserts, when all cases are over, that none of their names is in use.
-// What a case let die goes with its TTL. A store that the caller still spoils may
-// fail to answer, and is then asked again.
+// swept asserts, after the last case, that none of the cases' names is in use. Holds that a
+// case let expire are gone at the end of their TTL. If the caller still injects faults, the
+// store may not answer, and is asked again.
 func (s *suite) swept(tb testing.TB) {
 	if !s.caps.Ops.Has(driver.OpInspect) || tb.Failed() {
-		return // after a failure something is left by right
+		return // a case that failed may have left something behind
 	}
 	t := &trial{TB: tb, suite: s, ctx: tb.Context()}
 	d := s.h.Open(tb)
@@ -70,13 +70,13 @@ func (s *suite) swept(tb testing.TB) {
 	for {
 		infos, err := t.listOnce(d, s.prefix)
 		switch late := time.Now().After(end); {
-		case err != nil && (s.h.Struck == nil || late):
+		case err != nil && (s.h.FaultBetween == nil || late):
 			tb.Errorf("P9: List of %q: %v", s.prefix, err)
 			return
 		case err == nil && len(infos) == 0:
 			return
 		case err == nil && late:
-			tb.Errorf("P9: %d names are in use after the last user has gone: %+v", len(infos), infos[0])
+			tb.Errorf("P9: %d names are in use after the last user has released them: %+v", len(infos), infos[0])
 			return
 		}
 		time.Sleep(t.tick())

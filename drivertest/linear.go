@@ -10,12 +10,12 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// The linearizability checker asks whether one order of the operations explains
-// all replies. Its cost grows fast with length and concurrency, so it gets
-// histories of one name, of at most maxPiece operations and 32 clients.
+// The linearizability checker searches for one order of the operations that explains all
+// replies. Its cost grows fast with length and concurrency, so it gets histories of one name,
+// of at most maxPiece operations and 32 clients.
 const maxPiece = 5000
 
-// linearTimeout is for one piece; a checker that did not finish is a failure.
+// linearTimeout bounds the check of one piece; a check that does not finish is a failure.
 const linearTimeout = time.Minute
 
 type action uint8
@@ -23,7 +23,7 @@ type action uint8
 const (
 	actTry action = iota
 	actRenew
-	actRelease // also withdraws
+	actRelease // or a withdrawal
 )
 
 // step is one operation on a fenced mutex.
@@ -33,10 +33,10 @@ type step struct {
 	owner  string
 }
 
-// reply is what came of it.
+// reply is the outcome of a step.
 type reply struct {
 	done    bool         // granted, renewed, released
-	unknown bool         // no reply: it may have happened, or happen later
+	unknown bool         // no reply: it may have taken effect, or take effect later
 	token   driver.Token // of a grant; 0: none
 }
 
@@ -46,9 +46,9 @@ type mutexState struct {
 	high  driver.Token
 }
 
-// mutexModel is an owner-aware fenced mutex on which nothing expires. With
-// strict, a Try is refused only while another holds the name: a store that
-// keeps no order of arrivals may refuse two that come at the same time.
+// mutexModel is a fenced mutex that checks owners and whose holds do not expire. With strict,
+// a Try is refused only while another holds the name. Without, two that arrive at the same
+// time may both be refused, as by a store that keeps no order of arrivals.
 func mutexModel(strict bool) porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -72,8 +72,8 @@ func mutexModel(strict bool) porcupine.Model {
 	}
 }
 
-// mutexStep says whether a reply is right in a state, and what state follows.
-// An operation without a reply that had no effect is one that comes last.
+// mutexStep reports whether a reply is right in a state, and returns the next state. An
+// operation without a reply that has no effect is ordered after all others.
 func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState) {
 	mine := s.owner == in.owner
 	switch in.action {
@@ -91,7 +91,7 @@ func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState)
 	case actRenew:
 		return out.unknown || out.done == mine, s
 	default:
-		// Nil is right for whoever holds nothing; ErrNotHeld for nobody else.
+		// An owner without a hold may get nil or ErrNotHeld; the holder MUST get nil.
 		if !mine {
 			return true, s
 		}
@@ -99,7 +99,7 @@ func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState)
 	}
 }
 
-// checkLinear returns what is wrong with a history, or "".
+// checkLinear returns the failure of a history, or "".
 func checkLinear(history []porcupine.Operation, strict bool) string {
 	for i := range history {
 		if history[i].Output.(reply).unknown {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// poll is short, so that dead waiters are waited for quickly, and long beside
-// the pauses of a loaded machine.
+// poll is short, so that stores drop dead waiters soon, and longer than a loaded machine
+// stands still.
 const poll = 400 * time.Millisecond
 
 func TestConformance(t *testing.T) {

@@ -14,9 +14,9 @@ var namesCases = []testCase{
 	{name: "a prefix is not a pattern", need: driver.Caps{Ops: driver.OpInspect}, run: prefixIsNoPattern},
 }
 
-// awkward returns names that stores and their clients like to confuse: every
-// printable ASCII character, what looks or sorts alike, escapes, patterns,
-// paths, both ends of UTF-8, the longest. All begin with the case's name.
+// awkward returns names that stores and their client libraries may confuse: with every
+// printable ASCII character, names that look or sort alike, escapes, patterns, paths, the
+// first and last characters of UTF-8, and the longest name. All begin with the case's name.
 func (t *trial) awkward() []string {
 	tails := []string{
 		"a", "A", "a ", " a", "a/a", "a/A", "a%2Fa", "a%2fa", `a\a`, "a:a", "a-a", "a_a", "a.a", "a+a", "a%20a", "a a",
@@ -40,8 +40,8 @@ func (t *trial) awkward() []string {
 	return append(names, long+"1", long+"2", long, wide, t.name)
 }
 
-// each does something with every name, with several at the same time: there are
-// many, a store may be far away, and a hold that nobody renews does not last for ever.
+// each calls a function with every name, with several at the same time: there are many
+// names, a store may be far away, and the holds, which are not renewed, must not expire.
 func each(names []string, do func(name string)) {
 	const atOnce = 8
 	var all sync.WaitGroup
@@ -55,7 +55,7 @@ func each(names []string, do func(name string)) {
 	all.Wait()
 }
 
-// takeAwkward takes a hold on each awkward name, with a note that tells which.
+// takeAwkward takes a hold on each awkward name. The hold's note says which name it is of.
 func (t *trial) takeAwkward(d driver.Driver) []driver.Grant {
 	names := t.awkward()
 	for _, name := range names {
@@ -132,7 +132,7 @@ func awkwardNamesQueue(t *trial) {
 	a, b := t.open(), t.open()
 	for _, name := range t.awkward() {
 		if len(name) > len(t.name)+6 && len(name) < driver.MaxName-1 {
-			continue // the short and the longest ones are enough here
+			continue // the short names and the longest are enough here
 		}
 		r, w := t.request(), t.request()
 		r.Name, w.Name = name, name

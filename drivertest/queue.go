@@ -83,10 +83,10 @@ func handOff(t *trial) {
 	t.freeNow(a, t.request(), "P4: a handed-over hold was not freed by its release")
 }
 
-// handOffSince: the store starts the winner's TTL when the holder releases, so
-// the winner must count from a request sent before that. A driver may have sent
-// one of its own in between, so a single late Since proves nothing; every one
-// late does.
+// handOffSince: the store starts the winner's TTL when the holder releases the name, so the
+// winner must count from a request that it sent before that. The driver may have sent one
+// after the release was called and before it arrived, so one late Since proves nothing; but
+// not all may be late.
 func handOffSince(t *trial) {
 	a, b := t.open(), t.open()
 	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
@@ -118,7 +118,7 @@ func handOffSince(t *trial) {
 		t.withdraw(a, g.Request)
 	}
 	if pushed > 0 && late == pushed {
-		t.Errorf("P1: in %d of %d hand-offs Since was later than the release, as if counted from the receipt of the news", late, pushed)
+		t.Errorf("P1: in %d of %d hand-offs Since was later than the release, as if read when the message arrived", late, pushed)
 	}
 }
 
@@ -140,7 +140,7 @@ func claimShort(t *trial) {
 	if released := <-done; released != nil {
 		t.Fatalf("P4: the holder's release failed: %v", released)
 	}
-	if err != nil { // not pushed: collecting is a request, and gives the whole TTL
+	if err != nil { // no push came: Enqueue collects the hold, and starts its whole TTL
 		next, err = q.Enqueue(t.ctx, r)
 		if err != nil {
 			t.Fatalf("P7: the first waiter was not granted the released name: %v", err)
@@ -149,7 +149,7 @@ func claimShort(t *trial) {
 		t.Errorf("P7: a handed-over claim is valid for %v, longer than two polls of %v", next.Valid, t.poll)
 	}
 	if full := t.renew1(b, next); driver.Gone(full.Err) && t.now() >= t.until(next) {
-		return // the machine stood still for longer than the claim lasts
+		return // this machine stood still until the claim had expired
 	} else if full.Err != nil {
 		t.Errorf("P2: renewing a live claim failed: %v", full.Err)
 	} else if full.Valid <= 2*t.poll && full.Valid < r.TTL/2 {
@@ -162,7 +162,7 @@ func missedWakeUp(t *trial) {
 	g := t.take(a, t.request())
 	r := t.request()
 	t.queued(b, r)
-	t.release(a, g) // nobody is in Wait to hear of it
+	t.release(a, g) // no waiter is in Wait, so the wake-up is missed
 	t.arrives(b, r, t.poll, "P7: a waiter that missed its wake-up was not granted the free name")
 }
 
@@ -173,7 +173,7 @@ func waitKeepsPlace(t *trial) {
 	first, second := t.request(), t.request()
 	t.queued(b, first)
 	ctx, cancel := context.WithTimeout(t.ctx, time.Millisecond)
-	_, err := q.Wait(ctx, first) // the gate's head gives up, its successor goes on with the place
+	_, err := q.Wait(ctx, first) // the caller gives up; another of its process may go on with the place
 	cancel()
 	if err == nil {
 		t.Fatalf("P1: Wait was granted a held name")
@@ -218,7 +218,7 @@ func waitWithoutPlace(t *trial) {
 	}
 }
 
-// deadWinner: the first waiter dies before the release, and is handed the name.
+// deadWinner: the first waiter dies shortly before the release, and the name is handed to it.
 func deadWinner(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.request()
@@ -230,11 +230,11 @@ func deadWinner(t *trial) {
 	t.queued(b, live)
 	w := t.waitFor(b, live)
 	t.release(a, g)
-	// Two polls for the claim, one until the live one asks again.
+	// Two polls until the claim expires, one until the live waiter asks again.
 	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that never confirms delays a live one by more than two polls")
 }
 
-// deadWaiter: the first waiter dies long before the release.
+// deadWaiter: the first waiter dies long before the release, so its place is dropped.
 func deadWaiter(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.request()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// recorder takes the place of a test, to see the suite find fault with a
-// driver. It writes failures down instead of failing.
+// recorder stands in for a test, to watch the suite find a driver broken. It records failures
+// instead of failing.
 type recorder struct {
 	testing.TB
 	name string
@@ -45,12 +45,12 @@ func (r *recorder) Cleanup(f func()) {
 	r.cleanups = append(r.cleanups, f)
 }
 
-// sub runs a subtest to its end, cleanups included; a failure is its parent's
-// too, after the case's name.
+// sub runs a subtest and its cleanups. Its failures are recorded with its parent's, after
+// the case's name.
 func (r *recorder) sub(name string, f func(testing.TB)) {
 	child := &recorder{TB: r.TB, name: name}
 	var wg sync.WaitGroup
-	wg.Go(func() { // of its own, because Fatal ends it
+	wg.Go(func() { // in a goroutine, because Fatal ends it
 		defer child.cleanUp()
 		f(child)
 	})
@@ -75,7 +75,7 @@ func (r *recorder) cleanUp() {
 	}
 }
 
-// found reports whether a failure of the case begins with the promise.
+// found reports whether the case has a failure whose text begins with the promise.
 func (r *recorder) found(caseName, promise string) bool {
 	if caseName != "" {
 		promise = caseName + ": " + promise

@@ -57,8 +57,8 @@ func releaseLate(t *trial) {
 	t.refused(a, t.request(), "P4: a late release freed the next hold")
 }
 
-// releaseElsewhere: a hold is its owner's, not its connection's, unless the
-// driver says by a Handle that it is more than that.
+// releaseElsewhere: a hold belongs to its owner, not to a connection, so another client may
+// release it, unless the grant has a Handle.
 func releaseElsewhere(t *trial) {
 	a, b := t.open(), t.open()
 	g := t.take(a, t.request())

@@ -10,7 +10,7 @@ var renewCases = []testCase{
 	{name: "extends the hold", time: true, run: renewExtends},
 	{name: "checks the owner", time: true, run: renewChecksOwner},
 	{name: "never revives", time: true, run: renewNeverRevives},
-	{name: "after expiry leaves the next holder alone", time: true, run: renewAfterNextHolder},
+	{name: "after expiry does not touch the next hold", time: true, run: renewAfterNextHolder},
 	{name: "after release", run: renewAfterRelease},
 	{name: "a batch keeps its order", run: renewBatch},
 	{name: "of nothing", run: renewNothing},
@@ -25,7 +25,7 @@ func renewExtends(t *trial) {
 		before := t.now()
 		r := t.renew1(a, g)
 		if r.Err != nil && t.now() >= start.Add(t.ttl) {
-			return // the machine stood still for longer than the hold lasts
+			return // this machine stood still until the hold had expired
 		}
 		if r.Err != nil {
 			t.Fatalf("P2: a hold in time for its renewal was not renewed: %v", r.Err)
@@ -57,7 +57,7 @@ func renewNeverRevives(t *trial) {
 	t.gone(a, g, "P2: a renewal revived an expired hold after the name was used again")
 }
 
-// gone asserts that a renewal says that the hold is gone.
+// gone asserts that a renewal returns ErrNotHeld.
 func (t *trial) gone(d driver.Driver, g driver.Grant, why string) {
 	t.Helper()
 	if r := t.renew1(d, g); r.Err == nil {

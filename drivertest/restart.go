@@ -7,15 +7,15 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// These run alone, and only where the harness can restart the store. What they
-// assert is what the driver's Guarantees promise of a restart.
+// restartCases run one by one, and only if the harness can restart the store. They assert
+// what the driver's Guarantees promise of a restart.
 var restartCases = []testCase{
 	{name: "a hold survives", run: holdSurvives},
 	{name: "tokens increase", need: fences, run: tokensAfterRestart},
 	{name: "the store serves again", run: servesAgain},
 }
 
-// keeps reports whether a promise outlives the fault.
+// keeps reports whether a verdict promises that nothing breaks.
 func keeps(e driver.Effect) bool { return e != driver.Breaks }
 
 func holdSurvives(t *trial) {
@@ -27,7 +27,7 @@ func holdSurvives(t *trial) {
 	t.h.Restart(t.TB)
 	ctx, cancel := context.WithTimeout(t.ctx, 10*time.Second)
 	defer cancel()
-	for ctx.Err() == nil { // a client may need a moment to connect again
+	for ctx.Err() == nil { // the client may need a moment to connect again
 		next, err := b.Try(ctx, t.request())
 		if err == nil {
 			if now := t.now(); keeps(verdict) && now < start.Add(r.TTL) {
@@ -68,7 +68,7 @@ func servesAgain(t *trial) {
 	t.freeNow(t.open(), t.request(), "P4: a release after a restart did not free the name")
 }
 
-// served takes the name as soon as the store serves again.
+// served takes the name, again and again until the store serves.
 func (t *trial) served(d driver.Driver) driver.Grant {
 	t.Helper()
 	end := time.Now().Add(10 * time.Second)
@@ -86,7 +86,7 @@ func (t *trial) served(d driver.Driver) driver.Grant {
 	}
 }
 
-// withdrawSoon withdraws a request, if the store can be reached.
+// withdrawSoon withdraws a request if the store can be reached.
 func (t *trial) withdrawSoon(d driver.Driver, r driver.Request) {
 	ctx, cancel := context.WithTimeout(t.ctx, time.Second)
 	defer cancel()

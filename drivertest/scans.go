@@ -9,15 +9,15 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// The scans look at a whole history, of any length, in O(n log n). All instants
-// are of one clock.
+// Each scan checks a whole history, of any length, in O(n log n). All instants are of one
+// clock.
 
-// held is one hold as its client saw it. The client trusts it from its reply
-// until it asks to release it or the TTL counted from Since ends.
+// held is one hold as its client saw it. The client trusts it from the arrival of the grant
+// until it sends the release, or until the TTL, counted from Since, ends.
 type held struct {
 	driver.Request
 	token driver.Token
-	from  driver.Instant // the reply that brought the grant
+	from  driver.Instant // the arrival of the grant
 	until driver.Instant // the end of trust
 }
 
@@ -25,8 +25,8 @@ func (h held) String() string {
 	return fmt.Sprintf("%v hold of %.8s, token %d, trusted %d–%d", h.Mode, h.Owner, h.token, h.from, h.until)
 }
 
-// byName sorts the trusted holds by when they began, name by name. Holds that
-// nobody ever trusted prove nothing.
+// byName sorts the holds of each name by when they began. Holds that were never trusted prove
+// nothing and are left out.
 func byName(holds []held) map[string][]held {
 	names := map[string][]held{}
 	for _, h := range holds {
@@ -40,8 +40,8 @@ func byName(holds []held) map[string][]held {
 	return names
 }
 
-// scanIntervals finds holds that are trusted at the same time and must not be
-// (P1): an exclusive one beside any other, or more permits than slots.
+// scanIntervals finds holds that must not be trusted at the same time, and are (P1): an
+// exclusive one beside any other, or more permits than slots.
 func scanIntervals(holds []held) (found []string) {
 	for name, hs := range byName(holds) {
 		type edge struct {
@@ -57,7 +57,7 @@ func scanIntervals(holds []held) (found []string) {
 			if c := cmp.Compare(a.at, b.at); c != 0 || a.ends == b.ends {
 				return c
 			}
-			if a.ends { // what ends where another begins does not overlap it
+			if a.ends { // a hold that ends when another begins does not overlap it
 				return -1
 			}
 			return 1
@@ -84,10 +84,10 @@ func scanIntervals(holds []held) (found []string) {
 	return found
 }
 
-// scanTokens finds tokens that do not grow (P3): every exclusive hold's must be
-// above those of the exclusive ones before and not below the shared ones', a
-// shared hold's above those of the exclusive ones before. It takes for granted
-// that scanIntervals found nothing.
+// scanTokens finds tokens that do not grow (P3). The token of an exclusive hold must be higher
+// than those of the exclusive holds before it, and not lower than those of the shared holds
+// before it; that of a shared hold must be higher than those of the exclusive holds before
+// it. The history must be one in which scanIntervals finds nothing.
 func scanTokens(holds []held) (found []string) {
 	for name, hs := range byName(holds) {
 		var writer, reader driver.Token
@@ -108,19 +108,18 @@ func scanTokens(holds []held) (found []string) {
 	return found
 }
 
-// place is one exclusive request's time in a queue, granted in the end and
-// never without a sign of life for so long that the store might drop it.
+// place is the time of one exclusive request in a queue. It was granted in the end, and was
+// confirmed so often that the store had no right to drop it.
 type place struct {
 	name, owner string
-	asked       driver.Instant // when the first Enqueue was called: not in the queue before
-	queued      driver.Instant // when it returned ErrHeld: in the queue since, at the latest
-	granted     driver.Instant // the reply that brought the grant
+	asked       driver.Instant // when the first Enqueue was called: the place is not older
+	queued      driver.Instant // when Enqueue first returned ErrHeld: the place is not younger
+	granted     driver.Instant // the arrival of the grant
 }
 
-// scanOrder finds places that were granted out of order (P8): if A was in the
-// queue before B asked for a place, A is granted first. Exclusive holds end
-// before the next begins, so the order of the replies is that of the grants, as
-// far as both were trusted.
+// scanOrder finds places that were granted out of order (P8): if A was in the queue before B
+// asked for a place, A must be granted first. An exclusive hold ends before the next begins,
+// so the grants of trusted holds arrive in the order in which they were made.
 func scanOrder(places []place) (found []string) {
 	names := map[string][]place{}
 	for _, p := range places {
@@ -128,7 +127,7 @@ func scanOrder(places []place) (found []string) {
 	}
 	for name, ps := range names {
 		slices.SortFunc(ps, func(a, b place) int { return cmp.Compare(a.granted, b.granted) })
-		last := place{} // of those granted so far, the one that asked last
+		last := place{} // among those granted so far, the one that asked last
 		for _, p := range ps {
 			if last.owner != "" && p.queued < last.asked {
 				found = append(found, fmt.Sprintf("P8: on %q %.8s asked for a place %v after %.8s had one, and was granted first",

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// slow is a client that connects when it is used first, which takes long, and
-// whose requests and replies travel for a while.
+// slow is a client that connects at its first use, which takes long, and whose requests and
+// replies take a while.
 type slow struct {
 	driver.Forward
 	connect sync.Once
@@ -61,8 +61,8 @@ func (s *slow) Release(ctx context.Context, grants []driver.Grant) []error {
 	return s.Forward.Release(ctx, grants)
 }
 
-// TestSlowStorePasses: a store that is slow keeps its promises all the same.
-// Run are the themes in which time matters.
+// TestSlowStorePasses: a slow store that keeps its promises passes the themes in which time
+// matters.
 func TestSlowStorePasses(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: 4 * fastPoll})
 	runOn(realStage{t}, Harness{

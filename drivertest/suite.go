@@ -22,8 +22,8 @@ type suite struct {
 	prefix string        // of every name of this run, so that runs can share a store
 	poll   time.Duration // Caps.PollInterval
 	ttl    time.Duration // of holds that are to expire
-	long   time.Duration // of holds that are not
-	slack  time.Duration // for what takes "no time": a loaded machine, a real network
+	long   time.Duration // of holds that are not to expire
+	slack  time.Duration // how long a step may take that needs no time but on a loaded machine or a real network
 
 	advanced atomic.Int64 // nanoseconds by which the store's time was moved
 }
@@ -72,24 +72,24 @@ func newSuite(t testing.TB, h Harness) *suite {
 	return s
 }
 
-// testCase is one case. Where the driver lacks what it needs, it is asserted to
-// say so instead.
+// testCase is one case. If the driver lacks what the case needs, the case asserts instead
+// that the driver refuses it.
 type testCase struct {
 	name string
 	need driver.Caps // the Ops and booleans without which there is nothing to test
-	time bool        // lets the store's time pass: runs alone if that is advanced
+	time bool        // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
 
-	alone bool // looks at the whole process
-	run   func(*trial)
+	serial bool // counts what the whole process has: no other case may run beside it
+	run    func(*trial)
 }
 
-// theme is what one file of the suite is about.
+// theme is the cases of one file.
 type theme struct {
 	name  string
 	cases []testCase
 }
 
-// themes are all the cases there are.
+// themes returns all cases.
 func (s *suite) themes() []theme {
 	themes := []theme{
 		{"guarantees", guaranteesCases},
@@ -131,14 +131,14 @@ func (s *suite) themes() []theme {
 	return themes
 }
 
-// run runs the themes and cases that are named, or all: first those cases that
-// must be alone, then the others side by side.
+// run runs the themes and cases that are named, or all: first, one by one, the cases beside
+// which no other may run, then the others at the same time.
 func (s *suite) run(st stage, only ...string) {
 	type job struct {
 		name string
 		c    testCase
 	}
-	var alone, together []job
+	var serial, together []job
 	for _, th := range s.themes() {
 		for _, c := range th.cases {
 			j := job{th.name + "/" + c.name, c}
@@ -148,14 +148,14 @@ func (s *suite) run(st stage, only ...string) {
 			if slices.Contains(s.h.Except, j.name) {
 				continue
 			}
-			if c.alone || (c.time && s.h.Advance != nil) || th.name == "restart" {
-				alone = append(alone, j)
+			if c.serial || (c.time && s.h.Advance != nil) || th.name == "restart" {
+				serial = append(serial, j)
 			} else {
 				together = append(together, j)
 			}
 		}
 	}
-	for _, j := range alone {
+	for _, j := range serial {
 		st.sub(j.name, func(t testing.TB) { s.perform(t, j.name, j.c) })
 	}
 	limit := make(chan struct{}, max(1, s.parallel()))
@@ -177,9 +177,9 @@ func (s *suite) parallel() int {
 	return 16
 }
 
-// applies reports whether there is something to assert of a case. Where the
-// driver lacks an operation or a mode, the case becomes the assertion that it
-// says so; fairness and tokens have no refusal.
+// applies reports whether a case asserts anything of this driver. If the driver lacks an
+// operation or a mode, applies replaces the case by the assertion that the driver refuses
+// it; without fairness or tokens there is nothing to refuse.
 func (s *suite) applies(c *testCase) bool {
 	need := c.need
 	if (need.Fair && !s.caps.Fair) || (need.Fencing && !s.caps.Fencing) {

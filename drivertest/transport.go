@@ -7,27 +7,26 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Transport is what lies between one client and its store, in the hands of the
-// suite. For a store that speaks TCP it is a *[chaos.Proxy]. Its methods are safe
-// for concurrent use.
+// Transport stands between one client and its store, and lets the suite delay, hold back and
+// cut what they send. For a store that speaks TCP it is a *[chaos.Proxy]. Its methods MUST be
+// safe for concurrent use.
 type Transport interface {
-	// HoldReplies lets requests through and holds back what the store says,
-	// until Heal.
+	// HoldReplies lets requests through and holds back what the store sends, until Heal.
 	HoldReplies()
-	// HoldRequests holds back what the client says, until Heal; it arrives then,
-	// even if the caller has given up meanwhile.
+	// HoldRequests holds back what the client sends, until Heal. It MUST arrive then, even
+	// if the caller's context has ended meanwhile.
 	HoldRequests()
-	// Cut ends all connections, with what is on its way, and lets none be made
+	// Cut ends all connections, drops what is on its way, and lets no connection be made
 	// until Heal.
 	Cut()
-	// Heal ends all that the others have begun.
+	// Heal ends the effects of the other methods.
 	Heal()
-	// Connections is how many connections the client has to its store; 0 if
-	// there is no such thing.
+	// Connections returns how many connections the client has to its store; 0 if the
+	// transport has none.
 	Connections() int
 }
 
-// InProcess is the transport of a driver that is built on another one in the same
+// InProcess returns the transport of a driver that is built on another one in the same
 // process: d stands between the two, in the place of a network.
 func InProcess(d *chaos.Driver) Transport { return inProcess{d} }
 
@@ -46,8 +45,8 @@ func (w inProcess) Heal() {
 
 func (inProcess) Connections() int { return 0 }
 
-// wire returns a client, which the caller closes, and its transport. Without one
-// package chaos stands above the driver instead: that is enough to cut it off.
+// wire returns a client, which the caller closes, and its transport. If the harness has none,
+// package chaos stands above the driver instead, which is enough to cut the client off.
 func (t *trial) wire() (driver.Driver, Transport) {
 	t.Helper()
 	if t.h.Transport != nil {
@@ -57,7 +56,7 @@ func (t *trial) wire() (driver.Driver, Transport) {
 	return d, InProcess(d)
 }
 
-// wired is wire of a client that ends with the case.
+// wired is like wire, and closes the client when the case ends.
 func (t *trial) wired() (driver.Driver, Transport) {
 	t.Helper()
 	d, wire := t.wire()
@@ -70,9 +69,8 @@ func (t *trial) wired() (driver.Driver, Transport) {
 	return d, wire
 }
 
-// checkTransport fails a test that does not say what its driver's transport is.
-// Without one the suite cannot see a reply that comes late or never, which is
-// where most drivers go wrong.
+// checkTransport fails a test whose harness has neither a transport nor NoTransport. Without
+// a transport the suite cannot delay or lose a reply, where most drivers go wrong.
 func (h Harness) checkTransport(t testing.TB) {
 	t.Helper()
 	switch {

@@ -11,14 +11,14 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// trial is one case at work: a name of its own, and the steps that cases are
-// written in. What a case takes is given back when it ends.
+// trial is one run of a case: its name, and the steps of which cases are made. All holds
+// that the case takes are released when it ends.
 type trial struct {
 	testing.TB
 	*suite
 	ctx   context.Context
 	name  string
-	title string // of the case, shown to operators who wonder
+	title string // of the case: the note of its holds
 	heard heard
 }
 
@@ -34,14 +34,15 @@ func (t *trial) open() driver.Driver {
 	return d
 }
 
-// request asks for the case's name alone, long enough not to expire.
+// request returns a request for an exclusive hold on the case's name. Its TTL is so long
+// that the hold does not expire during the case.
 func (t *trial) request() driver.Request {
 	return driver.Request{Name: t.name, Owner: newOwner(), TTL: t.long, Note: t.title}
 }
 
 func newOwner() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
 
-// brief is a request whose hold is to expire.
+// brief returns a request whose hold is to expire during the case.
 func (t *trial) brief() driver.Request {
 	r := t.request()
 	r.TTL = t.ttl
@@ -60,7 +61,7 @@ func (t *trial) slot(slots, permits int) driver.Request {
 	return r
 }
 
-// take takes a hold that must be free, and gives it back when the case ends.
+// take takes a name, which must be free, and releases it when the case ends.
 func (t *trial) take(d driver.Driver, r driver.Request) driver.Grant {
 	t.Helper()
 	g, err := t.try1(d, r)
@@ -70,7 +71,7 @@ func (t *trial) take(d driver.Driver, r driver.Request) driver.Grant {
 	return g
 }
 
-// try1 tries once and checks the grant, if there is one.
+// try1 asks once and checks the grant, if there is one.
 func (t *trial) try1(d driver.Driver, r driver.Request) (driver.Grant, error) {
 	t.Helper()
 	t.track(d, r)
@@ -81,7 +82,7 @@ func (t *trial) try1(d driver.Driver, r driver.Request) (driver.Grant, error) {
 	return g, err
 }
 
-// track withdraws the request when the case ends, whatever has become of it.
+// track withdraws the request when the case ends, granted or not.
 func (t *trial) track(d driver.Driver, r driver.Request) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -91,7 +92,7 @@ func (t *trial) track(d driver.Driver, r driver.Request) {
 	})
 }
 
-// sane checks what every grant must be, and that it is still worth something.
+// sane checks what must be true of every grant that has just arrived.
 func (t *trial) sane(g driver.Grant, r driver.Request) {
 	t.Helper()
 	now := t.clock.Now()
@@ -107,7 +108,8 @@ func (t *trial) sane(g driver.Grant, r driver.Request) {
 	}
 }
 
-// refused asserts that nothing is granted; why begins with the promise.
+// refused asserts that a Try is not granted. Why is the failure's text if it is; it begins
+// with the promise.
 func (t *trial) refused(d driver.Driver, r driver.Request, why string) {
 	t.Helper()
 	if _, err := t.try1(d, r); err == nil {
@@ -117,13 +119,13 @@ func (t *trial) refused(d driver.Driver, r driver.Request, why string) {
 	}
 }
 
-// until is the end of a grant's validity, on the clock of now.
+// until returns the end of a grant's validity, by the clock of [trial.now].
 func (t *trial) until(g driver.Grant) driver.Instant {
 	return g.Since.Add(g.Valid + time.Duration(t.advanced.Load()))
 }
 
-// release gives a grant back, which must work unless the grant is over: on a
-// machine that stands still a claim is, soon.
+// release releases a hold. That must succeed unless the hold has expired: suppose that the
+// machine stood still for two polls, then a claim has.
 func (t *trial) release(d driver.Driver, g driver.Grant) {
 	t.Helper()
 	if err := t.release1(d, g); err != nil && (!driver.Gone(err) || t.clock.Now() < g.Since.Add(g.Valid)) {
@@ -172,7 +174,7 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 	return g
 }
 
-// freeNow asserts that the name can be taken at once, and gives it back.
+// freeNow asserts that the name can be taken at once, and releases it.
 func (t *trial) freeNow(d driver.Driver, r driver.Request, why string) {
 	t.Helper()
 	g, err := t.try1(d, r)
@@ -183,10 +185,10 @@ func (t *trial) freeNow(d driver.Driver, r driver.Request, why string) {
 	t.release(d, g)
 }
 
-// tick is how long to wait before looking again.
+// tick is how long to wait before the next poll.
 func (t *trial) tick() time.Duration { return min(t.ttl/20, 20*time.Millisecond) }
 
-// pass lets the store's time pass.
+// pass lets the store's time pass: by Harness.Advance, or by waiting.
 func (t *trial) pass(d time.Duration) {
 	t.Helper()
 	if t.h.Advance != nil {
@@ -197,13 +199,13 @@ func (t *trial) pass(d time.Duration) {
 	time.Sleep(d)
 }
 
-// now is the store's time as we know it, on our own clock.
+// now is the driver's clock, put forward by all that pass has advanced the store.
 func (t *trial) now() driver.Instant {
 	return t.clock.Now().Add(time.Duration(t.advanced.Load()))
 }
 
-// closedUntil asserts that the name is not granted before an instant. A machine
-// that stood still proves nothing, so what counts is when the grant is here.
+// closedUntil asserts that the name is not granted before an instant. The instant at which
+// the grant arrives is compared, because this machine may stand still before the request.
 func (t *trial) closedUntil(d driver.Driver, until driver.Instant, why string) {
 	t.Helper()
 	g, err := t.try1(d, t.request())
@@ -215,14 +217,14 @@ func (t *trial) closedUntil(d driver.Driver, until driver.Instant, why string) {
 	}
 }
 
-// outlive lets time pass until a hold taken before, of this TTL, has expired at
-// the store, its published lateness included.
+// outlive lets time pass until a hold of this TTL that was taken before has expired in the
+// store, which may be late by its Guarantees.Lateness.
 func (t *trial) outlive(ttl time.Duration) {
 	t.Helper()
 	t.pass(ttl + t.caps.Guarantees.Lateness + 10*time.Millisecond)
 }
 
-// refusesOps asserts that what Caps does not list is refused.
+// refusesOps asserts that the driver refuses operations that its Caps do not list.
 func (t *trial) refusesOps(ops driver.Ops) {
 	f := driver.Forward{Driver: t.open()}
 	ctx, g := t.ctx, driver.Grant{Request: t.request()}
@@ -266,7 +268,7 @@ func (t *trial) refusesOps(ops driver.Ops) {
 	}
 }
 
-// refusesMode asserts that a mode that Caps does not list is refused.
+// refusesMode asserts that the driver refuses a mode that its Caps do not list.
 func (t *trial) refusesMode(r driver.Request) {
 	d := t.open()
 	if _, err := t.try1(d, r); !errors.Is(err, driver.ErrUnsupported) {

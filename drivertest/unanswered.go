@@ -8,9 +8,10 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// unansweredCases let the store do what it was asked, and keep the driver from
-// hearing of it. Suppose that the reply is lost and the driver returns a plain error:
-// its caller has no reason to withdraw, and the name stays closed for nobody (P6).
+// unansweredCases let requests arrive, and keep the replies from the driver. Suppose that the
+// store grants the hold, the reply is lost, and the driver returns a plain error: then its
+// caller does not withdraw the request, and the name stays closed although nobody holds it
+// (P6).
 var unansweredCases = []testCase{
 	{name: "a try without an answer is uncertain", run: func(t *trial) { t.unanswered(interrupted{}) }},
 	{name: "a try whose connection breaks is uncertain", run: func(t *trial) { t.unanswered(interrupted{cut: true}) }},
@@ -19,21 +20,21 @@ var unansweredCases = []testCase{
 	{name: "a try later than its withdrawal", run: lateOnTheWire},
 }
 
-// interrupted says what becomes of a request.
+// interrupted says how a request is interrupted.
 type interrupted struct {
 	place bool // it asks for a place behind a holder, not for a free name
-	cut   bool // its connection breaks; else its caller gives up
+	cut   bool // its connection breaks; false: its context ends
 }
 
-// attempts is how many requests a case interrupts. The first gets no reply at all; from
-// then on they are held back a little later each time, so that a driver that asks several
-// times meets it at each.
+// attempts is how many requests a case interrupts. The first gets no reply for certain. Of
+// each later one the replies are held back a little later, so that of a driver which sends
+// several messages for one request each is interrupted once.
 const attempts = 8
 
-// patience is for what goes wrong while a driver connects again.
+// patience is how long a driver may need to connect again.
 const patience = 15 * time.Second
 
-func (t *trial) unanswered(how interrupted) {
+func (t *trial) unanswered(in interrupted) {
 	b := t.open()
 	d, wire := t.wired()
 	for i := range attempts {
@@ -41,21 +42,21 @@ func (t *trial) unanswered(how interrupted) {
 		r := t.elsewhere()
 		t.track(b, r)
 		holder := driver.Grant{}
-		if how.place {
+		if in.place {
 			holder = t.holder(b, r)
 		}
 		if i == 0 {
 			wire.HoldReplies()
 		}
-		done, cancel := t.asking(d, r, how.place)
+		done, cancel := t.asking(d, r, in.place)
 		if i > 0 {
 			time.Sleep(typical * time.Duration(i) / attempts)
 			wire.HoldReplies()
 		}
-		t.seen(b, r, how.place)
-		if how.cut {
+		t.seen(b, r, in.place)
+		if in.cut {
 			wire.Cut()
-			time.AfterFunc(50*time.Millisecond, wire.Heal) // for drivers that connect again
+			time.AfterFunc(50*time.Millisecond, wire.Heal) // so that the driver can connect again
 			time.AfterFunc(time.Second, cancel)
 		} else {
 			cancel()
@@ -63,7 +64,7 @@ func (t *trial) unanswered(how interrupted) {
 		select {
 		case a := <-done:
 			wire.Heal()
-			if how.place {
+			if in.place {
 				t.release(b, holder)
 			}
 			t.leavesNothing(d, b, r, a)
@@ -81,13 +82,13 @@ func (t *trial) holder(d driver.Driver, r driver.Request) driver.Grant {
 	return t.take(d, r)
 }
 
-// answer is what a driver returned.
+// answer is what a call of the driver returned.
 type answer struct {
 	grant driver.Grant
 	err   error
 }
 
-// asking sends a request in a goroutine.
+// asking calls Try or Enqueue in a goroutine.
 func (t *trial) asking(d driver.Driver, r driver.Request, place bool) (<-chan answer, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	ask := d.Try
@@ -125,7 +126,7 @@ func (t *trial) connected(d driver.Driver) time.Duration {
 	}
 }
 
-// withdrawn withdraws a request as package holdfast does: until that succeeds.
+// withdrawn withdraws a request as package holdfast does: again and again until it succeeds.
 func (t *trial) withdrawn(d driver.Driver, a answer) {
 	t.Helper()
 	g := a.grant
@@ -143,23 +144,23 @@ func (t *trial) withdrawn(d driver.Driver, a answer) {
 	}
 }
 
-// seen waits until the store has done what r asks, or for a moment: it may not have
-// been asked, or not show it.
+// seen waits until Inspect shows the effect of the request, or for a moment: the request may
+// not have arrived, and not every store can be inspected.
 func (t *trial) seen(d driver.Driver, r driver.Request, place bool) {
-	look, ok := driver.As[driver.Inspector](d, driver.OpInspect)
+	inspector, ok := driver.As[driver.Inspector](d, driver.OpInspect)
 	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if !ok {
 			continue
 		}
-		info, err := look.Inspect(t.ctx, r.Name)
+		info, err := inspector.Inspect(t.ctx, r.Name)
 		if err == nil && (place && len(info.Waiters) > 0 || !place && len(info.Holders) > 0) {
 			return
 		}
 	}
 }
 
-// leavesNothing does what an answer asks of its caller, and then checks by another
-// client that the name is free.
+// leavesNothing withdraws the request where the contract of Try asks its caller to, and then
+// checks by another client that the name is free.
 func (t *trial) leavesNothing(d, b driver.Driver, r driver.Request, a answer) {
 	t.Helper()
 	other := r
@@ -170,7 +171,7 @@ func (t *trial) leavesNothing(d, b driver.Driver, r driver.Request, a answer) {
 		t.freeNow(b, other, "P6: a request that was withdrawn holds the name or waits for it")
 		return
 	}
-	// The store has certainly not done it, says the driver.
+	// Any other error says that the store has certainly not granted the hold.
 	for range 3 {
 		g, err := t.try1(b, other)
 		if err != nil {
@@ -182,8 +183,8 @@ func (t *trial) leavesNothing(d, b driver.Driver, r driver.Request, a answer) {
 	}
 }
 
-// lateOnTheWire: a request is given up while it is on its way, withdrawn over
-// another connection, and arrives then.
+// lateOnTheWire: the context of a request ends while the request is on its way. It is
+// withdrawn over another connection, and arrives after that.
 func lateOnTheWire(t *trial) {
 	b := t.open()
 	d, wire := t.wired()
@@ -207,8 +208,8 @@ func lateOnTheWire(t *trial) {
 	}
 }
 
-// givenUp interrupts requests by nothing but their context, and so needs no
-// transport. On a store that answers at once it proves little.
+// givenUp ends the contexts of requests that are under way, which needs no transport. On a
+// store that answers at once it proves little.
 func givenUp(t *trial) {
 	d, b := t.open(), t.open()
 	typical := t.connected(d)

@@ -10,21 +10,22 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// waiting is a waiter at work in a goroutine.
+// waiting is a waiter in a goroutine of its own.
 type waiting struct {
-	request driver.Request // the last one: see await
+	request driver.Request // await may change the owner
 	grant   driver.Grant
 	err     error
 	done    chan struct{}
 
-	gap atomic.Int64 // nanoseconds: the longest that the store did not hear of it
+	gap atomic.Int64 // nanoseconds: the longest time between two answers of the store to this waiter
 
 	mu     sync.Mutex
-	slow   time.Duration  // it has waited for answers, and in waits longer than it asked for
-	asking driver.Instant // since when it waits for an answer; 0: it does not
+	slow   time.Duration  // that answers took, and by which waits were longer than their context
+	asking driver.Instant // when it sent the request that is under way; 0: none is
 }
 
-// lost is how much of its time the store and this machine have taken so far for what takes no time.
+// lost returns how much time the store and this machine have needed so far for steps that
+// ideally take none.
 func (w *waiting) lost(now driver.Instant) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,27 +35,28 @@ func (w *waiting) lost(now driver.Instant) time.Duration {
 	return w.slow + max(0, now.Sub(w.asking))
 }
 
-// spent notes how much time was lost, and whether it asks the store now.
+// spent adds to the time that was lost, and records whether a request is under way.
 func (w *waiting) spent(lost time.Duration, asking driver.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.slow, w.asking = w.slow+lost, asking
 }
 
-// heard remembers, for each owner, the sending of its last request that the store has answered.
+// heard records, for each owner, when its last request was sent that the store has answered.
 type heard struct{ sync.Map }
 
 func (h *heard) set(owner string, sent driver.Instant) { h.Store(owner, sent) }
 
-// over reports whether a place or a claim of an owner may be over by now, because the store has
-// not heard of the owner for as long as it keeps them: two polls, or the TTL.
+// over reports whether the store may have dropped the owner's place or claim by now: it
+// keeps them for two polls, or for the TTL if that is shorter, after the owner's last request.
 func (h *heard) over(r driver.Request, poll time.Duration, now driver.Instant) bool {
 	sent, ok := h.Load(r.Owner)
 	return ok && now.Sub(sent.(driver.Instant)) >= min(2*poll, r.TTL)
 }
 
-// await waits as package holdfast does: ask, then wait for at most a poll. Where the store says
-// that the place or the claim is over, it lines up anew under another owner; but only if that may be so.
+// await waits as package holdfast does: it asks, waits for at most a poll, and asks again. If
+// the store answers that the place or the claim is gone, and may have dropped it by right,
+// await takes another place under another owner.
 func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, w *waiting) (driver.Grant, error) {
 	w.request = r
 	for last := t.clock.Now(); ; {
@@ -82,7 +84,7 @@ func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, w 
 	}
 }
 
-// asks asks for the place or the hold.
+// asks calls Enqueue.
 func (t *trial) asks(ctx context.Context, d driver.Driver, w *waiting) (driver.Grant, error) {
 	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
 	sent := t.clock.Now()
@@ -95,7 +97,7 @@ func (t *trial) asks(ctx context.Context, d driver.Driver, w *waiting) (driver.G
 	return g, err
 }
 
-// waits waits for less than a poll.
+// waits calls Wait for three quarters of a poll.
 func (t *trial) waits(ctx context.Context, d driver.Driver, w *waiting) (driver.Grant, error) {
 	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
 	most, begun := t.poll*3/4, t.clock.Now()
@@ -119,8 +121,8 @@ func (t *trial) waitFor(d driver.Driver, r driver.Request) *waiting {
 	return w
 }
 
-// inTime waits until a waiter has ended and reports whether it has within some time and some slack. What the
-// store and this machine need for what takes no time is not counted.
+// inTime waits until a waiter has ended, and reports whether it did within some time and the
+// slack. Time that was lost does not count.
 func (t *trial) inTime(w *waiting, within time.Duration) bool {
 	begun := t.clock.Now()
 	before := w.lost(begun)
@@ -138,7 +140,7 @@ func (t *trial) inTime(w *waiting, within time.Duration) bool {
 	}
 }
 
-// granted waits for the waiter's grant.
+// granted returns the waiter's grant, which must come within some time and the slack.
 func (t *trial) granted(w *waiting, within time.Duration, why string) driver.Grant {
 	t.Helper()
 	if !t.inTime(w, within) {
@@ -150,7 +152,7 @@ func (t *trial) granted(w *waiting, within time.Duration, why string) driver.Gra
 	return w.grant
 }
 
-// arrives waits for a grant that must come within some time and some slack.
+// arrives starts a waiter and returns its grant, which must come within some time and the slack.
 func (t *trial) arrives(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
 	t.Helper()
 	t.track(d, r)
@@ -160,8 +162,8 @@ func (t *trial) arrives(d driver.Driver, r driver.Request, within time.Duration,
 	return g
 }
 
-// arrivesInTime is arrives for goroutines, which must not end the test: it
-// returns no grant where there is none.
+// arrivesInTime is arrives for goroutines of a case, which must not end the test: without a
+// grant it reports the failure and returns the zero grant.
 func (t *trial) arrivesInTime(d driver.Driver, r driver.Request, within time.Duration, why string) driver.Grant {
 	t.track(d, r)
 	w := t.waitFor(d, r)

@@ -6,8 +6,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A request whose outcome is not known is withdrawn: released with token 0. It
-// must then neither hold the name, nor wait for it, nor take it later (P6).
+// withdrawalCases are about requests whose outcome is not known. Package holdfast withdraws
+// them: it calls Release with token 0. From then on such a request MUST NOT hold the name,
+// wait for it, or take it later (P6).
 var withdrawalCases = []testCase{
 	{name: "of a hold", run: withdrawHold},
 	{name: "of nothing", run: withdrawNothing},
@@ -20,7 +21,7 @@ var withdrawalCases = []testCase{
 	{name: "ignores the minimum hold", run: withdrawIgnoresMinHold},
 }
 
-// withdraw releases a request of which nothing is known.
+// withdraw withdraws a request.
 func (t *trial) withdraw(d driver.Driver, r driver.Request) {
 	t.Helper()
 	r.MinHold = 0
@@ -54,8 +55,8 @@ func withdrawTwice(t *trial) {
 	t.freeNow(d, t.request(), "P6: a request withdrawn twice still holds the name")
 }
 
-// releaseBeforeStray: a request got no answer, a second one was granted, used
-// and released, and then the first arrives.
+// releaseBeforeStray: a request gets no answer, a second one of the same owner is granted and
+// released, and the first arrives after that.
 func releaseBeforeStray(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.request()
@@ -74,7 +75,7 @@ func releaseBeforeStray(t *trial) {
 	t.freeNow(b, t.request(), "P6: a stray request holds the name after the release")
 }
 
-// withdrawBefore: the withdrawal overtakes the request on the way.
+// withdrawBefore: a request arrives after its withdrawal.
 func withdrawBefore(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.request()
@@ -109,7 +110,7 @@ func withdrawPlace(t *trial) {
 	t.queued(b, stays)
 	t.withdraw(b, gone)
 	t.release(a, g)
-	// The next in the queue gets it as if the other had never been there.
+	// The next waiter is granted the name, as if the withdrawn place had never been there.
 	next := t.arrives(b, stays, t.poll, "P6: a withdrawn place delays the next waiter")
 	if _, err := t.enqueue(b, gone); err == nil {
 		t.Errorf("P6: a withdrawn place was granted")
@@ -123,7 +124,7 @@ func withdrawHandedOver(t *trial) {
 	g := t.take(a, t.request())
 	r := t.request()
 	t.queued(b, r)
-	t.release(a, g) // may be handed over to the waiter in this step
+	t.release(a, g) // hands the name over to the waiter
 	t.withdraw(b, r)
 	t.freeNow(a, t.request(), "P6: a waiter that withdrew after the hand-off still holds the name")
 }
@@ -139,7 +140,7 @@ func withdrawIgnoresMinHold(t *trial) {
 	t.freeNow(b, t.request(), "P6: undoing a hold kept the name closed for its minimum hold")
 }
 
-// enqueue asks once, and sees to it that nothing is left in the end.
+// enqueue calls Enqueue once, and withdraws the request when the case ends.
 func (t *trial) enqueue(d driver.Driver, r driver.Request) (driver.Grant, error) {
 	t.Helper()
 	t.track(d, r)

@@ -18,12 +18,12 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// childEnv has the URL of the store of a child.
+// childEnv is the environment variable with the URL of a child's store.
 const childEnv = "HOLDFAST_TEST_FAULTS"
 
-// Main runs the tests, or what they have started the test's program again for:
-// a process that can be killed and stopped. Call it from TestMain of the
-// package that calls Run.
+// Main runs the tests. If a test has started the test's program again, as a child that it can
+// kill and stop, Main runs that child instead. TestMain of a package that calls [Run] MUST
+// call it.
 func Main(m *testing.M) {
 	if url := os.Getenv(childEnv); url != "" {
 		if err := obey(url); err != nil {
@@ -35,12 +35,13 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// obey is a child. Of its input it understands
+// obey runs a child. It reads commands from its standard input, one a line, and answers on
+// its standard output:
 //
-//	take NAME TTL   wait for a lock, and watch it from then on: "has it", or
-//	                "had it" if the first look finds it lost
-//	give            release it, if it is still trusted; the hold as JSON
-//	end             end without releasing anything
+//	take NAME TTL   acquires a lock and watches its lease from then on. Answers "has it", or
+//	                "had it" if the lease is lost when it is watched first.
+//	give            releases the lease, and answers with the hold as JSON
+//	end             ends the process without a release
 func obey(url string) error {
 	c, err := holdfast.Open(context.Background(), url)
 	if err != nil {
@@ -62,10 +63,10 @@ func obey(url string) error {
 				return err
 			}
 			stop = make(chan struct{})
-			told := sync.Once{}
+			answered := sync.Once{}
 			watched.Go(func() {
-				hold = Watch(lease, stop, func() { told.Do(func() { fmt.Println("has it") }) })
-				told.Do(func() { fmt.Println("had it and", hold.Lost) })
+				hold = Watch(lease, stop, func() { answered.Do(func() { fmt.Println("has it") }) })
+				answered.Do(func() { fmt.Println("had it and", hold.Lost) })
 			})
 		case "give":
 			close(stop)
@@ -84,7 +85,7 @@ func obey(url string) error {
 	return nil
 }
 
-// child is a process with a client of its own.
+// child is a process that has a client.
 type child struct {
 	*scene
 	cmd *exec.Cmd
@@ -92,7 +93,7 @@ type child struct {
 	out *bufio.Reader
 }
 
-// child starts a process, which is gone when the test is.
+// child starts a process, which is killed when the test ends.
 func (s *scene) child() *child {
 	s.Helper()
 	self, err := os.Executable()
@@ -132,8 +133,8 @@ func (c *child) signal(s syscall.Signal) {
 	}
 }
 
-// stop stops the process, and returns when all of it stands still: a signal takes
-// a while on a machine that is busy, and until then it goes on.
+// stop stops the process, and returns when it stands still. On a busy machine the signal
+// takes a while, and the process runs on until then.
 func (c *child) stop() {
 	c.Helper()
 	c.signal(syscall.SIGSTOP)
@@ -151,7 +152,7 @@ func (c *child) says(format string, args ...any) {
 	}
 }
 
-// hears expects a line that begins so, and returns it.
+// hears reads a line, which must begin with want, and returns it.
 func (c *child) hears(want string) string {
 	c.Helper()
 	line, err := c.out.ReadString('\n')
@@ -161,7 +162,7 @@ func (c *child) hears(want string) string {
 	return line
 }
 
-// hasIt waits until the child has what it was told to take, and returns when.
+// hasIt waits until the child has the lock that it was told to take.
 func (c *child) hasIt(within time.Duration, why string) {
 	c.Helper()
 	late := time.AfterFunc(within, c.kill)
@@ -174,7 +175,7 @@ func (c *child) hasIt(within time.Duration, why string) {
 	}
 }
 
-// gives lets the child release, and returns its hold.
+// gives lets the child release its lease, and returns the hold.
 func (c *child) gives() Hold {
 	c.Helper()
 	c.says("give")

@@ -1,15 +1,16 @@
-// Package faults spoils a real store and the processes that use it, and checks
-// from outside that the promises hold: no two holds on a name are ever trusted
-// at the same time (P1), losses are known in time (P2), and whoever waits is
-// served once the fault is over (P5, P7).
+// Package faults is for authors of drivers. It injects faults into a real store and into
+// the processes that use it, and checks from outside that the promises hold: no two
+// holds on a name are ever trusted at the same time (P1), holders learn of losses in
+// time (P2), and waiters are served once the fault is over (P5, P7).
 //
-// It sees locks as their users do, through package holdfast, and the store as
-// its operator does: a program that can be stopped, killed and cut off. It needs
-// a Unix system. The author of a driver for a store that speaks TCP supplies
+// It uses locks as their users do, through package holdfast, and treats the store as a
+// program that it can stop, kill and cut off. It needs a Unix system. The author of a
+// driver for a store that speaks TCP MUST supply
 //
 //   - a [Harness]: how to start a server of the store, which keeps its data on
 //     disk, and the URL of the store at an address;
-//   - a [Server], which is the started program: the four signals and restarts;
+//   - a [Server], which is the started program: it can be paused, resumed, killed and
+//     started again;
 //   - a TestMain that calls [Main], because some cases start the test's program
 //     again as a client that can be killed and stopped;
 //   - an import of the driver, which registers the scheme of the URL.
@@ -39,8 +40,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Server is a private server of a store. Its methods end the test where they
-// fail. They are called one at a time.
+// Server is a server of a store that only one case uses. Its methods MUST end the test
+// where they fail. They are called one at a time.
 type Server interface {
 	Pause()  // sends SIGSTOP
 	Resume() // sends SIGCONT
@@ -48,20 +49,20 @@ type Server interface {
 	Start()  // starts it again at the same address with its data; returns when it serves
 }
 
-// Harness says how to reach a store. Start and URL are required.
+// Harness says how to reach a store. Start and URL MUST be set.
 type Harness struct {
-	// Start starts a server that ends with the test and keeps on disk what it
-	// has acknowledged, and returns where it listens.
+	// Start starts a server and returns it and the address at which it listens. The
+	// server MUST end with the test, and MUST keep on disk what it has acknowledged.
 	Start func(t testing.TB) (server Server, addr string)
-	// URL is the store at an address, for holdfast.Open. Children of the test open
-	// it too, so it must not depend on the test's memory.
+	// URL returns the URL, for holdfast.Open, of the store at an address. Child processes
+	// of the test open it too, so it MUST NOT depend on the test's memory.
 	URL func(addr string) string
-	// Pushes is a text that clients say on those connections only on which the
-	// store tells them of hand-offs. "": there is none, they poll.
+	// Pushes is a text that clients send only on the connections on which the store
+	// tells them of hand-offs. "": there are no such connections, clients poll.
 	Pushes string
-	// Crowd is how many goroutines each of four clients has in the case with
-	// most of them, twice. 0: 16.
-	Crowd int
+	// Goroutines is how many goroutines of each of the four clients wait for one name in
+	// the case with most contention; as many again have a name each. 0: 16.
+	Goroutines int
 }
 
 // The TTL of holds that are to outlast a fault, and of those that are not.
@@ -70,7 +71,7 @@ const (
 	brief = time.Second
 )
 
-// slack is for what takes no time, on a machine that is busy.
+// slack is how long a step may take that needs no time but on a busy machine.
 const slack = 3 * time.Second
 
 // scene is one case at work: a server, and clients of it.
@@ -81,8 +82,8 @@ type scene struct {
 	addr   string
 }
 
-// Run runs all cases, each with a server of its own, at the same time: most of
-// theirs they wait.
+// Run runs all cases at the same time, each with a server of its own: most of the time
+// they wait.
 func Run(t *testing.T, h Harness) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +130,7 @@ func (s *scene) client(addr string) *holdfast.Client {
 	return c
 }
 
-// until waits until a thing is so.
+// until waits until is returns true.
 func (s *scene) until(what string, within time.Duration, is func() bool) {
 	s.Helper()
 	for end := time.Now().Add(within); !is(); time.Sleep(5 * time.Millisecond) {
@@ -139,8 +140,8 @@ func (s *scene) until(what string, within time.Duration, is func() bool) {
 	}
 }
 
-// waiting waits until so many wait for a name. A store without a queue knows of
-// none; there it waits for a poll, in which each of them has asked.
+// waiting waits until n waiters are in the queue for a name. A store without a queue does
+// not know its waiters; there it waits for one poll, within which each of them has asked.
 func (s *scene) waiting(c *holdfast.Client, name string, n int) {
 	s.Helper()
 	if !c.Caps().Ops.Has(driver.OpQueue | driver.OpInspect) {
@@ -153,7 +154,7 @@ func (s *scene) waiting(c *holdfast.Client, name string, n int) {
 	})
 }
 
-// acquire waits for a lock that must open within a time.
+// acquire acquires a lock, which must be possible within a time.
 func (s *scene) acquire(c *holdfast.Client, name string, ttl, within time.Duration, why string) *holdfast.Lease {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -172,7 +173,7 @@ func opens(c *holdfast.Client, ttl time.Duration) time.Duration {
 	return ttl + caps.Guarantees.Lateness + caps.PollInterval()
 }
 
-// check fails the test for holds that break P1, P2 or P3.
+// check fails the test if the holds break P1, P2 or P3.
 func (s *scene) check(holds []Hold) {
 	s.Helper()
 	for _, found := range slices.Concat(Overlaps(holds), Late(holds), Disorder(holds)) {
@@ -180,7 +181,7 @@ func (s *scene) check(holds []Hold) {
 	}
 }
 
-// stood measures how long this process stands still at most, while f runs.
+// stood runs f, and returns the longest time for which this process stood still meanwhile.
 func stood(f func()) time.Duration {
 	stop, longest := make(chan struct{}), make(chan time.Duration)
 	go func() {

@@ -11,16 +11,16 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Hold is one exclusive hold as its holder saw it. Instants of different
-// processes of one host may be compared.
+// Hold is one exclusive hold as its holder saw it. Instants of several processes of one host
+// can be compared.
 type Hold struct {
 	Name  string
 	Token holdfast.Token
-	Who   string         // the holder, for people
-	From  driver.Instant // when it was trusted first; after it was
-	Until driver.Instant // the end of trust, or an instant before
+	Who   string         // describes the holder to people
+	From  driver.Instant // an instant at which it was trusted, soon after the first
+	Until driver.Instant // when it was trusted last, or an instant before that
 	Late  time.Duration  // how long after its deadline Err still returned nil (P2)
-	Lost  string         // why it was over, if it was not released
+	Lost  string         // why it was lost; "": it was released
 }
 
 // String describes the hold to people.
@@ -28,12 +28,12 @@ func (h Hold) String() string {
 	return fmt.Sprintf("token %d of %s on %q, trusted for %v", h.Token, h.Who, h.Name, h.Until.Sub(h.From))
 }
 
-// Watch looks at a lease all the time until it is over or stop is closed, and
-// says for how long it could be trusted: the holder acts on nothing but Err and
-// ValidUntil, so nothing else counts. What a process claims before it is stopped
-// it claims until then, whatever it would find when it goes on. Looked, if not
-// nil, is called after each look that found the lease trusted.
-func Watch(lease *holdfast.Lease, stop <-chan struct{}, looked func()) Hold {
+// Watch polls a lease until it is lost or stop is closed, and returns for how long it was
+// trusted. Only Err and ValidUntil count, because a holder has nothing else to go by. Suppose
+// that the process is stopped after a poll that found the lease valid until an instant: the
+// lease counts as trusted until then, whatever the next poll finds. Polled, if it is not nil,
+// is called after each poll that found the lease trusted.
+func Watch(lease *holdfast.Lease, stop <-chan struct{}, polled func()) Hold {
 	h := Hold{Name: lease.Name(), Token: lease.Token()}
 	last := driver.Instant(0) // the last instant at which it was certainly trusted
 	for {
@@ -41,7 +41,7 @@ func Watch(lease *holdfast.Lease, stop <-chan struct{}, looked func()) Hold {
 		if err := lease.Err(); err != nil {
 			h.Lost = err.Error()
 			if h.Until = min(h.Until, before); errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrBroken) {
-				h.Until = last // it was told, at some time since then
+				h.Until = last // the loss was notified at some time after that
 			}
 			return h
 		}
@@ -54,14 +54,15 @@ func Watch(lease *holdfast.Lease, stop <-chan struct{}, looked func()) Hold {
 			h.Until = min(h.Until, driver.HostClock.Now()) // and no longer than until the release
 			return h
 		}
-		if looked != nil {
-			looked()
+		if polled != nil {
+			polled()
 		}
 		time.Sleep(500 * time.Microsecond)
 	}
 }
 
-// trusted sorts the holds that were ever trusted by when they began, name by name.
+// trusted sorts the holds of each name by when they began, and leaves out those that were
+// never trusted.
 func trusted(holds []Hold) map[string][]Hold {
 	names := map[string][]Hold{}
 	for _, h := range holds {
@@ -75,7 +76,8 @@ func trusted(holds []Hold) map[string][]Hold {
 	return names
 }
 
-// Overlaps returns where two holds on one name were trusted at the same time (P1).
+// Overlaps returns a failure for each two holds on one name that were trusted at the same
+// time (P1).
 func Overlaps(holds []Hold) (found []string) {
 	for _, hs := range trusted(holds) {
 		last := hs[0]
@@ -91,7 +93,7 @@ func Overlaps(holds []Hold) (found []string) {
 	return found
 }
 
-// Late returns which holds were trusted after their deadline (P2).
+// Late returns a failure for each hold that was trusted after its deadline (P2).
 func Late(holds []Hold) (found []string) {
 	for _, h := range holds {
 		if h.Late > 0 {
@@ -101,8 +103,8 @@ func Late(holds []Hold) (found []string) {
 	return found
 }
 
-// Disorder returns where a hold on a name has no higher token than one that
-// began before it (P3).
+// Disorder returns a failure for each hold whose token is not higher than that of the hold on
+// the name before it (P3).
 func Disorder(holds []Hold) (found []string) {
 	for _, hs := range trusted(holds) {
 		for i, h := range hs[1:] {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// load is goroutines that take locks, hold them for a random time and give them
-// back, until they are stopped.
+// load is goroutines that acquire locks, hold them for a random time and release them, until
+// they are stopped.
 type load struct {
 	*scene
 	ttl     time.Duration
@@ -25,33 +25,32 @@ type load struct {
 
 	mu    sync.Mutex
 	holds []Hold
-	whys  []string // of leases that were lost
+	lost  []string // describes each lease that was lost
 }
 
 type worker struct {
 	*load
 	name  string
 	lock  *holdfast.Lock
-	who   string
-	state atomic.Value // what it does, as a string
-	done  atomic.Int64 // how often it has had the lock and given it back
+	title string       // describes the worker to people
+	state atomic.Value // a string: what the worker does now
+	done  atomic.Int64 // how often it has released the lock
 }
 
-// start starts n goroutines on each client, of which worker i uses the name
-// that name says.
+// start starts n goroutines on each client. Worker i locks the name that name returns for i.
 func (s *scene) start(ttl time.Duration, n int, name func(i int) string, clients ...*holdfast.Client) *load {
 	giveUp, cancel := context.WithCancel(context.Background())
 	l := &load{scene: s, ttl: ttl, stop: make(chan struct{}), giveUp: giveUp}
 	for i := range n * len(clients) {
 		lock := clients[i/n].Mutex(name(i), &holdfast.Options{TTL: ttl})
-		w := &worker{load: l, name: name(i), lock: lock, who: fmt.Sprintf("worker %d of client %d", i, i/n)}
+		w := &worker{load: l, name: name(i), lock: lock, title: fmt.Sprintf("worker %d of client %d", i, i/n)}
 		w.state.Store("starting")
 		l.workers = append(l.workers, w)
 	}
 	for _, w := range l.workers {
 		l.ended.Go(w.run)
 	}
-	s.Cleanup(func() { // a failed test too leaves nobody behind
+	s.Cleanup(func() { // after a failed test too
 		cancel()
 		l.halt()
 		l.ended.Wait()
@@ -67,8 +66,8 @@ func (l *load) halt() {
 	}
 }
 
-// run is one goroutine. Errors are met with another attempt: during a fault
-// there must be some, and after it progress is what counts.
+// run is one worker. After an error it tries again: during a fault there must be errors, and
+// what is checked is that every worker is served after the fault.
 func (w *worker) run() {
 	for !over(w.stop) {
 		w.state.Store("waiting since " + time.Now().Format("05.000"))
@@ -81,14 +80,14 @@ func (w *worker) run() {
 		w.hold(lease)
 		w.state.Store("releasing since " + time.Now().Format("05.000"))
 		if err := lease.Release(); errors.Is(err, holdfast.ErrLost) {
-			w.lose(err)
+			w.noteLoss(err)
 		}
 		w.done.Add(1)
 		time.Sleep(rand.N(5 * time.Millisecond)) // leave the processor to others
 	}
 }
 
-// over reports whether a channel is closed; nil never is.
+// over reports whether a channel is closed. A nil channel is not.
 func over(stop <-chan struct{}) bool {
 	select {
 	case <-stop:
@@ -98,14 +97,14 @@ func over(stop <-chan struct{}) bool {
 	}
 }
 
-// lose notes a lease that its release found lost.
-func (w *worker) lose(err error) {
+// noteLoss records that a release found its lease lost.
+func (w *worker) noteLoss(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.whys = append(w.whys, fmt.Sprintf("%s at %s: %v", w.who, time.Now().Format("05.000"), err))
+	w.lost = append(w.lost, fmt.Sprintf("%s at %s: %v", w.title, time.Now().Format("05.000"), err))
 }
 
-// acquire waits for the lock; sometimes only for a moment.
+// acquire waits for the lock, sometimes only for a moment, and returns nil if it did not get it.
 func (w *worker) acquire() *holdfast.Lease {
 	ctx := w.giveUp
 	if rand.IntN(5) == 0 {
@@ -120,8 +119,8 @@ func (w *worker) acquire() *holdfast.Lease {
 	return lease
 }
 
-// hold holds the lock, as a rule for a moment, and sometimes until it is lost
-// or had to be renewed.
+// hold holds the lock: mostly for a moment, sometimes for so long that it must be renewed or
+// is lost.
 func (w *worker) hold(lease *holdfast.Lease) {
 	d := rand.N(3 * time.Millisecond)
 	if rand.IntN(100) == 0 {
@@ -131,14 +130,14 @@ func (w *worker) hold(lease *holdfast.Lease) {
 	timer := time.AfterFunc(d, func() { close(end) })
 	defer timer.Stop()
 	h := Watch(lease, end, nil)
-	h.Who = w.who
+	h.Who = w.title
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holds = append(w.holds, h)
 }
 
-// served waits until every worker has had its lock and given it back, from the
-// first to the last step after this call: nobody is stuck (P7).
+// served waits until every worker has acquired its lock and released it, both after this call
+// (P7). It fails the test if a worker is stuck.
 func (l *load) served(within time.Duration) {
 	l.Helper()
 	before := make([]int64, len(l.workers))
@@ -155,30 +154,30 @@ func (l *load) served(within time.Duration) {
 				}
 				info, err := l.client(l.addr).Inspect(context.Background(), w.name)
 				l.Fatalf("P7: within %v %s was not served on %q, and others %d times; it is %s, now is %s, and the store shows %+v (%v)",
-					within, w.who, w.name, total, w.state.Load(), time.Now().Format("05.000"), info, err)
+					within, w.title, w.name, total, w.state.Load(), time.Now().Format("05.000"), info, err)
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// finish ends the workers and checks what they have seen.
+// finish ends the workers and checks their holds.
 func (l *load) finish() {
 	l.Helper()
 	l.halt()
 	l.ended.Wait()
 	l.check(l.holds)
-	l.Logf("%d holds, %d of them lost", len(l.holds), len(l.whys))
+	l.Logf("%d holds, %d of them lost", len(l.holds), len(l.lost))
 }
 
-// losses returns which leases were lost so far, and why.
+// losses returns the leases that were lost so far, and why.
 func (l *load) losses() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.whys)
+	return slices.Clone(l.lost)
 }
 
-// names of workers: one for all, or one each.
+// The names that workers lock: one for all, one for each, or some of both.
 func hot(int) string     { return "hot" }
 func own(i int) string   { return fmt.Sprintf("own/%d", i) }
 func mixed(i int) string { return []string{"hot", "warm", own(i)}[i%3] }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfastlock/holdfast/fence"
 )
 
-// watch is Watch of a lease until stop, released then.
+// watch watches a lease until stop is closed, and releases it.
 func watch(lease *holdfast.Lease, stop <-chan struct{}) Hold {
 	h := Watch(lease, stop, nil)
 	h.Who = "the test"
@@ -18,7 +18,7 @@ func watch(lease *holdfast.Lease, stop <-chan struct{}) Hold {
 	return h
 }
 
-// soon is a channel that is closed after a moment.
+// soon returns a channel that is closed after a moment.
 func soon() <-chan struct{} {
 	c := make(chan struct{})
 	time.AfterFunc(20*time.Millisecond, func() { close(c) })
@@ -35,13 +35,13 @@ func holderKilled(s *scene) {
 	lease := s.acquire(c, "x", brief, opens(c, brief)+slack, "P5: the name of a dead holder")
 	h := watch(lease, soon())
 	if caps := c.Caps(); caps.Guarantees.Faults[driver.ClientCrash].Exclusion == driver.Keeps && h.From < taken {
-		s.Errorf("P1: %v began before the one of the dead ended", h)
+		s.Errorf("P1: %v began before the hold of the holder that was killed had ended", h)
 	}
 }
 
-// waiterKilled: a holder, two waiters in other processes and one in this, of
-// which one of the others is killed. It is skipped at once: if the name were
-// handed to the dead, the next would get it after two polls or the TTL.
+// waiterKilled: there are a holder, two waiters in other processes and one in this. One of
+// the other processes is killed. The store notices, and skips its place. Suppose that the name
+// were handed to the dead waiter: then the next would get it only after two polls.
 func (s *scene) waiterKilled(which int) {
 	c, holder := s.client(s.addr), s.client(s.addr)
 	lease := s.acquire(holder, "x", long, slack, "P7: a free name")
@@ -73,16 +73,16 @@ func (s *scene) waiterKilled(which int) {
 	begun := driver.HostClock.Now()
 	holds = append(holds, alive.gives(), <-last)
 	took += holds[2].From.Sub(begun)
-	// Without a queue each of the two polls, and a dead waiter is in nobody's way.
+	// Without a queue both live waiters poll, and a dead one delays neither.
 	if at := c.Caps().PollInterval(); c.Caps().Ops.Has(driver.OpQueue) && took >= 2*at {
 		s.Errorf("P7: a dead waiter delayed two live ones by %v, which is no less than two polls", took)
 	}
 	s.check(holds)
 }
 
-// holderStopped: a process that was stopped for longer than its TTL finds its
-// lease lost when it looks for the first time, and has not claimed it for longer
-// than until the next holder's began.
+// holderStopped: a process is stopped for longer than its TTL, and goes on. Its first poll
+// finds the lease lost, and before it was stopped it had found the lease valid for no longer
+// than until the next hold began.
 func holderStopped(s *scene) {
 	c, holder := s.client(s.addr), s.child()
 	holder.says("take x %v", brief)
@@ -103,7 +103,7 @@ func holderStopped(s *scene) {
 	if !c.Caps().Fencing {
 		return
 	}
-	// Had it acted without asking its lease, a guard would have stopped it.
+	// Suppose that it acts without a check of its lease: then a guard refuses its token.
 	var guard fence.Gate
 	if err := guard.Admit(ours.Token, holdfast.Exclusive); err != nil {
 		s.Errorf("P3: the guard refused the holder: %v", err)
@@ -113,8 +113,8 @@ func holderStopped(s *scene) {
 	}
 }
 
-// waiterStopped: a stopped waiter delays a live one by two polls at most, and
-// has its turn when it goes on.
+// waiterStopped: a stopped waiter delays a live one by two polls at most, and is served when
+// it goes on.
 func waiterStopped(s *scene) {
 	c, holder := s.client(s.addr), s.client(s.addr)
 	lease := s.acquire(holder, "x", long, slack, "P7: a free name")
@@ -137,7 +137,7 @@ func waiterStopped(s *scene) {
 	s.check(holds)
 }
 
-// allKilled: of a holder and three waiters all die, and whoever comes is served.
+// allKilled: a holder and three waiters are killed, and a waiter that comes later is served.
 func allKilled(s *scene) {
 	c := s.client(s.addr)
 	holder := s.child()

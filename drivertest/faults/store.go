@@ -13,9 +13,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// recovery is when somebody must be stuck who has not been served since a fault:
-// the hold that was left behind ends, and then it is everybody's turn, on a
-// machine that may do much else.
+// recovery is how long after a fault every waiter must have been served; a waiter that
+// has not is stuck. First the hold that was left behind ends, and then all waiters are
+// served one after the other, on a machine that may do much else.
 func (s *scene) recovery(c *holdfast.Client, ttl time.Duration) time.Duration {
 	return 2*opens(c, ttl) + 10*slack
 }
@@ -24,8 +24,8 @@ func (s *scene) recovery(c *holdfast.Client, ttl time.Duration) time.Duration {
 // store stands still again and again for 60 ms. That delays, and does no harm.
 func shortPauses(s *scene) {
 	clients := []*holdfast.Client{s.client(s.addr), s.client(s.addr), s.client(s.addr), s.client(s.addr)}
-	crowd := cmp.Or(s.Crowd, 16)
-	each, one := s.start(long, crowd, own, clients...), s.start(long, crowd, hot, clients...)
+	goroutines := cmp.Or(s.Goroutines, 16)
+	each, one := s.start(long, goroutines, own, clients...), s.start(long, goroutines, hot, clients...)
 	most := stood(func() {
 		for range 8 {
 			each.served(s.recovery(clients[0], brief))
@@ -60,7 +60,7 @@ func longPause(s *scene) {
 	l.finish()
 }
 
-// restart: the store is killed and comes back with its data, so holds outlive it.
+// restart: the store is killed and starts again with its data, so holds outlive the restart.
 func restart(s *scene) {
 	clients := []*holdfast.Client{s.client(s.addr), s.client(s.addr), s.client(s.addr)}
 	l := s.start(long, 6, mixed, clients...)
@@ -92,8 +92,8 @@ func (s *scene) taken(c *holdfast.Client, name, why string) {
 	}
 }
 
-// oneOf starts a load of which one client of three is behind a proxy, with a
-// lease of its own. Spoil is what happens to it for a while.
+// oneOf starts a load of three clients, one of them behind a proxy. That one has a lease of
+// its own too. Then it calls spoil, which injects a fault by the proxy for a while.
 func (s *scene) oneOf(ttl time.Duration, spoil func(*chaos.Proxy, *holdfast.Lease)) {
 	proxy := chaos.StartProxy(s, s.addr)
 	far, near := s.client(proxy.Addr), s.client(s.addr)
@@ -170,9 +170,9 @@ func slowNetwork(s *scene) {
 	})
 }
 
-// latePush: the news of a hand-off is held back until the hold is over and
-// another has the name. Nobody asks the store meanwhile, so nothing but the
-// instant from which the news counts can tell that it is stale.
+// latePush: the message that tells a waiter of its hand-off is held back until the hold
+// has expired and another client has the name. The waiter does not ask the store
+// meanwhile, so nothing but the grant's Since can tell it that the message is stale.
 func latePush(s *scene) {
 	if s.Pushes == "" {
 		return
@@ -221,6 +221,6 @@ func latePush(s *scene) {
 	defer cancel()
 	late, err := q.Wait(wait, waits)
 	if now := driver.HostClock.Now(); err == nil && now < late.Since.Add(late.Valid) {
-		s.Errorf("P1: the news of a hand-off that was over came late, and is trusted for %v more", late.Since.Add(late.Valid).Sub(now))
+		s.Errorf("P1: the message of a hand-off came after the hold had expired, and is trusted for %v more", late.Since.Add(late.Valid).Sub(now))
 	}
 }

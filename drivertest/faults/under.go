@@ -7,11 +7,10 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// Under has clients take and release locks all the time, calls spoil while they
-// do, with a lease of one of them that nobody else wants, and checks that the
-// promises hold and that everybody is served before and after. It is for what
-// happens to a store of several servers, of which addr is where clients find
-// them; h needs a URL only.
+// Under calls spoil while clients acquire and release locks, and checks that the promises hold
+// and that every client is served before and after. Spoil gets a lease of one of the clients,
+// on a name that no other uses. Under is for faults of a store that has several servers;
+// clients find them at addr. Of h only URL is needed.
 func Under(t testing.TB, h Harness, addr string, ttl time.Duration, spoil func(steady *holdfast.Lease)) {
 	s := &scene{TB: t, Harness: h, addr: addr}
 	clients := []*holdfast.Client{s.client(addr), s.client(addr), s.client(addr)}
@@ -21,5 +20,5 @@ func Under(t testing.TB, h Harness, addr string, ttl time.Duration, spoil func(s
 	spoil(steady)
 	l.served(s.recovery(clients[0], ttl))
 	l.finish()
-	steady.Release() // what it returns is the caller's to judge
+	steady.Release() // spoil may have made it fail by right
 }

@@ -30,8 +30,8 @@ func TestFaults(t *testing.T) {
 			return e.Members[0], e.Addrs()
 		},
 		URL: url,
-		// Each turn is two writes that a cluster agrees on.
-		Crowd: 3,
+		// Each hold is two writes that a cluster agrees on.
+		Goroutines: 3,
 	})
 }
 

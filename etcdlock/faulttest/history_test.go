@@ -23,18 +23,18 @@ var operations = testserver.Long(10_000, 20_000)
 func TestHistories(t *testing.T) {
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := chaos.StartProxy(t, e.Addrs())
-	storm := faults.StartStorm(t, e.Members[0], proxy, 2*time.Second)
+	injector := faults.StartInjector(t, e.Members[0], proxy, 2*time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
-		Open:       func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
-		TTL:        time.Second,
-		Operations: operations,
-		Struck:     storm.Struck,
+		Open:         func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
+		TTL:          time.Second,
+		Operations:   operations,
+		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*EtcdMember).start.func1"),
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Storm).rage"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
 		},
 	})
-	storm.End(t)
+	injector.End(t)
 }
 
 // persistent opens a driver, for as long as it takes.

@@ -22,18 +22,18 @@ var operations = testserver.Long(20_000, 60_000)
 func TestHistories(t *testing.T) {
 	r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	proxy := chaos.StartProxy(t, r.Addr)
-	storm := faults.StartStorm(t, r, proxy, time.Second)
+	injector := faults.StartInjector(t, r, proxy, time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		// Some of these are the withdrawals of others.
-		Operations: operations,
-		Struck:     storm.Struck,
+		Operations:   operations,
+		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
-			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Storm).rage"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
 		},
 	})
-	storm.End(t)
+	injector.End(t)
 }
 
 // persistent opens a driver, for as long as it takes.

@@ -9,30 +9,32 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// clientTurn: goroutines of one client pass a hold on, if the store reserves tokens
-// for that; what others see of it is the same in any case. A hold that comes out of the queue is
-// lost by right where this machine stands still for two polls, and then shows nothing.
-func clientTurn(t *trial) {
+// clientLocalHandOver: the goroutines of one client form a cohort. If the store reserves
+// tokens for that, a hold is handed over from one to the next without the store. Other
+// clients see the same with and without it. Suppose that this machine stands still for two
+// polls: then a hold that came out of the queue is lost by right, which proves nothing, so
+// there are several attempts.
+func clientLocalHandOver(t *trial) {
 	a, b := t.locks(), t.locks()
 	const attempts = 5
 	for range attempts {
-		if newPassing(t, a, b).shows() || t.Failed() {
+		if newCohort(t, a, b).handsOver() || t.Failed() {
 			return
 		}
 	}
 	t.Errorf("P2: in each of %d attempts a lease was lost, though it was renewed", attempts)
 }
 
-// passing is one attempt.
-type passing struct {
+// cohort is one attempt: three goroutines of client a want a name that b holds.
+type cohort struct {
 	*trial
 	a, b   *holdfast.Client
 	name   string
 	leases chan *holdfast.Lease // nil: there is none
 }
 
-func newPassing(t *trial, a, b *holdfast.Client) *passing {
-	return &passing{t, a, b, t.freshName(), make(chan *holdfast.Lease, 3)}
+func newCohort(t *trial, a, b *holdfast.Client) *cohort {
+	return &cohort{t, a, b, t.freshName(), make(chan *holdfast.Lease, 3)}
 }
 
 // lost reports whether a lease was not renewed in time.
@@ -41,8 +43,8 @@ func lost(lease *holdfast.Lease) bool {
 	return errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrBroken)
 }
 
-// next is the next lease of the client's goroutines.
-func (p *passing) next(after *holdfast.Lease, why string) *holdfast.Lease {
+// next returns the lease of whichever goroutine of the cohort gets the lock next.
+func (p *cohort) next(after *holdfast.Lease, why string) *holdfast.Lease {
 	p.Helper()
 	select {
 	case lease := <-p.leases:
@@ -54,17 +56,18 @@ func (p *passing) next(after *holdfast.Lease, why string) *holdfast.Lease {
 		}
 		return lease
 	case <-time.After(3*p.poll + p.slack):
-		p.Fatalf("P7: nobody was granted the name: %s", why)
+		p.Fatalf("P7: no goroutine was granted the name: %s", why)
 		return nil
 	}
 }
 
-// shows looks at a hold that is passed on, from outside, and reports whether it was there to be seen.
-func (p *passing) shows() bool {
+// handsOver lets the first goroutine of the cohort release its lease, and checks the lease
+// of the second. It reports false if a lease was lost meanwhile.
+func (p *cohort) handsOver() bool {
 	p.Helper()
 	ctx, cancel := context.WithCancel(p.ctx)
 	var wg sync.WaitGroup
-	defer func() { // whoever still waits
+	defer func() { // end the goroutines that still wait
 		cancel()
 		wg.Wait()
 		for close(p.leases); ; {
@@ -95,16 +98,17 @@ func (p *passing) shows() bool {
 	p.released(held)
 	first := p.next(held, "it was released")
 	if err := first.Release(); errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrUncertain) {
-		return false // it was no hold any more, or the store did not answer for seconds
+		return false // it was lost, or the store did not answer for seconds
 	} else if err != nil {
 		p.Errorf("P4: Release of a live lease: %v", err)
 	}
-	second := p.next(first, "it was passed on or released")
-	return p.asOthersSee(first, second, theirs)
+	second := p.next(first, "the lease before was released")
+	return p.seenByOthers(first, second, theirs)
 }
 
-// asOthersSee looks at the second hold, which the first was passed on to, or which came after it.
-func (p *passing) asOthersSee(first, second *holdfast.Lease, theirs *holdfast.Lock) bool {
+// seenByOthers checks what another client sees of the second lease, whether the first hold
+// was handed over to it or it has a hold of its own.
+func (p *cohort) seenByOthers(first, second *holdfast.Lease, theirs *holdfast.Lock) bool {
 	p.Helper()
 	if err := p.b.CheckSequencer(p.ctx, second.Sequencer()); err != nil && !lost(second) {
 		p.Errorf("P3: the holder's sequencer: %v", err)
@@ -112,16 +116,16 @@ func (p *passing) asOthersSee(first, second *holdfast.Lease, theirs *holdfast.Lo
 	intruder, err := theirs.TryAcquire(p.ctx)
 	if err == nil {
 		if !lost(second) {
-			p.Errorf("P1: a second client was granted a name that was passed on")
+			p.Errorf("P1: a second client was granted a name that was handed over inside the first")
 		}
 		intruder.Release()
 	}
-	p.eventually("P3: the store has the holder's token, and the next who waits in its queue", func() bool {
+	p.eventually("P3: the store shows the holder's token, and one waiter in its queue", func() bool {
 		info, err := p.b.Inspect(p.ctx, p.name)
 		return lost(second) || err == nil && len(info.Holders) == 1 && info.Holders[0].Token == second.Token() && len(info.Waiters) == 1
 	})
 	if err := p.b.Break(p.ctx, p.name, first.Token()); !errors.Is(err, holdfast.ErrNotHeld) {
-		p.Errorf("P4: a break by the token of the hold before: %v, not ErrNotHeld", err)
+		p.Errorf("P4: a break by the token of the lease before: %v, not ErrNotHeld", err)
 	}
 	err = p.b.Break(p.ctx, p.name, second.Token())
 	if lost(second) {

@@ -1,0 +1,117 @@
+package faults
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Injector injects faults into a server and into the connections to it, one after the
+// other, and remembers when each began and ended.
+type Injector struct {
+	stop, stopped chan struct{}
+	stopOnce      sync.Once
+
+	mu     sync.Mutex
+	counts map[string]int // by kind of fault
+	faults []fault
+}
+
+// fault is one that was injected. While it lasts, ended is 0.
+type fault struct{ began, ended driver.Instant }
+
+// StartInjector starts to inject faults, with pauses of at most calm between them. The
+// server and the proxy must have been started before: then the last fault has ended when
+// the test, passed or failed, ends them.
+func StartInjector(t testing.TB, server Server, proxy *chaos.Proxy, calm time.Duration) *Injector {
+	in := &Injector{stop: make(chan struct{}), stopped: make(chan struct{}), counts: map[string]int{}}
+	go in.run(server, proxy, calm)
+	t.Cleanup(in.end)
+	return in
+}
+
+func (in *Injector) end() {
+	in.stopOnce.Do(func() { close(in.stop) })
+	<-in.stopped
+}
+
+func (in *Injector) run(server Server, proxy *chaos.Proxy, calm time.Duration) {
+	defer close(in.stopped)
+	for kinds := []int(nil); ; kinds = kinds[1:] {
+		if len(kinds) == 0 {
+			kinds = rand.Perm(4) // all kinds before any comes again, so that a short run has several
+		}
+		select {
+		case <-in.stop:
+			return
+		case <-time.After(rand.N(calm)):
+		}
+		switch kinds[0] {
+		case 0:
+			in.inject("paused", func() {
+				server.Pause()
+				time.Sleep(rand.N(200 * time.Millisecond))
+				server.Resume()
+			})
+		case 1:
+			in.inject("cut off", func() {
+				proxy.Cut()
+				time.Sleep(rand.N(50 * time.Millisecond))
+				proxy.Heal()
+			})
+		case 2:
+			in.inject("replies held back", func() {
+				proxy.Hold(chaos.ToClient, "")
+				time.Sleep(rand.N(200 * time.Millisecond))
+				proxy.Heal()
+			})
+		case 3:
+			in.inject("killed", func() {
+				server.Kill()
+				server.Start()
+			})
+		}
+	}
+}
+
+// inject runs one fault and records when it began and ended.
+func (in *Injector) inject(kind string, spoil func()) {
+	in.mu.Lock()
+	in.counts[kind]++
+	in.faults = append(in.faults, fault{began: driver.HostClock.Now()})
+	in.mu.Unlock()
+	spoil()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.faults[len(in.faults)-1].ended = driver.HostClock.Now()
+}
+
+// FaultBetween reports whether there was a fault at any time between two instants. It is
+// made for drivertest.Harness.FaultBetween.
+func (in *Injector) FaultBetween(from, until driver.Instant) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i := len(in.faults) - 1; i >= 0; i-- {
+		switch f := in.faults[i]; {
+		case f.ended != 0 && f.ended < from:
+			return false // and so had all before it
+		case f.began <= until:
+			return true
+		}
+	}
+	return false
+}
+
+// End stops injecting faults. It fails the test if there were fewer than two kinds.
+func (in *Injector) End(t testing.TB) {
+	t.Helper()
+	in.end()
+	if len(in.counts) < 2 {
+		t.Errorf("hardly any fault was injected: %v", in.counts)
+	}
+	t.Logf("faults injected: %v", in.counts)
+}
