@@ -26,10 +26,10 @@ var brokenByRequest = []broken{
 	{"the last grant of the queue is contended", breaks(func(b *bad) {
 		b.enqueue, b.wait = contended(true, (*bad).goodEnqueue), contended(true, (*bad).goodWait)
 	}), "contention/another is queued at the grant", "P8"},
-	{"a block that nobody asked for", breaks(func(b *bad) { b.caps, b.try = manyTokens, alwaysBlock }), "tokens/no more are reserved than were asked for", "P3"},
-	{"a release goes on from the first token of the block", breaks(func(b *bad) { b.caps, b.try, b.release = manyTokens, firstToken, releasesFirst }), "tokens/increase after a block that was used in part", "P3"},
-	{"a hand-off goes on from the first token of the block", breaks(func(b *bad) { b.caps, b.try, b.release = manyTokens, firstToken, releasesFirst }), "tokens/increase over a hand-off after a block that was used in part", "P3"},
-	{"a block of the dead is not reserved", breaks(func(b *bad) { b.caps, b.try = manyTokens, blockOnlyInGrant }), "tokens/increase after a block whose holder died", "P3"},
+	{"a block that nobody asked for", breaks(func(b *bad) { b.caps, b.try = manyTokens, alwaysReserves }), "tokens/no more are reserved than were asked for", "P3"},
+	{"a release goes on from the first token of the block", breaks(func(b *bad) { b.caps, b.try, b.release = manyTokens, notesToken, releaseOldToken }), "tokens/increase after a block that was used in part", "P3"},
+	{"a hand-off goes on from the first token of the block", breaks(func(b *bad) { b.caps, b.try, b.release = manyTokens, notesToken, releaseOldToken }), "tokens/increase over a hand-off after a block that was used in part", "P3"},
+	{"a block of the dead is not reserved", breaks(func(b *bad) { b.caps, b.try = manyTokens, claimsTokens }), "tokens/increase after a block whose holder died", "P3"},
 }
 
 func (b *bad) goodWait(ctx context.Context, r driver.Request) (driver.Grant, error) {
@@ -97,43 +97,4 @@ func contended(always bool, good asking) asking {
 		g.Contended = always
 		return g, err
 	}
-}
-
-func alwaysBlock(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	wide := r
-	wide.Tokens = 16
-	g, err := b.Driver.Try(ctx, wide)
-	g.Request = r
-	return g, err
-}
-
-// firstToken remembers with which token a hold began.
-func firstToken(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := b.Driver.Try(ctx, r)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.tokens == nil {
-		b.tokens = map[string]driver.Token{}
-	}
-	b.tokens[r.Owner] = g.Token
-	return g, err
-}
-
-// releasesFirst does not tell the store which token was the last that was used.
-func releasesFirst(b *bad, ctx context.Context, g driver.Grant) error {
-	b.mu.Lock()
-	if first, ok := b.tokens[g.Owner]; ok && g.Token != 0 {
-		g.Token = first
-	}
-	b.mu.Unlock()
-	return b.goodRelease(ctx, g)
-}
-
-// blockOnlyInGrant grants a block and reserves one token.
-func blockOnlyInGrant(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	one := r
-	one.Tokens = 1
-	g, err := b.Driver.Try(ctx, one)
-	g.Request, g.Block = r, r.Tokens
-	return g, err
 }
