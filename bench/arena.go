@@ -8,16 +8,17 @@ import (
 	"unsafe"
 )
 
-// arena is memory that processes share: who is inside, and who was last.
+// arena is in memory that all processes of a measurement share: it says whether a worker is
+// in its critical section, and which was in one last.
 type arena struct {
 	ready, inside, last atomic.Int32
-	stage               atomic.Int32 // what the workers do: see below
+	stage               atomic.Int32 // of the measurement: see below
 	changes, overlaps   atomic.Int64
-	left                atomic.Int64 // when the last one left, in ns since 1970
+	left                atomic.Int64 // when the last worker left, in ns since 1970
 	_                   [64]byte
 }
 
-// Stages of a hot name.
+// The stages of a measurement on one hot name.
 const (
 	preparing int32 = iota
 	warming
@@ -48,9 +49,10 @@ func openArena(file string) (*arena, error) {
 	return (*arena)(unsafe.Pointer(unsafe.SliceData(memory))), nil
 }
 
-// turn is one critical section of a worker: it looks, and stays for a while. It
-// returns how long nobody was inside before it, if that was another one, and else 0.
-func (a *arena) turn(worker int32, stay time.Duration) (gap time.Duration) {
+// enter runs one critical section, which takes as long as stay, and checks that no other
+// worker is in one. If the worker before was another one, it returns how long nobody was in
+// a critical section in between; else 0.
+func (a *arena) enter(worker int32, stay time.Duration) (gap time.Duration) {
 	if left := a.left.Load(); left != 0 {
 		gap = time.Duration(time.Now().UnixNano() - left)
 	}

@@ -14,8 +14,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkRedis measures each workload once: its repetitions are inside, so
-// that the peers take turns. It prints a table for each.
+// BenchmarkRedis measures each workload once and prints a table for it. The repetitions are
+// inside of a measurement, so that in each repetition all peers are measured one by one.
 func BenchmarkRedis(b *testing.B) {
 	for _, w := range workloads {
 		b.Run(w.name, func(b *testing.B) {
@@ -66,10 +66,10 @@ func startPostgres(t testing.TB) *testserver.Postgres {
 	return server
 }
 
-// BenchmarkMariaDB is the same there.
+// BenchmarkMariaDB is the same on MariaDB.
 func BenchmarkMariaDB(b *testing.B) { benchmarkMySQL(b, "mariadb", startMariaDB) }
 
-// BenchmarkMySQL is the same there.
+// BenchmarkMySQL is the same on MySQL 8.
 func BenchmarkMySQL(b *testing.B) { benchmarkMySQL(b, "mysql", startMySQL) }
 
 func benchmarkMySQL(b *testing.B, name string, start func(testing.TB) *testserver.MySQL) {
@@ -91,7 +91,7 @@ func startMySQL(t testing.TB) *testserver.MySQL {
 	return testserver.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON", "--max-connections=1200")
 }
 
-// BenchmarkSQLite has the workloads of processes on one file.
+// BenchmarkSQLite measures processes that share one file.
 func BenchmarkSQLite(b *testing.B) {
 	for _, w := range workloads {
 		if w.name == "wait" || w.name == "hold" {

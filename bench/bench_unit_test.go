@@ -11,8 +11,8 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestPeersExclude lets every peer of every store lock twice: a peer that does
-// not exclude is no peer, and one that cannot be opened measures nothing.
+// TestPeersExclude lets every peer of every store lock twice: each must open, and each must
+// exclude.
 func TestPeersExclude(t *testing.T) {
 	for store, addr := range map[string]string{
 		"redis": testserver.StartRedis(t, testserver.RedisOptions{}).Addr, "postgres": startPostgres(t).Addr,
@@ -113,15 +113,15 @@ func TestArenaSeesOverlaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.stage.Store(measured)
-	first, same, other := one.turn(1, 0), two.turn(1, 0), two.turn(2, 0)
+	first, same, other := one.enter(1, 0), two.enter(1, 0), two.enter(2, 0)
 	if first != 0 || same != 0 || other <= 0 {
-		t.Errorf("gaps of %v before the first turn, %v before one of the same worker, %v before another's", first, same, other)
+		t.Errorf("gaps of %v before the first hold, %v before one of the same worker, %v before another's", first, same, other)
 	}
 	if c, o := one.changes.Load(), one.overlaps.Load(); c != 2 || o != 0 {
-		t.Errorf("%d changes and %d overlaps of three turns by two workers, want 2 and 0", c, o)
+		t.Errorf("%d changes and %d overlaps of three holds by two workers, want 2 and 0", c, o)
 	}
 	one.inside.Store(1) // somebody is there
-	two.turn(3, 0)
+	two.enter(3, 0)
 	if o := one.overlaps.Load(); o != 1 {
 		t.Errorf("%d overlaps, want 1", o)
 	}

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// task is one measurement, the work of one process, or of one of several that
-// work at the same time.
+// task is what one process measures, alone or together with other processes.
 type task struct {
 	Store, Peer, Addr string
 	Workload          string
@@ -24,7 +23,7 @@ type task struct {
 	Process, Processes int
 }
 
-// result is what was measured. What does not belong to the workload is zero.
+// result is what was measured. Figures that the workload does not measure are zero.
 type result struct {
 	PerSecond float64 // pairs, or owner changes
 	P50, P99  time.Duration
@@ -34,18 +33,18 @@ type result struct {
 	Bytes  float64
 	// ServerBytes is how much the server's memory has grown for each waiter.
 	ServerBytes float64
-	// Turns are those of each goroutine; Overlaps the holds that were not alone.
-	Turns    []int64
+	// Holds is how many holds each goroutine had; Overlaps how many holds were not alone.
+	Holds    []int64
 	Overlaps int64
 	Fairness float64
-	// Gaps are the times for which nobody had the name between two owners.
+	// Gaps are how long the name was free between two owners.
 	Gaps []time.Duration
 	// Commands and Scripts are the server's, per second.
 	Commands, Scripts float64
 	Connections       int // to the server, while all wait
 	Drain             time.Duration
 	Lost              int
-	Stuck             int // workers who wait for a lock that nobody holds
+	Stuck             int // workers that wait for a lock that nobody holds
 	// Foreign is how much of the machine others used meanwhile: 0 to 1.
 	Foreign float64
 }
@@ -59,8 +58,8 @@ const tooLong = 90 * time.Second
 // exitHangs is the exit code of a process whose peer hangs.
 const exitHangs = 3
 
-// Child does the task of this process, if it was started for one, and ends it.
-// The program's first step is to call it.
+// Child runs the task of this process and ends the process, if it was started for a task.
+// The program MUST call it first.
 func Child() {
 	text := os.Getenv(taskVariable)
 	if text == "" {
@@ -75,8 +74,8 @@ func Child() {
 			fmt.Fprintf(os.Stderr, "%s, %s: hangs\n", t.Workload, t.Peer)
 			os.Exit(exitHangs)
 		})
-		// The contexts of a program's work can end, and some clients take another
-		// way for one that cannot.
+		// In a program contexts can end, and some client libraries have another path for
+		// contexts that cannot.
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		r, err = t.do(ctx)
@@ -108,8 +107,8 @@ func (t task) do(ctx context.Context) (result, error) {
 	}
 	l := clients[0]
 	work := func() (served, error) { return s.work(ctx, t.Addr) }
-	// The process ends next: a peer's Close, which may wait for what is stuck, is
-	// not called.
+	// The process ends next, without a call of the peer's Close, which may wait for a
+	// worker that is stuck.
 	switch t.Workload {
 	case "pair", "pair64":
 		return pairs(ctx, l, t.Workers, t.Window)

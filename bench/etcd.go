@@ -60,9 +60,9 @@ func (r *rawEtcd) Lock(ctx context.Context, name string) (func() error, error) {
 
 func (r *rawEtcd) Close() error { return r.client.Close() }
 
-// stockEtcd is etcd's own Mutex. Two goroutines with one session do not keep one
-// another out, so each has its own while it wants a lock; sessions are used again.
-// Holds on names of their own are all on one session, which is what is best for it.
+// stockEtcd is etcd's own Mutex. Two goroutines with one session do not exclude each other,
+// so each has a session of its own while it waits for a lock or holds it; sessions are used
+// again. Holds on different names share one session, which is best for this peer.
 type stockEtcd struct {
 	client *clientv3.Client
 	mu     sync.Mutex
@@ -115,15 +115,15 @@ func (s *stockEtcd) Hold(ctx context.Context, name string) (func() bool, error) 
 		case <-session.Done():
 			return true
 		default:
-			return m.Key() == "" // which is not: the Mutex must be there as long as its user
+			return m.Key() == "" // never true: it keeps the Mutex alive as long as the hold
 		}
 	}, m.Lock(ctx)
 }
 
 func (s *stockEtcd) Close() error { return s.client.Close() }
 
-// etcdWork asks the server how many messages it has got, requests and what comes
-// by streams, and how much memory it has.
+// etcdWork asks the server how many messages it has received, by requests and by streams, and
+// how much memory it uses.
 func etcdWork(ctx context.Context, addr string) (served, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {

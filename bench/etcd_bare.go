@@ -8,10 +8,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// bareEtcd is the least that passes a name on in order: put a key, wait until the
-// one before it is deleted, delete the key. It looks at nothing again, has no token,
-// and is wrong as soon as anybody gives up or dies; no lock that puts and deletes a
-// key for each hold is faster. One goroutine uses it.
+// bareEtcd is the least that grants a name in order: put a key, wait until the key before it
+// is deleted, delete the key. It never checks again and has no token, so it is wrong as soon
+// as a waiter gives up or dies. No lock that puts and deletes a key for each hold is faster.
+// One goroutine uses it.
 type bareEtcd struct {
 	client *clientv3.Client
 	lease  clientv3.LeaseID
@@ -19,8 +19,8 @@ type bareEtcd struct {
 	ahead  map[string]*predecessor
 }
 
-// predecessor is a key that was before ours once, and is watched since: in a steady
-// queue it is the same each time.
+// predecessor is a key that was once before this client's, and has been watched since then: in
+// a steady queue it is the same each time.
 type predecessor struct {
 	gone   atomic.Int64 // the revision of its last deletion
 	notice chan struct{}
@@ -59,7 +59,7 @@ func (b *bareEtcd) Lock(ctx context.Context, name string) (func() error, error) 
 	return unlock, err
 }
 
-// outlast waits until a key that was created then is gone.
+// outlast waits until the key that was created at a revision is deleted.
 func (b *bareEtcd) outlast(ctx context.Context, key string, created int64) error {
 	p := b.ahead[key]
 	if p == nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// hot is one process's part of many workers in all processes who want one name,
-// again and again; worker i has client i, or one that it shares. The starter of the
-// processes moves the arena's stage.
+// hot runs the workers of one process. The workers of all processes lock one name, again and
+// again; worker i uses client i, or shares one. The process that has started the others moves
+// the arena's stage on.
 func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 	a, err := openArena(t.Arena)
 	if err != nil {
@@ -17,7 +17,7 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	turns := make([]int64, t.Workers)
+	holds := make([]int64, t.Workers)
 	waits := make([][]time.Duration, t.Workers)
 	gaps := make([][]time.Duration, t.Workers)
 	errs := make([]error, t.Workers)
@@ -32,8 +32,8 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 			for a.stage.Load() != over {
 				start := time.Now()
 				unlock, err := clients[i%len(clients)].Lock(ctx, "bench/"+t.Workload)
-				// A wait that the end cuts short counts too: who never has a
-				// turn has waited longest.
+				// A wait that the end of the measurement cuts short counts too: a worker
+				// that never gets the lock has waited longest.
 				if a.stage.Load() == measured || a.stage.Load() == over {
 					waits[i] = append(waits[i], time.Since(start))
 				}
@@ -44,9 +44,9 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 					return
 				}
 				counts := a.stage.Load() == measured
-				gap := a.turn(id, t.Stay)
+				gap := a.enter(id, t.Stay)
 				if counts {
-					turns[i]++
+					holds[i]++
 				}
 				if counts && gap > 0 {
 					gaps[i] = append(gaps[i], gap)
@@ -69,10 +69,10 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 		}
 	}
 	all := slices.Concat(waits...)
-	return result{P50: quantile(all, 0.5), P99: quantile(all, 0.99), Turns: turns, Gaps: slices.Concat(gaps...)}, nil
+	return result{P50: quantile(all, 0.5), P99: quantile(all, 0.99), Holds: holds, Gaps: slices.Concat(gaps...)}, nil
 }
 
-// jain is Jain's index of fairness: 1 if all have the same share, 1/n if one has
+// jain returns Jain's index of fairness: 1 if all have the same share, 1/n if one of n has
 // all.
 func jain(shares []int64) float64 {
 	var sum, squares float64

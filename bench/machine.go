@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// cpuOfSelf is what this process has used.
+// cpuOfSelf returns the processor time of this process.
 func cpuOfSelf() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -18,8 +18,8 @@ func cpuOfSelf() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// load is what the machine and the processes of this measurement have used so
-// far, in ticks of the kernel, as Linux tells in /proc; zero elsewhere.
+// load is the processor time of the machine and of the processes of this measurement so far,
+// in ticks of the kernel, from Linux's /proc; zero on other systems.
 type load struct{ busy, all, own int64 }
 
 func loadNow() load {
@@ -40,7 +40,7 @@ func loadNow() load {
 	return l
 }
 
-// foreign is the share of the machine that others used between two instants.
+// foreign returns the share of the machine that other processes used between two instants.
 func foreign(before, after load) float64 {
 	all := after.all - before.all
 	if all == 0 {
@@ -49,8 +49,8 @@ func foreign(before, after load) float64 {
 	return max(0, float64((after.busy-before.busy)-(after.own-before.own))/float64(all))
 }
 
-// ticksOfFamily adds up this process, the descendants that live, and what those
-// that have ended left to their parents.
+// ticksOfFamily adds up the ticks of this process and of all its descendants, those that have
+// ended included.
 func ticksOfFamily() int64 {
 	type process struct {
 		parent int

@@ -12,11 +12,11 @@ import (
 // warmup precedes each window.
 const warmup = 300 * time.Millisecond
 
-// endWithin is how long workers have to end when they are told to. Who has not
-// is stuck: it waits for a lock that nobody holds.
+// endWithin is how long workers have to end after a window. A worker that has not ended by
+// then is stuck: it waits for a lock that nobody holds.
 const endWithin = 5 * time.Second
 
-// pairs takes and releases, each worker its own name.
+// pairs lets each worker acquire and release a name of its own.
 func pairs(ctx context.Context, l Locker, workers int, window time.Duration) (result, error) {
 	type outcome struct {
 		took []time.Duration
@@ -76,7 +76,7 @@ func pairs(ctx context.Context, l Locker, workers int, window time.Duration) (re
 	}, nil
 }
 
-// quantile sorts the samples.
+// quantile returns the q quantile of the samples, and sorts them.
 func quantile(samples []time.Duration, q float64) time.Duration {
 	if len(samples) == 0 {
 		return 0

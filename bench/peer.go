@@ -7,14 +7,14 @@ import (
 
 // Locker is one client of one peer. Its methods are safe for concurrent use.
 type Locker interface {
-	// Lock waits until it holds name and returns what gives it back.
+	// Lock waits until it holds name, and returns the function that releases it.
 	Lock(ctx context.Context, name string) (unlock func() error, err error)
 	Close() error
 }
 
-// holder is a Locker that keeps its holds alive by itself.
+// holder is a Locker that renews its holds by itself.
 type holder interface {
-	// Hold takes name and returns a question: is it lost?
+	// Hold takes name, and returns a function that reports whether the hold is lost.
 	Hold(ctx context.Context, name string) (lost func() bool, err error)
 }
 
@@ -22,11 +22,11 @@ type holder interface {
 type peer struct {
 	name string
 	open func(ctx context.Context, addr string) (Locker, error)
-	// skips are the workloads for which the peer has no answer.
+	// skips are the workloads that the peer cannot run.
 	skips []string
 }
 
-// store is one kind of server and what is measured on it.
+// store is one kind of server and the peers that are measured on it.
 type store struct {
 	name  string
 	floor string // the peer whose pairs are the floor
@@ -37,17 +37,17 @@ type store struct {
 	work func(ctx context.Context, addr string) (served, error)
 }
 
-// served is what a server has done so far, and what it needs now.
+// served is what a server has done so far, and the memory and connections that it has now.
 type served struct {
 	commands, scripts int64 // commands of any kind, and calls of scripts
 	memory            int64 // bytes
 	connections       int64 // of clients, but for the one that asks; where they are counted
 }
 
-// notPairs are the workloads of locks that others want, or that are kept.
+// notPairs are all workloads but pairs.
 var notPairs = []string{"hot", "hot4", "clients2", "clients16", "handoff", "wait", "hold"}
 
-// stores are all of them, by name.
+// stores are all stores, by name.
 var stores = map[string]*store{}
 
 func (s *store) peer(name string) (peer, error) {

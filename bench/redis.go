@@ -44,7 +44,7 @@ func newRueidis(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 }
 
-// raw is what a lock without token, queue and notice costs: the floor.
+// raw is a lock without token, queue and notification: the floor.
 type raw struct {
 	client  rueidis.Client
 	release *rueidis.Lua
@@ -67,8 +67,8 @@ func (r *raw) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error { return r.release.Exec(ctx, r.client, []string{name}, []string{owner}).Error() }, nil
 }
 
-// rawEndless is raw where contexts cannot end: rueidis then serves a lone caller
-// without its pipeline.
+// rawEndless is raw with contexts that cannot end: rueidis then serves a single caller without
+// its pipeline.
 type rawEndless struct{ Locker }
 
 func openRawEndless(ctx context.Context, addr string) (Locker, error) {
@@ -82,7 +82,7 @@ func (r rawEndless) Lock(ctx context.Context, name string) (func() error, error)
 
 func (r *raw) Close() error { r.client.Close(); return nil }
 
-// ours is Holdfast over any store.
+// ours is Holdfast on any store.
 type ours struct{ client *holdfast.Client }
 
 func openHoldfastRedis(ctx context.Context, addr string) (Locker, error) {
@@ -205,7 +205,7 @@ var (
 	scriptLine  = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
 )
 
-// redisWork asks the server. Commands count also where scripts run them.
+// redisWork asks the server what it has done. The commands that scripts run count too.
 func redisWork(ctx context.Context, addr string) (served, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, Protocol: 2, MaxRetries: -1})
 	defer client.Close()

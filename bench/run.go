@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// workload is what is done with a lock.
+// workload says what workers do with a lock.
 type workload struct {
 	name      string
 	about     string
@@ -27,7 +27,7 @@ type workload struct {
 	columns   []column
 }
 
-// workloads are all of them, in the order of the documentation.
+// workloads are all workloads, in the order of the documentation.
 var workloads = []workload{
 	{name: "pair", about: "one goroutine takes and releases a name of its own", workers: 1, processes: 1, columns: pairColumns},
 	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64, processes: 1, columns: pairColumns},
@@ -69,8 +69,8 @@ func settingsOf(getenv func(string) string) (settings, error) {
 // series are the results of each peer, one for each repetition.
 type series map[string][]result
 
-// measure lets the peers take turns. start starts a server for one measurement
-// and returns its address and what ends it.
+// measure measures all peers one by one, as often as there are repetitions. Start starts a
+// server for one measurement, and returns its address and the function that ends it.
 func measure(s *store, w workload, set settings, dir string, start func() (addr string, stop func())) (series, error) {
 	reps, window := set.reps, set.window
 	if w.reps != 0 {
@@ -108,8 +108,7 @@ func hangs(err error) bool {
 	return errors.As(err, &exit) && exit.ExitCode() == exitHangs
 }
 
-// runProcesses does a task in as many processes as it wants, and puts their
-// results together.
+// runProcesses runs a task in as many processes as it says, and joins their results.
 func runProcesses(t task, dir string) (result, error) {
 	t.Arena = filepath.Join(dir, "arena")
 	if err := newArena(t.Arena); err != nil {
@@ -151,14 +150,14 @@ func runProcesses(t task, dir string) (result, error) {
 			a.stage.Store(over)
 			err = got.err
 		}
-		turns, gaps := append(r.Turns, got.Turns...), append(r.Gaps, got.Gaps...)
+		holds, gaps := append(r.Holds, got.Holds...), append(r.Gaps, got.Gaps...)
 		p50, p99 := max(r.P50, got.P50), max(r.P99, got.P99) // of the worst process
 		r = got.result
-		r.Turns, r.Gaps, r.P50, r.P99 = turns, gaps, p50, p99
+		r.Holds, r.Gaps, r.P50, r.P99 = holds, gaps, p50, p99
 	}
 	if elapsed > 0 {
 		r.PerSecond = float64(a.changes.Load()) / elapsed.Seconds()
-		r.Overlaps, r.Fairness = a.overlaps.Load(), jain(r.Turns)
+		r.Overlaps, r.Fairness = a.overlaps.Load(), jain(r.Holds)
 	}
 	return r, err
 }

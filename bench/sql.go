@@ -22,7 +22,7 @@ func init() {
 		peers: []peer{
 			{name: "upsert and update", open: rowsOf(postgresRows, 0), skips: notPairs},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, postgresURL(addr)) }},
-			// With some hundred waiting, who each look for deadlocks, the server lets nobody in within a minute.
+			// Each of some hundred waiters searches for deadlocks: then the server grants no lock for a minute.
 			{name: "pg_advisory_lock, a connection each", open: openAdvisory, skips: []string{"wait", "hold"}},
 			{name: "upsert, polled every 100 ms", open: rowsOf(postgresRows, poll), skips: []string{"pair", "pair64", "hold"}},
 		},
@@ -60,12 +60,12 @@ func postgresURL(addr string) string {
 func mysqlURL(addr string) string  { return "mysql://root@" + addr + "/test" }
 func sqliteURL(file string) string { return "sqlite://" + file }
 
-// poll is how often many libraries look whether a row is free.
+// poll is how often many libraries ask whether a row is free.
 const poll = 100 * time.Millisecond
 
 type poolOf func(*url.URL) (*sql.DB, string, error)
 
-// pool opens a pool such as Holdfast has.
+// pool opens a pool as Holdfast does.
 func pool(raw string, open poolOf) (*sql.DB, error) {
 	u, err := driver.ParseURL(raw)
 	if err != nil {
@@ -75,8 +75,8 @@ func pool(raw string, open poolOf) (*sql.DB, error) {
 	return db, err
 }
 
-// countedBy asks the server how many statements it has been sent, and by how many
-// others.
+// countedBy asks the server how many statements it has received, and how many other
+// connections it has.
 func countedBy(of func(addr string) string, open poolOf, statements, clients string) func(context.Context, string) (served, error) {
 	return func(ctx context.Context, addr string) (n served, err error) {
 		db, err := pool(of(addr), open)
@@ -91,9 +91,8 @@ func countedBy(of func(addr string) string, open poolOf, statements, clients str
 	}
 }
 
-// rows is what a lock costs at least that is a row with owner, token and expiry, and
-// nothing more: the floor. With every it is what many libraries are: who finds the
-// row taken asks again.
+// rows is the least lock that is a row with owner, token and expiry: the floor. With every it is
+// like many libraries: a waiter asks again at this interval.
 type rows struct {
 	db    *sql.DB
 	words rowWords
@@ -137,7 +136,8 @@ var (
 	}
 )
 
-// rowsOf opens such a peer. Processes that begin together may be in each other's way.
+// rowsOf opens such a peer. Processes that start at the same time may make each other's
+// statements fail.
 func rowsOf(w rowWords, every time.Duration) func(context.Context, string) (Locker, error) {
 	return func(ctx context.Context, addr string) (Locker, error) {
 		db, err := pool(w.url(addr), w.pool)
@@ -212,17 +212,17 @@ func (r *rows) give(name string, token int64) error {
 
 func (r *rows) Close() error { return r.db.Close() }
 
-// session is a lock of the server's own that belongs to a connection: everybody who
-// holds or waits has one. Idle ones are used again.
+// session is a lock of the server's own that belongs to a connection: each holder and each
+// waiter needs one. Idle connections are used again.
 type session struct {
 	db         *sql.DB
-	connecting chan struct{} // a server that a thousand call at once answers none in time
+	connecting chan struct{} // bounds how many connect at once: of a thousand none would be answered in time
 	lock, free string
 	key        func(name string) any
 }
 
 func openAdvisory(_ context.Context, addr string) (Locker, error) {
-	db, err := pool(postgresURL(addr)+"&connect_timeout=60", pgconn.OpenPool) // of a thousand at once some wait long
+	db, err := pool(postgresURL(addr)+"&connect_timeout=60", pgconn.OpenPool) // some of a thousand wait long
 	if err != nil {
 		return nil, err
 	}

@@ -85,8 +85,8 @@ func span(f float64) string {
 	}
 }
 
-// print writes a table in Markdown: medians, and the ratio of the first column
-// to that of the peer named beside.
+// print writes a table in Markdown: medians, and the ratio of the first column to that of the
+// peer beside which it is measured.
 func (got series) print(w io.Writer, s *store, load workload, beside string) {
 	fmt.Fprintf(w, "\n%s: %s\n\n|", s.name, load.about)
 	titles := []string{"peer"}
@@ -114,7 +114,7 @@ func (got series) print(w io.Writer, s *store, load workload, beside string) {
 	}
 }
 
-// ratios of the repetitions, one by one.
+// ratios returns the ratio of each repetition.
 func ratios(ours, theirs []result, of func(result) float64) []float64 {
 	var all []float64
 	for i := range min(len(ours), len(theirs)) {
@@ -134,7 +134,7 @@ func median(results []result, of func(result) float64) float64 {
 	return mid
 }
 
-// spread returns the least, the middle and the greatest.
+// spread returns the least, the median and the greatest.
 func spread(figures []float64) (low, mid, high float64) {
 	if len(figures) == 0 {
 		return 0, 0, 0
@@ -144,7 +144,7 @@ func spread(figures []float64) (low, mid, high float64) {
 	return figures[0], (figures[(n-1)/2] + figures[n/2]) / 2, figures[n-1]
 }
 
-// best returns the peer, other than floors and us, with the greatest median.
+// best returns the peer with the greatest median, without the floors and Holdfast.
 func (got series) best(s *store, of func(result) float64) string {
 	name, most := "", 0.0
 	for _, p := range s.peers {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// counter asks the server what it has done so far.
+// counter returns what the server has done so far.
 type counter func() (served, error)
 
-// wait lets many workers wait for one name that is held: what do they cost
-// while nothing happens, and how long does it take until each had its turn?
+// wait lets many workers wait for one name that is held. It measures what they cost while
+// nothing happens, and then how long it takes until each has had the lock.
 func wait(ctx context.Context, l Locker, workers int, window time.Duration, work counter) (result, error) {
 	parked := park(workers)
 	unlock, err := l.Lock(ctx, "bench/wait")
@@ -64,7 +64,7 @@ func wait(ctx context.Context, l Locker, workers int, window time.Duration, work
 	}, nil
 }
 
-// park returns what a goroutine costs that waits for nothing but a channel.
+// park returns the memory of a goroutine that only waits on a channel.
 func park(workers int) float64 {
 	release := make(chan struct{})
 	before := memory()
@@ -79,7 +79,7 @@ func park(workers int) float64 {
 	return each
 }
 
-// memory is what heap and stacks use, after a collection.
+// memory returns how much heap and stacks use after a collection.
 func memory() float64 {
 	heap, stacks := memories()
 	return heap + stacks
@@ -93,7 +93,7 @@ func memories() (heap, stacks float64) {
 	return float64(m.HeapAlloc), float64(m.StackInuse)
 }
 
-// rate returns what the server does per second, without what asking it costs.
+// rate returns what the server does per second, without the commands of the questions.
 func rate(work counter, window time.Duration) (commands, scripts float64, err error) {
 	first, err := work()
 	if err != nil {

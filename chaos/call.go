@@ -7,14 +7,14 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// fate is what becomes of one call.
+// fate says which faults one call gets.
 type fate struct {
 	delay, hold                       time.Duration
 	dropRequest, dropReply, duplicate bool
 }
 
-// roll decides a call's fate. It always draws the same number of times, so that
-// one option does not change what another does under the same seed.
+// roll decides a call's fate. It always draws as many random numbers, so that one option does
+// not change what another does under the same seed.
 func (d *Driver) roll() fate {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -39,15 +39,15 @@ func (d *Driver) roll() fate {
 	return f
 }
 
-// at returns the channel of a gate that is shut, or nil.
+// at returns the channel that is closed when a gate opens, or nil if the gate is open.
 func (d *Driver) at(g *gate) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return g.opened
 }
 
-// pause waits for an event, a nil one meaning none, and reports why it could
-// not.
+// pause waits until a channel is closed, or not at all for nil. It returns an error if the
+// context or the driver ended first.
 func (d *Driver) pause(ctx context.Context, event <-chan struct{}) error {
 	if event == nil {
 		return nil
@@ -78,7 +78,7 @@ func (d *Driver) sleep(ctx context.Context, long time.Duration) error {
 	}
 }
 
-// cut fails a call that begins or ends in a partition, once that is over.
+// cut waits for the end of a partition if there is one, and then fails the call.
 func (d *Driver) cut(ctx context.Context) error {
 	opened := d.at(&d.partition)
 	if opened == nil {
@@ -90,9 +90,9 @@ func (d *Driver) cut(ctx context.Context) error {
 	return ErrPartitioned
 }
 
-// call takes one call to the store and back. A nil error means that do was
-// called and that its reply counts; any other, that the outcome is not known.
-// What do returns says whether the request may arrive twice.
+// call runs one call with its faults. A nil error means that do was called and that its reply
+// counts; any other, that the outcome is not known. Do returns whether the request may arrive
+// twice.
 func (d *Driver) call(ctx context.Context, do func(context.Context) (twice bool)) error {
 	f := d.roll()
 	if err := d.sleep(ctx, f.delay); err != nil {
@@ -122,8 +122,8 @@ func (d *Driver) call(ctx context.Context, do func(context.Context) (twice bool)
 	return d.cut(ctx)
 }
 
-// arrive waits until requests are let through. If the caller gives up first,
-// do is called later all the same.
+// arrive waits until requests are let through. If the context ends first, do is called later
+// all the same.
 func (d *Driver) arrive(ctx context.Context, do func(context.Context) bool) error {
 	opened := d.at(&d.requests)
 	err := d.pause(ctx, opened)

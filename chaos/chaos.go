@@ -1,13 +1,13 @@
-// Package chaos is a driver around any driver that misbehaves as networks do:
-// it delays, drops the request, drops or holds back the reply, sends twice and
-// cuts off, by seed or on command.
+// Package chaos is for tests: it injects the faults of networks. A [Driver] wraps any driver,
+// and delays or drops requests, drops or holds back replies, sends requests twice and cuts
+// the client off, at random by a seed or on command.
 //
-// A [Proxy] does the same below a driver: it stands between clients and a TCP
-// server, and delays, holds back and cuts what they say to one another.
+// A [Proxy] does the same below a driver: it stands between clients and a TCP server, and
+// delays, holds back and cuts what they send.
 //
-// It is for tests. What a [Driver] returns is what a well-made driver returns in such a
-// case: an outcome that is not known is ErrUncertain with the request to
-// withdraw, and nothing that the store has not said is claimed.
+// During a fault a [Driver] returns what a good driver would: if the outcome is not known, it
+// returns ErrUncertain with the request to withdraw, and it never claims what the store has
+// not answered.
 package chaos
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Options are the faults that happen by themselves. A probability is of one
-// call, 0 to 1; the zero value of each field is "never".
+// Options are the faults that happen at random. A probability, 0 to 1, is that of one call;
+// the zero value of each field means never.
 type Options struct {
 	Seed uint64 // the same seed and the same calls of one goroutine: the same faults
 
 	Delay       float64 // the request is late by up to MaxDelay
 	DropRequest float64 // the request never arrives
-	DropReply   float64 // the store does it, the reply never arrives
-	HoldReply   float64 // the store does it, the reply is late by up to MaxDelay
+	DropReply   float64 // the request takes effect, the reply never arrives
+	HoldReply   float64 // the request takes effect, the reply is late by up to MaxDelay
 	Duplicate   float64 // the request arrives twice, but for a Try that was refused; the first reply counts
 	Partition   float64 // the client is cut off for up to MaxDelay, this call included
 
@@ -70,7 +70,7 @@ func New(d driver.Driver, o Options) *Driver {
 	}
 }
 
-// gate holds callers back while it is shut. The zero value is open.
+// gate holds callers back while it is closed. The zero value is open.
 type gate struct{ opened chan struct{} } // nil: open
 
 func (g *gate) close() {
@@ -86,9 +86,9 @@ func (g *gate) open() {
 	}
 }
 
-// Partition cuts the client off: requests do not arrive, and replies that are
-// under way do not either. Calls then wait for Heal, their context or Close,
-// and fail. Losses are passed on all the same: they are hints.
+// Partition cuts the client off: neither requests nor replies arrive, those under way
+// included. Calls wait for Heal, the end of their context or Close, and fail. Losses still
+// arrive, because they are hints.
 func (d *Driver) Partition() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,9 +102,8 @@ func (d *Driver) Heal() {
 	d.partition.open()
 }
 
-// HoldReplies lets requests through and holds the replies back until
-// ReleaseReplies. A call whose context ends first fails with an outcome that it
-// does not know.
+// HoldReplies lets requests through and holds the replies back until ReleaseReplies. If the
+// context of a call ends first, the call fails and its outcome is not known.
 func (d *Driver) HoldReplies() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,9 +117,9 @@ func (d *Driver) ReleaseReplies() {
 	d.replies.open()
 }
 
-// HoldRequests holds requests back until ReleaseRequests. A call whose context
-// ends first fails, and yet its request arrives later: the late effect that a
-// withdrawal must beat (P6).
+// HoldRequests holds requests back until ReleaseRequests. If the context of a call ends first,
+// the call fails, and its request arrives later all the same. If it was withdrawn meanwhile,
+// it must not take effect then (P6).
 func (d *Driver) HoldRequests() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,8 +24,8 @@ func (d *Driver) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, e
 	return d.acquire(ctx, r, d.Forward.Enqueue, true)
 }
 
-// acquire is Try and Enqueue: what is lost on the way is uncertain, with the
-// request to withdraw.
+// acquire is Try and Enqueue. If a request or its reply is lost, it returns ErrUncertain with
+// the request to withdraw.
 func (d *Driver) acquire(ctx context.Context, r driver.Request,
 	ask func(context.Context, driver.Request) (driver.Grant, error), refusedTwice bool,
 ) (driver.Grant, error) {
@@ -38,7 +38,7 @@ func (d *Driver) acquire(ctx context.Context, r driver.Request,
 	if err != nil {
 		lost := driver.Grant{Request: r}
 		select {
-		case o := <-reply: // the driver knows what it sent, if not what came of it
+		case o := <-reply: // the driver below has answered, but its caller must not learn of it
 			lost.Handle = o.grant.Handle
 		default:
 		}
@@ -130,8 +130,8 @@ func (d *Driver) Annotate(ctx context.Context, g driver.Grant) error {
 	return <-reply
 }
 
-// Watch implements driver.Watcher. A partition stops its beginning; what is told
-// later are hints, and passed on.
+// Watch implements driver.Watcher. A partition makes it fail. Hints still arrive during a later
+// partition.
 func (d *Driver) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	if err := d.cut(ctx); err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func (d *Driver) Watch(ctx context.Context, name string) (<-chan struct{}, error
 	return d.Forward.Watch(ctx, name)
 }
 
-// Inspect implements driver.Inspector. A partition stops it; the other faults
-// leave it alone, so that tests can look while they happen.
+// Inspect implements driver.Inspector. A partition makes it fail; other faults do not affect
+// it, so that tests can inspect the store meanwhile.
 func (d *Driver) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	if err := d.cut(ctx); err != nil {
 		return driver.Info{}, err

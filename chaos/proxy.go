@@ -18,8 +18,8 @@ const (
 	ToClient                  // replies and pushes
 )
 
-// Proxy stands between clients and a TCP server and spoils what passes, without
-// knowing the protocol. Its methods are safe for concurrent use.
+// Proxy stands between clients and a TCP server, and delays, holds back and cuts what passes.
+// It does not know the protocol. Its methods are safe for concurrent use.
 type Proxy struct {
 	Addr     string // where it listens, on the loopback interface
 	upstream string
@@ -34,10 +34,10 @@ type Proxy struct {
 	links  map[*link]struct{}
 }
 
-// rule is what happens to bytes that go one way.
+// rule says what happens to bytes that go one way.
 type rule struct {
 	hold  bool
-	only  string // on connections on which the client has said this; "": on all
+	only  string // on connections on which the client has sent this; "": on all
 	delay time.Duration
 }
 
@@ -58,26 +58,25 @@ func StartProxy(t testing.TB, upstream string) *Proxy {
 	return p
 }
 
-// HoldReplies lets requests through and holds back all that the server says,
-// until Heal.
+// HoldReplies lets requests through and holds back all that the server sends, until Heal.
 func (p *Proxy) HoldReplies() { p.Hold(ToClient, "") }
 
-// HoldRequests holds back all that clients say, until Heal. What they have said
-// arrives then, even if they have closed their connections meanwhile.
+// HoldRequests holds back all that clients send, until Heal. It arrives then, even if they have
+// closed their connections meanwhile.
 func (p *Proxy) HoldRequests() { p.Hold(ToServer, "") }
 
-// Hold holds back what goes one way, on all connections or on those on which the
-// client has said a text, until Heal; then it arrives after all, in order.
+// Hold holds back what goes one way until Heal; then it arrives, in order. If only is not "",
+// Hold affects only connections on which the client has sent that text.
 func (p *Proxy) Hold(d Direction, only string) {
 	p.alter(func() { p.rules[d].hold, p.rules[d].only = true, only })
 }
 
-// Delay lets what goes one way take longer, from now until Heal.
+// Delay makes what goes one way take longer, until Heal.
 func (p *Proxy) Delay(d Direction, by time.Duration) {
 	p.alter(func() { p.rules[d].delay = by })
 }
 
-// Cut ends all connections, with what is on its way, and makes no new ones until
+// Cut ends all connections, drops what is on its way, and lets no connection be made until
 // Heal.
 func (p *Proxy) Cut() {
 	p.alter(func() {
@@ -88,12 +87,12 @@ func (p *Proxy) Cut() {
 	})
 }
 
-// Heal ends all that Hold, Delay and Cut have begun.
+// Heal ends the effects of Hold, Delay and Cut.
 func (p *Proxy) Heal() {
 	p.alter(func() { p.rules, p.cut = [2]rule{}, false })
 }
 
-// Connections is how many connections clients have through the proxy.
+// Connections returns how many connections clients have through the proxy.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,11 +151,11 @@ type link struct {
 	ends   [2]net.Conn // where each direction leads
 	once   sync.Once
 	closed chan struct{}
-	said   []byte // by the client, as far as maxSaid; guarded by the proxy's mutex
+	sent   []byte // by the client, up to maxSent bytes; guarded by the proxy's mutex
 }
 
-// maxSaid is how much of what a client says is remembered.
-const maxSaid = 4096
+// maxSent is how much of what a client sends is kept for rules.
+const maxSent = 4096
 
 // piece is what was read at once.
 type piece struct {
@@ -164,7 +163,7 @@ type piece struct {
 	at   time.Time
 }
 
-// close ends both connections at once, without a farewell.
+// close resets both connections: unsent data is dropped.
 func (l *link) close() {
 	l.once.Do(func() {
 		close(l.closed)
@@ -183,7 +182,7 @@ func (l *link) read(d Direction, pieces chan<- piece) {
 		n, err := from.Read(buffer)
 		if d == ToServer {
 			l.proxy.mu.Lock()
-			l.said = append(l.said, buffer[:min(n, maxSaid-len(l.said))]...)
+			l.sent = append(l.sent, buffer[:min(n, maxSent-len(l.sent))]...)
 			l.proxy.mu.Unlock()
 		}
 		if n > 0 {
@@ -222,7 +221,7 @@ func (l *link) pass(d Direction, at time.Time) bool {
 	for {
 		l.proxy.mu.Lock()
 		rule, change := l.proxy.rules[d], l.proxy.change
-		held := rule.hold && bytes.Contains(l.said, []byte(rule.only))
+		held := rule.hold && bytes.Contains(l.sent, []byte(rule.only))
 		l.proxy.mu.Unlock()
 		late := make(<-chan time.Time)
 		if !held {

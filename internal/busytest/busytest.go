@@ -11,23 +11,23 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// How many leases are kept, for how long, beside how many goroutines, while replies are
-// how late.
 const (
-	leases = 8
-	busy   = 512
+	leases = 8   // that each client keeps
+	busy   = 512 // goroutines of the busy client
 	ttl    = 3 * time.Second
-	late   = 60 * time.Millisecond
+	late   = 60 * time.Millisecond // how late replies are in the first round
 )
 
-// Run keeps leases of a client for two TTLs while many goroutines of the same client take
-// and release names of their own, and replies are late (P2). A second client, which does
-// nothing else, is the measure: where it loses leases too, or one of its renewals takes a
-// quarter of the TTL, the machine is too busy, and the round says nothing. Then another
-// is three times as slow, with replies that are later and a TTL that is longer by as much:
-// whoever waits for replies waits for the same part of the TTL, and the machine has less
-// to do. The test fails if the last round says nothing either. Delay says how late
-// replies are from now on, and open returns a client.
+// Run checks that a client keeps its leases for two TTLs while many goroutines of the same
+// client acquire and release names of their own, and replies are late (P2).
+//
+// A second client holds leases too and does nothing else. Suppose that it loses one, or that
+// one of its renewals takes a quarter of the TTL: then the machine is too busy and the round
+// proves nothing. The next round is three times as slow: replies are three times as late and
+// the TTL is three times as long, so that requests wait for the same part of the TTL and the
+// machine has less to do. The test fails if the last round proves nothing either.
+//
+// Delay sets how late replies are from now on, and open returns a client.
 func Run(t *testing.T, delay func(time.Duration), open func() *holdfast.Client) {
 	for _, slower := range []time.Duration{1, 3, 9} {
 		delay(slower * late)
@@ -40,10 +40,10 @@ func Run(t *testing.T, delay func(time.Duration), open func() *holdfast.Client) 
 		}
 		t.Logf("the machine is too busy for a TTL of %v: %s", slower*ttl, doubt)
 	}
-	t.Error("nothing was found out")
+	t.Error("P2: the machine was too busy in each round, so nothing is proved")
 }
 
-// round returns what the busy client has lost, and why that may be the machine's fault.
+// round returns the losses of the busy client, and why the machine may have caused them, or "".
 func round(t *testing.T, working, idle *holdfast.Client, ttl time.Duration) (lost []error, doubt string) {
 	kept, measure := hold(t, working, ttl), hold(t, idle, ttl)
 	stop := work(working)
@@ -64,7 +64,7 @@ func round(t *testing.T, working, idle *holdfast.Client, ttl time.Duration) (los
 	return lost, doubt
 }
 
-// hold takes the leases.
+// hold acquires the leases of a client.
 func hold(t *testing.T, c *holdfast.Client, ttl time.Duration) (held []*holdfast.Lease) {
 	t.Helper()
 	for i := range leases {
@@ -77,7 +77,7 @@ func hold(t *testing.T, c *holdfast.Client, ttl time.Duration) (held []*holdfast
 	return held
 }
 
-// losses returns the errors of those that were lost.
+// losses returns the errors of the leases that were lost.
 func losses(held []*holdfast.Lease) (lost []error) {
 	for _, lease := range held {
 		if err := lease.Err(); err != nil {

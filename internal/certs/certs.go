@@ -1,6 +1,6 @@
-// Package certs reads the certificate files of a TLS client again for each
-// handshake, so that a program that runs for longer than its certificates are valid
-// goes on when they are replaced.
+// Package certs makes TLS settings from certificate files, which it reads again for each
+// handshake. So a program that runs for longer than its certificates are valid can connect
+// after they were replaced.
 package certs
 
 import (
@@ -18,12 +18,11 @@ type Files struct {
 	Cert, Key string // the client's certificate and its private key: both or none
 }
 
-// Source makes the TLS settings of one handshake after the other. It is safe for
-// concurrent use.
+// Source returns the TLS settings for each handshake. It is safe for concurrent use.
 type Source struct {
 	files Files
 	mu    sync.Mutex
-	last  tls.Config // what could be read last
+	last  tls.Config // from the files as they could be read last
 }
 
 // New reads the files for the first time. Its errors name the URL parameters hf.ca,
@@ -39,9 +38,9 @@ func New(files Files) (*Source, error) {
 	return s, s.readPair()
 }
 
-// Config returns the settings for one handshake with what the files say now. While
-// the authorities cannot be read, or while certificate and key do not match because
-// only one of them has been replaced yet, it returns those that could be read last.
+// Config returns the settings for one handshake, from the files as they are now. Suppose that
+// the certificate has been replaced and its key has not yet, or that a file cannot be read:
+// then Config uses the last pair, or authorities, that it could read.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()

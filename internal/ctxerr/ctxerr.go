@@ -1,6 +1,6 @@
-// Package ctxerr makes the error of a request say that the request's context has
-// ended. Client libraries report that in words of their own ("i/o timeout", a gRPC
-// status, a closed connection), which errors.Is does not know.
+// Package ctxerr makes the error of a request match its context's error if the context has
+// ended. Client libraries report the end of a context by errors of their own ("i/o timeout",
+// a gRPC status, a closed connection), which errors.Is does not match.
 package ctxerr
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Of returns err, wrapped together with ctx's error if ctx has ended and err does
-// not say so yet. A context whose deadline has passed counts as ended, although its
-// timer may not have run yet: a library that sets the deadline on its connection
-// can return before it. Nil stays nil.
+// Of returns err. If ctx has ended and err does not match its error, Of returns an error that
+// wraps both. A context whose deadline has passed counts as ended, even if its timer has not
+// run yet: a library that sets the deadline on its connection can return before. Of nil it
+// returns nil.
 func Of(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

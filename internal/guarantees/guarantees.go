@@ -1,6 +1,6 @@
-// Package guarantees writes the documentation of what each store can do, and of
-// what remains of the promises when things go wrong, from the data that the
-// drivers publish. What is documented is therefore what the fault tests assert.
+// Package guarantees writes the documentation of what each store can do, and of what remains of
+// the promises under each fault, from the data that the drivers publish. The fault tests assert
+// the same data, so the documentation is true.
 package guarantees
 
 import (
@@ -18,7 +18,7 @@ type Store struct {
 	Caps    driver.Caps
 }
 
-// meanings say what each fault is.
+// meanings explains each fault.
 var meanings = map[driver.Fault]string{
 	driver.ClientCrash:   "the holder's process is killed, or its host dies",
 	driver.ClientPause:   "the holder stands still for longer than its TTL, and then acts without asking its lease",
@@ -108,8 +108,8 @@ func section(b *bytes.Buffer, s Store) {
 	}
 }
 
-// Table returns the table of stores for the README: what each rests on, and what
-// can break its locks.
+// Table returns the table of stores for the README: what the locks of each rest on, and which
+// faults can break them.
 func Table(stores []Store) []byte {
 	var b bytes.Buffer
 	row(&b, "package", "URL", "what its locks rest on", "fencing tokens", "fair between clients", "exclusion can break by")
@@ -144,7 +144,7 @@ func text(s string) string {
 
 func link(s Store) string { return fmt.Sprintf("[%s](#%s)", s.Package, anchor(s)) }
 
-// anchor is what the heading of a store is called in links.
+// anchor returns the anchor of a store's heading in links.
 func anchor(s Store) string { return strings.ReplaceAll(s.Package, "/", "") }
 
 func yes(b bool) string {

@@ -12,8 +12,8 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	report(t, "every package has a comment that begins with `Package` and its name", undocumentedPackages(theRepo(t).gofiles))
 }
 
-// undocumentedPackages finds packages without a package comment. A comment in a
-// test file counts only where there are no others, since godoc does not show it.
+// undocumentedPackages finds packages without a package comment. A comment in a test file counts
+// only if the package has no other files, because go doc does not show it.
 func undocumentedPackages(files []*gofile) (found []string) {
 	type pkg struct{ hasCode, code, test bool }
 	pkgs := map[string]pkg{}

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// strays are names of a machine and of its package registries. They are put
-// together from pieces so that this file does not break its own rule. A path
-// counts where it begins: net/work/x is none.
+// strays matches paths of one machine and hosts of package registries. It is made of pieces so
+// that this file does not break its own rule. Only the beginning of a path counts: net/work/x
+// does not match.
 var strays = regexp.MustCompile(`(?:^|[^\w.~})/-]|//)/(?:work|root)/` +
 	`|proxy\.golang` + `\.org|deb\.debian` + `\.org|registry\.npm` + `js|repo1\.mav` + `en`)
 
@@ -25,8 +25,7 @@ func TestNoMachineNames(t *testing.T) {
 	report(t, "no file names a path of one machine or the host of a package registry", found)
 }
 
-// machineNames finds lines that only make sense on the machine they were
-// written on.
+// machineNames finds lines that name a path of one machine or the host of a registry.
 func machineNames(name, text string) (found []string) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -48,7 +47,7 @@ func TestMachineNames(t *testing.T) {
 	expect(t, machineNames("a.md", "net/work/x ~/work/x $HOME/work/x ./root/x ${dir}/work/x framework/root"))
 }
 
-// marks are the words of work that was put off.
+// marks matches the words that mark work that was put off.
 var marks = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
 
 func TestNothingIsPutOff(t *testing.T) {
@@ -59,8 +58,8 @@ func TestNothingIsPutOff(t *testing.T) {
 	report(t, "no comment puts work off: do it, or open an issue", found)
 }
 
-// putOff finds comments with a mark. Code may use the words: context has a
-// function of that name.
+// putOff finds comments that have a mark. Code may use the words: package context has a function
+// of that name.
 func putOff(f *gofile) (found []string) {
 	for _, group := range f.ast.Comments {
 		for _, c := range group.List {

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// modulePath is the root module's.
+// modulePath is the path of the root module.
 const modulePath = "github.com/holdfastlock/holdfast"
 
-// toolsModule pins programs and is kept out of go.work, so that their
-// dependencies do not move the versions that the library is tested with.
+// toolsModule pins programs. It is not in go.work, so that their dependencies do not move the
+// versions that the library is tested with.
 const toolsModule = "internal/tools"
 
 func TestRootModuleImportsStandardLibraryOnly(t *testing.T) {
@@ -42,7 +42,7 @@ func foreignImports(r *repo, f *gofile) (found []string) {
 				continue
 			}
 		case !strings.Contains(first, ".") && imported != "C":
-			continue // only the standard library has no dot there
+			continue // only paths of the standard library have no dot there
 		}
 		found = append(found, f.at(spec)+": "+imported)
 	}

@@ -33,7 +33,7 @@ func TestPromisesAreKeptWhereThePageSays(t *testing.T) {
 //     wake-up". P1 to Pn have one row each, in this order.
 //   - The second and the third cell have one code span or more; what stands between the
 //     spans is for readers. A span is a path from the root of the repository, a colon, and
-//     what is declared there: `internal/gate/gate.go: Gate.Enter`.
+//     what is declared there: `internal/record/record.go: Record.Settle`.
 //   - The path is a Go file, or a directory, which stands for its Go files. A file that is
 //     not Go, such as a Lua script, has nothing after it.
 //   - Kept by: a function, a method as Type.Method, a type, a constant or a variable. The

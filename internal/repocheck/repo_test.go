@@ -86,9 +86,9 @@ func findRoot() (string, error) {
 	return "", err
 }
 
-// list returns the names of all files but those that git ignores. It walks even
-// where git knows them: go test keeps a result until a file or directory that
-// the test opened changes, and does not see what git opens.
+// list returns the names of all files but those that git ignores. It walks the directories
+// itself and asks git only which files to keep: go test repeats a cached result until a file or
+// directory changes that the test opened, and does not know which git opens.
 func list(root string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -158,8 +158,8 @@ func parse(name, src string) (*gofile, error) {
 	return f, err
 }
 
-// theRepo returns the repository, and ends the test if it cannot be read or is
-// so small that the rules would hold for want of files.
+// theRepo returns the repository. It fails the test if the repository cannot be read, or is so
+// small that no rule could be broken.
 func theRepo(t *testing.T) *repo {
 	t.Helper()
 	r, err := load()
@@ -172,7 +172,7 @@ func theRepo(t *testing.T) *repo {
 	return r
 }
 
-// report fails the test with a rule and everything that breaks it.
+// report fails the test if a rule is broken, with each place that breaks it.
 func report(t *testing.T, rule string, found []string) {
 	t.Helper()
 	if len(found) > 0 {
@@ -180,7 +180,7 @@ func report(t *testing.T, rule string, found []string) {
 	}
 }
 
-// mustParse makes a file for the test of a rule.
+// mustParse returns a file for the test of a rule.
 func mustParse(t *testing.T, name, src string) *gofile {
 	t.Helper()
 	f, err := parse(name, src)
@@ -190,7 +190,7 @@ func mustParse(t *testing.T, name, src string) *gofile {
 	return f
 }
 
-// expect compares what a rule found, by a part of each finding, in order.
+// expect compares the findings of a rule, in order, with a part of each.
 func expect(t *testing.T, found []string, parts ...string) {
 	t.Helper()
 	ok := len(found) == len(parts)

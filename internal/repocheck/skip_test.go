@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// skipper is the only package that may skip tests: it honours HOLDFAST_REQUIRE.
+// skipper is the only package that may skip tests, because it reads HOLDFAST_REQUIRE.
 const skipper = "internal/testserver"
 
 func TestOnlyTestserverSkips(t *testing.T) {

@@ -1,10 +1,11 @@
-// Command tally runs go test with its arguments, and sums up.
+// Command tally runs go test with its arguments, and sums up its output.
 //
-// It shows each package when that ends, with the whole output of the tests in it that failed, and
-// from time to time what is still running. In the end it shows the packages that took longest, and
-// in the last line how many tests passed, failed and were skipped. It counts tests that have no
-// subtests, and of the others those that failed by themselves. What fails without a test counts
-// as one: a package that does not build, a program that ends in the middle, go test itself.
+// It prints a line for each package that has ended, with the whole output of the tests that
+// failed, and from time to time which packages are still running. At the end it prints the
+// packages that took longest, and in the last line how many tests passed, failed and were
+// skipped. A test without subtests counts; one with subtests counts only if it failed by itself.
+// A failure without a test counts as one test: a package that does not build, a test program
+// that ends too early, go test itself.
 //
 // Its exit code is 0 only if go test's is, and nothing failed.
 package main
@@ -21,11 +22,11 @@ import (
 	"time"
 )
 
-// quiet is for how long nothing is shown before it is said what is running.
+// quiet is after how much time without output tally prints which packages are running.
 const quiet = 30 * time.Second
 
 func main() {
-	// An interrupt is for go test, which gets it too: what it says then is summed up.
+	// An interrupt ends go test, which gets it too; its last output is summed up.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 	out := bufio.NewWriter(os.Stdout)
 	ok := run(append([]string{"go", "test", "-json"}, os.Args[1:]...), os.Stderr, out, quiet)
@@ -35,8 +36,8 @@ func main() {
 	}
 }
 
-// run runs a program that writes what go test -json writes, shows what there is to show, and
-// reports whether all is well.
+// run runs a program that writes the output of go test -json, prints the summary, and reports
+// whether nothing failed.
 func run(args []string, stderr io.Writer, out *bufio.Writer, quiet time.Duration) bool {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = stderr

@@ -18,7 +18,7 @@ type event struct {
 	Elapsed                                                float64 // seconds
 }
 
-// tally is what has been seen so far.
+// tally is what go test has reported so far.
 type tally struct {
 	out                     io.Writer
 	passed, failed, skipped int
@@ -27,7 +27,7 @@ type tally struct {
 	took                    map[string]float64     // seconds, of those that have ended
 }
 
-// packageRun is one package at work.
+// packageRun is one package whose tests run.
 type packageRun struct {
 	started             time.Time
 	tests               map[string]*testRun // that have not ended, and those below the ones that have not
@@ -48,7 +48,7 @@ func newTally(out io.Writer) *tally {
 	return &tally{out: out, packages: map[string]*packageRun{}, builds: map[string][]string{}, took: map[string]float64{}}
 }
 
-// line takes in one line. What is no event is shown as it is.
+// line handles one line of output. A line that is no event is printed as it is.
 func (t *tally) line(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil || e.Action == "" {
@@ -66,7 +66,7 @@ func (t *tally) line(line []byte) {
 	}
 }
 
-// running returns the package of an event.
+// running returns the package that an event belongs to.
 func (t *tally) running(e *event) *packageRun {
 	p := t.packages[e.Package]
 	if p == nil {
@@ -76,7 +76,7 @@ func (t *tally) running(e *event) *packageRun {
 	return p
 }
 
-// ofTest takes in an event of a test.
+// ofTest handles an event of a test.
 func (t *tally) ofTest(p *packageRun, e *event) {
 	test := p.tests[e.Test]
 	if test == nil {
@@ -104,7 +104,7 @@ func (t *tally) ofTest(p *packageRun, e *event) {
 	}
 }
 
-// framework reports whether a line says only which test is at work.
+// framework reports whether a line of output only names the test that runs.
 func framework(line string) bool {
 	for _, mark := range []string{"=== RUN", "=== PAUSE", "=== CONT", "=== NAME"} {
 		if strings.HasPrefix(line, mark) {
@@ -114,7 +114,7 @@ func framework(line string) bool {
 	return false
 }
 
-// count counts a test that is over. A failure is that of the innermost test.
+// count counts a test that has ended. A failure counts for the innermost test only.
 func (t *tally) count(p *packageRun, name string, test *testRun) {
 	switch {
 	case test.failed:
@@ -138,8 +138,8 @@ func (t *tally) count(p *packageRun, name string, test *testRun) {
 	p.count++
 }
 
-// told forgets a top-level test that is over, with its subtests, and shows before what has failed
-// of it, and why others were skipped.
+// told prints the failures of a top-level test that has ended, and why its subtests were
+// skipped, and then forgets the test.
 func (t *tally) told(p *packageRun, pkg, top string) {
 	within := func(name string) bool { return name == top || strings.HasPrefix(name, top+"/") }
 	for _, name := range p.order {
@@ -159,7 +159,7 @@ func (t *tally) told(p *packageRun, pkg, top string) {
 	maps.DeleteFunc(p.tests, func(name string, _ *testRun) bool { return within(name) })
 }
 
-// ofPackage takes in an event of a package.
+// ofPackage handles an event of a package.
 func (t *tally) ofPackage(e *event) {
 	p := t.running(e)
 	switch e.Action {
@@ -183,7 +183,8 @@ func (t *tally) ofPackage(e *event) {
 	}
 }
 
-// outputOf shows what a package that failed has written beside its tests, and its build.
+// outputOf prints the output of a package that failed which belongs to no test, and that of
+// its build.
 func (t *tally) outputOf(p *packageRun, e *event) {
 	for _, line := range slices.Concat(t.builds[e.FailedBuild], p.output) {
 		fmt.Fprint(t.out, line)
@@ -191,8 +192,8 @@ func (t *tally) outputOf(p *packageRun, e *event) {
 	delete(t.builds, e.FailedBuild)
 }
 
-// unfinished counts the tests that had not ended when their program did as failed: each that has
-// no subtest at work itself.
+// unfinished counts as failed the tests that had not ended when their program did, unless one of
+// their subtests had not ended either.
 func (t *tally) unfinished(p *packageRun, pkg string) {
 	for _, name := range slices.Backward(p.order) { // subtests before the test
 		if test := p.tests[name]; !test.ended {
@@ -208,7 +209,7 @@ func (t *tally) unfinished(p *packageRun, pkg string) {
 	}
 }
 
-// stillRunning shows the packages that have not ended, and for how long they run.
+// stillRunning prints the packages that have not ended, and how long they have run.
 func (t *tally) stillRunning(now time.Time) {
 	for _, pkg := range slices.Sorted(maps.Keys(t.packages)) {
 		p := t.packages[pkg]
@@ -222,7 +223,7 @@ func (t *tally) stillRunning(now time.Time) {
 	}
 }
 
-// end sums up, after go test has ended with an error or nil.
+// end prints the summary, after go test has ended with an error or nil.
 func (t *tally) end(err error) {
 	for _, pkg := range slices.Sorted(maps.Keys(t.packages)) { // go test itself was killed
 		t.ofPackage(&event{Action: "fail", Package: pkg})

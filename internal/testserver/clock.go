@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// clockSource is a small library that is put before the C library of one
-// program. (libfaketime makes redis-server hang.)
+// clockSource is a small library that one program loads before its C library. (libfaketime
+// makes redis-server hang.)
 //
 //go:embed preload/clock.c
 var clockSource []byte
 
-// Clock is the wall clock of one program that a test has started. Programs that
-// make the system call themselves, as those in Go do, do not see it.
+// Clock is the wall clock of one program that a test has started. It has no effect on programs
+// that make the system call without the C library, as Go's do.
 type Clock struct {
 	t       testing.TB
 	library string
 	file    string
 }
 
-// newClock makes a clock that goes right. It needs a C compiler.
+// newClock makes a clock that shows the host's time. It needs a C compiler.
 func newClock(t testing.TB, dir string) *Clock {
 	t.Helper()
 	compiler := Need(t, "gcc", "gcc")
@@ -42,12 +42,12 @@ func newClock(t testing.TB, dir string) *Clock {
 	return c
 }
 
-// environ returns the environment of a program that is to have this clock.
+// environ returns the environment of a program that uses this clock.
 func (c *Clock) environ() []string {
 	return append(os.Environ(), "LD_PRELOAD="+c.library, "HOLDFAST_TEST_CLOCK="+c.file)
 }
 
-// Set sets the clock so much ahead of the host's, or behind it.
+// Set sets the clock ahead of the host's, or behind it if ahead is negative.
 func (c *Clock) Set(ahead time.Duration) {
 	c.t.Helper()
 	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)

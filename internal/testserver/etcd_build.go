@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// BuildServers builds what tests would otherwise build while their own time goes by: etcd, for
-// some minutes where nothing of it is in Go's build cache.
+// BuildServers builds etcd, so that no test has to wait for it: if Go's build cache is empty,
+// that takes some minutes.
 func BuildServers() error {
 	_, err := etcdProgram()
 	return err
@@ -34,8 +34,8 @@ var etcdProgram = sync.OnceValues(func() (program string, err error) {
 	if err != nil {
 		return "", err
 	}
-	// Packages are tested side by side, and Go's build cache does not keep two builds
-	// from compiling all of etcd at the same time.
+	// Packages are tested at the same time, and without the lock each would compile all of
+	// etcd.
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return "", err
@@ -61,7 +61,7 @@ var etcdProgram = sync.OnceValues(func() (program string, err error) {
 })
 
 // buildEtcd builds the program under another name, because the last one may be running, and
-// writes down what it was built from.
+// records its fingerprint.
 func buildEtcd(tools, overlay, program, source string) error {
 	building := program + ".building"
 	defer os.Remove(building)
@@ -73,7 +73,7 @@ func buildEtcd(tools, overlay, program, source string) error {
 	return errors.Join(os.Rename(building, program), writeFile(program+".source", source))
 }
 
-// fingerprint returns the hash of what etcdmember is built from.
+// fingerprint returns the hash of the sources of etcdmember.
 func fingerprint(tools, changedTime string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(tools, "etcdmember", "*.go"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // MySQL is a private server of one test, MariaDB or MySQL 8, with a directory of its
-// own, on which everybody may log in as root without a password; it has a database
+// own, on which anyone may log in as root without a password; it has a database
 // named test. What it has committed outlives Kill, but not the host. Its methods end
 // the test on failure; call them on the test's own goroutine, one at a time.
 type MySQL struct {
@@ -20,7 +20,7 @@ type MySQL struct {
 	Clock *Clock // its wall clock, if it has one of its own
 }
 
-// mysqlPackage is what packages.txt calls it; it is no Debian package.
+// mysqlPackage is the server's name in packages.txt; there is no Debian package of it.
 const mysqlPackage = "mysql-8.0.15"
 
 // mysqlDir is where scripts/install-mysql puts the server. MariaDB may have a program
@@ -112,5 +112,5 @@ func (m *MySQL) URL() string {
 	return u.String()
 }
 
-// Stop ends the server as an operator would.
+// Stop shuts the server down, as an operator would.
 func (m *MySQL) Stop() { m.end(syscall.SIGTERM) }

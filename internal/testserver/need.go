@@ -1,8 +1,7 @@
-// Package testserver finds the programs that tests need, and starts private
-// instances of stores from them.
+// Package testserver is for this repository's tests. It finds the programs that they need, and
+// starts private instances of stores.
 //
-// It is the only place from which a test may be skipped, so that
-// HOLDFAST_REQUIRE can turn every skip into a failure.
+// No other package may skip a test, so that HOLDFAST_REQUIRE can turn every skip into a failure.
 package testserver
 
 import (
@@ -22,16 +21,15 @@ import (
 //go:embed packages.txt
 var packages string
 
-// beside are the patterns of directories that are searched after PATH: an
-// ordinary user's PATH often lacks those of servers.
+// beside lists patterns of directories that are searched after PATH: an ordinary user's PATH
+// often lacks those of servers.
 var beside = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
 
-// Need returns the path of a program, or ends the test: skipped, with what to
-// install, or failed if HOLDFAST_REQUIRE is "all" or names, among others
-// separated by commas, the store that the Debian package belongs to. A package
-// that is not in packages.txt, which nothing would install, is a failure, and so
-// is a store in HOLDFAST_REQUIRE that is not there. Call it on the test's own
-// goroutine.
+// Need returns the path of a program. If the program is missing, Need skips the test and says
+// what to install. It fails the test instead if HOLDFAST_REQUIRE is "all", or a list separated
+// by commas that has the store to which the Debian package belongs. It also fails the test if
+// packages.txt lacks the package, because then nothing would install it, or lacks a store that
+// HOLDFAST_REQUIRE names. Call it on the test's own goroutine.
 func Need(t testing.TB, program, debianPackage string) string {
 	t.Helper()
 	return need(t, beside, program, debianPackage)

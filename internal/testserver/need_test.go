@@ -98,8 +98,8 @@ func TestNeedMissing(t *testing.T) {
 	}
 }
 
-// TestRequires looks at a table of several stores: naming one must leave the
-// tests of the others to be skipped.
+// TestRequires: if HOLDFAST_REQUIRE names one of several stores, the tests of the others are
+// still skipped.
 func TestRequires(t *testing.T) {
 	stores := map[string]string{"redis-server": "redis", "postgresql": "postgresql", "pgbouncer": "postgresql"}
 	for value, want := range map[string]bool{
@@ -111,8 +111,7 @@ func TestRequires(t *testing.T) {
 	}
 }
 
-// TestPackages reads the real table: a line that Need cannot read would make its
-// package unknown.
+// TestPackages reads the real table: Need must know the package of each line.
 func TestPackages(t *testing.T) {
 	var lines int
 	for line := range strings.Lines(packages) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Postgres is a private PostgreSQL server of one test, with a directory of its
-// own, on which everybody may log in as the superuser postgres without a password. What it
+// own, on which anyone may log in as the superuser postgres without a password. What it
 // has committed outlives Kill, but not the host. Its methods end the test on failure;
 // call them on the test's own goroutine, one at a time.
 type Postgres struct {
@@ -70,5 +70,5 @@ func (p *Postgres) URL(database string) string {
 	return u.String()
 }
 
-// Stop ends the server as an operator would who does not wait for its clients.
+// Stop shuts the server down, as an operator would, without waiting for its clients to leave.
 func (p *Postgres) Stop() { p.end(syscall.SIGINT) }

@@ -23,7 +23,7 @@ import (
 type process struct {
 	t      testing.TB
 	args   []string
-	ready  string // what it writes when it serves
+	ready  string // the text that it writes when it serves
 	attr   *syscall.SysProcAttr
 	env    []string // nil: the test's
 	cmd    *exec.Cmd
@@ -33,11 +33,11 @@ type process struct {
 	log strings.Builder
 }
 
-// start starts the process and waits until it says that it serves.
+// start starts the process and waits until it serves.
 func (p *process) start() error {
 	cmd := exec.Command(p.args[0], p.args[1:]...)
 	cmd.SysProcAttr, cmd.Env = p.attr, p.env
-	cmd.Dir = os.TempDir() // another user may not look into that of the test
+	cmd.Dir = os.TempDir() // another user may not read the test's directory
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -58,8 +58,8 @@ func (p *process) start() error {
 	}
 }
 
-// watch reads the server's log until it ends. It tells serves that it serves, or
-// why it ended before.
+// watch reads the server's log until the server ends. It sends nil to serves when the server
+// serves, or the reason why it ended before.
 func (p *process) watch(cmd *exec.Cmd, out io.Reader, serves chan<- error, exited chan<- struct{}) {
 	defer close(exited)
 	told := false
@@ -90,7 +90,7 @@ func (p *process) Log() string {
 func (p *process) Start() {
 	p.t.Helper()
 	err := error(nil)
-	for range 20 { // what the last one left behind may still be going
+	for range 20 { // processes of the last run may not have ended yet
 		if err = p.start(); err == nil {
 			return
 		}
@@ -99,8 +99,8 @@ func (p *process) Start() {
 	p.t.Fatalf("%s did not start again: %v", filepath.Base(p.args[0]), err)
 }
 
-// Kill ends the server at once (SIGKILL), paused or not, with the processes that it
-// has started. On one that has ended it does nothing.
+// Kill ends the server at once (SIGKILL), paused or not, with the processes that it has
+// started. It does nothing if the server has ended.
 func (p *process) Kill() { p.end(syscall.SIGKILL) }
 
 func (p *process) end(s syscall.Signal) {
@@ -149,9 +149,9 @@ func (p *process) children() (pids []int) {
 	return pids
 }
 
-// ordinary returns what lets a program run as an ordinary user, because it refuses
-// to run as root, and makes a directory for it, which ends with the test. Where the
-// test is not root it runs as the same user.
+// ordinary is for programs that refuse to run as root. It returns the settings that make a
+// program run as an ordinary user, or, if the test is not root, as the test's user. It also
+// makes a directory for the program, which is removed when the test ends.
 func ordinary(t testing.TB, name string) (dir string, attr *syscall.SysProcAttr) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-") // short: the path of a socket has 107 bytes at most

@@ -65,8 +65,8 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// freeAddr returns an address on the loopback interface on which nobody
-// listened a moment ago.
+// freeAddr returns an address on the loopback interface on which no program listened a moment
+// ago.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,5 +77,5 @@ func freeAddr(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Stop ends the server as an operator would.
+// Stop shuts the server down, as an operator would.
 func (r *Redis) Stop() { r.end(syscall.SIGTERM) }

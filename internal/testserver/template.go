@@ -13,9 +13,10 @@ import (
 	"testing"
 )
 
-// prepareData runs a program that makes a server's files in the directory data, or copies what
-// it has made before: MySQL needs seconds for it, and a dozen packages have servers. The copies
-// to copy from are in the user's cache, one for each program and its arguments.
+// prepareData makes a server's files in the directory data. Suppose that the program is MySQL's:
+// it needs seconds, and a dozen packages start servers. So the program runs once, its files
+// are kept in the user's cache, one set for each program and its arguments, and prepareData
+// copies them.
 func prepareData(t testing.TB, attr *syscall.SysProcAttr, data string, args ...string) {
 	t.Helper()
 	template, unlock, err := templateOf(data, args)
@@ -36,7 +37,8 @@ func prepareData(t testing.TB, attr *syscall.SysProcAttr, data string, args ...s
 	}
 }
 
-// templateOf returns where the files are kept that a program makes, and locks it until unlock is called.
+// templateOf returns the directory that keeps the files of a program, and locks it until unlock
+// is called.
 func templateOf(data string, args []string) (path string, unlock func() error, err error) {
 	dir, err := cacheDir("holdfast-servers")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command buildservers builds the servers that tests build from their source, so that the first
-// test that needs one does not wait for it.
+// Command buildservers builds the servers that tests would build from source, so that no test
+// waits for one.
 package main
 
 import (
