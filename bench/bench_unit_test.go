@@ -120,7 +120,7 @@ func TestArenaSeesOverlaps(t *testing.T) {
 	if c, o := one.changes.Load(), one.overlaps.Load(); c != 2 || o != 0 {
 		t.Errorf("%d changes and %d overlaps of three holds by two workers, want 2 and 0", c, o)
 	}
-	one.inside.Store(1) // somebody is there
+	one.inside.Store(1) // a worker is in its critical section
 	two.enter(3, 0)
 	if o := one.overlaps.Load(); o != 1 {
 		t.Errorf("%d overlaps, want 1", o)

@@ -283,7 +283,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		direct := store.Client()
 		defer direct.Close()
 		ctx := context.Background()
-		for name, shut := range map[string]func(*chaos.Driver){
+		for name, closes := range map[string]func(*chaos.Driver){
 			"partition": (*chaos.Driver).Partition, "replies": (*chaos.Driver).HoldReplies, "requests": (*chaos.Driver).HoldRequests,
 			"random partition": func(*chaos.Driver) {},
 		} {
@@ -292,7 +292,7 @@ func TestCloseEndsEverything(t *testing.T) {
 				o = chaos.Options{Partition: 1, MaxDelay: time.Hour}
 			}
 			d := chaos.New(store.Client(), o)
-			shut(d)
+			closes(d)
 			done := make(chan error)
 			go func() {
 				_, err := d.Try(ctx, driver.Request{Name: name, Owner: name, TTL: time.Hour})

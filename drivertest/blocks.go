@@ -67,8 +67,8 @@ func blockUsedInPartThenHandOff(t *trial) {
 	t.higher(g, used.Token, "the release told the last token that was used of a block, and the name was handed over")
 }
 
-// blockOfTheDead: how many tokens of a block were used by a holder that died, nobody
-// knows. So all of them count as used.
+// blockOfTheDead: a holder dies. The store does not know how many tokens of its block were
+// used, so all of them count as used.
 func blockOfTheDead(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.block(7)

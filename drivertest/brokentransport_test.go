@@ -106,13 +106,13 @@ func waitsTwice(b *bad, ctx context.Context, r driver.Request) (g driver.Grant, 
 	return g, err
 }
 
-// crowded is a transport that counts a connection for each hold.
-type crowded struct {
+// connected is a transport that counts a connection for each hold.
+type connected struct {
 	Transport
 	*bad
 }
 
-func (c crowded) Connections() int {
+func (c connected) Connections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.watched)
@@ -128,7 +128,7 @@ func TestConnectionPerHoldIsCaught(t *testing.T) {
 		Transport: func(testing.TB) (driver.Driver, Transport) {
 			wire := chaos.New(store.Client(), chaos.Options{})
 			d := wrap(wire, &shared{})
-			return d, crowded{InProcess(wire), d.(*bad)}
+			return d, connected{InProcess(wire), d.(*bad)}
 		},
 		slack: fastPoll,
 	}, "transport/connections do not grow with holds")

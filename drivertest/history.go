@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,7 +112,8 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 	}
 	for i, f := range found {
 		if i == 5 {
-			t.Errorf("… and %d more", len(found)-i)
+			promise, _, _ := strings.Cut(f, ":")
+			t.Errorf("%s: %d more failures of this history are not shown", promise, len(found)-i)
 			break
 		}
 		t.Errorf("%s (seed %d)", f, t.seed)

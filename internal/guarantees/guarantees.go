@@ -48,8 +48,8 @@ publishes this as data (` + "`Client.Caps().Guarantees`" + `).
 `
 
 const verdicts = `
-- **fencing**: leases carry fencing tokens. **fair**: clients have their turns in the order of the store's queue (P8).
-- **queue**: the store itself queues who waits, and a release wakes the next; else waiters ask again after growing pauses.
+- **fencing**: leases carry fencing tokens. **fair**: clients are served in the order of the store's queue (P8).
+- **queue**: the store itself queues waiters, and a release wakes the next; else waiters ask again after growing pauses.
 - **push**: the store tells a holder that its hold is gone, before the next renewal would.
 - **inspect**, **break**, **downgrade**, **annotate** (another note for a hold), **watch** (changes are told, not polled for): the operations of these names.
 - **TTL**: the TTLs that the store takes. **poll**: the longest that a waiter goes without asking again.

@@ -62,7 +62,8 @@ func sum(t *testing.T, dir string, args ...string) (shown string, ok bool) {
 	return stderr.String() + out.String(), ok
 }
 
-// TestEndings: what fails is shown whole and counted, however it fails, and the last line stands alone.
+// TestEndings: each failure is printed whole and counted, whatever its kind, and the last line is
+// the sum.
 func TestEndings(t *testing.T) {
 	dir := written(t)
 	for _, c := range []struct {

@@ -127,7 +127,7 @@ func writeOverlay(dir string) (overlay, changed string, err error) {
 	)
 }
 
-// writeFile writes a file in one step, so that nobody reads half of it.
+// writeFile writes a file in one step, so that no other process reads half of it.
 func writeFile(path, text string) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "writing-")
 	if err != nil {
