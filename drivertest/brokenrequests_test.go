@@ -17,13 +17,16 @@ var brokenByRequest = []broken{
 	{"a write lock queues for another lock than the mutex", breaks(func(b *bad) { b.enqueue = writeLockApart((*bad).goodEnqueue) }), "read-write/a write lock waits behind a mutex", "P1"},
 	{"a write lock is another kind than the mutex", breaks(func(b *bad) { b.try = writeLockMismatch }), "read-write/a mutex and a write lock", "P10"},
 	{"no grant is contended", breaks(func(b *bad) {
+		b.caps = manyTokens
 		b.enqueue, b.wait = contended(false, (*bad).goodEnqueue), contended(false, (*bad).goodWait)
 	}), "contention/another is queued at the grant", "P8"},
-	{"every grant of a try is contended", breaks(func(b *bad) { b.try = contended(true, (*bad).goodTry) }), "contention/nobody is queued at the grant", "P8"},
+	{"every grant of a try is contended", breaks(func(b *bad) { b.caps, b.try = manyTokens, contended(true, (*bad).goodTry) }), "contention/no other is queued at the grant", "P8"},
 	{"every grant of the queue is contended", breaks(func(b *bad) {
+		b.caps = manyTokens
 		b.enqueue, b.wait = contended(true, (*bad).goodEnqueue), contended(true, (*bad).goodWait)
-	}), "contention/nobody is queued at the grant", "P8"},
+	}), "contention/no other is queued at the grant", "P8"},
 	{"the last grant of the queue is contended", breaks(func(b *bad) {
+		b.caps = manyTokens
 		b.enqueue, b.wait = contended(true, (*bad).goodEnqueue), contended(true, (*bad).goodWait)
 	}), "contention/another is queued at the grant", "P8"},
 	{"a block that nobody asked for", breaks(func(b *bad) { b.caps, b.try = manyTokens, alwaysReserves }), "tokens/no more are reserved than were asked for", "P3"},

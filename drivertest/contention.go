@@ -6,11 +6,14 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
+// handsOver is a fair store with a queue that reserves tokens for local hand-over.
+var handsOver = driver.Caps{Ops: driver.OpQueue, Fair: true, Fencing: true, TokenBlock: 2}
+
 // contentionCases are about Grant.Contended. Package holdfast hands a hold over inside
-// its process for longer if nobody else is queued in the store (P8).
+// its process for longer if no other waiter is queued in the store (P8).
 var contentionCases = []testCase{
-	{name: "nobody is queued at the grant", need: queues, run: nobodyQueued},
-	{name: "another is queued at the grant", need: fair, run: anotherQueued},
+	{name: "no other is queued at the grant", need: handsOver, run: nobodyQueued},
+	{name: "another is queued at the grant", need: handsOver, run: anotherQueued},
 }
 
 // uncontended asserts that a grant says that nobody is queued.

@@ -76,7 +76,7 @@ func newSuite(t testing.TB, h Harness) *suite {
 // that the driver refuses it.
 type testCase struct {
 	name string
-	need driver.Caps // the Ops and booleans without which there is nothing to test
+	need driver.Caps // the Ops, booleans and TokenBlock without which there is nothing to test
 	time bool        // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
 
 	serial bool // counts what the whole process has: no other case may run beside it
@@ -179,10 +179,10 @@ func (s *suite) parallel() int {
 
 // applies reports whether a case asserts anything of this driver. If the driver lacks an
 // operation or a mode, applies replaces the case by the assertion that the driver refuses
-// it; without fairness or tokens there is nothing to refuse.
+// it; without fairness, tokens or blocks of them there is nothing to refuse.
 func (s *suite) applies(c *testCase) bool {
 	need := c.need
-	if (need.Fair && !s.caps.Fair) || (need.Fencing && !s.caps.Fencing) {
+	if (need.Fair && !s.caps.Fair) || (need.Fencing && !s.caps.Fencing) || need.TokenBlock > s.caps.TokenBlock {
 		return false
 	}
 	if ops := need.Ops &^ s.caps.Ops; ops != 0 {
