@@ -1,6 +1,6 @@
-// Package bench is for those who work on Holdfast. It measures locks beside their peers:
-// other libraries on the same store, and the floor, the raw commands without which there is
-// no lock.
+// Package bench is for those who work on Holdfast: it measures locks beside their peers, which
+// are other libraries on the same store, and the floor, the raw commands without which there
+// is no lock.
 //
 //	make bench BENCH=Redis             # everything, about ten minutes
 //	make bench BENCH=Redis/pair        # one workload

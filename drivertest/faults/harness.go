@@ -1,7 +1,7 @@
-// Package faults is for authors of drivers. It injects faults into a real store and into
-// the processes that use it, and checks from outside that the promises hold: no two
-// holds on a name are ever trusted at the same time (P1), holders learn of losses in
-// time (P2), and waiters are served once the fault is over (P5, P7).
+// Package faults is for authors of drivers: it injects faults into a real store and into the
+// processes that use it, and checks from outside that the promises hold. No two holds on a name
+// are ever trusted at the same time (P1), holders learn of losses in time (P2), and waiters are
+// served once the fault is over (P5, P7).
 //
 // It uses locks as their users do, through package holdfast, and treats the store as a
 // program that it can stop, kill and cut off. It needs a Unix system. The author of a

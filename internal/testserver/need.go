@@ -1,4 +1,4 @@
-// Package testserver is for this repository's tests. It finds the programs that they need, and
+// Package testserver is for this repository's tests: it finds the programs that they need, and
 // starts private instances of stores.
 //
 // No other package may skip a test, so that HOLDFAST_REQUIRE can turn every skip into a failure.
