@@ -19,7 +19,7 @@ var tokensCases = []testCase{
 	{name: "stay over renewals", need: driver.Caps{Fencing: true, Ops: driver.OpInspect}, run: tokensStay},
 }
 
-// higher asserts that a token is greater than the last, and returns it.
+// higher asserts that a grant's token is higher than the last, and returns it.
 func (t *trial) higher(g driver.Grant, last driver.Token, why string) driver.Token {
 	t.Helper()
 	if g.Token <= last {
@@ -83,8 +83,8 @@ func tokensShared(t *trial) {
 	t.higher(r2, last, "a second reader after a writer")
 	t.release(a, r1)
 	t.release(b, r2)
-	// A guard admits a writer that is not below any reader: equal would do for
-	// it, but the next readers must be above the writer.
+	// A guard admits a writer whose token is not lower than any reader's. So it may equal the
+	// last reader's; but the tokens of the next readers must be higher than the writer's.
 	w := t.take(b, t.request())
 	t.higher(w, max(r1.Token, r2.Token)-1, "a writer after readers")
 	t.higher(w, g.Token, "a writer after a writer, readers in between")
@@ -105,12 +105,12 @@ func tokensStay(t *trial) {
 	}
 }
 
-// tokensOfABlock hands a hold on inside the process, as package holdfast does: the
-// next token of the block, the same owner.
+// tokensOfABlock hands a hold over inside the process, as package holdfast does: under the same
+// owner, with the next token of the block.
 func tokensOfABlock(t *trial) {
 	a, b := t.open(), t.open()
 	block := driver.Token(max(1, t.caps.TokenBlock))
-	wide := func() driver.Request { // as for a hold that others in the process wait for
+	wide := func() driver.Request { // as if others in the process waited
 		r := t.request()
 		r.Tokens = int(block)
 		return r
@@ -134,7 +134,7 @@ func tokensOfABlock(t *trial) {
 	block = max(1, driver.Token(g.Block))
 	last := g
 	last.Token, last.Passed = g.Token+block-1, block > 1
-	t.release(a, last) // handed over until the block was used up, and the store was not told before
+	t.release(a, last) // handed over until the block was used up, without a renewal in between
 	g = next(last.Token, "the hold before had a block of tokens, and all were used")
 	if g.Block > 1 {
 		t.Errorf("P3: one token was asked for, and the grant has %d", g.Block)
@@ -145,7 +145,7 @@ func tokensOfABlock(t *trial) {
 	passed := g
 	passed.Token, passed.Passed = g.Token+block-1, block > 1
 	passed = t.renew(a, passed)
-	shows(passed.Token, "a hold that was handed on is renewed")
+	shows(passed.Token, "a hold that was handed over is renewed")
 	late := g
 	late.Passed = block > 1
 	t.renew(a, late)
@@ -153,16 +153,16 @@ func tokensOfABlock(t *trial) {
 	t.renew(a, passed)
 	if block > 1 && t.caps.Ops.Has(driver.OpBreak) {
 		if err := t.break1(b, t.name, g.Token); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("P4: a break with the token before the hold was handed on: %v, not ErrNotHeld", err)
+			t.Errorf("P4: a break with the token from before the hand-over: %v, not ErrNotHeld", err)
 		}
 	}
 	t.release(a, passed)
-	g = next(passed.Token, "the hold before was handed on and renewed")
+	g = next(passed.Token, "the hold before was handed over and renewed")
 	t.release(b, g)
 
 	if t.caps.Ops.Has(driver.OpBreak) {
 		g = t.take(a, wide())
 		t.breakHold(b, g)
-		next(g.Token+block-1, "the hold before was broken, and may have been handed on until then")
+		next(g.Token+block-1, "the hold before was broken, and may have been handed over before")
 	}
 }
