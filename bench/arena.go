@@ -42,7 +42,8 @@ func openArena(file string) (*arena, error) {
 		return nil, err
 	}
 	defer f.Close()
-	memory, err := syscall.Mmap(int(f.Fd()), 0, int(unsafe.Sizeof(arena{})), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	memory, err := syscall.Mmap(int(f.Fd()), 0, int(unsafe.Sizeof(arena{})),
+		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,8 @@ func BenchmarkPostgres(b *testing.B) {
 
 // startPostgres starts a server that counts statements.
 func startPostgres(t testing.TB) *testserver.Postgres {
-	server := testserver.StartPostgres(t, "fsync=on", "max_connections=1200", "shared_preload_libraries=pg_stat_statements")
+	server := testserver.StartPostgres(t, "fsync=on", "max_connections=1200",
+		"shared_preload_libraries=pg_stat_statements")
 	db, err := sql.Open("pgx", server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,8 @@ func startMariaDB(t testing.TB) *testserver.MySQL {
 }
 
 func startMySQL(t testing.TB) *testserver.MySQL {
-	return testserver.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON", "--max-connections=1200")
+	return testserver.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON",
+		"--max-connections=1200")
 }
 
 // BenchmarkSQLite measures processes that share one file.

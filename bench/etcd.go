@@ -22,7 +22,8 @@ func init() {
 		name: "etcd", floor: "raw clientv3", bare: "bare put, watch and delete", ours: "holdfast", work: etcdWork,
 		peers: []peer{
 			{name: "raw clientv3", open: openRawEtcd, skips: notPairs},
-			{name: "bare put, watch and delete", open: openBareEtcd, skips: []string{"pair", "pair64", "hot", "hot4", "handoff", "wait", "hold"}},
+			{name: "bare put, watch and delete", open: openBareEtcd,
+				skips: []string{"pair", "pair64", "hot", "hot4", "handoff", "wait", "hold"}},
 			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, "etcd://"+addr) }},
 			{name: "concurrency.Mutex", open: openStockEtcd},
 		},

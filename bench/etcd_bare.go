@@ -38,7 +38,8 @@ func openBareEtcd(ctx context.Context, addr string) (Locker, error) {
 		client.Close()
 		return nil, err
 	}
-	return &bareEtcd{client: client, lease: lease.ID, me: bareEtcds.Add(1), ahead: map[string]*predecessor{}}, nil
+	return &bareEtcd{client: client, lease: lease.ID, me: bareEtcds.Add(1),
+		ahead: map[string]*predecessor{}}, nil
 }
 
 func (b *bareEtcd) Lock(ctx context.Context, name string) (func() error, error) {
@@ -46,7 +47,8 @@ func (b *bareEtcd) Lock(ctx context.Context, name string) (func() error, error) 
 	key := fmt.Sprintf("%s%d", dir, b.me)
 	r, err := b.client.Txn(ctx).Then(
 		clientv3.OpPut(key, "an owner of 26 characters.", clientv3.WithLease(b.lease)),
-		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
+		clientv3.OpGet(dir, clientv3.WithPrefix(),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
 			clientv3.WithLimit(2), clientv3.WithKeysOnly()),
 	).Commit()
 	if err != nil {

@@ -69,7 +69,8 @@ func hot(ctx context.Context, clients []Locker, t task) (result, error) {
 		}
 	}
 	all := slices.Concat(waits...)
-	return result{P50: quantile(all, 0.5), P99: quantile(all, 0.99), Holds: holds, Gaps: slices.Concat(gaps...)}, nil
+	return result{P50: quantile(all, 0.5), P99: quantile(all, 0.99), Holds: holds,
+		Gaps: slices.Concat(gaps...)}, nil
 }
 
 // jain returns Jain's index of fairness: 1 if all have the same share, 1/n if one of n has

@@ -29,7 +29,8 @@ func init() {
 		name: "redis", floor: "raw rueidis", ours: "holdfast", work: redisWork,
 		peers: []peer{
 			{name: "raw rueidis", open: openRaw, skips: notPairs},
-			{name: "raw rueidis, endless context", open: openRawEndless, skips: append([]string{"pair64"}, notPairs...)},
+			{name: "raw rueidis, endless context", open: openRawEndless,
+				skips: append([]string{"pair64"}, notPairs...)},
 			{name: "holdfast", open: openHoldfastRedis},
 			{name: "redsync on go-redis", open: openRedsyncGoRedis, skips: []string{"hold"}},
 			{name: "redsync on rueidis", open: openRedsyncRueidis, skips: []string{"hold"}},
@@ -159,7 +160,8 @@ func (b *bsmlock) Lock(ctx context.Context, name string) (func() error, error) {
 	// Without a deadline it would give up after the TTL.
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
-	l, err := b.locks.Obtain(ctx, name, ttl, &bsm.Options{RetryStrategy: bsm.LinearBackoff(100 * time.Millisecond)})
+	l, err := b.locks.Obtain(ctx, name, ttl,
+		&bsm.Options{RetryStrategy: bsm.LinearBackoff(100 * time.Millisecond)})
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +217,8 @@ func redisWork(ctx context.Context, addr string) (served, error) {
 	}
 	commands, memory := commandLine.FindStringSubmatch(info), memoryLine.FindStringSubmatch(info)
 	if commands == nil || memory == nil {
-		return served{}, fmt.Errorf("INFO has no count of commands or no size: %.200s", strings.ReplaceAll(info, "\n", " "))
+		return served{}, fmt.Errorf("INFO has no count of commands or no size: %.200s",
+			strings.ReplaceAll(info, "\n", " "))
 	}
 	s := served{commands: number(commands[1]), memory: number(memory[1])}
 	for _, m := range scriptLine.FindAllStringSubmatch(info, -1) {

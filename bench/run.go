@@ -29,15 +29,24 @@ type workload struct {
 
 // workloads are all workloads, in the order of the documentation.
 var workloads = []workload{
-	{name: "pair", about: "one goroutine takes and releases a name of its own", workers: 1, processes: 1, columns: pairColumns},
-	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64, processes: 1, columns: pairColumns},
+	{name: "pair", about: "one goroutine takes and releases a name of its own", workers: 1,
+		processes: 1, columns: pairColumns},
+	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64,
+		processes: 1, columns: pairColumns},
 	{name: "hot", about: "64 goroutines want one name", workers: 64, processes: 1, columns: hotColumns},
-	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4, columns: hotColumns},
-	{name: "clients2", about: "2 goroutines, a client each, want one name", workers: 2, clients: 2, processes: 1, columns: hotColumns},
-	{name: "clients16", about: "16 goroutines, a client each, want one name", workers: 16, clients: 16, processes: 1, columns: hotColumns},
-	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", workers: 1, processes: 8, stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
-	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1, window: 4 * time.Second, reps: 1, columns: waitColumns},
-	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1, window: 31 * time.Second, reps: 1, columns: holdColumns},
+	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4,
+		columns: hotColumns},
+	{name: "clients2", about: "2 goroutines, a client each, want one name", workers: 2, clients: 2,
+		processes: 1, columns: hotColumns},
+	{name: "clients16", about: "16 goroutines, a client each, want one name", workers: 16,
+		clients: 16, processes: 1, columns: hotColumns},
+	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", workers: 1,
+		processes: 8, stay: 10 * time.Millisecond, window: 6 * time.Second,
+		columns: handoffColumns},
+	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1,
+		window: 4 * time.Second, reps: 1, columns: waitColumns},
+	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1,
+		window: 31 * time.Second, reps: 1, columns: holdColumns},
 }
 
 // settings of a run, from the environment.
@@ -86,7 +95,8 @@ func measure(s *store, w workload, set settings, dir string, start func() (addr 
 				continue
 			}
 			addr, stop := start()
-			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers, Window: window, Clients: w.clients, Stay: w.stay, Processes: w.processes}
+			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers,
+				Window: window, Clients: w.clients, Stay: w.stay, Processes: w.processes}
 			before := loadNow()
 			r, err := runProcesses(t, dir)
 			r.Foreign = foreign(before, loadNow())

@@ -129,7 +129,8 @@ func (p *Proxy) accept() {
 			client.Close()
 			continue
 		}
-		l := &link{proxy: p, ends: [2]net.Conn{ToServer: server, ToClient: client}, closed: make(chan struct{})}
+		l := &link{proxy: p, ends: [2]net.Conn{ToServer: server, ToClient: client},
+			closed: make(chan struct{})}
 		p.mu.Lock()
 		if p.cut || p.closed {
 			l.close()

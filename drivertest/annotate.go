@@ -13,7 +13,8 @@ var annotates = driver.Caps{Ops: driver.OpAnnotate | driver.OpInspect}
 var annotateCases = []testCase{
 	{name: "changes the note and nothing else", need: annotates, run: annotateShows},
 	{name: "does not renew", need: annotates, run: annotateDoesNotRenew, time: true},
-	{name: "of one of several readers", need: driver.Caps{Ops: annotates.Ops, Shared: true}, run: annotateReader},
+	{name: "of one of several readers", need: driver.Caps{Ops: annotates.Ops, Shared: true},
+		run: annotateReader},
 	{name: "of a hold that is gone", need: annotates, run: annotateGone},
 	{name: "is kept over a renewal", need: annotates, run: annotateKept},
 }
@@ -194,7 +195,8 @@ func watchQuiet(t *trial) {
 		}
 	}
 	if told > inspections/2 {
-		t.Errorf("P9: of %d inspections of a name that did not change, %d were told as changes", inspections, told)
+		t.Errorf("P9: of %d inspections of a name that did not change, %d were told as changes",
+			inspections, told)
 	}
 	t.release(a, g)
 }

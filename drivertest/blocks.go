@@ -9,7 +9,8 @@ import "github.com/holdfastlock/holdfast/driver"
 var blocksCases = []testCase{
 	{name: "no more are reserved than were asked for", need: fences, run: blockAsAskedFor},
 	{name: "increase after a block that was used in part", need: fences, run: blockUsedInPart},
-	{name: "increase over a hand-off after a block that was used in part", need: driver.Caps{Fencing: true, Ops: driver.OpQueue}, run: blockUsedInPartThenHandOff},
+	{name: "increase over a hand-off after a block that was used in part",
+		need: driver.Caps{Fencing: true, Ops: driver.OpQueue}, run: blockUsedInPartThenHandOff},
 	{name: "increase after a block whose holder died", need: fences, time: true, run: blockOfTheDead},
 }
 
@@ -64,7 +65,8 @@ func blockUsedInPartThenHandOff(t *trial) {
 	t.queued(b, r)
 	t.release(a, used)
 	g := t.arrives(b, r, t.poll, "P7: the waiter was not granted the free name")
-	t.higher(g, used.Token, "the release told the last token that was used of a block, and the name was handed over")
+	t.higher(g, used.Token,
+		"the release told the last token that was used of a block, and the name was handed over")
 }
 
 // blockOfTheDead: a holder dies. The store does not know how many tokens of its block were

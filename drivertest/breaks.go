@@ -14,10 +14,13 @@ var breaksCases = []testCase{
 	{name: "frees the name at once", need: breaker, run: breakFrees},
 	{name: "needs the token it saw", need: breaker, run: breakNeedsToken},
 	{name: "is told to the holder", need: breaker, run: breakTold},
-	{name: "one of several readers", need: driver.Caps{Ops: driver.OpBreak, Fencing: true, Shared: true}, run: breakReader},
-	{name: "hands the name on", need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, run: breakHandsOn},
+	{name: "one of several readers",
+		need: driver.Caps{Ops: driver.OpBreak, Fencing: true, Shared: true}, run: breakReader},
+	{name: "hands the name on",
+		need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, run: breakHandsOn},
 	{name: "ignores lock-delay", need: breaker, run: breakIgnoresDelay},
-	{name: "losses are true", need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, run: lossesTrue},
+	{name: "losses are true",
+		need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, run: lossesTrue},
 	{name: "close closes losses", need: driver.Caps{Ops: driver.OpNotify}, run: lossesClosed},
 }
 
@@ -57,7 +60,8 @@ func breakNeedsToken(t *trial) {
 	g := t.take(a, t.request())
 	for _, token := range []driver.Token{old.Token, g.Token + 1, 0, -1} {
 		if err := t.break1(b, t.name, token); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("P4: a break with token %d of a hold with token %d returned %v, not ErrNotHeld", token, g.Token, err)
+			t.Errorf("P4: a break with token %d of a hold with token %d returned %v, not ErrNotHeld",
+				token, g.Token, err)
 		}
 	}
 	t.refused(b, t.request(), "P4: a break with another token freed the hold")

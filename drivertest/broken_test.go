@@ -63,7 +63,8 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 			}
 			r := judge(t, b.wrap, nil, poll, only)
 			if !r.found(b.case_, b.promise) {
-				t.Errorf("case %q did not find %s broken; found were: %s", b.case_, b.promise, strings.Join(r.failures, "\n"))
+				t.Errorf("case %q did not find %s broken; found were: %s", b.case_, b.promise,
+					strings.Join(r.failures, "\n"))
 			}
 		})
 	}

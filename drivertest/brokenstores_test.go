@@ -43,7 +43,8 @@ func TestRestartThatForgetsIsCaught(t *testing.T) {
 	}, "restart")
 	for name, promise := range map[string]string{"restart/a hold survives": "P1", "restart/tokens increase": "P3"} {
 		if !r.found(name, promise) {
-			t.Errorf("case %q did not find %s broken; found were: %s", name, promise, strings.Join(r.failures, "\n"))
+			t.Errorf("case %q did not find %s broken; found were: %s", name, promise,
+				strings.Join(r.failures, "\n"))
 		}
 	}
 }
@@ -76,7 +77,8 @@ func (p plain) Try(ctx context.Context, r driver.Request) (driver.Grant, error) 
 func TestPlainDriverPasses(t *testing.T) {
 	r := judge(t, func(d driver.Driver, _ *shared) driver.Driver { return plain{d} }, func() {}, 4*fastPoll)
 	if r.Failed() {
-		t.Errorf("a good driver with few capabilities was found broken: %s", strings.Join(r.failures, "\n"))
+		t.Errorf("a good driver with few capabilities was found broken: %s",
+			strings.Join(r.failures, "\n"))
 	}
 }
 

@@ -133,7 +133,8 @@ func TestConnectionPerHoldIsCaught(t *testing.T) {
 		slack: fastPoll,
 	}, "transport/connections do not grow with holds")
 	if !r.found("transport/connections do not grow with holds", "P9") {
-		t.Errorf("a connection for each hold was not found; found were: %s", strings.Join(r.failures, "\n"))
+		t.Errorf("a connection for each hold was not found; found were: %s",
+			strings.Join(r.failures, "\n"))
 	}
 }
 
@@ -191,7 +192,8 @@ func TestBrokenFarDrivers(t *testing.T) {
 			case b.promise == "" && r.Failed():
 				t.Errorf("a good driver was found broken: %s", strings.Join(r.failures, "\n"))
 			case b.promise != "" && !r.found(b.case_, b.promise):
-				t.Errorf("case %q did not find %s broken; found were: %s", b.case_, b.promise, strings.Join(r.failures, "\n"))
+				t.Errorf("case %q did not find %s broken; found were: %s", b.case_, b.promise,
+					strings.Join(r.failures, "\n"))
 			}
 		})
 	}
@@ -213,7 +215,8 @@ func TestTransportMustBeNamed(t *testing.T) {
 		}()
 		<-done
 		if got := strings.Join(r.failures, "\n"); !strings.Contains(got, want) || (want == "") != (got == "") {
-			t.Errorf("Transport %t, NoTransport %t: %q, want %q", h.Transport != nil, h.NoTransport, got, want)
+			t.Errorf("Transport %t, NoTransport %t: %q, want %q", h.Transport != nil, h.NoTransport,
+				got, want)
 		}
 	}
 }

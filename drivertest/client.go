@@ -27,7 +27,9 @@ var clientCases = []testCase{
 	{name: "a broken hold is lost", need: breaker, run: clientBroken},
 	{name: "a hold that is cut off is lost in time", run: clientCut},
 	{name: "no update is lost", run: clientCounter},
-	{name: "local hand-over", need: driver.Caps{Fencing: true, Ops: driver.OpQueue | driver.OpInspect | driver.OpBreak}, run: clientLocalHandOver},
+	{name: "local hand-over",
+		need: driver.Caps{Fencing: true, Ops: driver.OpQueue | driver.OpInspect | driver.OpBreak},
+		run:  clientLocalHandOver},
 }
 
 // locks returns a client of package holdfast, closed when the case ends.
@@ -128,7 +130,8 @@ func clientNesting(t *trial) {
 			return nil
 		}
 		if inner.Token() != lease.Token() {
-			t.Errorf("P3: a reentrant Acquire has token %d, the hold that it joined %d", inner.Token(), lease.Token())
+			t.Errorf("P3: a reentrant Acquire has token %d, the hold that it joined %d",
+				inner.Token(), lease.Token())
 		}
 		t.released(inner)
 		if lease.Err() != nil {
@@ -234,9 +237,11 @@ func clientMulti(t *trial) {
 		t.Fatalf("P7: two free locks as one: %v", err)
 	}
 	t.taken(b.Mutex(t.name+"/1", t.patient()), "P1: the first of two locks held as one was granted again")
-	t.taken(a.Mutex(t.name+"/2", t.patient()), "P1: the second of two locks held as one was granted again")
+	t.taken(a.Mutex(t.name+"/2", t.patient()),
+		"P1: the second of two locks held as one was granted again")
 	t.released(both)
-	held := t.acquire(b.Mutex(t.name+"/2", t.patient()), "P4: two locks held as one were not both released")
+	held := t.acquire(b.Mutex(t.name+"/2", t.patient()),
+		"P4: two locks held as one were not both released")
 	if _, err := holdfast.All(one, two).TryAcquire(t.ctx); !errors.Is(err, holdfast.ErrHeld) {
 		t.Errorf("P1: two locks as one, of which one is held, returned %v, not ErrHeld", err)
 	}
@@ -293,7 +298,8 @@ func clientRenews(t *trial) {
 			other.Release()
 		}
 		if lease.Err() == nil && !errors.Is(refused, holdfast.ErrHeld) {
-			t.Errorf("P1: beside a lease that is renewed another was granted, or refused by %v, not ErrHeld", refused)
+			t.Errorf("P1: beside a lease that is renewed another was granted, or refused by %v, not ErrHeld",
+				refused)
 		}
 		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUncertain) {
 			if err != nil {
@@ -353,7 +359,8 @@ func clientCut(t *trial) {
 		t.Fatalf("P2: the work's context outlived the hold")
 	}
 	if !errors.Is(lease.Err(), holdfast.ErrLost) || !errors.Is(context.Cause(ctx), holdfast.ErrLost) {
-		t.Errorf("P2: of a hold that was cut off Err is %v and the cause %v, not ErrLost", lease.Err(), context.Cause(ctx))
+		t.Errorf("P2: of a hold that was cut off Err is %v and the cause %v, not ErrLost",
+			lease.Err(), context.Cause(ctx))
 	}
 	t.released(next)
 }

@@ -117,7 +117,8 @@ func noLostUpdate(t *trial) {
 		}
 	})
 	if value.Load() != updates.Load() {
-		t.Errorf("P1: of %d updates under the lock %d were lost", updates.Load(), updates.Load()-value.Load())
+		t.Errorf("P1: of %d updates under the lock %d were lost", updates.Load(),
+			updates.Load()-value.Load())
 	}
 	if updates.Load() == 0 {
 		t.Errorf("P7: nobody was granted a name that eight tried to get")
@@ -140,7 +141,8 @@ func noLostWaiter(t *trial) {
 		time.Sleep(200 * time.Microsecond)
 		now := t.clock.Now()
 		if err := t.release1(d, g); err != nil && (!driver.Gone(err) || t.clock.Now() < h.until) {
-			t.Errorf("P4: the release of a hold that is trusted for %v more returned %v", h.until.Sub(now), err)
+			t.Errorf("P4: the release of a hold that is trusted for %v more returned %v",
+				h.until.Sub(now), err)
 		}
 		h.until = min(h.until, now)
 		holds[i] = h

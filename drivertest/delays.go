@@ -21,8 +21,10 @@ var delaysCases = []testCase{
 	{name: "minimum hold that was over at expiry", time: true, run: minHoldOverAtExpiry},
 	{name: "minimum hold and lock-delay after expiry", time: true, run: minHoldAndDelay},
 	{name: "minimum hold of a client that ends", time: true, run: minHoldOfEndedClient},
-	{name: "minimum hold of a reader that vanishes", need: driver.Caps{Shared: true}, time: true, run: minHoldOfReader},
-	{name: "minimum hold of permits that vanish", need: driver.Caps{Slots: true}, time: true, run: minHoldOfPermits},
+	{name: "minimum hold of a reader that vanishes", need: driver.Caps{Shared: true}, time: true,
+		run: minHoldOfReader},
+	{name: "minimum hold of permits that vanish", need: driver.Caps{Slots: true}, time: true,
+		run: minHoldOfPermits},
 	{name: "minimum hold holds waiters back", need: queues, time: true, run: minHoldQueue},
 	{name: "a dead winner has no minimum hold", need: queues, run: minHoldOfDeadWinner},
 }
@@ -129,7 +131,8 @@ func minHoldAfterExpiry(t *trial) {
 		return
 	}
 	t.outlive(t.ttl)
-	t.closedUntil(b, start.Add(r.MinHold), "P5: a vanished holder's name opened before its minimum hold was over")
+	t.closedUntil(b, start.Add(r.MinHold),
+		"P5: a vanished holder's name opened before its minimum hold was over")
 	t.gone(a, g, "P2: a renewal revived a vanished hold during its minimum hold")
 	t.outlive(2 * t.ttl)
 	t.freeNow(b, t.request(), "P5: a vanished holder's name did not open after its minimum hold")
@@ -157,9 +160,11 @@ func minHoldAndDelay(t *trial) {
 		return
 	}
 	t.outlive(2 * t.ttl)
-	t.closedUntil(b, start.Add(3*t.ttl), "P5: a vanished holder's lock-delay was not kept beside its minimum hold")
+	t.closedUntil(b, start.Add(3*t.ttl),
+		"P5: a vanished holder's lock-delay was not kept beside its minimum hold")
 	t.outlive(t.ttl)
-	t.freeNow(b, t.request(), "P5: a vanished holder's name did not open after lock-delay and minimum hold")
+	t.freeNow(b, t.request(),
+		"P5: a vanished holder's name did not open after lock-delay and minimum hold")
 }
 
 // minHoldOfEndedClient: a client is closed while it has a hold, as if its process had died.
@@ -176,9 +181,11 @@ func minHoldOfEndedClient(t *trial) {
 	if !ok {
 		return
 	}
-	t.closedUntil(b, start.Add(r.MinHold), "P5: the name of a client that was closed opened before its hold's minimum was over")
+	t.closedUntil(b, start.Add(r.MinHold),
+		"P5: the name of a client that was closed opened before its hold's minimum was over")
 	t.outlive(3 * t.ttl)
-	t.freeNow(b, t.request(), "P5: the name of a client that was closed did not open after its hold's minimum")
+	t.freeNow(b, t.request(),
+		"P5: the name of a client that was closed did not open after its hold's minimum")
 }
 
 func minHoldOfReader(t *trial) {
@@ -191,7 +198,8 @@ func minHoldOfReader(t *trial) {
 	}
 	t.outlive(t.ttl)
 	t.freeNow(b, t.shared(), "P1: the minimum hold of a reader kept another reader out")
-	t.closedUntil(b, start.Add(r.MinHold), "P5: a writer was let in during the minimum hold of a reader that had vanished")
+	t.closedUntil(b, start.Add(r.MinHold),
+		"P5: a writer was let in during the minimum hold of a reader that had vanished")
 	t.outlive(2 * t.ttl)
 	t.freeNow(b, t.request(), "P5: a vanished reader's name did not open after its minimum hold")
 }
@@ -231,7 +239,8 @@ func minHoldQueue(t *trial) {
 		t.Errorf("P5: a waiter was granted the name during the minimum hold of a holder that had vanished")
 	}
 	t.outlive(t.ttl)
-	t.arrives(b, waiter, t.poll, "P5: a waiter was not granted the name after the minimum hold of a holder that had vanished")
+	t.arrives(b, waiter, t.poll,
+		"P5: a waiter was not granted the name after the minimum hold of a holder that had vanished")
 }
 
 // minHoldOfDeadWinner: a waiter dies, and then the name is handed to it. It has begun no
@@ -250,7 +259,8 @@ func minHoldOfDeadWinner(t *trial) {
 	t.queued(b, live)
 	w := t.waitFor(b, live)
 	t.release(a, g)
-	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that never confirms keeps the name closed for its minimum hold")
+	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness,
+		"P7: a waiter that never confirms keeps the name closed for its minimum hold")
 }
 
 // takesDelays takes the hold. If the store cannot keep lock-delays and minimum holds, it

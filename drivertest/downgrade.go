@@ -12,7 +12,9 @@ var downgradeCases = []testCase{
 	{name: "lets readers in and no writer", need: downgrades, run: downgradeShares},
 	{name: "is idempotent", need: downgrades, run: downgradeTwice},
 	{name: "of a hold that is gone", need: downgrades, run: downgradeGone},
-	{name: "lets waiting readers in", need: driver.Caps{Ops: driver.OpDowngrade | driver.OpQueue, Shared: true}, run: downgradeQueue},
+	{name: "lets waiting readers in",
+		need: driver.Caps{Ops: driver.OpDowngrade | driver.OpQueue, Shared: true},
+		run:  downgradeQueue},
 }
 
 func (t *trial) downgrade(d driver.Driver, g driver.Grant) driver.Grant {

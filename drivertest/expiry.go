@@ -6,7 +6,8 @@ var expiryCases = []testCase{
 	{name: "a dead holder's name opens", time: true, run: deadHolderOpens},
 	{name: "a hold lasts as long as it is trusted", time: true, run: holdLasts},
 	{name: "the shortest TTL", time: true, run: shortestTTL},
-	{name: "an expired hold is not shown", need: driver.Caps{Ops: driver.OpInspect}, time: true, run: expiredNotShown},
+	{name: "an expired hold is not shown", need: driver.Caps{Ops: driver.OpInspect}, time: true,
+		run: expiredNotShown},
 }
 
 func deadHolderOpens(t *trial) {
@@ -37,7 +38,8 @@ func shortestTTL(t *trial) {
 	r.TTL = max(t.caps.MinTTL, 1e6)
 	g, err := t.try1(a, r)
 	if err != nil {
-		t.Fatalf("P10: Caps.MinTTL is %v, and Try with a TTL of %v returned: %v", t.caps.MinTTL, r.TTL, err)
+		t.Fatalf("P10: Caps.MinTTL is %v, and Try with a TTL of %v returned: %v", t.caps.MinTTL,
+			r.TTL, err)
 	}
 	t.outlive(r.TTL)
 	t.gone(a, g, "P2: a renewal revived a hold of the shortest TTL")

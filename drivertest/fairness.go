@@ -19,7 +19,8 @@ var fairnessCases = []testCase{
 	{name: "a reader does not overtake a writer", need: fairShared, run: readerBehindWriter},
 	{name: "neighbouring readers go together", need: fairShared, run: readersGoTogether},
 	{name: "small requests do not starve a big one", need: fairSlots, run: bigRequest},
-	{name: "unfair may overtake but not intrude", need: driver.Caps{Ops: driver.OpQueue, Shared: true}, run: unfairExcludes},
+	{name: "unfair may overtake but not intrude",
+		need: driver.Caps{Ops: driver.OpQueue, Shared: true}, run: unfairExcludes},
 }
 
 // placesInOrder releases the name into a queue of six, again and again. Each time the next
@@ -67,7 +68,8 @@ func readerBehindWriter(t *trial) {
 	t.refused(c, t.shared(), "P8: a reader's Try overtook a writer in the queue")
 	t.queued(c, reader)
 	t.release(a, g)
-	w := t.arrives(b, writer, t.poll, "P8: the writer was not granted the name before the reader behind it")
+	w := t.arrives(b, writer, t.poll,
+		"P8: the writer was not granted the name before the reader behind it")
 	if _, err := t.enqueue(c, reader); err == nil {
 		t.Errorf("P1: a reader was granted the name beside a writer")
 	}

@@ -50,11 +50,13 @@ func lostReply(t *trial) {
 	b := t.open()
 	r := t.request()
 	g := t.lost(chaos.Options{DropReply: 1}, r)
-	t.refused(b, t.request(), "P1: the name of a request whose reply was lost was granted before it was withdrawn")
+	t.refused(b, t.request(),
+		"P1: the name of a request whose reply was lost was granted before it was withdrawn")
 	if err := t.release1(b, g); err != nil && !driver.Gone(err) {
 		t.Errorf("P6: withdrawing a request whose reply was lost failed: %v", err)
 	}
-	t.freeNow(b, t.request(), "P6: a request whose reply was lost still holds the name after its withdrawal")
+	t.freeNow(b, t.request(),
+		"P6: a request whose reply was lost still holds the name after its withdrawal")
 }
 
 func lostRequest(t *trial) {
@@ -143,7 +145,8 @@ func cutWaiter(t *trial) {
 	wire.Cut()
 	defer wire.Heal() // before what is left is withdrawn
 	t.release(b, g)
-	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that is cut off delays a live one by more than two polls")
+	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness,
+		"P7: a waiter that is cut off delays a live one by more than two polls")
 }
 
 // everythingTwice: a client library may send a request again whose reply was lost, so each
@@ -163,7 +166,8 @@ func everythingTwice(t *trial) {
 		r := t.request()
 		t.queued(a, r)
 		t.release(b, g)
-		t.release(a, t.arrives(a, r, t.poll, "P7: a waiter that asks twice was not granted the free name"))
+		t.release(a,
+			t.arrives(a, r, t.poll, "P7: a waiter that asks twice was not granted the free name"))
 	}
 	t.freeNow(b, t.request(), "P6: a request that arrived twice holds the name or waits for it")
 }

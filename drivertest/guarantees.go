@@ -33,7 +33,8 @@ func capsSane(t *trial) {
 	case c.MinTTL < 0 || c.MaxTTL < 0 || (c.MaxTTL != 0 && c.MaxTTL < c.MinTTL):
 		t.Errorf("P10: Caps take TTLs from %v to %v", c.MinTTL, c.MaxTTL)
 	case c.Poll < 0 || c.TokenBlock < 0 || c.Guarantees.Lateness < 0:
-		t.Errorf("P10: Caps have a negative Poll (%v), TokenBlock (%d) or Lateness (%v)", c.Poll, c.TokenBlock, c.Guarantees.Lateness)
+		t.Errorf("P10: Caps have a negative Poll (%v), TokenBlock (%d) or Lateness (%v)", c.Poll,
+			c.TokenBlock, c.Guarantees.Lateness)
 	case c.Fair && !c.Ops.Has(driver.OpQueue):
 		t.Errorf("P8: Caps claim fairness between clients without a queue in the store")
 	}
@@ -65,7 +66,8 @@ func everyVerdict(t *trial) {
 
 func opsReal(t *trial) {
 	d := t.open()
-	all := []driver.Ops{driver.OpQueue, driver.OpNotify, driver.OpShard, driver.OpInspect, driver.OpBreak, driver.OpDowngrade, driver.OpAnnotate, driver.OpWatch}
+	all := []driver.Ops{driver.OpQueue, driver.OpNotify, driver.OpShard, driver.OpInspect,
+		driver.OpBreak, driver.OpDowngrade, driver.OpAnnotate, driver.OpWatch}
 	var known driver.Ops
 	for _, op := range all {
 		known |= op

@@ -98,7 +98,8 @@ func Run(t *testing.T, h Harness) {
 // Guarantees promise that they break nothing; it MUST set Harness.FaultBetween then.
 func RunHistories(t *testing.T, h Harness) {
 	t.Helper()
-	runOn(realStage{t}, h, "faults/a history with faults, scanned", "faults/a history with faults, linearizable")
+	runOn(realStage{t}, h, "faults/a history with faults, scanned",
+		"faults/a history with faults, linearizable")
 }
 
 // runOn runs the themes and cases that are named, or all, and then checks that they have left

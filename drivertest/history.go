@@ -42,7 +42,8 @@ type history struct {
 }
 
 func (t *trial) newHistory(operations int) *history {
-	h := &history{trial: t, deadline: time.Now().Add(20*time.Second + time.Duration(operations)*5*time.Millisecond)}
+	h := &history{trial: t,
+		deadline: time.Now().Add(20*time.Second + time.Duration(operations)*5*time.Millisecond)}
 	h.budget.Store(int64(operations))
 	h.abandon.Store(3)
 	return h
@@ -101,7 +102,8 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 	t.Logf("%d of %d operations: %d holds (%d exclusive), %d places in queues, seed %d",
 		operations-int(max(h.budget.Load(), 0)), operations, len(h.holds), exclusive, len(h.places), t.seed)
 	if exclusive == 0 {
-		t.Errorf("P7: a random history of %d operations got no exclusive hold (seed %d)", operations, t.seed)
+		t.Errorf("P7: a random history of %d operations got no exclusive hold (seed %d)",
+			operations, t.seed)
 	}
 	found := scanIntervals(h.holds)
 	if t.caps.Fencing && len(found) == 0 {
@@ -144,7 +146,8 @@ func (w *worker) cycle() {
 			hold.until = renewal.Since.Add(renewal.Valid)
 		} else if left := hold.until.Sub(w.clock.Now()); driver.Gone(renewal.Err) && left > 0 {
 			// Nobody else breaks holds here.
-			w.Errorf("P1: a hold was gone (%v) while it was trusted for %v more (seed %d)", renewal.Err, left, w.seed)
+			w.Errorf("P1: a hold was gone (%v) while it was trusted for %v more (seed %d)",
+				renewal.Err, left, w.seed)
 		}
 	}
 	w.giveUp(hold, g)

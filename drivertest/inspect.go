@@ -13,7 +13,8 @@ var inspectCases = []testCase{
 	{name: "shows the holder", need: inspects, run: inspectHolder},
 	{name: "shows readers", need: driver.Caps{Ops: driver.OpInspect, Shared: true}, run: inspectReaders},
 	{name: "shows permits", need: driver.Caps{Ops: driver.OpInspect, Slots: true}, run: inspectPermits},
-	{name: "shows waiters in order", need: driver.Caps{Ops: driver.OpInspect | driver.OpQueue}, run: inspectWaiters},
+	{name: "shows waiters in order", need: driver.Caps{Ops: driver.OpInspect | driver.OpQueue},
+		run: inspectWaiters},
 	{name: "shows how long a name is closed", need: inspects, run: inspectClosed},
 	{name: "list can be stopped", need: inspects, run: listStops},
 }
@@ -117,7 +118,8 @@ func inspectPermits(t *trial) {
 		permits += h.Permits
 	}
 	if info.Slots != 5 || len(info.Holders) != 2 || permits != 3 {
-		t.Errorf("P9: Inspect shows %d holders with %d permits of %d slots; 2 with 3 of 5 are right", len(info.Holders), permits, info.Slots)
+		t.Errorf("P9: Inspect shows %d holders with %d permits of %d slots; 2 with 3 of 5 are right",
+			len(info.Holders), permits, info.Slots)
 	}
 }
 
@@ -130,7 +132,8 @@ func inspectWaiters(t *trial) {
 	t.queued(a, second)
 	info := t.inspect(b)
 	if len(info.Holders) != 1 || info.Holders[0].Owner != g.Owner || len(info.Waiters) != 2 {
-		t.Fatalf("P9: Inspect shows %d holders and %d waiters; 1 and 2 are right", len(info.Holders), len(info.Waiters))
+		t.Fatalf("P9: Inspect shows %d holders and %d waiters; 1 and 2 are right",
+			len(info.Holders), len(info.Waiters))
 	}
 	one, two := info.Waiters[0], info.Waiters[1]
 	if !t.caps.Fair && one.Owner == second.Owner {

@@ -60,7 +60,8 @@ func (t *trial) elsewhere() driver.Request {
 // latePauses are how long replies are held back. A driver that counts from the arrival of
 // the reply fails in each. Suppose that the machine stands still, and a good driver sends
 // its request only after the first pause: then it passes in the second.
-var latePauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 800 * time.Millisecond, 3200 * time.Millisecond}
+var latePauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond,
+	800 * time.Millisecond, 3200 * time.Millisecond}
 
 // late sends a request while replies are held back, lets the reply through, and checks that
 // the TTL counts from an instant before that.
@@ -120,5 +121,6 @@ func (t *trial) countsFromRequest(asks asks) {
 			return
 		}
 	}
-	t.Errorf("P1: each of %d calls took long, and counts from its last tenth; Since MUST be read before the request is sent", slowCalls)
+	t.Errorf("P1: each of %d calls took long, and counts from its last tenth; Since MUST be read before the request is sent",
+		slowCalls)
 }

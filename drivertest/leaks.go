@@ -76,7 +76,8 @@ func (s *suite) swept(tb testing.TB) {
 		case err == nil && len(infos) == 0:
 			return
 		case err == nil && late:
-			tb.Errorf("P9: %d names are in use after the last user has released them: %+v", len(infos), infos[0])
+			tb.Errorf("P9: %d names are in use after the last user has released them: %+v",
+				len(infos), infos[0])
 			return
 		}
 		time.Sleep(t.tick())

@@ -34,9 +34,11 @@ func (t *trial) mismatched(err error, held, other driver.Request) {
 	t.Helper()
 	switch {
 	case err == nil && (!t.h.BlindToKinds || held.Mode != driver.Slot || other.Mode != driver.Slot):
-		t.Errorf("P10: a name held as %v of %d slots was granted as %v of %d slots", held.Mode, held.Slots, other.Mode, other.Slots)
+		t.Errorf("P10: a name held as %v of %d slots was granted as %v of %d slots", held.Mode,
+			held.Slots, other.Mode, other.Slots)
 	case err != nil && !t.h.BlindToKinds && !errors.Is(err, driver.ErrMismatch):
-		t.Errorf("P10: asking as %v of %d slots for a name held as %v of %d slots returned %v, not ErrMismatch", other.Mode, other.Slots, held.Mode, held.Slots, err)
+		t.Errorf("P10: asking as %v of %d slots for a name held as %v of %d slots returned %v, not ErrMismatch",
+			other.Mode, other.Slots, held.Mode, held.Slots, err)
 	}
 }
 

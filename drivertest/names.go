@@ -9,8 +9,10 @@ import (
 
 var namesCases = []testCase{
 	{name: "awkward names are kept apart", run: awkwardNames},
-	{name: "awkward names are shown as they are", need: driver.Caps{Ops: driver.OpInspect}, run: awkwardNamesShown},
-	{name: "awkward names queue and break", need: driver.Caps{Ops: driver.OpQueue}, run: awkwardNamesQueue},
+	{name: "awkward names are shown as they are", need: driver.Caps{Ops: driver.OpInspect},
+		run: awkwardNamesShown},
+	{name: "awkward names queue and break", need: driver.Caps{Ops: driver.OpQueue},
+		run: awkwardNamesQueue},
 	{name: "a prefix is not a pattern", need: driver.Caps{Ops: driver.OpInspect}, run: prefixIsNoPattern},
 }
 

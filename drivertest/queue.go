@@ -118,7 +118,8 @@ func handOffSince(t *trial) {
 		t.withdraw(a, g.Request)
 	}
 	if pushed > 0 && late == pushed {
-		t.Errorf("P1: in %d of %d hand-offs Since was later than the release, as if read when the message arrived", late, pushed)
+		t.Errorf("P1: in %d of %d hand-offs Since was later than the release, as if read when the message arrived",
+			late, pushed)
 	}
 }
 
@@ -231,7 +232,8 @@ func deadWinner(t *trial) {
 	w := t.waitFor(b, live)
 	t.release(a, g)
 	// Two polls until the claim expires, one until the live waiter asks again.
-	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness, "P7: a waiter that never confirms delays a live one by more than two polls")
+	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness,
+		"P7: a waiter that never confirms delays a live one by more than two polls")
 }
 
 // deadWaiter: the first waiter dies long before the release, so its place is dropped.
@@ -247,7 +249,8 @@ func deadWaiter(t *trial) {
 	w := t.waitFor(b, live)
 	time.Sleep(2*t.poll + t.poll/2) // the waiters' polls, not the store's time
 	t.release(a, g)
-	t.granted(w, t.poll+t.caps.Guarantees.Lateness, "P7: a place that nobody confirmed for two polls was granted")
+	t.granted(w, t.poll+t.caps.Guarantees.Lateness,
+		"P7: a place that nobody confirmed for two polls was granted")
 }
 
 func expiredHandedOn(t *trial) {

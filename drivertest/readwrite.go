@@ -36,7 +36,8 @@ func (t *trial) oneLock(held, other driver.Request) {
 	case err == nil:
 		t.Errorf("P1: %s was granted beside %s of the same name", lockOf(other), lockOf(held))
 	case errors.Is(err, driver.ErrMismatch):
-		t.Errorf("P10: %s and %s of one name are one lock, but the request returned %v, not ErrHeld", lockOf(other), lockOf(held), err)
+		t.Errorf("P10: %s and %s of one name are one lock, but the request returned %v, not ErrHeld",
+			lockOf(other), lockOf(held), err)
 	}
 	if err == nil {
 		t.release(b, second)

@@ -104,7 +104,8 @@ func renewBatch(t *trial) {
 	for i, r := range renewals {
 		switch dead := i%3 == 1; {
 		case dead && !errors.Is(r.Err, driver.ErrNotHeld):
-			t.Errorf("P2: renewal %d of a batch is of a released hold and returned %v, not ErrNotHeld", i, r.Err)
+			t.Errorf("P2: renewal %d of a batch is of a released hold and returned %v, not ErrNotHeld",
+				i, r.Err)
 		case !dead && r.Err != nil:
 			t.Errorf("P2: renewal %d of a batch is of a live hold and returned %v", i, r.Err)
 		}

@@ -31,7 +31,8 @@ func holdSurvives(t *trial) {
 		next, err := b.Try(ctx, t.request())
 		if err == nil {
 			if now := t.now(); keeps(verdict) && now < start.Add(r.TTL) {
-				t.Errorf("P1: after a restart of the store a name was granted again, %v before its holder's TTL ended", start.Add(r.TTL).Sub(now))
+				t.Errorf("P1: after a restart of the store a name was granted again, %v before its holder's TTL ended",
+					start.Add(r.TTL).Sub(now))
 			}
 			b.Release(ctx, []driver.Grant{next})
 			return

@@ -22,7 +22,8 @@ type held struct {
 }
 
 func (h held) String() string {
-	return fmt.Sprintf("%v hold of %.8s, token %d, trusted %d–%d", h.Mode, h.Owner, h.token, h.from, h.until)
+	return fmt.Sprintf("%v hold of %.8s, token %d, trusted %d–%d", h.Mode, h.Owner, h.token, h.from,
+		h.until)
 }
 
 // byName sorts the holds of each name by when they began. Holds that were never trusted prove
@@ -77,7 +78,8 @@ func scanIntervals(holds []held) (found []string) {
 				exclusive += step
 			}
 			if !e.ends && (exclusive > 0 && len(live) > 1 || e.h.Mode == driver.Slot && permits > e.h.Slots) {
-				found = append(found, fmt.Sprintf("P1: on %q %v stands beside %d others (%d permits in use)", name, *e.h, len(live)-1, permits))
+				found = append(found,
+					fmt.Sprintf("P1: on %q %v stands beside %d others (%d permits in use)", name, *e.h, len(live)-1, permits))
 			}
 		}
 	}
@@ -96,7 +98,8 @@ func scanTokens(holds []held) (found []string) {
 			case h.Mode == driver.Slot:
 				continue
 			case h.token <= writer, h.Mode == driver.Exclusive && h.token < reader:
-				found = append(found, fmt.Sprintf("P3: on %q %v comes after writers up to token %d and readers up to %d", name, h, writer, reader))
+				found = append(found,
+					fmt.Sprintf("P3: on %q %v comes after writers up to token %d and readers up to %d", name, h, writer, reader))
 			}
 			if h.Mode == driver.Exclusive {
 				writer = max(writer, h.token)
@@ -130,8 +133,9 @@ func scanOrder(places []place) (found []string) {
 		last := place{} // among those granted so far, the one that asked last
 		for _, p := range ps {
 			if last.owner != "" && p.queued < last.asked {
-				found = append(found, fmt.Sprintf("P8: on %q %.8s asked for a place %v after %.8s had one, and was granted first",
-					name, last.owner, last.asked.Sub(p.queued).Round(time.Microsecond), p.owner))
+				found = append(found,
+					fmt.Sprintf("P8: on %q %.8s asked for a place %v after %.8s had one, and was granted first",
+						name, last.owner, last.asked.Sub(p.queued).Round(time.Microsecond), p.owner))
 			}
 			if p.asked > last.asked {
 				last = p

@@ -6,7 +6,8 @@ var sharedCases = []testCase{
 	{name: "readers together", need: driver.Caps{Shared: true}, run: readersTogether},
 	{name: "readers keep a writer out", need: driver.Caps{Shared: true}, run: readersKeepWriterOut},
 	{name: "a writer keeps readers out", need: driver.Caps{Shared: true}, run: writerKeepsReadersOut},
-	{name: "expiry of one reader leaves the others", need: driver.Caps{Shared: true}, time: true, run: oneReaderExpires},
+	{name: "expiry of one reader leaves the others", need: driver.Caps{Shared: true}, time: true,
+		run: oneReaderExpires},
 }
 
 func readersTogether(t *trial) {

@@ -121,7 +121,8 @@ func (s *suite) themes() []theme {
 		{"goroutines", goroutinesCases},
 	}
 	if s.h.Transport != nil {
-		themes = append(themes, theme{"transport", slices.Concat(lateCases, unansweredCases, connectionsCases)})
+		themes = append(themes,
+			theme{"transport", slices.Concat(lateCases, unansweredCases, connectionsCases)})
 	} else {
 		themes = append(themes, theme{"local", localCases})
 	}

@@ -12,11 +12,16 @@ var tokensCases = []testCase{
 	{name: "increase from hold to hold", need: fences, run: tokensIncrease},
 	{name: "increase after the name was idle", need: fences, time: true, run: tokensAfterIdle},
 	{name: "increase after expiry", need: fences, time: true, run: tokensAfterExpiry},
-	{name: "increase over a hand-off", need: driver.Caps{Fencing: true, Ops: driver.OpQueue}, run: tokensOverHandOff},
-	{name: "increase after a break", need: driver.Caps{Fencing: true, Ops: driver.OpBreak}, run: tokensAfterBreak},
-	{name: "readers come after the writer", need: driver.Caps{Fencing: true, Shared: true}, run: tokensShared},
-	{name: "of a block are nobody else's", need: driver.Caps{Fencing: true, Ops: driver.OpInspect}, run: tokensOfABlock},
-	{name: "stay over renewals", need: driver.Caps{Fencing: true, Ops: driver.OpInspect}, run: tokensStay},
+	{name: "increase over a hand-off", need: driver.Caps{Fencing: true, Ops: driver.OpQueue},
+		run: tokensOverHandOff},
+	{name: "increase after a break", need: driver.Caps{Fencing: true, Ops: driver.OpBreak},
+		run: tokensAfterBreak},
+	{name: "readers come after the writer", need: driver.Caps{Fencing: true, Shared: true},
+		run: tokensShared},
+	{name: "of a block are nobody else's", need: driver.Caps{Fencing: true, Ops: driver.OpInspect},
+		run: tokensOfABlock},
+	{name: "stay over renewals", need: driver.Caps{Fencing: true, Ops: driver.OpInspect},
+		run: tokensStay},
 }
 
 // higher asserts that a grant's token is higher than the last, and returns it.

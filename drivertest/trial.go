@@ -166,7 +166,8 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 	case r.Valid <= 0 || r.Valid > g.TTL:
 		t.Errorf("P1: the renewal is valid for %v, asked were %v", r.Valid, g.TTL)
 	case r.Since < g.Since:
-		t.Errorf("P2: a renewal counts from %v before what it replaces: its lease will not trust it", g.Since.Sub(r.Since))
+		t.Errorf("P2: a renewal counts from %v before what it replaces: its lease will not trust it",
+			g.Since.Sub(r.Since))
 	case r.Since.Add(r.Valid) < before:
 		t.Errorf("P2: a successful renewal ended before it was asked for")
 	}
@@ -272,7 +273,8 @@ func (t *trial) refusesOps(ops driver.Ops) {
 func (t *trial) refusesMode(r driver.Request) {
 	d := t.open()
 	if _, err := t.try1(d, r); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("P10: Try in a mode that Caps does not list (%v) returned %v, not ErrUnsupported", r.Mode, err)
+		t.Errorf("P10: Try in a mode that Caps does not list (%v) returned %v, not ErrUnsupported",
+			r.Mode, err)
 	}
 	t.freeNow(d, t.request(), "P6: a refused mode left something behind")
 }

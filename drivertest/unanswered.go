@@ -121,7 +121,8 @@ func (t *trial) connected(d driver.Driver) time.Duration {
 		}
 		t.withdrawn(d, answer{driver.Grant{Request: r, Handle: g.Handle}, err})
 		if time.Now().After(end) {
-			t.Fatalf("P7: a client cannot take a free name %v after its connections were cut: %v", patience, err)
+			t.Fatalf("P7: a client cannot take a free name %v after its connections were cut: %v",
+				patience, err)
 		}
 	}
 }
@@ -175,7 +176,8 @@ func (t *trial) leavesNothing(d, b driver.Driver, r driver.Request, a answer) {
 	for range 3 {
 		g, err := t.try1(b, other)
 		if err != nil {
-			t.Errorf("P6: a request failed with %q, which is not ErrUncertain, and yet the name is closed for it: %v", a.err, err)
+			t.Errorf("P6: a request failed with %q, which is not ErrUncertain, and yet the name is closed for it: %v",
+				a.err, err)
 			return
 		}
 		t.release(b, g)

@@ -14,10 +14,12 @@ var withdrawalCases = []testCase{
 	{name: "of nothing", run: withdrawNothing},
 	{name: "is repeatable", run: withdrawTwice},
 	{name: "before the request", run: withdrawBefore},
-	{name: "before the queued request", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawBeforeEnqueue},
+	{name: "before the queued request", need: driver.Caps{Ops: driver.OpQueue},
+		run: withdrawBeforeEnqueue},
 	{name: "before a stray request", need: driver.Caps{Ops: driver.OpQueue}, run: releaseBeforeStray},
 	{name: "of a place", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawPlace},
-	{name: "of a hold that was handed over", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawHandedOver},
+	{name: "of a hold that was handed over", need: driver.Caps{Ops: driver.OpQueue},
+		run: withdrawHandedOver},
 	{name: "ignores the minimum hold", run: withdrawIgnoresMinHold},
 }
 
@@ -99,7 +101,8 @@ func withdrawBeforeEnqueue(t *trial) {
 	if _, err := t.enqueue(a, r); err == nil {
 		t.Errorf("P6: a request took effect after it was withdrawn")
 	}
-	t.freeNow(b, t.request(), "P6: a request that arrived after its withdrawal holds the name or waits for it")
+	t.freeNow(b, t.request(),
+		"P6: a request that arrived after its withdrawal holds the name or waits for it")
 }
 
 func withdrawPlace(t *trial) {

@@ -25,7 +25,8 @@ type Hold struct {
 
 // String describes the hold to people.
 func (h Hold) String() string {
-	return fmt.Sprintf("token %d of %s on %q, trusted for %v", h.Token, h.Who, h.Name, h.Until.Sub(h.From))
+	return fmt.Sprintf("token %d of %s on %q, trusted for %v", h.Token, h.Who, h.Name,
+		h.Until.Sub(h.From))
 }
 
 // Watch polls a lease until it is lost or stop is closed, and returns for how long it was
@@ -83,7 +84,8 @@ func Overlaps(holds []Hold) (found []string) {
 		last := hs[0]
 		for _, h := range hs[1:] {
 			if h.From < last.Until {
-				found = append(found, fmt.Sprintf("P1: %v and %v overlap by %v", last, h, min(last.Until, h.Until).Sub(h.From)))
+				found = append(found,
+					fmt.Sprintf("P1: %v and %v overlap by %v", last, h, min(last.Until, h.Until).Sub(h.From)))
 			}
 			if h.Until > last.Until {
 				last = h

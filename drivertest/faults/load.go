@@ -43,7 +43,8 @@ func (s *scene) start(ttl time.Duration, n int, name func(i int) string, clients
 	l := &load{scene: s, ttl: ttl, stop: make(chan struct{}), giveUp: giveUp}
 	for i := range n * len(clients) {
 		lock := clients[i/n].Mutex(name(i), &holdfast.Options{TTL: ttl})
-		w := &worker{load: l, name: name(i), lock: lock, title: fmt.Sprintf("worker %d of client %d", i, i/n)}
+		w := &worker{load: l, name: name(i), lock: lock,
+			title: fmt.Sprintf("worker %d of client %d", i, i/n)}
 		w.state.Store("starting")
 		l.workers = append(l.workers, w)
 	}

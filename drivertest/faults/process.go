@@ -128,7 +128,8 @@ func waiterStopped(s *scene) {
 	stop := make(chan struct{})
 	close(stop)
 	holds := []Hold{watch(lease, stop)}
-	alive.hasIt(2*c.Caps().PollInterval()+c.Caps().Guarantees.Lateness+slack, "P7: a waiter behind one that is stopped")
+	alive.hasIt(2*c.Caps().PollInterval()+c.Caps().Guarantees.Lateness+slack,
+		"P7: a waiter behind one that is stopped")
 	stopped.signal(syscall.SIGCONT)
 	time.Sleep(brief / 10)
 	holds = append(holds, alive.gives())
@@ -152,6 +153,7 @@ func allKilled(s *scene) {
 	for _, w := range append(others, holder) {
 		w.kill()
 	}
-	lease := s.acquire(c, "x", brief, opens(c, ttl)+2*c.Caps().PollInterval()+slack, "P7: behind waiters that are all dead")
+	lease := s.acquire(c, "x", brief, opens(c, ttl)+2*c.Caps().PollInterval()+slack,
+		"P7: behind waiters that are all dead")
 	s.check([]Hold{watch(lease, soon())})
 }

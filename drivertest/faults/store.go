@@ -39,7 +39,8 @@ func shortPauses(s *scene) {
 	for _, l := range []*load{each, one} {
 		l.finish()
 		if lost := l.losses(); len(lost) > 0 && most < clients[0].Caps().PollInterval()/2 {
-			s.Errorf("P2: %d leases were lost by pauses much shorter than their TTL, while this process stood still for %v at most: %v", len(lost), most, lost)
+			s.Errorf("P2: %d leases were lost by pauses much shorter than their TTL, while this process stood still for %v at most: %v",
+				len(lost), most, lost)
 		}
 	}
 }
@@ -221,6 +222,7 @@ func latePush(s *scene) {
 	defer cancel()
 	late, err := q.Wait(wait, waits)
 	if now := driver.HostClock.Now(); err == nil && now < late.Since.Add(late.Valid) {
-		s.Errorf("P1: the message of a hand-off came after the hold had expired, and is trusted for %v more", late.Since.Add(late.Valid).Sub(now))
+		s.Errorf("P1: the message of a hand-off came after the hold had expired, and is trusted for %v more",
+			late.Since.Add(late.Valid).Sub(now))
 	}
 }

@@ -59,7 +59,8 @@ func round(t *testing.T, working, idle *holdfast.Client, ttl time.Duration) (los
 	working.Close()
 	idle.Close()
 	if len(slow) > 0 || slowest > ttl/4 {
-		doubt = fmt.Sprintf("a client with nothing to do has lost %d leases, and had to wait %v for a renewal", len(slow), slowest)
+		doubt = fmt.Sprintf("a client with nothing to do has lost %d leases, and had to wait %v for a renewal",
+			len(slow), slowest)
 	}
 	return lost, doubt
 }
@@ -68,7 +69,8 @@ func round(t *testing.T, working, idle *holdfast.Client, ttl time.Duration) (los
 func hold(t *testing.T, c *holdfast.Client, ttl time.Duration) (held []*holdfast.Lease) {
 	t.Helper()
 	for i := range leases {
-		lease, err := c.Mutex(fmt.Sprintf("held/%p/%d", c, i), &holdfast.Options{TTL: ttl}).Acquire(t.Context())
+		lease, err := c.Mutex(fmt.Sprintf("held/%p/%d", c, i),
+			&holdfast.Options{TTL: ttl}).Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

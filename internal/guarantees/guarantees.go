@@ -68,7 +68,8 @@ func Render(stores []Store) []byte {
 	b.WriteString(verdicts)
 	row(&b, driver.Keeps.String(), "the promise holds, and nothing waits longer than without the fault")
 	row(&b, driver.Delays.String(), "the promise holds; names may open later")
-	row(&b, driver.Breaks.String(), "the promise can be broken: let the resource check the token, where the tokens hold")
+	row(&b, driver.Breaks.String(),
+		"the promise can be broken: let the resource check the token, where the tokens hold")
 	row(&b, driver.Impossible.String(), "this cannot happen to this store")
 	b.WriteString("\n| fault | what happens |\n|---|---|\n")
 	for _, f := range driver.Faults() {
@@ -81,7 +82,8 @@ func Render(stores []Store) []byte {
 }
 
 func capabilities(b *bytes.Buffer, stores []Store) {
-	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect", "break", "downgrade", "annotate", "watch", "TTL", "poll")
+	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect",
+		"break", "downgrade", "annotate", "watch", "TTL", "poll")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range stores {
 		c := s.Caps
@@ -98,7 +100,8 @@ func section(b *bytes.Buffer, s Store) {
 	fmt.Fprintf(b, "- **Tokens**: %s\n", text(g.Tokens))
 	late := "a dead holder's name opens when TTL and lock-delay, or its minimum hold, are over, without delay by the store"
 	if g.Lateness > 0 {
-		late = fmt.Sprintf("a dead holder's name opens at most %v after TTL and lock-delay, or its minimum hold, are over", g.Lateness)
+		late = fmt.Sprintf("a dead holder's name opens at most %v after TTL and lock-delay, or its minimum hold, are over",
+			g.Lateness)
 	}
 	fmt.Fprintf(b, "- **Lateness** (P5): %s.\n\n", late)
 	b.WriteString("| fault | exclusion | tokens | why, and the remedy |\n|---|---|---|---|\n")
@@ -112,7 +115,8 @@ func section(b *bytes.Buffer, s Store) {
 // faults can break them.
 func Table(stores []Store) []byte {
 	var b bytes.Buffer
-	row(&b, "package", "URL", "what its locks rest on", "fencing tokens", "fair between clients", "exclusion can break by")
+	row(&b, "package", "URL", "what its locks rest on", "fencing tokens", "fair between clients",
+		"exclusion can break by")
 	b.WriteString("|---|---|---|---|---|---|\n")
 	for _, s := range stores {
 		var risks []string
@@ -124,7 +128,8 @@ func Table(stores []Store) []byte {
 		if risks == nil {
 			risks = []string{"nothing listed"}
 		}
-		row(&b, fmt.Sprintf("[`%s`](docs/guarantees.md#%s)", s.Package, anchor(s)), "`"+s.URL+"`", s.Caps.Guarantees.Summary,
+		row(&b, fmt.Sprintf("[`%s`](docs/guarantees.md#%s)", s.Package, anchor(s)), "`"+s.URL+"`",
+			s.Caps.Guarantees.Summary,
 			yes(s.Caps.Fencing), yes(s.Caps.Fair), strings.Join(risks, ", "))
 	}
 	return b.Bytes()

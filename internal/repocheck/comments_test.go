@@ -9,7 +9,8 @@ import (
 )
 
 func TestEveryPackageHasAComment(t *testing.T) {
-	report(t, "every package has a comment that begins with `Package` and its name", undocumentedPackages(theRepo(t).gofiles))
+	report(t, "every package has a comment that begins with `Package` and its name",
+		undocumentedPackages(theRepo(t).gofiles))
 }
 
 // undocumentedPackages finds packages without a package comment. A comment in a test file counts
@@ -21,7 +22,8 @@ func undocumentedPackages(files []*gofile) (found []string) {
 		p := pkgs[f.dir]
 		documented := strings.TrimSpace(f.ast.Doc.Text()) != ""
 		if name := f.ast.Name.Name; name != "main" {
-			documented = strings.HasPrefix(f.ast.Doc.Text(), "Package "+strings.TrimSuffix(name, "_test")+" ")
+			documented = strings.HasPrefix(f.ast.Doc.Text(),
+				"Package "+strings.TrimSuffix(name, "_test")+" ")
 		}
 		if f.isTest() {
 			p.test = p.test || documented
@@ -140,5 +142,6 @@ var BadVar, hiddenVar int
 //go:generate true
 var BadDirective int
 `)
-	expect(t, undocumentedNames(f), "x.go:6: BadFunc", "BadMethod", "BadType", "BadConst", "BadVar", "BadDirective")
+	expect(t, undocumentedNames(f), "x.go:6: BadFunc", "BadMethod", "BadType", "BadConst", "BadVar",
+		"BadDirective")
 }

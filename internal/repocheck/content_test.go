@@ -72,7 +72,8 @@ func putOff(f *gofile) (found []string) {
 }
 
 func TestPutOff(t *testing.T) {
-	f := mustParse(t, "x.go", "package x\n\n// TO"+"DO: all\nvar a = 1 /* FIX"+"ME */\n// see XX"+"X\nvar _ = context.TO"+"DO() // TO"+"DOS\n")
+	f := mustParse(t, "x.go",
+		"package x\n\n// TO"+"DO: all\nvar a = 1 /* FIX"+"ME */\n// see XX"+"X\nvar _ = context.TO"+"DO() // TO"+"DOS\n")
 	expect(t, putOff(f), "x.go:3: ", "x.go:4: ", "x.go:5: ")
 }
 

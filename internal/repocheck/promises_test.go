@@ -16,12 +16,14 @@ const promisesPage = "internal/repocheck/testdata/promises.md"
 // promisesHeading is the heading of the table's section, with or without a number before it.
 const promisesHeading = "Promises and where they are kept"
 
-// promisesPromised is how many promises docs/design.md makes: P1 to P11.
-const promisesPromised = 11
+// promiseCount is how many promises docs/design.md makes: P1 to P11.
+const promiseCount = 11
 
 func TestPromisesAreKeptWhereThePageSays(t *testing.T) {
 	r := theRepo(t)
-	report(t, promisesPage+": the table says for each promise which place keeps it and which test finds it broken", wrongPromises(r, promisesPage, promisesPromised))
+	report(t,
+		promisesPage+": the table says for each promise which place keeps it and which test finds it broken",
+		wrongPromises(r, promisesPage, promiseCount))
 }
 
 // wrongPromises checks the table of promises of a page against the code. These are the

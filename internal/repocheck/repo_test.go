@@ -198,6 +198,7 @@ func expect(t *testing.T, found []string, parts ...string) {
 		ok = strings.Contains(found[i], parts[i])
 	}
 	if !ok {
-		t.Errorf("the rule found\n\t%s\nwant\n\t%s", strings.Join(found, "\n\t"), strings.Join(parts, "\n\t"))
+		t.Errorf("the rule found\n\t%s\nwant\n\t%s", strings.Join(found, "\n\t"),
+			strings.Join(parts, "\n\t"))
 	}
 }

@@ -44,6 +44,7 @@ func TestX(t *testing.T) {
 	t.Run("sub", func(t *testing.T) { t.SkipNow() })
 	_ = filepath.SkipDir
 }`
-	expect(t, skips(mustParse(t, "x_test.go", "package x\nimport \"testing\""+body)), "x_test.go:4: Skip", "5: Skipf", "6: SkipNow")
+	expect(t, skips(mustParse(t, "x_test.go", "package x\nimport \"testing\""+body)),
+		"x_test.go:4: Skip", "5: Skipf", "6: SkipNow")
 	expect(t, skips(mustParse(t, "x.go", "package x\nimport \"encoding/json\""+body)))
 }

@@ -45,7 +45,8 @@ type testRun struct {
 }
 
 func newTally(out io.Writer) *tally {
-	return &tally{out: out, packages: map[string]*packageRun{}, builds: map[string][]string{}, took: map[string]float64{}}
+	return &tally{out: out, packages: map[string]*packageRun{}, builds: map[string][]string{},
+		took: map[string]float64{}}
 }
 
 // line handles one line of output. A line that is no event is printed as it is.
@@ -219,7 +220,8 @@ func (t *tally) stillRunning(now time.Time) {
 				at = append(at, name)
 			}
 		}
-		fmt.Fprintf(t.out, "     %6.1fs  %4d tests so far  %s: %s\n", now.Sub(p.started).Seconds(), p.count, pkg, strings.Join(at, " "))
+		fmt.Fprintf(t.out, "     %6.1fs  %4d tests so far  %s: %s\n", now.Sub(p.started).Seconds(),
+			p.count, pkg, strings.Join(at, " "))
 	}
 }
 
