@@ -29,8 +29,7 @@ func init() {
 		name: "redis", floor: "raw rueidis", ours: "holdfast", work: redisWork,
 		peers: []peer{
 			{name: "raw rueidis", open: openRaw, skips: notPairs},
-			{name: "raw rueidis, endless context", open: openRawEndless,
-				skips: append([]string{"pair64"}, notPairs...)},
+			{name: "raw rueidis, endless context", open: openRawEndless, skips: append([]string{"pair64"}, notPairs...)},
 			{name: "holdfast", open: openHoldfastRedis},
 			{name: "redsync on go-redis", open: openRedsyncGoRedis, skips: []string{"hold"}},
 			{name: "redsync on rueidis", open: openRedsyncRueidis, skips: []string{"hold"}},
@@ -68,8 +67,8 @@ func (r *raw) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error { return r.release.Exec(ctx, r.client, []string{name}, []string{owner}).Error() }, nil
 }
 
-// rawEndless is raw with contexts that cannot end: rueidis then serves a single caller without
-// its pipeline.
+// rawEndless is raw where contexts cannot end: rueidis then serves a lone caller
+// without its pipeline.
 type rawEndless struct{ Locker }
 
 func openRawEndless(ctx context.Context, addr string) (Locker, error) {
@@ -83,7 +82,7 @@ func (r rawEndless) Lock(ctx context.Context, name string) (func() error, error)
 
 func (r *raw) Close() error { r.client.Close(); return nil }
 
-// ours is Holdfast on any store.
+// ours is Holdfast over any store.
 type ours struct{ client *holdfast.Client }
 
 func openHoldfastRedis(ctx context.Context, addr string) (Locker, error) {
