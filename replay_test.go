@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/explore"
+	"github.com/holdfastlock/holdfast/internal/explore/replay"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -58,7 +58,7 @@ func (m moody) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewa
 // of its states.
 func TestReplay(t *testing.T) {
 	for range 20 {
-		var logs []*explore.Log
+		var logs []*replay.Log
 		synctest.Test(t, func(t *testing.T) {
 			clock := bubbleClock{time.Now()}
 			store := memlock.NewStore(&memlock.Options{Clock: clock, TokenBlock: 8, Poll: 100 * time.Millisecond})
@@ -69,7 +69,7 @@ func TestReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 				clients = append(clients, c)
-				logs = append(logs, explore.Record(c.engine))
+				logs = append(logs, replay.Record(c.engine))
 			}
 			var people sync.WaitGroup
 			for i := range 12 {

@@ -1,4 +1,6 @@
-package explore
+// Package replay records what goes in and out of an engine in a real run, and feeds it to a new
+// one.
+package replay
 
 import (
 	"fmt"
@@ -50,7 +52,7 @@ func (l *Log) Len() int { return len(l.steps) }
 // between what it says and what was said then, or the first state in which anything is
 // wrong.
 func (l *Log) Replay() error {
-	r := &replay{Log: l, callers: map[*engine.Caller]*engine.Caller{}, batches: map[*engine.Batch]*engine.Batch{}, due: map[*engine.Due]*engine.Due{}}
+	r := &run{Log: l, callers: map[*engine.Caller]*engine.Caller{}, batches: map[*engine.Batch]*engine.Batch{}, due: map[*engine.Due]*engine.Due{}}
 	c := l.config
 	c.Trace = nil
 	c.NewOwner = func() string { l.handed++; return l.owners[l.handed-1] }
@@ -64,8 +66,8 @@ func (l *Log) Replay() error {
 	return nil
 }
 
-// replay is a log with a new engine, and what of its corresponds to what.
-type replay struct {
+// run is a log with a new engine, and what of its corresponds to what.
+type run struct {
 	*Log
 	e       *engine.Engine
 	callers map[*engine.Caller]*engine.Caller
@@ -73,7 +75,7 @@ type replay struct {
 	due     map[*engine.Due]*engine.Due
 }
 
-func (r *replay) caller(c *engine.Caller) *engine.Caller {
+func (r *run) caller(c *engine.Caller) *engine.Caller {
 	if c == nil {
 		return nil
 	}
@@ -83,7 +85,7 @@ func (r *replay) caller(c *engine.Caller) *engine.Caller {
 	return r.callers[c]
 }
 
-func (r *replay) step(s *logged) error {
+func (r *run) step(s *logged) error {
 	ev := s.event
 	ev.Caller, ev.Other = r.caller(ev.Caller), r.caller(ev.Other)
 	ev.Batch, ev.Due = r.batches[ev.Batch], r.due[ev.Due]
@@ -117,7 +119,7 @@ func (r *replay) step(s *logged) error {
 }
 
 // exclusive returns what is wrong with who trusts what (P1, P2).
-func (r *replay) exclusive(now driver.Instant) error {
+func (r *run) exclusive(now driver.Instant) error {
 	holders := map[string]*engine.Caller{}
 	for _, c := range r.callers {
 		if !c.Held() || c.Until() <= now || c.Mode() != driver.Exclusive {
