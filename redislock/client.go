@@ -64,6 +64,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
 		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent), micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
+		int64(min(max(req.Tokens, 1), tokenBlock)),
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
@@ -76,11 +77,14 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
 	if token, ok := reply.Value.(int64); ok {
-		return driver.Grant{Request: req, Token: driver.Token(token), Since: sent, Valid: req.TTL, Handle: plain{}}, nil
+		return plainGrant(req, token, sent), nil
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) == replyOK {
-		g := driver.Grant{Request: req, Token: driver.Token(number(fields, 1)), Since: sent, Valid: req.TTL}
+		g := driver.Grant{
+			Request: req, Token: driver.Token(number(fields, 1)), Block: int(number(fields, 3)),
+			Contended: number(fields, 4) == 1, Since: sent, Valid: req.TTL,
+		}
 		if number(fields, 2) == 1 {
 			g.Handle = plain{}
 		}
@@ -216,7 +220,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		if g.Token == 0 || g.Stray {
 			refuse = max(g.TTL, withdrawnFor)
 		}
-		return []string{escape(g.Owner), decimal(micros(g.MinHold)), decimal(micros(refuse))}
+		return []string{escape(g.Owner), decimal(int64(g.Token)), decimal(micros(g.MinHold)), decimal(micros(refuse))}
 	})
 	for i := range errs {
 		if grants[i].Token == 0 && driver.Gone(errs[i]) {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A plain hold is exclusive and without a minimum, and nobody waits for its name. It is a field of the record's hash, named by its
+// A plain hold is exclusive, has one token and no minimum, and nobody waits for its name. It is a field of the record's hash, named by its
 // owner, so that it can be taken by a short script and released by a command,
 // HDEL: scripts are what a lock costs a server.
 //
@@ -36,7 +36,7 @@ const longestPlain = 5 * time.Minute
 
 // mayBePlain reports whether idle.lua may grant the request.
 func mayBePlain(req *driver.Request) bool {
-	return req.Mode == driver.Exclusive && req.MinHold == 0 && req.TTL+req.LockDelay <= longestPlain
+	return req.Mode == driver.Exclusive && req.Tokens <= 1 && req.MinHold == 0 && req.TTL+req.LockDelay <= longestPlain
 }
 
 // errAsk says that take.lua has decided nothing.
@@ -99,9 +99,16 @@ func (c *client) take(ctx context.Context, req driver.Request) (driver.Grant, er
 	case nil:
 		return driver.Grant{}, errAsk
 	case int64:
-		return driver.Grant{Request: req, Token: driver.Token(v), Since: sent, Valid: req.TTL, Handle: plain{}}, nil
+		return plainGrant(req, v, sent), nil
 	}
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
+}
+
+// plainGrant is the grant of a hold that idle.lua has taken.
+func plainGrant(req driver.Request, token int64, sent driver.Instant) driver.Grant {
+	return driver.Grant{
+		Request: req, Token: driver.Token(token), Block: 1, Since: sent, Valid: req.TTL, Handle: plain{},
+	}
 }
 
 // drop releases a hold by HDEL, if that is all that its release needs. It reports

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
@@ -94,7 +95,7 @@ func (c *client) forget(owner string) {
 }
 
 // hear takes what the scripts publish on the client's channel: a hand-off,
-// "g TOKEN CLAIM ASKED OWNER", or a break, "b OWNER". "" says that messages may
+// "g TOKEN CLAIM ASKED TOKENS CONTENDED OWNER", or a break, "b OWNER". "" says that messages may
 // have been lost.
 func (c *client) hear(message string) {
 	c.mu.Lock()
@@ -127,15 +128,16 @@ func (c *client) hear(message string) {
 // owner's last request that the server had answered before, never the arrival
 // of the news (P1).
 func (c *client) handedOver(fields string) {
-	f := strings.SplitN(fields, " ", 4)
-	if len(f) != 4 {
+	f := strings.Split(fields, " ")
+	if len(f) != 6 {
 		return
 	}
 	token, err1 := strconv.ParseInt(f[0], 10, 64)
 	claim, err2 := strconv.ParseInt(f[1], 10, 64)
 	asked, err3 := strconv.ParseInt(f[2], 10, 64)
-	w := c.waiters[unescape(f[3])]
-	if err1 != nil || err2 != nil || err3 != nil || w == nil {
+	block, err4 := strconv.Atoi(f[3])
+	w := c.waiters[unescape(f[5])]
+	if errors.Join(err1, err2, err3, err4) != nil || w == nil {
 		return
 	}
 	select {
@@ -143,8 +145,8 @@ func (c *client) handedOver(fields string) {
 	default:
 	}
 	w.news <- driver.Grant{
-		Request: w.request, Token: driver.Token(token), Since: driver.Instant(asked),
-		Valid: min(duration(claim), w.request.TTL),
+		Request: w.request, Token: driver.Token(token), Block: block, Contended: f[4] == "1",
+		Since: driver.Instant(asked), Valid: min(duration(claim), w.request.TTL),
 	}
 }
 

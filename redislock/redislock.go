@@ -57,8 +57,8 @@ import (
 // DefaultPrefix is what keys and channels begin with.
 const DefaultPrefix = "holdfast"
 
-// tokenBlock is driver.Caps.TokenBlock, and BLOCK in the scripts.
-const tokenBlock = 16
+// tokenBlock is driver.Caps.TokenBlock.
+const tokenBlock = 4096
 
 // maxPrefix is the length of the longest prefix, in bytes.
 const maxPrefix = 128

@@ -1,18 +1,21 @@
 -- KEYS: record, farewell to the owner. ARGV: the field and text of a plain hold, and
--- the rest of the request, "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE": unfair and
--- queue (may take a place) are 1 or 0. A fourth says that idle.lua has been run before.
--- Replies {OK, token, whether it is a plain hold}, {HELD, queued, opens in, note, token}, or {why not}.
+-- the rest of the request, "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS":
+-- unfair and queue (may take a place) are 1 or 0, tokens is how many to reserve. A fourth says that idle.lua has been run before.
+-- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
+-- {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
 req[OWNER] = string.sub(ARGV[1], 3)
 req[TTL], req[DELAY], req[CLIENT], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
 local sent, poll, unfair, queue
-req[MODE], req[SLOTS], req[PERMITS], req[MIN], sent, poll, unfair, queue =
-  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
-for _, i in ipairs({MODE, SLOTS, PERMITS, MIN, TTL, DELAY}) do req[i] = tonumber(req[i]) end
+req[MODE], req[SLOTS], req[PERMITS], req[MIN], sent, poll, unfair, queue, req[TOKENS] =
+  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
+for _, i in ipairs({MODE, SLOTS, PERMITS, MIN, TTL, DELAY, TOKENS}) do req[i] = tonumber(req[i]) end
 poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
 local owner = req[OWNER]
 
-local function granted(r, h) return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 0} end
+local function granted(r, h)
+  return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 0, block(h), #r[QUEUE] > 0 and 1 or 0}
+end
 
 local r = load(KEYS[1])
 local h = find(r[HOLDS], owner)
@@ -45,7 +48,7 @@ if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
 end
 
 if p then
-  p[SEEN], p[ASKED], p[DEAF] = now, sent, deaf(KEYS[1], p[CLIENT])
+  p[SEEN], p[ASKED], p[TOKENS], p[DEAF] = now, sent, req[TOKENS], deaf(KEYS[1], p[CLIENT])
   save(KEYS[1], r)
 elseif queue then
   req[JOINED], req[SEEN], req[ASKED], req[POLL], req[DEAF] = now, now, sent, poll, deaf(KEYS[1], req[CLIENT])

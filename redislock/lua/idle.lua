@@ -6,7 +6,7 @@
 local fields = call('HVALS', KEYS[1])
 if not fields[2] then
   local last = fields[1] or '00000000000000000'
-  if now - string.sub(last, 1, 16) >= BLOCK then -- the clock has not gone back
+  if now - string.sub(last, 1, 16) > 0 then -- the clock has not gone back
     local kept = string.sub(last, 17)
     if kept - now >= 900000000 then -- five minutes, and ten more of being idle
       call('HSET', KEYS[1], 'last', string.format('%016d', now) .. kept, ARGV[1], ARGV[2])

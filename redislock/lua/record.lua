@@ -5,20 +5,33 @@
 local LAST, KEPT, GONE, HOLDS, QUEUE, FIELD = 1, 2, 3, 4, 5, 6 -- of a record: see below
 local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE, MIN = 1, 2, 3, 4, 5, 6, 7, 8, 9 -- of holds and places
 local TOKEN, TAKEN, EXPIRES, CLAIM = 10, 11, 12, 13 -- of holds; CLAIM: 1 if it was handed over and not yet renewed
+local BLOCK_END = 14 -- of holds: the last token that is reserved for it; nil: TOKEN is
 local JOINED, SEEN, ASKED, POLL = 10, 11, 12, 13 -- of places; ASKED: the owner's instant, which only it understands
 local DEAF = 14 -- of places, 1 or 0: nobody listened on the client's channel at the last request
+local TOKENS = 15 -- of places and requests: how many tokens to reserve; nil: one
 
 local EXCLUSIVE, SHARED, SLOT = 0, 1, 2 -- modes
 local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
 
 local winners = {} -- who was granted out of the queue and must be told
 
--- A token is higher than all before it with their blocks, and than those of a record that was
--- forgotten, as long as the clock has not gone back past them (P3).
-local function token(r)
-  r[LAST] = math.max(r[LAST] + BLOCK, now)
-  return r[LAST]
+-- Reserves n tokens and returns the first. They are higher than all before them, and than
+-- those of a record that was forgotten, as long as the clock has not gone back past them (P3).
+local function reserve(r, n)
+  local first = math.max(r[LAST] + 1, now)
+  r[LAST] = first + n - 1
+  return first
 end
+
+-- Makes the tokens that are reserved for the hold and were not used available again, so that
+-- the hybrid clock is not driven ahead of the time. The last that was used is given. If others
+-- were given out after the block, its rest is lost.
+local function give_back(r, h, used)
+  if r[LAST] == h[BLOCK_END] and h[TOKEN] <= used and used < r[LAST] then r[LAST] = used end
+end
+
+-- How many tokens the hold has, TOKEN the first of them.
+local function block(h) return math.max(0, (h[BLOCK_END] or 0) - h[TOKEN]) + 1 end
 
 local function find(list, owner)
   for i, item in ipairs(list) do
@@ -47,7 +60,8 @@ end
 
 local function take(r, req, valid, claim)
   local h = {unpack(req, 1, MIN)}
-  h[TOKEN], h[TAKEN], h[EXPIRES], h[CLAIM] = token(r), now, now + valid, claim
+  h[TOKEN], h[TAKEN], h[EXPIRES], h[CLAIM] = reserve(r, req[TOKENS] or 1), now, now + valid, claim
+  if r[LAST] > h[TOKEN] then h[BLOCK_END] = r[LAST] end
   table.insert(r[HOLDS], h)
   return h
 end
@@ -184,10 +198,11 @@ local function commit(key, r)
   save(key, r)
   while #winners > 0 do
     local told, gone = winners, false
+    local contended = #r[QUEUE] > 0 and 1 or 0
     winners = {}
     for _, w in ipairs(told) do
       local h, claim, asked, was_deaf = unpack(w)
-      local message = table.concat({'g', string.format('%d', h[TOKEN]), string.format('%d', claim), asked, h[OWNER]}, ' ')
+      local message = string.format('g %d %d %s %d %d ', h[TOKEN], claim, asked, block(h), contended) .. h[OWNER]
       if not tell(key, h[CLIENT], message) and not was_deaf then
         remove(r[HOLDS], h[OWNER])
         gone = true
