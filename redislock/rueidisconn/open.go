@@ -92,7 +92,7 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 		}
 		return nil, nil, fromServer(withoutTLS(u, err))
 	}
-	return newConn(client, true), o, nil
+	return &opened{conn: conn{client: client}, option: option}, o, nil
 }
 
 // withoutTLS explains the silence of a server that takes the first message of TLS

@@ -49,16 +49,13 @@ import (
 // renewals with releases, each keep one connection of the client's pool for blocking
 // commands (ClientOption.BlockingPoolSize): while the program uses up that pool,
 // renewals go by the shared pipeline too.
-func Wrap(client rueidis.Client) redislock.Conn { return newConn(client, false) }
+func Wrap(client rueidis.Client) redislock.Conn {
+	return &conn{client: client, reserve: reserve{client: client}}
+}
 
 type conn struct {
 	client  rueidis.Client
-	own     bool // not the caller's
 	reserve reserve
-}
-
-func newConn(client rueidis.Client, own bool) *conn {
-	return &conn{client: client, own: own, reserve: reserve{client: client}}
 }
 
 // Do implements redislock.Conn. An arbitrary command is none of those that
@@ -226,8 +223,5 @@ func dedicate(ctx context.Context, client rueidis.Client) (rueidis.DedicatedClie
 // Close implements redislock.Conn.
 func (c *conn) Close() error {
 	c.reserve.close()
-	if c.own {
-		c.client.Close()
-	}
 	return nil
 }
