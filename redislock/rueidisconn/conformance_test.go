@@ -48,6 +48,34 @@ func fromURL(t testing.TB, address string) redislock.Conn {
 	return c
 }
 
+// withLines returns one of a driver, whose requests go by their own lines already.
+func withLines(t testing.TB, address string) redislock.Conn {
+	t.Helper()
+	c := fromURL(t, address).(*opened)
+	l := lined{c, c.Reserve()}
+	for late := time.Now().Add(20 * time.Second); !l.up(); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the lines do not connect")
+		}
+	}
+	return l
+}
+
+// lined is one that was asked for its line for renewals and releases.
+type lined struct {
+	*opened
+	kept func(context.Context, []redislock.Command) []redislock.Reply
+}
+
+func (l lined) up() bool {
+	ping := []redislock.Command{{Args: []string{"PING"}}}
+	_, shared := l.shared.Load().Do(context.Background(), ping)
+	_, kept := l.opened.kept.Do(context.Background(), ping)
+	return shared && kept
+}
+
+func (l lined) Reserve() func(context.Context, []redislock.Command) []redislock.Reply { return l.kept }
+
 // wrapped returns one over a client with rueidis' own defaults, which send some
 // commands again.
 func wrapped(t testing.TB, address string) redislock.Conn {
@@ -88,6 +116,7 @@ func dial(t testing.TB, c redislock.Conn, wait redislock.Wait) driver.Driver {
 
 func TestConn(t *testing.T) {
 	t.Run("URL", func(t *testing.T) { conntest.Run(t, fromURL) })
+	t.Run("lines", func(t *testing.T) { conntest.Run(t, withLines) })
 	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
 }
 

@@ -25,15 +25,16 @@ type conn struct {
 	patience time.Duration // as in Options
 	done     chan struct{} // closed when the connection has ended
 
-	mu     sync.Mutex
-	err    error     // why the connection has ended
-	out    []byte    // commands to be written
-	spare  []byte    // becomes out while that is written
-	calls  []*call   // those that lack replies, in the order of their commands
-	first  int       // of calls
-	writer *call     // who writes now
-	reader *call     // who reads now
-	heard  time.Time // when the server has sent something, or was asked after it had answered all
+	mu      sync.Mutex
+	err     error     // why the connection has ended
+	out     []byte    // commands to be written
+	spare   []byte    // becomes out while that is written
+	calls   []*call   // those that lack replies, in the order of their commands
+	first   int       // of calls
+	writer  *call     // who writes now
+	hurried bool      // there is a deadline for writing
+	reader  *call     // who reads now
+	heard   time.Time // when the server has sent something, or was asked after it had answered all
 
 	// The reader's.
 	in      []byte // what was read and is not a whole reply yet
@@ -56,7 +57,10 @@ const (
 	bufferKept = 64 << 10
 )
 
-// past is a deadline that ends a read or write that is under way.
+// writeGrace is how much longer a write may take when the context of its caller has ended.
+const writeGrace = 250 * time.Millisecond
+
+// past is a deadline that ends a read that is under way.
 var past = time.Unix(1, 0)
 
 // do sends the commands and returns their replies. It reports false if the connection had ended
@@ -88,8 +92,7 @@ func (c *conn) do(ctx context.Context, commands []redislock.Command) ([]redisloc
 			runtime.Gosched()
 			c.mu.Lock()
 		}
-		c.writeLocked()
-		c.writer = nil
+		c.writeLocked(ctx, own)
 	}
 	for own.got < len(own.replies) && c.err == nil {
 		if ctx.Err() != nil {
@@ -136,7 +139,7 @@ func (c *conn) leaveLocked(own *call, err error) []redislock.Reply {
 	return replies
 }
 
-// interrupt ends the read or write that the caller does, because its context has ended.
+// interrupt ends the read or write that the caller does, when its context has ended.
 func (own *call) interrupt() {
 	c := own.conn
 	c.mu.Lock()
@@ -145,7 +148,9 @@ func (own *call) interrupt() {
 		c.net.SetReadDeadline(past)
 	}
 	if c.writer == own {
-		c.net.SetWriteDeadline(past)
+		// If the server takes what it is sent, the write is as good as done.
+		c.net.SetWriteDeadline(time.Now().Add(writeGrace))
+		c.hurried = true
 	}
 }
 
@@ -169,21 +174,45 @@ func (c *conn) wakeOneLocked() {
 	}
 }
 
-// writeLocked writes what there is to be written, and unlocks meanwhile.
-func (c *conn) writeLocked() {
-	for len(c.out) > 0 && c.err == nil {
-		out := c.out
-		c.out, c.spare = c.spare[:0], nil
-		c.mu.Unlock()
-		_, err := c.net.Write(out)
-		c.mu.Lock()
-		if cap(out) <= bufferKept {
-			c.spare = out
-		}
-		if err != nil { // also if the context has ended: what follows half a command is lost
-			c.failLocked(err)
-		}
+// writeLocked writes what there is to be written, and unlocks meanwhile. When the caller has what
+// it waits for, or its context has ended, it leaves what others have added to a goroutine.
+func (c *conn) writeLocked(ctx context.Context, own *call) {
+	c.writeOnceLocked()
+	for len(c.out) > 0 && c.err == nil && own.got < len(own.replies) && ctx.Err() == nil {
+		c.writeOnceLocked()
 	}
+	if c.writer = nil; c.hurried {
+		c.net.SetWriteDeadline(time.Time{})
+		c.hurried = false
+	}
+	if len(c.out) > 0 && c.err == nil {
+		c.writer = &call{conn: c}
+		go c.flush()
+	}
+}
+
+func (c *conn) writeOnceLocked() {
+	out := c.out
+	c.out, c.spare = c.spare[:0], nil
+	c.mu.Unlock()
+	_, err := c.net.Write(out)
+	c.mu.Lock()
+	if cap(out) <= bufferKept {
+		c.spare = out
+	}
+	if err != nil { // also if it took too long: nothing can follow half a command
+		c.failLocked(err)
+	}
+}
+
+// flush writes what there is to be written.
+func (c *conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.out) > 0 && c.err == nil {
+		c.writeOnceLocked()
+	}
+	c.writer = nil
 }
 
 // readLocked reads once, and gives the replies to their callers. It unlocks meanwhile.

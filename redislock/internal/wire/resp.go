@@ -9,6 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
+// appendCommands writes commands as Redis reads them.
 func appendCommands(b []byte, commands []redislock.Command) []byte {
 	for i := range commands {
 		args := commands[i].Args
@@ -25,19 +26,23 @@ func appendNumber(b []byte, kind byte, n int) []byte {
 	return append(strconv.AppendInt(append(b, kind), int64(n), 10), "\r\n"...)
 }
 
+// errProtocol says that something else than Redis has answered.
 var errProtocol = errors.New("the server's reply is not of the protocol")
 
 // parse reads one reply, of version 2 of the protocol, and returns its size: 0 if it is not
 // complete.
 func parse(b []byte) (r redislock.Reply, size int, err error) {
-	value, size, err := parseValue(b)
+	value, size, err := parseValue(b, deepest)
 	if refused, ok := value.(*redislock.ServerError); ok {
 		return redislock.Reply{Err: refused}, size, err
 	}
 	return redislock.Reply{Value: value}, size, err
 }
 
-func parseValue(b []byte) (value any, size int, err error) {
+// deepest is how deep lists in lists may be. Those of the scripts are three deep.
+const deepest = 8
+
+func parseValue(b []byte, depth int) (value any, size int, err error) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 2 {
 		if end >= 0 {
@@ -69,12 +74,15 @@ func parseValue(b []byte) (value any, size int, err error) {
 		}
 		return string(b[size : size+int(n)]), size + int(n) + 2, nil
 	case '*':
+		if depth == 0 {
+			return nil, 0, errProtocol
+		}
 		if n < 0 {
 			return nil, size, nil
 		}
 		items := []any{}
 		for range n {
-			item, more, err := parseValue(b[size:])
+			item, more, err := parseValue(b[size:], depth-1)
 			if more == 0 {
 				return nil, 0, err
 			}
