@@ -9,7 +9,7 @@ import (
 )
 
 // wide takes a hold with a block of tokens.
-func (p *plainly) wide(owner string) driver.Grant {
+func (p *plainTest) wide(owner string) driver.Grant {
 	p.Helper()
 	req := p.request(owner)
 	req.Tokens, req.TTL = tokenBlock, 2*time.Millisecond
@@ -26,14 +26,14 @@ func (p *plainly) wide(owner string) driver.Grant {
 func TestBlockEnds(t *testing.T) {
 	const back = time.Second
 	for name, c := range map[string]struct {
-		end  func(*plainly, driver.Grant)
+		end  func(*plainTest, driver.Grant)
 		used driver.Token // of the block
 	}{
-		"released": {func(p *plainly, g driver.Grant) {
+		"released": {func(p *plainTest, g driver.Grant) {
 			g.Token, g.Passed = g.Token+6, true
 			p.release(g, nil)
 		}, 7},
-		"renewed and released": {func(p *plainly, g driver.Grant) {
+		"renewed and released": {func(p *plainTest, g driver.Grant) {
 			g.Token, g.Passed = g.Token+6, true
 			if r := p.Renew(p.Context(), []driver.Grant{g})[0]; r.Err != nil {
 				p.Error(r.Err)
@@ -41,21 +41,21 @@ func TestBlockEnds(t *testing.T) {
 			g.Token += 2
 			p.release(g, nil)
 		}, 9},
-		"withdrawn": {func(p *plainly, g driver.Grant) {
+		"withdrawn": {func(p *plainTest, g driver.Grant) {
 			g.Token = 0
 			p.release(g, nil)
 		}, tokenBlock},
-		"broken": {func(p *plainly, g driver.Grant) {
+		"broken": {func(p *plainTest, g driver.Grant) {
 			if err := p.Break(p.Context(), "n", g.Token); err != nil {
 				p.Error(err)
 			}
 		}, tokenBlock},
-		"vanished": {func(p *plainly, g driver.Grant) {
+		"vanished": {func(p *plainTest, g driver.Grant) {
 			p.clock.advance(p, back+g.TTL) // sooner than the clock has come to the end of the block
 		}, tokenBlock},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlainly(t)
+			p := newPlainTest(t)
 			g := p.wide("first")
 			c.end(p, g)
 			p.clock.advance(p, -back)
@@ -69,7 +69,7 @@ func TestBlockEnds(t *testing.T) {
 // TestBlockOfAHandOver: a hold that is handed over has the tokens that its owner asked for
 // last, and its news says so, and whether others are queued behind it.
 func TestBlockOfAHandOver(t *testing.T) {
-	p := newPlainly(t)
+	p := newPlainTest(t)
 	g := p.take(p.request("holder"))
 	first, second := p.request("first"), p.request("second")
 	for _, req := range []driver.Request{first, second} {

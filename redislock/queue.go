@@ -11,18 +11,17 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// waiter is what the client keeps of an owner that may be queued.
+// waiter is an owner that may have a place in the queue.
 type waiter struct {
 	request driver.Request
-	// news has the grant of a hand-off, or one without token when it is worth
-	// asking again.
+	// news has the grant of a hand-over, or one without token if the waiter should ask again.
 	news chan driver.Grant
-	// pause is the length of its next spin.
+	// pause is how long to wait before the next poll of a client that spins.
 	pause time.Duration
 }
 
-// The pauses of a waiter that spins double from the first to the longest. That is
-// far below two polls, so that it keeps its place and collects a claim in time.
+// The pauses of a waiter that spins double from the first to the longest. The longest is far below
+// two polls, so that the waiter confirms its place and renews a claim in time.
 const (
 	firstSpin   = 2 * time.Millisecond
 	longestSpin = 128 * time.Millisecond
@@ -30,10 +29,10 @@ const (
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	first := c.expect(req) // before the place is: a grant may come at once (P7)
+	first := c.addWaiter(req) // before the request: a grant may come at once (P7)
 	g, err := c.ask(ctx, req, true, first)
 	if _, queued := err.(*driver.HeldError); !queued {
-		c.forget(req.Owner)
+		c.removeWaiter(req.Owner)
 	}
 	return g, err
 }
@@ -52,7 +51,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Unlock()
 	if w == nil {
-		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
+		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells why
 	}
 	var spun <-chan time.Time
 	if c.id == "" {
@@ -64,11 +63,11 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	case <-spun:
 		return driver.Grant{}, driver.ErrHeld
 	case g := <-w.news:
-		// News that was under way for longer than the claim is none.
+		// A grant that was under way for longer than its claim is worth nothing.
 		if g.Token == 0 || c.clock.Now() >= g.Since.Add(g.Valid) {
 			return driver.Grant{}, driver.ErrHeld
 		}
-		c.forget(req.Owner)
+		c.removeWaiter(req.Owner)
 		return g, nil
 	case <-ctx.Done():
 		return driver.Grant{}, ctx.Err()
@@ -77,8 +76,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// expect gets ready for news, and reports whether that is new.
-func (c *client) expect(req driver.Request) bool {
+// addWaiter makes the owner one to whom news is passed, and reports whether it was none.
+func (c *client) addWaiter(req driver.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiters[req.Owner] != nil {
@@ -88,16 +87,16 @@ func (c *client) expect(req driver.Request) bool {
 	return true
 }
 
-func (c *client) forget(owner string) {
+func (c *client) removeWaiter(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiters, owner)
 }
 
-// hear takes what the scripts publish on the client's channel: a hand-off,
+// receive handles a message of the client's channel: a hand-over,
 // "g TOKEN CLAIM ASKED TOKENS CONTENDED OWNER", or a break, "b OWNER". "" says that messages may
 // have been lost.
-func (c *client) hear(message string) {
+func (c *client) receive(message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kind, rest, _ := strings.Cut(message, " ")
@@ -110,24 +109,23 @@ func (c *client) hear(message string) {
 			}
 		}
 	case "g":
-		c.handedOver(rest)
+		c.receiveGrant(rest)
 	case "b":
 		select {
-		case <-c.closed: // and losses too
+		case <-c.closed: // then losses is closed too
 			return
 		default:
 		}
 		select {
 		case c.losses <- driver.Loss{Owners: []string{unescape(rest)}, Err: driver.ErrBroken}:
-		default: // the next renewal tells it
+		default: // the holder learns it by its next renewal
 		}
 	}
 }
 
-// handedOver passes a hand-off on to its waiter. Since is the sending of the
-// owner's last request that the server had answered before, never the arrival
-// of the news (P1).
-func (c *client) handedOver(fields string) {
+// receiveGrant passes the grant of a hand-over to its waiter. Since is the sending of the owner's last
+// request that the server had answered before, never the arrival of the message (P1).
+func (c *client) receiveGrant(fields string) {
 	f := strings.Split(fields, " ")
 	if len(f) != 6 {
 		return

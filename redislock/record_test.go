@@ -45,8 +45,7 @@ func withHandClock(t *testing.T) {
 	}
 }
 
-// twin does every step on a client and on the specification, package record,
-// and compares.
+// twin does each step on a client and on the specification, package record, and compares them.
 type twin struct {
 	*testing.T
 	rng   *rand.Rand
@@ -54,14 +53,13 @@ type twin struct {
 	clock *handClock
 	name  string
 	rec   record.Record
-	gone  record.Farewells
+	tombs record.Farewells
 	rules record.Rules
 	told  []driver.Grant // what was granted out of the queue in this step
-	// held are the grants as the owners have them, which decide on how they are
-	// released.
-	held    map[string]driver.Grant
-	plain   bool // few owners, and no farewells, behind which a hold is not plain
-	dropped *int // releases without a script
+	// held are the grants as their owners have them: a release depends on them.
+	held          map[string]driver.Grant
+	plain         bool // few owners, and no tombstones: beside a tombstone a hold is not plain
+	withoutScript *int // releases
 }
 
 // TestScriptsFollowTheRecord compares the scripts with package record, step by
@@ -76,11 +74,11 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	dropped := 0
+	withoutScript := 0
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for episode := range 40 {
-		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode), held: map[string]driver.Grant{}, dropped: &dropped, plain: episode%4 < 2}
+		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode), held: map[string]driver.Grant{}, withoutScript: &withoutScript, plain: episode%4 < 2}
 		last := driver.Token(0)
 		w.rules = record.Rules{
 			Poll:    400 * time.Millisecond,
@@ -92,8 +90,8 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 			t.Fatalf("seed %d, episode %d", seed, episode)
 		}
 	}
-	t.Logf("%d holds were released without a script", dropped)
-	if dropped == 0 {
+	t.Logf("%d holds were released without a script", withoutScript)
+	if withoutScript == 0 {
 		t.Error("no hold was released without a script")
 	}
 }
@@ -186,11 +184,11 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 			}
 			g.Stray = w.rng.IntN(3) == 0
 		}
-		if done, err := w.c.drop(ctx, &g); done {
+		if done, err := w.c.releasePlain(ctx, &g); done {
 			if err != nil {
 				w.Error(err)
 			}
-			*w.dropped++
+			*w.withoutScript++
 			w.rec.Release(r.Owner, g.MinHold, g.Token, now, &w.rules) // may have expired: nobody has looked
 			return "Release without a script", w.rng.IntN(3) > 0
 		}
@@ -199,7 +197,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.gave("Release", r, got, held || g.Token == 0)
 		w.settle()
 		if g.Token == 0 || g.Stray {
-			w.gone.Say(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
+			w.tombs.Say(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
 		}
 		return "Release", w.rng.IntN(3) > 0
 	case 7:
@@ -241,7 +239,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.Errorf("Break returned %v", err)
 	}
 	broken, _ := w.rec.Break(token)
-	w.gone.Say(r.Owner, driver.ErrBroken, now, broken.Expires)
+	w.tombs.Say(r.Owner, driver.ErrBroken, now, broken.Expires)
 	w.settle()
 	if w.rng.IntN(2) == 0 { // else the break alone must have passed the name on
 		if got := w.c.Renew(ctx, []driver.Grant{g})[0].Err; !errors.Is(got, driver.ErrBroken) {
@@ -251,12 +249,12 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 	return "Break", true
 }
 
-// asked compares what came of a request.
+// asked compares the outcome of a request.
 func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant, err error) {
 	w.Helper()
-	if gone := w.gone.To(r.Owner, w.clock.now); gone != nil {
-		if !errors.Is(err, gone) {
-			w.Errorf("%s of an owner that is gone returned %v, the record says %v", step, err, gone)
+	if why := w.tombs.To(r.Owner, w.clock.now); why != nil {
+		if !errors.Is(err, why) {
+			w.Errorf("%s of an owner with a tombstone returned %v, the record says %v", step, err, why)
 		}
 		return
 	}
@@ -276,12 +274,12 @@ func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant
 	}
 }
 
-// gave compares what came of a step on a hold.
+// gave compares the outcome of a step on a hold.
 func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 	w.Helper()
 	want := error(nil)
 	if !held {
-		if want = w.gone.To(r.Owner, w.clock.now); want == nil {
+		if want = w.tombs.To(r.Owner, w.clock.now); want == nil {
 			want = driver.ErrNotHeld
 		}
 	}
@@ -290,8 +288,8 @@ func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 	}
 }
 
-// same compares the news of hand-offs to others than the owner who made the
-// step, which must be there at once, and the records.
+// same compares the records, and the news of hand-overs to owners other than the one that made the
+// step. The news must be there at once.
 func (w *twin) same(owner, step string) {
 	w.Helper()
 	w.clock.conn.do(w, "PUBLISH", w.c.layout.channel(w.c.id), "b sync") // all news has arrived when this has
@@ -318,7 +316,7 @@ func (w *twin) same(owner, step string) {
 		default:
 			w.Errorf("after %s there is no news of the grant of %s", step, want.Owner)
 		}
-		w.c.forget(want.Owner)
+		w.c.removeWaiter(want.Owner)
 	}
 	w.told = nil
 	info, err := w.c.Inspect(w.Context(), w.name)

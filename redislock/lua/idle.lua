@@ -1,7 +1,6 @@
--- Grants a plain hold (see record.lua), of at most five minutes with its lock-delay,
--- on a name that nobody uses, and replies the token. It stands before the rest of
--- take.lua and ask.lua, and is sparing with calls, arguments and numbers, because
--- most holds are taken by it.
+-- Grants a plain hold (see record.lua), of at most five minutes with its lock-delay, on a name that
+-- nobody uses, and replies the token. take.lua and ask.lua follow it. It does with few calls,
+-- arguments and numbers, because it grants most holds.
 -- KEYS: record. ARGV: the field of the owner's hold, and its text.
 local fields = call('HVALS', KEYS[1])
 if not fields[2] then

@@ -32,7 +32,7 @@ func conform(t *testing.T, wait redislock.Wait, connect func(testing.TB, string)
 			return dial(t, connect(t, proxy.Addr), wait), proxy
 		},
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
-		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
+		Parallel: 8, // a case gives an acquire 30 ms to learn that a name is held
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})
@@ -70,8 +70,8 @@ type lined struct {
 func (l lined) up() bool {
 	ping := []redislock.Command{{Args: []string{"PING"}}}
 	_, shared := l.shared.Load().Do(context.Background(), ping)
-	_, kept := l.opened.kept.Do(context.Background(), ping)
-	return shared && kept
+	_, reserved := l.opened.reserved.Do(context.Background(), ping)
+	return shared && reserved
 }
 
 func (l lined) Reserve() func(context.Context, []redislock.Command) []redislock.Reply { return l.kept }

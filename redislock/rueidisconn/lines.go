@@ -13,14 +13,15 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
 
-// opened is the connection of a store URL. Requests of a driver go by connections on which the
-// callers write and read themselves: see package wire. While there are none, for example because
-// the server is being started again, requests go by the client of rueidis, and get its errors.
+// opened is the Conn of a store URL. When a driver uses it, requests go by connections on which
+// callers write and read in their own goroutines: see package wire. While there are none, for
+// example because the server is being started again, requests go by the client of rueidis, and get
+// its errors.
 type opened struct {
 	conn
-	option rueidis.ClientOption
-	shared atomic.Pointer[wire.Line] // nil: Reserve was not called
-	kept   *wire.Line                // for renewals and releases
+	option   rueidis.ClientOption
+	shared   atomic.Pointer[wire.Line] // nil: no driver uses it
+	reserved *wire.Line                // for renewals and releases
 }
 
 // Do implements redislock.Conn.
@@ -33,16 +34,16 @@ func (c *opened) Do(ctx context.Context, commands []redislock.Command) []redislo
 	return c.conn.Do(ctx, commands)
 }
 
-// keptPatience is for how long renewals and releases wait in vain before their connection is
-// made anew.
-const keptPatience = time.Second
+// reservedPatience is how long renewals and releases wait in vain before their connection is made
+// anew.
+const reservedPatience = time.Second
 
 // Reserve implements redislock.Reserver.
 func (c *opened) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
-	c.kept = c.line(keptPatience)
+	c.reserved = c.line(reservedPatience)
 	c.shared.Store(c.line(dialTimeout))
 	return func(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-		if replies, sent := c.kept.Do(ctx, commands); sent {
+		if replies, sent := c.reserved.Do(ctx, commands); sent {
 			return replies
 		}
 		return c.conn.Do(ctx, commands)
@@ -75,7 +76,7 @@ func (c *opened) line(patience time.Duration) *wire.Line {
 func (c *opened) Close() error {
 	if line := c.shared.Load(); line != nil {
 		line.Close()
-		c.kept.Close()
+		c.reserved.Close()
 	}
 	c.client.Close()
 	return nil

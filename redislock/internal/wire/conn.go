@@ -19,48 +19,48 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// conn is one connection. All but the fields of the reader is guarded by mu.
+// conn is one connection.
 type conn struct {
 	net      net.Conn
 	patience time.Duration // as in Options
 	done     chan struct{} // closed when the connection has ended
 
-	mu      sync.Mutex
-	err     error     // why the connection has ended
-	out     []byte    // commands to be written
-	spare   []byte    // becomes out while that is written
-	calls   []*call   // those that lack replies, in the order of their commands
-	first   int       // of calls
-	writer  *call     // who writes now
-	hurried bool      // there is a deadline for writing
-	reader  *call     // who reads now
-	heard   time.Time // when the server has sent something, or was asked after it had answered all
+	mu      sync.Mutex // guards all fields to in
+	err     error      // why the connection has ended
+	out     []byte     // commands to be written
+	spare   []byte     // becomes out while that is written
+	calls   []*call    // from first on: those that lack replies, in the order of their commands
+	first   int        // in calls
+	writer  *call      // the one that writes now
+	hurried bool       // there is a deadline for writing
+	reader  *call      // the one that reads now
+	heard   time.Time  // when the server sent something last, or got a request when it owed no reply
 
-	// The reader's.
-	in      []byte // what was read and is not a whole reply yet
-	replies []redislock.Reply
+	// Only the reader uses these.
+	in      []byte            // bytes that were read and are no whole reply yet
+	replies []redislock.Reply // for understand
 }
 
-// call is what one caller of do waits for.
+// call is one call of do. The conn's mu guards it.
 type call struct {
 	conn    *conn
 	replies []redislock.Reply
-	got     int // replies so far
-	waits   bool
-	wake    chan struct{} // a value says that the caller must look again
-	one     [1]redislock.Reply
+	got     int                // replies so far
+	waits   bool               // for wake
+	wake    chan struct{}      // a value: the replies are there, or the caller has to read
+	one     [1]redislock.Reply // replies of a single command
 }
 
-// ioBuffer is how much is read at once, at least; bufferKept, how much is kept for the next time.
+// ioBuffer is the least that a read has room for. Buffers up to bufferKept are used again.
 const (
 	ioBuffer   = 4 << 10
 	bufferKept = 64 << 10
 )
 
-// writeGrace is how much longer a write may take when the context of its caller has ended.
+// writeGrace is how much longer a write may take after the end of its caller's context.
 const writeGrace = 250 * time.Millisecond
 
-// past is a deadline that ends a read that is under way.
+// past is a deadline that ends a read at once.
 var past = time.Unix(1, 0)
 
 // do sends the commands and returns their replies. It reports false if the connection had ended
@@ -154,7 +154,7 @@ func (own *call) interrupt() {
 	}
 }
 
-// wakeLocked makes the caller look again, if it waits.
+// wakeLocked wakes the caller if it waits.
 func (own *call) wakeLocked() {
 	if own.waits {
 		select {
@@ -164,7 +164,7 @@ func (own *call) wakeLocked() {
 	}
 }
 
-// wakeOneLocked wakes the first caller that waits.
+// wakeOneLocked wakes the first caller that waits, so that it reads.
 func (c *conn) wakeOneLocked() {
 	for _, other := range c.calls[c.first:] {
 		if other.waits {
@@ -174,8 +174,8 @@ func (c *conn) wakeOneLocked() {
 	}
 }
 
-// writeLocked writes what there is to be written, and unlocks meanwhile. When the caller has what
-// it waits for, or its context has ended, it leaves what others have added to a goroutine.
+// writeLocked writes the caller's commands, and those that others add meanwhile. When the caller has
+// its replies, or its context has ended, a goroutine writes the rest. It unlocks while it writes.
 func (c *conn) writeLocked(ctx context.Context, own *call) {
 	c.writeOnceLocked()
 	for len(c.out) > 0 && c.err == nil && own.got < len(own.replies) && ctx.Err() == nil {
@@ -191,6 +191,7 @@ func (c *conn) writeLocked(ctx context.Context, own *call) {
 	}
 }
 
+// writeOnceLocked writes the commands that are to be written now. It unlocks meanwhile.
 func (c *conn) writeOnceLocked() {
 	out := c.out
 	c.out, c.spare = c.spare[:0], nil
@@ -205,7 +206,7 @@ func (c *conn) writeOnceLocked() {
 	}
 }
 
-// flush writes what there is to be written.
+// flush writes all commands that are to be written.
 func (c *conn) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +216,7 @@ func (c *conn) flush() {
 	c.writer = nil
 }
 
-// readLocked reads once, and gives the replies to their callers. It unlocks meanwhile.
+// readLocked reads once, and gives the replies to their callers. It unlocks while it reads.
 func (c *conn) readLocked() {
 	c.mu.Unlock()
 	if cap(c.in)-len(c.in) < ioBuffer {
@@ -241,8 +242,10 @@ func (c *conn) readLocked() {
 			head.wakeLocked()
 		}
 	}
-	if c.first == len(c.calls) {
-		c.calls, c.first = c.calls[:0], 0
+	if 2*c.first >= len(c.calls) { // so each call is moved once at most, on average
+		n := copy(c.calls, c.calls[c.first:])
+		clear(c.calls[n:])
+		c.calls, c.first = c.calls[:n], 0
 	}
 	clear(replies)
 	switch {
@@ -255,7 +258,7 @@ func (c *conn) readLocked() {
 	}
 }
 
-// understand takes the whole replies out of what was read.
+// understand removes the whole replies from the bytes that were read, and returns them.
 func (c *conn) understand() (replies []redislock.Reply, err error) {
 	replies, rest := c.replies[:0], c.in
 	for len(rest) > 0 {
@@ -275,7 +278,7 @@ func (c *conn) understand() (replies []redislock.Reply, err error) {
 	return replies, nil
 }
 
-// fail ends the connection.
+// fail ends the connection. Calls that lack replies get the error.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,18 +297,18 @@ func (c *conn) failLocked(err error) {
 	}
 }
 
-// silence is how long the server may owe replies and send nothing until it is taken for gone.
+// silence is how long the server may owe replies and send nothing before the connection is ended.
 const silence = 10 * time.Second
 
 var errSilent = errors.New("the server does not answer")
 
-// idle is how long nothing is heard before the connection is read although nobody waits.
+// idle is how long the server sends nothing before watch reads.
 const idle = 100 * time.Millisecond
 
-// watch returns when the connection has ended, and why. While nobody uses it, watch reads, so that
-// its end is known before it is used again. The first caller after that leaves the reading to
-// watch, which then leaves it to callers, until they are done.
-func (c *conn) watch() error {
+// watch returns when the connection has ended. While nobody uses the connection, watch reads, so that
+// its end is known before the next request. Suppose a caller comes when watch reads: watch reads the
+// reply for it, and from then on callers read for themselves, until the connection is idle again.
+func (c *conn) watch() {
 	own := &call{conn: c}
 	tick := time.NewTicker(idle)
 	defer tick.Stop()
@@ -335,5 +338,4 @@ func (c *conn) watch() error {
 		}
 		c.mu.Lock()
 	}
-	return c.err
 }

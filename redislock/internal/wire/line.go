@@ -41,7 +41,7 @@ const (
 func Open(o Options) *Line {
 	alive, stop := context.WithCancel(context.Background())
 	l := &Line{o: o, stop: stop}
-	l.work.Go(func() { l.keep(alive) })
+	l.work.Go(func() { l.maintain(alive) })
 	return l
 }
 
@@ -60,8 +60,8 @@ func (l *Line) Close() {
 	l.work.Wait()
 }
 
-// keep connects, again and again, until alive ends.
-func (l *Line) keep(alive context.Context) {
+// maintain connects, again and again, until alive ends.
+func (l *Line) maintain(alive context.Context) {
 	for pause := firstPause; alive.Err() == nil; pause = min(2*pause, longestPause) {
 		if c, err := l.connect(alive); err == nil {
 			pause = firstPause
