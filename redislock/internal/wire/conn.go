@@ -48,6 +48,7 @@ type call struct {
 	got     int                // replies so far
 	waits   bool               // for wake
 	wake    chan struct{}      // a value: the replies are there, or the caller has to read
+	stop    func() bool        // ends watch; nil: the context is not watched
 	one     [1]redislock.Reply // replies of a single command
 }
 
@@ -81,12 +82,10 @@ func (c *conn) do(ctx context.Context, commands []redislock.Command) ([]redisloc
 	}
 	c.out = appendCommands(c.out, commands)
 	c.calls = append(c.calls, own)
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, own.interrupt)
-		defer stop()
-	}
+	defer own.unwatch()
 	if c.writer == nil {
 		c.writer = own
+		own.watch(ctx)
 		if company { // others are likely to have something to send too
 			c.mu.Unlock()
 			runtime.Gosched()
@@ -103,6 +102,7 @@ func (c *conn) do(ctx context.Context, commands []redislock.Command) ([]redisloc
 		}
 		if c.reader == nil {
 			c.reader = own
+			own.watch(ctx)
 			c.readLocked()
 			c.reader = nil
 			continue
@@ -137,6 +137,19 @@ func (c *conn) leaveLocked(own *call, err error) []redislock.Reply {
 		replies[i].Err = err
 	}
 	return replies
+}
+
+// watch makes the end of ctx end reads and writes of the caller.
+func (own *call) watch(ctx context.Context) {
+	if own.stop == nil && ctx.Done() != nil {
+		own.stop = context.AfterFunc(ctx, own.interrupt)
+	}
+}
+
+func (own *call) unwatch() {
+	if own.stop != nil {
+		own.stop()
+	}
 }
 
 // interrupt ends the read or write that the caller does, when its context has ended.
