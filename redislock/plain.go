@@ -38,7 +38,8 @@ const longestPlain = 5 * time.Minute
 
 // mayBePlain reports whether idle.lua may grant the request.
 func mayBePlain(req *driver.Request) bool {
-	return req.Mode == driver.Exclusive && req.Tokens <= 1 && req.MinHold == 0 && req.TTL+req.LockDelay <= longestPlain
+	return req.Mode == driver.Exclusive && req.Tokens <= 1 && req.MinHold == 0 &&
+		req.TTL+req.LockDelay <= longestPlain
 }
 
 // errAsk says that take.lua leaves the decision to ask.lua.

@@ -1,6 +1,7 @@
 -- KEYS: record, tombstone of the owner. ARGV: the field and text of a plain hold, and
 -- the rest of the request, "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS":
--- unfair and queue (may take a place) are 1 or 0, tokens is how many to reserve. With a fourth, idle.lua runs first.
+-- unfair and queue (may take a place) are 1 or 0, tokens is how many to reserve. With a fourth
+-- argument idle.lua runs first.
 -- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
 -- {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
@@ -30,7 +31,9 @@ if not p then
   -- Suppose the request was withdrawn, and arrives after that: it must not take effect (P6).
   local why = tombstone(r, KEYS[2])
   if why then return {why} end
-  local function other(in_use) return (in_use[MODE] == SLOT) ~= (req[MODE] == SLOT) or in_use[SLOTS] ~= req[SLOTS] end
+  local function other(in_use)
+    return (in_use[MODE] == SLOT) ~= (req[MODE] == SLOT) or in_use[SLOTS] ~= req[SLOTS]
+  end
   for _, list in ipairs({r[HOLDS], r[QUEUE]}) do
     for _, in_use in ipairs(list) do
       if other(in_use) then return {MISMATCH} end -- P10
@@ -48,10 +51,12 @@ if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
 end
 
 if p then
-  p[SEEN], p[ASKED], p[TOKENS], p[UNSUBSCRIBED] = now, sent, req[TOKENS], unsubscribed(KEYS[1], p[CLIENT])
+  p[SEEN], p[ASKED], p[TOKENS] = now, sent, req[TOKENS]
+  p[UNSUBSCRIBED] = unsubscribed(KEYS[1], p[CLIENT])
   write(KEYS[1], r)
 elseif queue then
-  req[JOINED], req[SEEN], req[ASKED], req[POLL], req[UNSUBSCRIBED] = now, now, sent, poll, unsubscribed(KEYS[1], req[CLIENT])
+  req[JOINED], req[SEEN], req[ASKED], req[POLL] = now, now, sent, poll
+  req[UNSUBSCRIBED] = unsubscribed(KEYS[1], req[CLIENT])
   table.insert(r[QUEUE], req)
   write(KEYS[1], r)
 end

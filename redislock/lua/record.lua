@@ -3,12 +3,15 @@
 
 -- Fields. A closed hold has no owner any more, but keeps others out until it ends.
 local LAST, KEY_END, TOMBSTONES_END, HOLDS, QUEUE, FIELD = 1, 2, 3, 4, 5, 6 -- of a record: see below
-local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE, MIN = 1, 2, 3, 4, 5, 6, 7, 8, 9 -- of holds and places
-local TOKEN, TAKEN, EXPIRES, CLAIM = 10, 11, 12, 13 -- of holds; CLAIM: 1 if it was handed over and not yet renewed
-local BLOCK_END = 14 -- of holds: the last token that is reserved for it; nil: TOKEN is
-local JOINED, SEEN, ASKED, POLL = 10, 11, 12, 13 -- of places; ASKED: the owner's instant, which only it understands
-local UNSUBSCRIBED = 14 -- of places: 1 if nobody was subscribed to the client's channel at its last request, else 0
-local TOKENS = 15 -- of places and requests: how many tokens to reserve; nil: one
+-- Of holds and places:
+local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE, MIN = 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- Of holds. CLAIM: 1 if it was handed over and not yet renewed. BLOCK_END: the last token that is
+-- reserved for it; nil: TOKEN is.
+local TOKEN, TAKEN, EXPIRES, CLAIM, BLOCK_END = 10, 11, 12, 13, 14
+-- Of places. ASKED: the owner's instant, which only the owner understands. UNSUBSCRIBED: 1 if nobody
+-- was subscribed to the client's channel at its last request, else 0. TOKENS: how many tokens to
+-- reserve; nil: one.
+local JOINED, SEEN, ASKED, POLL, UNSUBSCRIBED, TOKENS = 10, 11, 12, 13, 14, 15
 
 local EXCLUSIVE, SHARED, SLOT = 0, 1, 2 -- modes
 local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
@@ -118,9 +121,11 @@ local function encode(r)
   local h = r[HOLDS][1]
   if not h and #r[QUEUE] == 0 and r[TOMBSTONES_END] <= now then return end
   if h and not r[HOLDS][2] and #r[QUEUE] == 0 and r[TOMBSTONES_END] <= now
-    and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[MIN] == 0 and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
+    and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[MIN] == 0
+    and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
     -- Not %s, which ends a text at a zero byte.
-    return 'h:' .. h[OWNER], string.format('%d %d %d ', h[EXPIRES], h[TTL], h[DELAY]) .. h[CLIENT] .. ' ' .. h[NOTE]
+    local times = string.format('%d %d %d ', h[EXPIRES], h[TTL], h[DELAY])
+    return 'h:' .. h[OWNER], times .. h[CLIENT] .. ' ' .. h[NOTE]
   end
   return 'p', cmsgpack.pack({r[TOMBSTONES_END], r[HOLDS], r[QUEUE]})
 end
@@ -137,14 +142,16 @@ local function decode(fields)
     end
   end
   if r[FIELD] == 'r' then
-    error('another version of Holdfast has written this lock: use one version, or delete the key when nobody holds it', 0)
+    error('another version of Holdfast has written this lock: ' ..
+      'use one version, or delete the key when nobody holds it', 0)
   elseif r[FIELD] == 'p' then
     r[TOMBSTONES_END], r[HOLDS], r[QUEUE] = unpack(cmsgpack.unpack(text))
   elseif text then
     local expires, ttl, delay, client, note = string.match(text, '^(%d+) (%d+) (%d+) ([^ ]*) (.*)$')
     expires = expires == '0' and r[LAST] + ttl or tonumber(expires)
     r[HOLDS][1] = {
-      string.sub(r[FIELD], 3), client, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, 0, r[LAST], r[LAST], expires, 0,
+      string.sub(r[FIELD], 3), client, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, 0,
+      r[LAST], r[LAST], expires, 0,
     }
   end
   return r
@@ -204,7 +211,8 @@ local function commit(key, r)
     winners = {}
     for _, w in ipairs(granted) do
       local h, claim, asked, was_unsubscribed = unpack(w)
-      local message = string.format('g %d %d %s %d %d ', h[TOKEN], claim, asked, block(h), contended) .. h[OWNER]
+      local message = string.format('g %d %d %s %d %d ', h[TOKEN], claim, asked, block(h), contended)
+        .. h[OWNER]
       if not publish(key, h[CLIENT], message) and not was_unsubscribed then
         remove(r[HOLDS], h[OWNER])
         dead = true

@@ -51,7 +51,13 @@ func fromURL(t testing.TB, address string) redislock.Conn {
 // withLines returns one of a driver, whose requests go by their own lines already.
 func withLines(t testing.TB, address string) redislock.Conn {
 	t.Helper()
-	c := fromURL(t, address).(*opened)
+	return linesUp(t, fromURL(t, address))
+}
+
+// linesUp returns the Conn of a URL when it has its lines.
+func linesUp(t testing.TB, conn redislock.Conn) lined {
+	t.Helper()
+	c := conn.(*opened)
 	l := lined{c, c.Reserve()}
 	for late := time.Now().Add(20 * time.Second); !l.up(); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
