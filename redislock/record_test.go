@@ -223,7 +223,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 	if w.rng.IntN(2) == 0 {
 		g.Note = fmt.Sprintf("note %d: é\n%%", w.rng.IntN(3))
 		w.gave("Annotate", r, w.c.Annotate(ctx, g), w.rec.Annotate(r.Owner, g.Note))
-		if h != nil { // who asks again asks for what it has
+		if h != nil { // a request that is repeated has the note that the hold has
 			req.Note, w.held[r.Owner] = g.Note, g
 		}
 		return "Annotate", false

@@ -141,7 +141,7 @@ func TestConnectingForAnother(t *testing.T) {
 			if given.CompareAndSwap(true, false) {
 				close(connecting)
 				<-ctx.Done()
-				time.Sleep(20 * time.Millisecond) // who has given up leaves first: the other still waits
+				time.Sleep(20 * time.Millisecond) // so that this request ends while the other still waits
 				return nil, ctx.Err()
 			}
 			return dialer.DialContext(ctx, "tcp", address)
