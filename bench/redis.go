@@ -31,6 +31,7 @@ func init() {
 			{name: "raw rueidis", open: openRaw, skips: notPairs},
 			{name: "raw rueidis, endless context", open: openRawEndless, skips: append([]string{"pair64"}, notPairs...)},
 			{name: "holdfast", open: openHoldfastRedis},
+			{name: "holdfast, endless context", open: openHoldfastEndless, skips: append([]string{"pair64"}, notPairs...)},
 			{name: "redsync on go-redis", open: openRedsyncGoRedis, skips: []string{"hold"}},
 			{name: "redsync on rueidis", open: openRedsyncRueidis, skips: []string{"hold"}},
 			{name: "bsm/redislock", open: openBSM, skips: []string{"hold"}},
@@ -67,17 +68,21 @@ func (r *raw) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error { return r.release.Exec(ctx, r.client, []string{name}, []string{owner}).Error() }, nil
 }
 
-// rawEndless is raw where contexts cannot end: rueidis then serves a lone caller
-// without its pipeline.
-type rawEndless struct{ Locker }
+// endless is a locker where contexts cannot end.
+type endless struct{ Locker }
 
 func openRawEndless(ctx context.Context, addr string) (Locker, error) {
 	l, err := openRaw(ctx, addr)
-	return rawEndless{l}, err
+	return endless{l}, err
 }
 
-func (r rawEndless) Lock(ctx context.Context, name string) (func() error, error) {
+func (r endless) Lock(ctx context.Context, name string) (func() error, error) {
 	return r.Locker.Lock(context.WithoutCancel(ctx), name)
+}
+
+func openHoldfastEndless(ctx context.Context, addr string) (Locker, error) {
+	l, err := openHoldfastRedis(ctx, addr)
+	return endless{l}, err
 }
 
 func (r *raw) Close() error { r.client.Close(); return nil }

@@ -25,11 +25,11 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// escape returns an owner as the scripts know it, without spaces. Owners of
-// package holdfast stay as they are.
+// escape returns an owner as the scripts know it, without spaces. It changes no owner that package
+// holdfast makes.
 func escape(owner string) string { return url.QueryEscape(owner) }
 
-// unescape gives an owner back; what was not written by escape stays as it is.
+// unescape undoes escape. Text that escape has not written stays as it is.
 func unescape(text string) string {
 	if owner, err := url.QueryUnescape(text); err == nil {
 		return owner
@@ -37,33 +37,35 @@ func unescape(text string) string {
 	return text
 }
 
-// keys returns the record's key and that of the owner's farewell.
-func (c *client) keys(name, owner string) (record, gone string) {
+// keys returns the key of the record and that of the owner's tombstone.
+func (c *client) keys(name, owner string) (record, tombstone string) {
 	record = c.layout.record(name)
-	return record, c.layout.gone(record) + escape(owner)
+	return record, c.layout.tombstones(record) + escape(owner)
 }
 
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if mayBePlain(&req) {
-		if g, err := c.take(ctx, req); err != errAsk {
+		if g, err := c.takePlain(ctx, req); err != errAsk {
 			return g, err
 		}
 	}
 	return c.ask(ctx, req, false, false)
 }
 
-// ask takes the hold or, if it may, a place in the queue. First says that the name may be
-// idle, for all we know.
+// ask takes the hold or, if queue says so, a place in the queue. First says that this is the first
+// request of its owner, so that the name may be idle.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (driver.Grant, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	record, gone := c.keys(req.Name, req.Owner)
+	record, tombstone := c.keys(req.Name, req.Owner)
 	sent := c.clock.Now()
 	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
-		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent), micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
+		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent),
+		micros(c.caps.PollInterval()), flag(req.Unfair), flag(queue),
+		int64(min(max(req.Tokens, 1), tokenBlock)),
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
@@ -71,16 +73,19 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	if !first || !mayBePlain(&req) {
 		args = args[:3]
 	}
-	reply := c.shared.run(ctx, askScript, askScript.command(record, gone, args...))[0]
+	reply := c.shared.run(ctx, askScript, askScript.command(record, tombstone, args...))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
 	if token, ok := reply.Value.(int64); ok {
-		return driver.Grant{Request: req, Token: driver.Token(token), Since: sent, Valid: req.TTL, Handle: plain{}}, nil
+		return plainGrant(req, token, sent), nil
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) == replyOK {
-		g := driver.Grant{Request: req, Token: driver.Token(number(fields, 1)), Since: sent, Valid: req.TTL}
+		g := driver.Grant{
+			Request: req, Token: driver.Token(number(fields, 1)), Block: int(number(fields, 3)),
+			Contended: number(fields, 4) == 1, Since: sent, Valid: req.TTL,
+		}
 		if number(fields, 2) == 1 {
 			g.Handle = plain{}
 		}
@@ -89,7 +94,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }
 
-// refusal reads a reply that is no grant.
+// refusal returns the error of a reply that is no grant.
 func refusal(req *driver.Request, value any) error {
 	fields, _ := value.([]any)
 	switch number(fields, 0) {
@@ -101,23 +106,23 @@ func refusal(req *driver.Request, value any) error {
 	case replyMismatch:
 		return driver.ErrMismatch
 	}
-	if err := ended(fields); driver.Gone(err) {
+	if err := listedStatusError(fields); driver.Gone(err) {
 		return err
 	}
-	return driver.Uncertain(errStrange(value))
+	return driver.Uncertain(errUnexpected(value))
 }
 
-// ended is goodbye for a reply that says why in a list.
-func ended(fields []any) error {
+// listedStatusError is statusError for a status that is the first of a list.
+func listedStatusError(fields []any) error {
 	if len(fields) == 0 || fields[0] == int64(replyOK) {
-		return errStrange(fields)
+		return errUnexpected(fields)
 	}
-	return goodbye(fields[0])
+	return statusError(fields[0])
 }
 
-// goodbye returns the error of a reply that says how a hold fares: nil if it is
-// there. Text is the error of one item of a batch.
-func goodbye(value any) error {
+// statusError returns the error of a reply that is the status of a hold, nil if the hold is there.
+// Text is the error of one item of a batch.
+func statusError(value any) error {
 	switch v := value.(type) {
 	case int64:
 		switch v {
@@ -131,16 +136,18 @@ func goodbye(value any) error {
 	case string:
 		return Explain(&ServerError{strings.TrimPrefix(v, "ERR ")})
 	}
-	return errStrange(value)
+	return errUnexpected(value)
 }
 
-// batchSize is how many holds one script call renews or releases: the server
-// does nothing else meanwhile.
+// batchSize is how many holds one script call renews or releases at most: the server does nothing
+// else meanwhile.
 const batchSize = 100
 
-// batch runs a script over grants, batchSize at a time in one pipeline, and
-// gives each its outcome. It goes by the route of renewals and releases.
-func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, args func(*driver.Grant) []string) []error {
+// batch runs a script over grants, batchSize at a time in one pipeline, by the route of renewals and
+// releases, and returns an error or nil for each.
+func (c *client) batch(
+	ctx context.Context, s *script, grants []driver.Grant, args func(*driver.Grant) []string,
+) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
 		for i := range errs {
@@ -153,14 +160,14 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 		var keys, values []string
 		part := rest[:min(batchSize, len(rest))]
 		for i := range part {
-			record, gone := c.keys(part[i].Name, part[i].Owner)
-			keys = append(keys, record, gone)
+			record, tombstone := c.keys(part[i].Name, part[i].Owner)
+			keys = append(keys, record, tombstone)
 			values = append(values, args(&part[i])...)
 		}
 		commands = append(commands, s.batch(keys, values))
 		rest = rest[len(part):]
 	}
-	replies := c.kept.run(ctx, s, commands...)
+	replies := c.reserved.run(ctx, s, commands...)
 	for i := range grants {
 		reply := &replies[i/batchSize]
 		items, _ := reply.Value.([]any)
@@ -168,9 +175,9 @@ func (c *client) batch(ctx context.Context, s *script, grants []driver.Grant, ar
 		case reply.Err != nil:
 			errs[i] = Explain(reply.Err)
 		case i%batchSize >= len(items):
-			errs[i] = errStrange(reply.Value)
+			errs[i] = errUnexpected(reply.Value)
 		default:
-			errs[i] = goodbye(items[i%batchSize])
+			errs[i] = statusError(items[i%batchSize])
 		}
 	}
 	return errs
@@ -196,27 +203,29 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	return renewals
 }
 
-// withdrawnFor is how long the store refuses a withdrawn request that comes
-// after its withdrawal, if that is more than the request's TTL (P6).
+// withdrawnFor is how long, at least, the store refuses a request that was withdrawn before it came
+// (P6).
 const withdrawnFor = time.Minute
 
-// Release implements driver.Driver. A single plain hold needs no script; of many
-// the script releases a hundred at a time.
+// Release implements driver.Driver. A single plain hold is released without a script; of many holds
+// a script releases a hundred at a time.
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) == 1 {
-		if done, err := c.drop(ctx, &grants[0]); done {
+		if done, err := c.releasePlain(ctx, &grants[0]); done {
 			return []error{err}
 		}
 	}
 	for i := range grants {
-		c.forget(grants[i].Owner)
+		c.removeWaiter(grants[i].Owner)
 	}
 	errs := c.batch(ctx, releaseScript, grants, func(g *driver.Grant) []string {
 		refuse := time.Duration(0)
 		if g.Token == 0 || g.Stray {
 			refuse = max(g.TTL, withdrawnFor)
 		}
-		return []string{escape(g.Owner), decimal(micros(g.MinHold)), decimal(micros(refuse))}
+		return []string{
+			escape(g.Owner), decimal(int64(g.Token)), decimal(micros(g.MinHold)), decimal(micros(refuse)),
+		}
 	})
 	for i := range errs {
 		if grants[i].Token == 0 && driver.Gone(errs[i]) {
@@ -231,17 +240,19 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	record, gone := c.keys(g.Name, g.Owner)
+	record, tombstone := c.keys(g.Name, g.Owner)
 	sent := c.clock.Now()
-	reply := c.shared.run(ctx, downgradeScript, downgradeScript.command(record, gone, escape(g.Owner)))[0]
+	command := downgradeScript.command(record, tombstone, escape(g.Owner))
+	reply := c.shared.run(ctx, downgradeScript, command)[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) != replyOK {
-		return driver.Grant{}, ended(fields)
+		return driver.Grant{}, listedStatusError(fields)
 	}
-	g.Mode, g.Token, g.Since, g.Valid, g.Handle = driver.Shared, driver.Token(number(fields, 1)), sent, g.TTL, nil
+	g.Mode, g.Token, g.Handle = driver.Shared, driver.Token(number(fields, 1)), nil
+	g.Since, g.Valid = sent, g.TTL
 	return g, nil
 }
 
@@ -250,12 +261,13 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	if err := c.alive(ctx); err != nil {
 		return err
 	}
-	record, gone := c.keys(g.Name, g.Owner)
-	reply := c.shared.run(ctx, annotateScript, annotateScript.command(record, gone, escape(g.Owner), g.Note))[0]
+	record, tombstone := c.keys(g.Name, g.Owner)
+	command := annotateScript.command(record, tombstone, escape(g.Owner), g.Note)
+	reply := c.shared.run(ctx, annotateScript, command)[0]
 	if reply.Err != nil {
 		return Explain(reply.Err)
 	}
-	return goodbye(reply.Value)
+	return statusError(reply.Value)
 }
 
 // Break implements driver.Breaker.
@@ -263,10 +275,11 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	if err := c.alive(ctx); err != nil {
 		return err
 	}
-	record, gone := c.keys(name, "")
-	reply := c.shared.run(ctx, breakScript, breakScript.command(record, gone, decimal(int64(token))))[0]
+	record, tombstone := c.keys(name, "")
+	command := breakScript.command(record, tombstone, decimal(int64(token)))
+	reply := c.shared.run(ctx, breakScript, command)[0]
 	if reply.Err != nil {
 		return Explain(reply.Err)
 	}
-	return goodbye(reply.Value)
+	return statusError(reply.Value)
 }

@@ -22,7 +22,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.Partition: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holder stops trusting before the server lets the next one in. A waiter whose subscription is broken when its turn comes is taken for gone, and lines up anew at the end",
+			Note: "the holder stops trusting before the server lets the next one in. A waiter whose subscription is broken when the name would be handed over to it loses its place, and takes one at the end",
 		},
 		driver.LateReplies: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
@@ -46,7 +46,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.ClockForward: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "holds end early by as much as the server's clock is set forward, and holders notice at their next renewal; who waits lines up anew: let it be slewed, and guard the resource with the token",
+			Note: "holds end early by as much as the server's clock is set forward, and holders notice at their next renewal; waiters take their places anew: let it be slewed, and guard the resource with the token",
 		},
 		driver.ClockBack: {
 			Exclusion: driver.Delays, Tokens: driver.Breaks,

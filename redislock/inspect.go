@@ -33,14 +33,14 @@ func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, e
 		case reply.Err != nil:
 			return nil, Explain(reply.Err)
 		case len(fields) != 4:
-			return nil, errStrange(reply.Value)
+			return nil, errUnexpected(reply.Value)
 		}
 		infos[i] = info(names[i], fields)
 	}
 	return infos, nil
 }
 
-// info reads a reply of inspect.lua.
+// info returns a reply of inspect.lua as driver.Info.
 func info(name string, fields []any) driver.Info {
 	info := driver.Info{Name: name, Slots: int(number(fields, 0)), ClosedFor: duration(number(fields, 1))}
 	for _, item := range list(fields, 2) {
@@ -60,8 +60,8 @@ func info(name string, fields []any) driver.Info {
 	return info
 }
 
-// List implements driver.Inspector. It scans the server's keys, so it takes
-// time in proportion to all of them; others are served meanwhile.
+// List implements driver.Inspector. It scans all keys of the server, so it takes time in proportion
+// to their number; other requests are served meanwhile.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		seen := map[string]bool{} // a scan may show a key twice
@@ -91,7 +91,9 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 const scanned = 1000
 
 // scan returns names that begin with prefix and are not in seen, and adds them.
-func (c *client) scan(ctx context.Context, cursor, prefix string, seen map[string]bool) (names []string, next string, err error) {
+func (c *client) scan(
+	ctx context.Context, cursor, prefix string, seen map[string]bool,
+) (names []string, next string, err error) {
 	if err := c.alive(ctx); err != nil {
 		return nil, "", err
 	}
@@ -104,7 +106,7 @@ func (c *client) scan(ctx context.Context, cursor, prefix string, seen map[strin
 	case reply.Err != nil:
 		return nil, "", Explain(reply.Err)
 	case next == "":
-		return nil, "", errStrange(reply.Value)
+		return nil, "", errUnexpected(reply.Value)
 	}
 	for _, key := range list(fields, 1) {
 		key, _ := key.(string)

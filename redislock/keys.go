@@ -2,12 +2,11 @@ package redislock
 
 import "strings"
 
-// layout says which keys and channels there are. All keys of a name have the
-// name in braces, the hash tag by which Redis Cluster keeps them together; so
-// braces in the name itself are escaped.
+// layout names keys and channels. All keys of a name have the name in braces, the hash tag by which
+// Redis Cluster keeps them together. Braces in the name itself are escaped.
 //
 //	PREFIX:{NAME}             the record
-//	PREFIX:{NAME}:gone:OWNER  what to tell an owner that comes back
+//	PREFIX:{NAME}:gone:OWNER  the tombstone of an owner: why requests of it are refused
 //	PREFIX:store              which store this is
 //	PREFIX:wake:CLIENT        the channel of a client
 type layout struct{ prefix string }
@@ -19,10 +18,10 @@ var (
 	literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 )
 
-func (l layout) store() string             { return l.prefix + ":store" }
-func (l layout) channel(id string) string  { return l.prefix + ":wake:" + id }
-func (l layout) record(name string) string { return string(l.appendRecord(nil, name)) }
-func (l layout) gone(record string) string { return record + ":gone:" }
+func (l layout) store() string                   { return l.prefix + ":store" }
+func (l layout) channel(id string) string        { return l.prefix + ":wake:" + id }
+func (l layout) record(name string) string       { return string(l.appendRecord(nil, name)) }
+func (l layout) tombstones(record string) string { return record + ":gone:" }
 func (l layout) pattern(name string) string {
 	return literal.Replace(l.prefix+":{"+escaper.Replace(name)) + "*"
 }

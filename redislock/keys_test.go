@@ -22,7 +22,7 @@ func TestKeys(t *testing.T) {
 		}
 		_, tag, _ := strings.Cut(record, "{")
 		tag, _, ok := strings.Cut(tag, "}")
-		gone := l.gone(record) + "owner{1}"
+		gone := l.tombstones(record) + "owner{1}"
 		if !ok || tag == "" || !strings.HasPrefix(gone, "orders:{"+tag+"}") {
 			t.Errorf("keys %q and %q have no common tag", record, gone)
 		}

@@ -9,26 +9,28 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A plain hold is exclusive and without a minimum, and nobody waits for its name. It is a field of the record's hash, named by its
-// owner, so that it can be taken by a short script and released by a command,
-// HDEL: scripts are what a lock costs a server.
+// A plain hold is exclusive, has one token and no minimum, and nobody waits for its name. It is a
+// field of the record's hash, named by its owner. So a short script takes it, and the command HDEL
+// releases it: scripts are most of what a lock costs a server.
 //
-// HDEL deletes the field of this owner or none, in one step, so it can free
-// nobody else's hold (P4). If it deletes, the record had nothing else but the
-// last token: any script that adds a waiter, another hold or a farewell packs the
-// record, which deletes the field, so nobody is there to whom the name would
-// have to be handed over (P7), and the last token stays (P3). If a waiter comes
-// first, HDEL finds no field and the release goes on by script; if it comes
-// second it finds the name idle. A hold that has expired but that nobody has
-// looked at since is deleted as if it had not: nobody was let in meanwhile, and
-// its owner says now that it has stopped. Where more is to be done the script does
-// it: a minimum hold; a lock-delay, which keeps the name closed after the expiry
-// (P5); a request that may still be on its way, for which a farewell must be left
-// (P6).
+// HDEL deletes the field of this owner or none, in one step, so it frees no other hold (P4). Suppose
+// A has a plain hold and releases it:
+//
+//   - Nobody came. The field is deleted, the last token stays in the record (P3), and there is nobody
+//     to hand the name over to (P7).
+//   - B has come before and waits. The script that queued B has packed the record, which deleted the
+//     field. HDEL finds no field, and the release goes on by script, which hands over to B.
+//   - B comes after. It finds the name idle.
+//   - The hold has expired, and no script has read the record since. It is deleted all the same:
+//     nobody was let in meanwhile, and A says that it has stopped.
+//
+// The release goes by script if it has more to do: if there is a minimum hold; a lock-delay, which
+// keeps the name closed after the expiry (P5); or a request that may still be under way, for which a
+// tombstone must be left (P6).
 
-// plain marks the grant of a plain hold, as its Handle. What it says may be out
-// of date: then HDEL finds no field. A hand-off does not say it, because others
-// are likely to wait behind, and HDEL would be in vain.
+// plain marks the grant of a plain hold, as its Handle. If the record was packed since, HDEL finds no
+// field. A grant out of the queue is not marked: others are likely to wait behind it, so that HDEL
+// would be in vain.
 type plain struct{}
 
 // longestPlain is the longest TTL, with the lock-delay, that idle.lua takes.
@@ -36,16 +38,17 @@ const longestPlain = 5 * time.Minute
 
 // mayBePlain reports whether idle.lua may grant the request.
 func mayBePlain(req *driver.Request) bool {
-	return req.Mode == driver.Exclusive && req.MinHold == 0 && req.TTL+req.LockDelay <= longestPlain
+	return req.Mode == driver.Exclusive && req.Tokens <= 1 && req.MinHold == 0 &&
+		req.TTL+req.LockDelay <= longestPlain
 }
 
-// errAsk says that take.lua has decided nothing.
+// errAsk says that take.lua leaves the decision to ask.lua.
 var errAsk = errors.New("ask")
 
 // field is the name of the field of a plain hold.
 func field(owner string) string { return "h:" + escape(owner) }
 
-// text is what the field keeps of a request.
+// text is the value of that field.
 func (c *client) text(req *driver.Request) string { return string(c.appendText(nil, req)) }
 
 func (c *client) appendText(b []byte, req *driver.Request) []byte {
@@ -56,8 +59,8 @@ func (c *client) appendText(b []byte, req *driver.Request) []byte {
 	return append(b, req.Note...)
 }
 
-// single is a command in one piece, with its arguments and what they are made of,
-// because memory is what a plain hold costs the client.
+// single is one command with its arguments, allocated in one piece: allocations are most of what a
+// plain hold costs the client, besides the round trips.
 type single struct {
 	command [1]Command
 	args    [6]string
@@ -77,8 +80,8 @@ func (c *client) appendKeys(b []byte, name, owner string) ([]byte, int) {
 	return append(append(b, "h:"...), escape(owner)...), key
 }
 
-// take takes a plain hold, or returns errAsk.
-func (c *client) take(ctx context.Context, req driver.Request) (driver.Grant, error) {
+// takePlain takes a plain hold, or returns errAsk.
+func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
@@ -99,14 +102,21 @@ func (c *client) take(ctx context.Context, req driver.Request) (driver.Grant, er
 	case nil:
 		return driver.Grant{}, errAsk
 	case int64:
-		return driver.Grant{Request: req, Token: driver.Token(v), Since: sent, Valid: req.TTL, Handle: plain{}}, nil
+		return plainGrant(req, v, sent), nil
 	}
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }
 
-// drop releases a hold by HDEL, if that is all that its release needs. It reports
-// whether it has: if not, it is up to the script.
-func (c *client) drop(ctx context.Context, g *driver.Grant) (done bool, err error) {
+// plainGrant is the grant of a hold that idle.lua has taken.
+func plainGrant(req driver.Request, token int64, sent driver.Instant) driver.Grant {
+	return driver.Grant{
+		Request: req, Token: driver.Token(token), Block: 1, Since: sent, Valid: req.TTL, Handle: plain{},
+	}
+}
+
+// releasePlain releases a hold by HDEL, if that is all that its release needs. It reports whether it
+// has; if not, the script must release it.
+func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, err error) {
 	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.MinHold > 0 || g.LockDelay > 0 {
 		return false, nil
 	}
@@ -116,6 +126,6 @@ func (c *client) drop(ctx context.Context, g *driver.Grant) (done bool, err erro
 	b, key := c.appendKeys(make([]byte, 0, 128), g.Name, g.Owner)
 	all := string(b)
 	s := &single{args: [6]string{"HDEL", all[:key], all[key:]}}
-	reply := s.do(ctx, c.kept, 3, all[:key])
+	reply := s.do(ctx, c.reserved, 3, all[:key])
 	return reply.Err != nil || reply.Value == int64(1), Explain(reply.Err)
 }

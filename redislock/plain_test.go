@@ -10,29 +10,29 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// plainly is a client whose server goes by a clock that is moved by hand.
-type plainly struct {
+// plainTest has a client, and a server whose clock is moved by hand.
+type plainTest struct {
 	*testing.T
 	*client
 	clock *handClock
 }
 
-func newPlainly(t *testing.T) *plainly {
+func newPlainTest(t *testing.T) *plainTest {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	withHandClock(t)
 	clock := &handClock{conn: dialResp(t, server.Addr)}
 	t.Cleanup(func() { clock.conn.Close() })
 	clock.advance(t, 1_000_000*time.Second)
-	return &plainly{t, open(t, dialResp(t, server.Addr), &Options{Clock: clock}), clock}
+	return &plainTest{t, open(t, dialResp(t, server.Addr), &Options{Clock: clock}), clock}
 }
 
-func (p *plainly) request(owner string) driver.Request {
+func (p *plainTest) request(owner string) driver.Request {
 	p.clock.advance(p, time.Millisecond)
 	return driver.Request{Name: "n", Owner: owner, TTL: 10 * time.Second}
 }
 
 // take takes a plain hold.
-func (p *plainly) take(req driver.Request) driver.Grant {
+func (p *plainTest) take(req driver.Request) driver.Grant {
 	p.Helper()
 	g, err := p.Try(p.Context(), req)
 	if err != nil || g.Handle != (plain{}) {
@@ -41,14 +41,14 @@ func (p *plainly) take(req driver.Request) driver.Grant {
 	return g
 }
 
-func (p *plainly) release(g driver.Grant, want error) {
+func (p *plainTest) release(g driver.Grant, want error) {
 	p.Helper()
 	if err := p.Release(p.Context(), []driver.Grant{g})[0]; !errors.Is(err, want) {
 		p.Errorf("Release returned %v, not %v", err, want)
 	}
 }
 
-func (p *plainly) try(owner string, want error) (g driver.Grant) {
+func (p *plainTest) try(owner string, want error) (g driver.Grant) {
 	p.Helper()
 	g, err := p.Try(p.Context(), p.request(owner))
 	if !errors.Is(err, want) {
@@ -57,27 +57,27 @@ func (p *plainly) try(owner string, want error) (g driver.Grant) {
 	return g
 }
 
-// TestPlainRelease: what HDEL cannot do is left to the script.
+// TestPlainRelease: if HDEL is not enough, the script releases the hold.
 func TestPlainRelease(t *testing.T) {
-	for name, check := range map[string]func(*plainly){
-		"all answered": func(p *plainly) {
+	for name, check := range map[string]func(*plainTest){
+		"all answered": func(p *plainTest) {
 			g := p.take(p.request("owner"))
 			p.release(g, nil)
-			p.release(p.take(p.request("owner")), nil) // no farewell was left
+			p.release(p.take(p.request("owner")), nil) // no tombstone was left
 		},
-		"stray": func(p *plainly) {
+		"stray": func(p *plainTest) {
 			g := p.take(p.request("owner"))
 			g.Stray = true
 			p.release(g, nil)
 			p.try("owner", driver.ErrNotHeld) // P6: too late
 		},
-		"withdrawn": func(p *plainly) {
+		"withdrawn": func(p *plainTest) {
 			g := p.take(p.request("owner"))
 			g.Token = 0
 			p.release(g, nil)
 			p.try("owner", driver.ErrNotHeld) // P6
 		},
-		"minimum hold": func(p *plainly) {
+		"minimum hold": func(p *plainTest) {
 			g := p.take(p.request("owner"))
 			g.MinHold = time.Second
 			p.release(g, nil)
@@ -85,7 +85,7 @@ func TestPlainRelease(t *testing.T) {
 			p.clock.advance(p, time.Second)
 			p.release(p.try("next", nil), nil)
 		},
-		"lock-delay": func(p *plainly) {
+		"lock-delay": func(p *plainTest) {
 			req := p.request("owner")
 			req.LockDelay = time.Second
 			g := p.take(req)
@@ -95,7 +95,7 @@ func TestPlainRelease(t *testing.T) {
 			p.clock.advance(p, time.Second)
 			p.release(p.try("next", nil), nil)
 		},
-		"broken": func(p *plainly) {
+		"broken": func(p *plainTest) {
 			g := p.take(p.request("owner"))
 			if err := p.Break(p.Context(), "n", g.Token); err != nil {
 				p.Fatal(err)
@@ -103,13 +103,13 @@ func TestPlainRelease(t *testing.T) {
 			p.release(g, driver.ErrBroken)
 		},
 	} {
-		t.Run(name, func(t *testing.T) { check(newPlainly(t)) })
+		t.Run(name, func(t *testing.T) { check(newPlainTest(t)) })
 	}
 }
 
-// TestPlainIsFreedByItsOwnerOnly: whoever is late frees nothing (P4).
+// TestPlainIsFreedByItsOwnerOnly: a release that comes after the expiry frees nothing (P4).
 func TestPlainIsFreedByItsOwnerOnly(t *testing.T) {
-	p := newPlainly(t)
+	p := newPlainTest(t)
 	late := p.take(p.request("late"))
 	p.clock.advance(t, late.TTL)
 	next := p.try("next", nil)
@@ -122,9 +122,9 @@ func TestPlainIsFreedByItsOwnerOnly(t *testing.T) {
 	p.release(p.take(p.request("third")), nil)
 }
 
-// TestPlainIsHandedOver: a waiter has come since.
+// TestPlainIsHandedOver: a waiter came after the hold was taken, and the release hands over to it.
 func TestPlainIsHandedOver(t *testing.T) {
-	p := newPlainly(t)
+	p := newPlainTest(t)
 	g := p.take(p.request("holder"))
 	req := p.request("waiter")
 	if _, err := p.Enqueue(p.Context(), req); !errors.Is(err, driver.ErrHeld) {
@@ -141,14 +141,14 @@ func TestPlainIsHandedOver(t *testing.T) {
 // TestPlainTokens: tokens grow although the clock goes back, and the key is kept
 // for as long as they may have to (P3), and not for ever (P9).
 func TestPlainTokens(t *testing.T) {
-	p := newPlainly(t)
+	p := newPlainTest(t)
 	kept := func(step string, least time.Duration) {
 		t.Helper()
 		ms, _ := p.clock.conn.do(t, "PTTL", p.layout.record("n")).(int64)
 		if left := time.Duration(ms) * time.Millisecond; left < least-time.Second || left > least+time.Hour {
 			t.Errorf("after %s the key is kept for %v, not for %v or somewhat more", step, left, least)
 		}
-		// What the record says of that goes by the clock that is moved by hand.
+		// The record has that too, by the clock that is moved by hand.
 		last, _ := p.clock.conn.do(t, "HGET", p.layout.record("n"), "last").(string)
 		until, err := strconv.ParseInt(last[16:], 10, 64)
 		if left := duration(until) - time.Duration(p.clock.now); err != nil || left < least {

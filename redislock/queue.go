@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
@@ -10,18 +11,17 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// waiter is what the client keeps of an owner that may be queued.
+// waiter is an owner that may have a place in the queue.
 type waiter struct {
 	request driver.Request
-	// news has the grant of a hand-off, or one without token when it is worth
-	// asking again.
+	// news has the grant of a hand-over, or one without token if the waiter should ask again.
 	news chan driver.Grant
-	// pause is the length of its next spin.
+	// pause is how long to wait before the next poll of a client that spins.
 	pause time.Duration
 }
 
-// The pauses of a waiter that spins double from the first to the longest. That is
-// far below two polls, so that it keeps its place and collects a claim in time.
+// The pauses of a waiter that spins double from the first to the longest. The longest is far below
+// two polls, so that the waiter confirms its place and renews a claim in time.
 const (
 	firstSpin   = 2 * time.Millisecond
 	longestSpin = 128 * time.Millisecond
@@ -29,10 +29,10 @@ const (
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	first := c.expect(req) // before the place is: a grant may come at once (P7)
+	first := c.addWaiter(req) // before the request: a grant may come at once (P7)
 	g, err := c.ask(ctx, req, true, first)
 	if _, queued := err.(*driver.HeldError); !queued {
-		c.forget(req.Owner)
+		c.removeWaiter(req.Owner)
 	}
 	return g, err
 }
@@ -51,7 +51,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Unlock()
 	if w == nil {
-		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
+		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells why
 	}
 	var spun <-chan time.Time
 	if c.id == "" {
@@ -63,11 +63,11 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	case <-spun:
 		return driver.Grant{}, driver.ErrHeld
 	case g := <-w.news:
-		// News that was under way for longer than the claim is none.
+		// A grant that was under way for longer than its claim is worth nothing.
 		if g.Token == 0 || c.clock.Now() >= g.Since.Add(g.Valid) {
 			return driver.Grant{}, driver.ErrHeld
 		}
-		c.forget(req.Owner)
+		c.removeWaiter(req.Owner)
 		return g, nil
 	case <-ctx.Done():
 		return driver.Grant{}, ctx.Err()
@@ -76,8 +76,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// expect gets ready for news, and reports whether that is new.
-func (c *client) expect(req driver.Request) bool {
+// addWaiter makes the owner one to whom news is passed, and reports whether it was none.
+func (c *client) addWaiter(req driver.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiters[req.Owner] != nil {
@@ -87,16 +87,16 @@ func (c *client) expect(req driver.Request) bool {
 	return true
 }
 
-func (c *client) forget(owner string) {
+func (c *client) removeWaiter(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiters, owner)
 }
 
-// hear takes what the scripts publish on the client's channel: a hand-off,
-// "g TOKEN CLAIM ASKED OWNER", or a break, "b OWNER". "" says that messages may
+// receive handles a message of the client's channel: a hand-over,
+// "g TOKEN CLAIM ASKED TOKENS CONTENDED OWNER", or a break, "b OWNER". "" says that messages may
 // have been lost.
-func (c *client) hear(message string) {
+func (c *client) receive(message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kind, rest, _ := strings.Cut(message, " ")
@@ -109,33 +109,33 @@ func (c *client) hear(message string) {
 			}
 		}
 	case "g":
-		c.handedOver(rest)
+		c.receiveGrant(rest)
 	case "b":
 		select {
-		case <-c.closed: // and losses too
+		case <-c.closed: // then losses is closed too
 			return
 		default:
 		}
 		select {
 		case c.losses <- driver.Loss{Owners: []string{unescape(rest)}, Err: driver.ErrBroken}:
-		default: // the next renewal tells it
+		default: // the holder learns it by its next renewal
 		}
 	}
 }
 
-// handedOver passes a hand-off on to its waiter. Since is the sending of the
-// owner's last request that the server had answered before, never the arrival
-// of the news (P1).
-func (c *client) handedOver(fields string) {
-	f := strings.SplitN(fields, " ", 4)
-	if len(f) != 4 {
+// receiveGrant passes the grant of a hand-over to its waiter. Since is the sending of the owner's last
+// request that the server had answered before, never the arrival of the message (P1).
+func (c *client) receiveGrant(fields string) {
+	f := strings.Split(fields, " ")
+	if len(f) != 6 {
 		return
 	}
 	token, err1 := strconv.ParseInt(f[0], 10, 64)
 	claim, err2 := strconv.ParseInt(f[1], 10, 64)
 	asked, err3 := strconv.ParseInt(f[2], 10, 64)
-	w := c.waiters[unescape(f[3])]
-	if err1 != nil || err2 != nil || err3 != nil || w == nil {
+	block, err4 := strconv.Atoi(f[3])
+	w := c.waiters[unescape(f[5])]
+	if errors.Join(err1, err2, err3, err4) != nil || w == nil {
 		return
 	}
 	select {
@@ -143,8 +143,8 @@ func (c *client) handedOver(fields string) {
 	default:
 	}
 	w.news <- driver.Grant{
-		Request: w.request, Token: driver.Token(token), Since: driver.Instant(asked),
-		Valid: min(duration(claim), w.request.TTL),
+		Request: w.request, Token: driver.Token(token), Block: block, Contended: f[4] == "1",
+		Since: driver.Instant(asked), Valid: min(duration(claim), w.request.TTL),
 	}
 }
 

@@ -11,17 +11,17 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// heldBack is a Conn whose messages arrive when the test wants it.
+// heldBack is a Conn that delivers messages when the test says so.
 type heldBack struct {
 	*respConn
 	mu       sync.Mutex
 	messages []string
 	came     chan struct{}
-	hear     func(string)
+	receive  func(string)
 }
 
-func (c *heldBack) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
-	c.hear = hear
+func (c *heldBack) Subscribe(ctx context.Context, channel string, receive func(string)) (func(), error) {
+	c.receive = receive
 	return c.respConn.Subscribe(ctx, channel, func(m string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *heldBack) deliver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.messages {
-		c.hear(m)
+		c.receive(m)
 	}
 	c.messages = nil
 }
@@ -49,8 +49,8 @@ func open(t *testing.T, conn Conn, o *Options) *client {
 	return d.(*client)
 }
 
-// TestLateNews holds the news of a hand-off back: what the winner gets must not
-// be trusted for longer than its claim, which began before the news was sent.
+// TestLateNews delays the news of a hand-over: the winner must not trust its grant for longer than the
+// claim, which began before the news was sent.
 func TestLateNews(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	withHandClock(t)
@@ -94,8 +94,8 @@ func TestLateNews(t *testing.T) {
 	}
 }
 
-// silence ends all subscriptions of a server, as a connection that breaks does, and returns
-// when the server knows that nobody listens to the client any more.
+// silence ends all subscriptions of a server, as a connection that breaks does, and returns when the
+// server knows that nobody is subscribed to the client's channel.
 func silence(t *testing.T, admin *respConn, c *client) {
 	t.Helper()
 	admin.do(t, "CLIENT", "KILL", "TYPE", "pubsub")
@@ -103,25 +103,25 @@ func silence(t *testing.T, admin *respConn, c *client) {
 	}
 }
 
-// TestDeafWaiterKeepsItsPlace: a client whose connections broke asks for a place, or confirms
-// it, before it has subscribed again. It is there, so the next in the queue must not be
-// granted first (P8). When it listens again it is as any other: skipped when it is gone.
-func TestDeafWaiterKeepsItsPlace(t *testing.T) {
+// TestUnsubscribedWaiterKeepsItsPlace: the connections of a client broke, and it asks for a place, or
+// confirms it, before it has subscribed again. It lives, so the next in the queue must not be granted
+// first (P8). Once it has subscribed again it is as any other: when it dies it is skipped.
+func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	ctx := t.Context()
 	for name, c := range map[string]struct {
 		confirms bool // it has taken its place before, and confirms it
-		goneNow  bool // it listens again, and then is gone
+		dies     bool // it subscribes again, and then dies
 		first    string
 	}{
-		"takes its place":          {first: "deaf"},
-		"confirms its place":       {confirms: true, first: "deaf"},
-		"listens again and leaves": {goneNow: true, first: "next"},
+		"takes its place":           {first: "broken"},
+		"confirms its place":        {confirms: true, first: "broken"},
+		"subscribes again and dies": {dies: true, first: "next"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			admin := dialResp(t, server.Addr)
 			defer admin.Close()
-			deaf := open(t, dialResp(t, server.Addr), nil)
+			broken := open(t, dialResp(t, server.Addr), nil)
 			ask := func(c *client, owner string) {
 				t.Helper()
 				if _, err := c.Enqueue(ctx, driver.Request{Name: name, Owner: owner, TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
@@ -134,17 +134,17 @@ func TestDeafWaiterKeepsItsPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.confirms {
-				ask(deaf, "deaf")
+				ask(broken, "broken")
 			}
-			silence(t, admin, deaf)
-			ask(deaf, "deaf")
-			if c.goneNow {
-				stop, err := deaf.conn.Subscribe(ctx, deaf.layout.channel(deaf.id), deaf.hear)
+			silence(t, admin, broken)
+			ask(broken, "broken")
+			if c.dies {
+				stop, err := broken.conn.Subscribe(ctx, broken.layout.channel(broken.id), broken.receive)
 				if err != nil {
 					t.Fatal(err)
 				}
-				ask(deaf, "deaf")
-				silence(t, admin, deaf)
+				ask(broken, "broken")
+				silence(t, admin, broken)
 				stop()
 			}
 			ask(open(t, dialResp(t, server.Addr), nil), "next")
@@ -155,36 +155,36 @@ func TestDeafWaiterKeepsItsPlace(t *testing.T) {
 			if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != c.first {
 				t.Fatalf("P8: %+v, %v, not a hold of %q", info, err, c.first)
 			}
-			if c.goneNow {
+			if c.dies {
 				return
 			}
-			got, err := deaf.Enqueue(ctx, driver.Request{Name: name, Owner: "deaf", TTL: 10 * time.Second})
+			got, err := broken.Enqueue(ctx, driver.Request{Name: name, Owner: "broken", TTL: 10 * time.Second})
 			if err != nil || got.Token != info.Holders[0].Token {
-				t.Errorf("P7: a waiter that was not told of its grant asked and got %+v, %v", got, err)
+				t.Errorf("P7: a waiter without news of its grant asked and got %+v, %v", got, err)
 			}
 		})
 	}
 }
 
-// TestGoneWaiterIsSkipped: nobody listens on the channel of the first waiter.
-func TestGoneWaiterIsSkipped(t *testing.T) {
+// TestDeadWaiterIsSkipped: nobody is subscribed to the channel of the first waiter.
+func TestDeadWaiterIsSkipped(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	a, gone, b := open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil)
+	a, dead, b := open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil)
 	ctx := t.Context()
 	g, err := a.Try(ctx, driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gone.Enqueue(ctx, driver.Request{Name: "n", Owner: "gone", TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
+	if _, err := dead.Enqueue(ctx, driver.Request{Name: "n", Owner: "dead", TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
 		t.Fatal(err)
 	}
 	req := driver.Request{Name: "n", Owner: "b", TTL: 10 * time.Second}
 	if _, err := b.Enqueue(ctx, req); !errors.Is(err, driver.ErrHeld) {
 		t.Fatal(err)
 	}
-	gone.Close()
+	dead.Close()
 	for { // the server may not know yet
-		if n, _ := a.conn.(*respConn).do(t, "PUBLISH", gone.layout.channel(gone.id), "s").(int64); n == 0 {
+		if n, _ := a.conn.(*respConn).do(t, "PUBLISH", dead.layout.channel(dead.id), "s").(int64); n == 0 {
 			break
 		}
 	}
@@ -193,9 +193,9 @@ func TestGoneWaiterIsSkipped(t *testing.T) {
 	}
 	info, err := a.Inspect(ctx, "n")
 	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "b" || len(info.Waiters) != 0 {
-		t.Errorf("P7: after the release behind which a gone client waits first: %+v, %v", info, err)
+		t.Errorf("P7: after the release behind which a dead client waits first: %+v, %v", info, err)
 	}
 	if got, err := b.Wait(ctx, req); err != nil || got.Token != info.Holders[0].Token {
-		t.Errorf("P7: the waiter behind a gone one got %+v, %v", got, err)
+		t.Errorf("P7: the waiter behind a dead one got %+v, %v", got, err)
 	}
 }

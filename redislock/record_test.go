@@ -45,8 +45,7 @@ func withHandClock(t *testing.T) {
 	}
 }
 
-// twin does every step on a client and on the specification, package record,
-// and compares.
+// twin does each step on a client and on the specification, package record, and compares them.
 type twin struct {
 	*testing.T
 	rng   *rand.Rand
@@ -54,14 +53,13 @@ type twin struct {
 	clock *handClock
 	name  string
 	rec   record.Record
-	gone  record.Farewells
+	tombs record.Farewells
 	rules record.Rules
-	told  []record.Place // who was granted out of the queue in this step
-	// held are the grants as the owners have them, which decide on how they are
-	// released.
-	held    map[string]driver.Grant
-	plain   bool // few owners, and no farewells, behind which a hold is not plain
-	dropped *int // releases without a script
+	told  []driver.Grant // what was granted out of the queue in this step
+	// held are the grants as their owners have them: a release depends on them.
+	held          map[string]driver.Grant
+	plain         bool // few owners, and no tombstones: beside a tombstone a hold is not plain
+	withoutScript *int // releases
 }
 
 // TestScriptsFollowTheRecord compares the scripts with package record, step by
@@ -76,24 +74,24 @@ func TestScriptsFollowTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	dropped := 0
+	withoutScript := 0
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for episode := range 40 {
-		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode), held: map[string]driver.Grant{}, dropped: &dropped, plain: episode%4 < 2}
+		w := &twin{T: t, rng: rng, c: d.(*client), clock: clock, name: fmt.Sprintf("orders/{%d}", episode), held: map[string]driver.Grant{}, withoutScript: &withoutScript, plain: episode%4 < 2}
 		last := driver.Token(0)
 		w.rules = record.Rules{
 			Poll:    400 * time.Millisecond,
-			Token:   func() driver.Token { last = max(last+tokenBlock, driver.Token(clock.now/1000)); return last },
-			Granted: func(p *record.Place) { w.told = append(w.told, *p) },
+			Last:    &last,
+			Granted: func(p *record.Place) { w.told = append(w.told, driver.Grant{Request: p.Request}) },
 		}
 		w.episode()
 		if t.Failed() {
 			t.Fatalf("seed %d, episode %d", seed, episode)
 		}
 	}
-	t.Logf("%d holds were released without a script", dropped)
-	if dropped == 0 {
+	t.Logf("%d holds were released without a script", withoutScript)
+	if withoutScript == 0 {
 		t.Error("no hold was released without a script")
 	}
 }
@@ -107,6 +105,7 @@ func (w *twin) episode() {
 			reqs = append(reqs, w.request())
 		}
 		i := w.rng.IntN(len(reqs))
+		w.rules.Least = driver.Token(w.clock.now / 1000)
 		step, retire := w.step(&reqs[i])
 		w.same(reqs[i].Owner, step)
 		if w.Failed() {
@@ -124,6 +123,9 @@ func (w *twin) request() driver.Request {
 		Name: w.name, Owner: fmt.Sprintf("an owner %d%%", w.rng.Uint32()), Note: "the note", Unfair: w.rng.IntN(6) == 0,
 		TTL: 50*time.Millisecond + ms(1500), Mode: driver.Mode(w.rng.IntN(2)),
 	}
+	if !w.plain || w.rng.IntN(8) == 0 {
+		r.Tokens = []int{0, 1, 3, tokenBlock}[w.rng.IntN(4)]
+	}
 	if w.rng.IntN(3) == 0 {
 		r.LockDelay, r.MinHold = ms(300), ms(2000)
 	}
@@ -134,11 +136,20 @@ func (w *twin) request() driver.Request {
 	return r
 }
 
+// settle settles the record, and takes down the grants as their owners are told of them.
+func (w *twin) settle() {
+	n := len(w.told)
+	w.rec.Settle(w.clock.now, &w.rules)
+	for i := n; i < len(w.told); i++ {
+		w.told[i] = w.rec.Grant(w.rec.Held(w.told[i].Owner))
+	}
+}
+
 // step does one step on both. Retire says that the owner is not used again.
 func (w *twin) step(req *driver.Request) (step string, retire bool) {
 	r := *req
 	now, ctx := w.clock.now, w.Context()
-	w.rec.Settle(now, &w.rules)
+	w.settle()
 	g, ok := w.held[r.Owner]
 	if !ok {
 		g = driver.Grant{Request: r, Token: 1}
@@ -173,20 +184,20 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 			}
 			g.Stray = w.rng.IntN(3) == 0
 		}
-		if done, err := w.c.drop(ctx, &g); done {
+		if done, err := w.c.releasePlain(ctx, &g); done {
 			if err != nil {
 				w.Error(err)
 			}
-			*w.dropped++
-			w.rec.Release(r.Owner, g.MinHold, now) // may have expired: nobody has looked
+			*w.withoutScript++
+			w.rec.Release(r.Owner, g.MinHold, g.Token, now, &w.rules) // may have expired: nobody has looked
 			return "Release without a script", w.rng.IntN(3) > 0
 		}
 		got := w.c.Release(ctx, []driver.Grant{g})[0]
-		held := w.rec.Release(r.Owner, g.MinHold, now)
+		held := w.rec.Release(r.Owner, g.MinHold, g.Token, now, &w.rules)
 		w.gave("Release", r, got, held || g.Token == 0)
-		w.rec.Settle(now, &w.rules)
+		w.settle()
 		if g.Token == 0 || g.Stray {
-			w.gone.Say(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
+			w.tombs.Say(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
 		}
 		return "Release", w.rng.IntN(3) > 0
 	case 7:
@@ -197,18 +208,22 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		got, err := w.c.Downgrade(ctx, g)
 		h := w.rec.Downgrade(r.Owner, now, now)
 		w.gave("Downgrade", r, err, h != nil)
-		if h != nil && !reflect.DeepEqual(got, h.Grant()) {
-			w.Errorf("Downgrade gave %+v, the record says %+v", got, h.Grant())
+		if h != nil {
+			want := w.rec.Grant(h)
+			want.Block, want.Contended = got.Block, got.Contended // of no use for a shared hold
+			if !reflect.DeepEqual(got, want) {
+				w.Errorf("Downgrade gave %+v, the record says %+v", got, want)
+			}
 		}
 		delete(w.held, r.Owner)
-		w.rec.Settle(now, &w.rules)
+		w.settle()
 		return "Downgrade", false
 	}
 	h := w.rec.Held(r.Owner)
 	if w.rng.IntN(2) == 0 {
 		g.Note = fmt.Sprintf("note %d: é\n%%", w.rng.IntN(3))
 		w.gave("Annotate", r, w.c.Annotate(ctx, g), w.rec.Annotate(r.Owner, g.Note))
-		if h != nil { // who asks again asks for what it has
+		if h != nil { // a request that is repeated has the note that the hold has
 			req.Note, w.held[r.Owner] = g.Note, g
 		}
 		return "Annotate", false
@@ -224,8 +239,8 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.Errorf("Break returned %v", err)
 	}
 	broken, _ := w.rec.Break(token)
-	w.gone.Say(r.Owner, driver.ErrBroken, now, broken.Expires)
-	w.rec.Settle(now, &w.rules)
+	w.tombs.Say(r.Owner, driver.ErrBroken, now, broken.Expires)
+	w.settle()
 	if w.rng.IntN(2) == 0 { // else the break alone must have passed the name on
 		if got := w.c.Renew(ctx, []driver.Grant{g})[0].Err; !errors.Is(got, driver.ErrBroken) {
 			w.Errorf("Renew of a broken hold returned %v", got)
@@ -234,18 +249,18 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 	return "Break", true
 }
 
-// asked compares what came of a request.
+// asked compares the outcome of a request.
 func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant, err error) {
 	w.Helper()
-	if gone := w.gone.To(r.Owner, w.clock.now); gone != nil {
-		if !errors.Is(err, gone) {
-			w.Errorf("%s of an owner that is gone returned %v, the record says %v", step, err, gone)
+	if why := w.tombs.To(r.Owner, w.clock.now); why != nil {
+		if !errors.Is(err, why) {
+			w.Errorf("%s of an owner with a tombstone returned %v, the record says %v", step, err, why)
 		}
 		return
 	}
 	h, want := w.rec.Ask(r, "", queue, w.clock.now, w.clock.now, &w.rules)
 	if want == nil {
-		grant := h.Grant()
+		grant := w.rec.Grant(h)
 		grant.Request = r // of a shared hold that was exclusive the owner says so
 		grant.Handle = got.Handle
 		if err != nil || got != grant {
@@ -259,12 +274,12 @@ func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant
 	}
 }
 
-// gave compares what came of a step on a hold.
+// gave compares the outcome of a step on a hold.
 func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 	w.Helper()
 	want := error(nil)
 	if !held {
-		if want = w.gone.To(r.Owner, w.clock.now); want == nil {
+		if want = w.tombs.To(r.Owner, w.clock.now); want == nil {
 			want = driver.ErrNotHeld
 		}
 	}
@@ -273,8 +288,8 @@ func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 	}
 }
 
-// same compares the news of hand-offs to others than the owner who made the
-// step, which must be there at once, and the records.
+// same compares the records, and the news of hand-overs to owners other than the one that made the
+// step. The news must be there at once.
 func (w *twin) same(owner, step string) {
 	w.Helper()
 	w.clock.conn.do(w, "PUBLISH", w.c.layout.channel(w.c.id), "b sync") // all news has arrived when this has
@@ -283,25 +298,25 @@ func (w *twin) same(owner, step string) {
 			break
 		}
 	}
-	for _, p := range w.told {
+	for _, want := range w.told {
 		w.c.mu.Lock()
-		waiter := w.c.waiters[p.Owner]
+		waiter := w.c.waiters[want.Owner]
 		w.c.mu.Unlock()
 		if waiter == nil {
-			if p.Owner != owner {
-				w.Errorf("after %s nobody waits for the grant of %s", step, p.Owner)
+			if want.Owner != owner {
+				w.Errorf("after %s nobody waits for the grant of %s", step, want.Owner)
 			}
 			continue
 		}
 		select {
 		case got := <-waiter.news:
-			if h := w.rec.Held(p.Owner); h != nil && p.Owner != owner && got != h.Grant() {
-				w.Errorf("after %s the news is %+v, the record says %+v", step, got, h.Grant())
+			if want.Owner != owner && got != want {
+				w.Errorf("after %s the news is %+v, the record says %+v", step, got, want)
 			}
 		default:
-			w.Errorf("after %s there is no news of the grant of %s", step, p.Owner)
+			w.Errorf("after %s there is no news of the grant of %s", step, want.Owner)
 		}
-		w.c.forget(p.Owner)
+		w.c.removeWaiter(want.Owner)
 	}
 	w.told = nil
 	info, err := w.c.Inspect(w.Context(), w.name)

@@ -1,9 +1,8 @@
 // Package redislock keeps locks in Redis, or in a server that speaks its
 // protocol and runs its Lua scripts.
 //
-// It imports no client library: it speaks through a small [Conn], and packages
-// beside it adapt client libraries to that. To open a lock by its URL, import
-// one of them:
+// It imports no client library: it needs a [Conn], and packages beside it make one of a client
+// library. To open a store by its URL, import one of them:
 //
 //	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
 //
@@ -12,16 +11,14 @@
 // A program that has a client already wraps it instead: see rueidisconn.Wrap and
 // goredisconn.Wrap, and [New].
 //
-// Each name is one key, a record of who holds and who waits, changed in one step
-// by scripts that read the server's clock. A release hands the name over to the
-// first waiter in that step and publishes the news on the channel of the
-// waiter's client, one for each client. A lock that nobody else wants costs a
-// short script and one plain command. Keys of one name share a hash tag.
+// Each name is one key, a record of holders and waiters. Scripts change it in one step, by the
+// server's clock. In the same step a release hands the name over to the first waiter, and publishes
+// the news on the channel of the waiter's client: each client has one. A lock that nobody else wants
+// costs a short script and one plain command. Keys of one name share a hash tag.
 //
-// A script that changes a record with waiters rewrites the whole of it: about
-// 150 bytes for each client that waits, however many goroutines it has waiting.
-// Names with some hundreds of waiting clients are well served, those with many
-// thousands are not.
+// A script that changes a record with waiters writes all of it: about 150 bytes for each client that
+// waits, however many of its goroutines wait. Names for which hundreds of clients wait are well
+// served; names for which thousands wait are not.
 //
 // An ACL user needs the keys and channels that begin with the prefix, and these
 // commands:
@@ -30,15 +27,14 @@
 //		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
 //		+hset +hdel +hvals +hgetall +pexpire
 //
-// What the server refuses (it loads its data, is a replica, is full, cannot write
-// to its disk, runs somebody's long script …) is asked again for as long as an
-// Acquire waits; a first contact returns the refusal at once, with what to do
-// about it; and a renewal that is refused leaves the lease in doubt until its
-// trust deadline. A server whose memory is full grants nothing new, but goes on
-// to renew and release.
+// The server may refuse a request: it loads its data, is a replica, is full, cannot write to its
+// disk, runs a long script of another client … An Acquire that waits asks again; one that has not
+// had an answer yet returns the refusal at once, with what to do about it; a renewal that is refused
+// leaves the lease in doubt until its trust deadline. A server whose memory is full grants nothing
+// new, but goes on to renew and release.
 //
-// It is for one node. A replica that takes over may not know what was
-// acknowledged: see the driver's Guarantees.
+// The store is one node. A replica that takes over may not know what the primary acknowledged: see
+// the driver's Guarantees.
 package redislock
 
 import (
@@ -57,8 +53,8 @@ import (
 // DefaultPrefix is what keys and channels begin with.
 const DefaultPrefix = "holdfast"
 
-// tokenBlock is driver.Caps.TokenBlock, and BLOCK in the scripts.
-const tokenBlock = 16
+// tokenBlock is driver.Caps.TokenBlock.
+const tokenBlock = 4096
 
 // maxPrefix is the length of the longest prefix, in bytes.
 const maxPrefix = 128
@@ -74,39 +70,38 @@ type Options struct {
 	Prefix string
 	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll.
 	Poll time.Duration
-	// Wait is how waiters learn that it is their turn. "": Push.
+	// Wait is how waiters learn of their grant. "": Push.
 	Wait Wait
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 }
 
-// Wait is how waiters learn that it is their turn.
+// Wait is how waiters learn of their grant.
 type Wait string
 
-// The ways to wait. Clients of one store may differ in it: the queue is the same,
-// and so is who comes first.
+// The ways to wait. Clients of one store may differ in it: they stand in the same queue, in order
+// of arrival.
 const (
-	// Push: the server publishes the news on the client's channel, and a slow poll
-	// (Options.Poll) stands behind that.
+	// Push: the server publishes the grant on the client's channel. In case the message is lost,
+	// a waiter also polls slowly (Options.Poll).
 	Push Wait = "push"
-	// Spin: waiters ask again and again, after pauses that double from 2 ms to
-	// 128 ms, each jittered down to half. It needs no channel, for servers, proxies
-	// and users that have none; but it costs up to a dozen requests a second for
-	// each name that a client waits for, hand-offs are late by a pause, and a holder
+	// Spin: waiters poll, after pauses that double from 2 ms to 128 ms, each jittered down to half.
+	// It is for servers, proxies and users without channels. It costs up to a dozen requests a
+	// second for each name that a client waits for, hand-overs are late by a pause, and a holder
 	// learns that its hold was broken only when it renews.
 	Spin Wait = "spin"
 )
 
 // client is the driver over one Conn.
 type client struct {
-	conn   Conn
-	shared route // for everything but renewals and releases
-	kept   route // for these
-	clock  driver.Clock
-	caps   driver.Caps
-	layout layout
-	id     string // names the channel where the scripts tell this client of hand-offs and losses; "": it spins
-	unhear func()
+	conn        Conn
+	shared      route // for everything but renewals and releases
+	reserved    route // for renewals and releases
+	clock       driver.Clock
+	caps        driver.Caps
+	layout      layout
+	id          string // names the channel of hand-overs and losses; "": the client spins
+	unsubscribe func()
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
@@ -117,8 +112,8 @@ type client struct {
 // route is a way to the server, as Conn.Do is.
 type route func(ctx context.Context, commands []Command) []Reply
 
-// do sends commands. Where nothing was answered because ctx has ended the errors say
-// so in ctx's own words (P11).
+// do sends commands. If ctx ends before the replies come, the errors satisfy errors.Is with ctx's
+// own (P11).
 func (l route) do(ctx context.Context, commands []Command) []Reply {
 	if len(commands) == 0 {
 		return nil
@@ -148,8 +143,9 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		o = &Options{}
 	}
 	c := &client{
-		conn: conn, shared: conn.Do, kept: conn.Do, clock: o.Clock, layout: layout{o.Prefix}, unhear: func() {},
-		waiters: map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
+		conn: conn, shared: conn.Do, reserved: conn.Do, clock: o.Clock, layout: layout{o.Prefix},
+		unsubscribe: func() {},
+		waiters:     map[string]*waiter{}, losses: make(chan driver.Loss, 16), closed: make(chan struct{}),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -171,7 +167,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		return nil, err
 	}
 	if r, ok := conn.(Reserver); ok {
-		c.kept = r.Reserve()
+		c.reserved = r.Reserve()
 	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
@@ -185,14 +181,14 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		return c, nil
 	}
 	c.id = rand.Text()[:16]
-	c.unhear, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.hear)
+	c.unsubscribe, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
 	return c, Explain(ctxerr.Of(ctx, err))
 }
 
-// identity returns the random name of the store, which its first client gives
-// it: the server's address depends on how it is reached, its run id on when it
-// was started. After the server's data were wiped new clients give another; see
-// the guarantees.
+// identity returns the random name of the store, which its first client chooses. The server's
+// address would not do, because it depends on the way to the server, nor its run id, which is new
+// after each start. When the server's data were wiped, the next client chooses a new name: see the
+// guarantees.
 func (c *client) identity(ctx context.Context) (string, error) {
 	key := c.layout.store()
 	replies := c.shared.do(ctx, []Command{
@@ -222,7 +218,7 @@ func checkPrefix(prefix string) error {
 // Caps implements driver.Driver.
 func (c *client) Caps() driver.Caps { return c.caps }
 
-// alive returns an error if nothing can be asked of the store any more.
+// alive returns an error if the client is closed or ctx has ended.
 func (c *client) alive(ctx context.Context) error {
 	select {
 	case <-c.closed:
@@ -242,6 +238,6 @@ func (c *client) Close() error {
 	close(c.closed)
 	close(c.losses)
 	c.mu.Unlock()
-	c.unhear()
+	c.unsubscribe()
 	return c.conn.Close()
 }

@@ -33,8 +33,8 @@ func (e *ServerError) Code() string {
 	return code
 }
 
-// Explain adds to a server's refusal what to do about it. Adapters use it for what
-// goes wrong when they connect; other errors it returns as they are.
+// Explain adds to a server's refusal what to do about it. It returns other errors as they are.
+// Adapters use it for errors when they connect.
 func Explain(err error) error {
 	if err == nil {
 		return nil
@@ -46,25 +46,24 @@ func Explain(err error) error {
 	return err
 }
 
-// isRefusal reports whether an error is the server's answer.
+// isRefusal reports whether an error is a reply of the server.
 func isRefusal(err error) bool {
 	refused := (*ServerError)(nil)
 	return errors.As(err, &refused)
 }
 
-// before are the codes by which a server refuses a script's first write, and none
-// after it.
+// before are the codes by which a server refuses the first write of a script, but no later one.
 var before = []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN"}
 
-// outcome marks the error of a request if it leaves it open whether the store has
-// done it (P6). That is so when no answer came, and when a script ended with an
-// error: what it did before that stays.
+// outcome marks the error of a request as uncertain if the store may have carried it out (P6): if no
+// reply came, or if a script ended with an error, because what it did before that stays done.
 func outcome(err error) error {
 	refused := (*ServerError)(nil)
 	if !errors.As(err, &refused) {
 		return driver.Uncertain(err)
 	}
-	inside := strings.Contains(refused.Text, "script: ") || strings.HasPrefix(refused.Text, "Error running script")
+	inside := strings.Contains(refused.Text, "script: ") ||
+		strings.HasPrefix(refused.Text, "Error running script")
 	if inside && !slices.Contains(before, refused.Code()) {
 		return driver.Uncertain(Explain(err))
 	}

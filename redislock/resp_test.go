@@ -54,7 +54,7 @@ func (c *respConn) do(t testing.TB, args ...string) any {
 	return r.Value
 }
 
-func (c *respConn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
+func (c *respConn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	conn, err := net.Dial("tcp", c.address)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *respConn) Subscribe(ctx context.Context, channel string, hear func(stri
 			if err != nil {
 				return
 			}
-			hear(push.([]any)[2].(string))
+			deliver(push.([]any)[2].(string))
 		}
 	}()
 	return func() { conn.Close(); <-ended }, nil

@@ -62,9 +62,9 @@ func scriptOf(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// command is one run of the script on a record and the farewell to an owner.
-func (s *script) command(record, gone string, args ...string) Command {
-	return s.batch([]string{record, gone}, args)
+// command is one run of the script on a record and the tombstone of an owner.
+func (s *script) command(record, tombstone string, args ...string) Command {
+	return s.batch([]string{record, tombstone}, args)
 }
 
 // batch is one run of the script.
@@ -75,9 +75,8 @@ func (s *script) batch(keys, args []string) Command {
 	return Command{Args: append(all, args...), Key: keys[0]}
 }
 
-// run runs a script, several times in one pipeline. The server forgets scripts
-// when it is restarted; it has then not run any, so they are sent again with
-// their text.
+// run runs a script, several times in one pipeline. A server that was restarted does not know the
+// script, and has not run it: then run sends it again with its text.
 func (l route) run(ctx context.Context, s *script, commands ...Command) []Reply {
 	replies := l.do(ctx, commands)
 	var again []Command
@@ -112,14 +111,14 @@ const (
 	replyBroken
 )
 
-// errStrange says that something else than our scripts has answered, or that
-// something else than they has written the key.
-func errStrange(value any) error {
+// errUnexpected says that the reply is not one of our scripts': another program has answered, or has
+// written the key.
+func errUnexpected(value any) error {
 	return fmt.Errorf("redis answered %.100q, which is no reply of the script", fmt.Sprint(value))
 }
 
-// number, str and list take a field out of a reply: -1, "" and nil where there is
-// none of that type, so that a strange reply never looks like replyOK.
+// number, str and list return a field of a reply. They return -1, "" and nil if it has none of that
+// type, so that no unexpected reply looks like replyOK.
 func number(reply []any, i int) int64 {
 	if i >= len(reply) {
 		return -1

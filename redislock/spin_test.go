@@ -11,10 +11,10 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// deaf is a Conn without subscriptions, of a server where all is held.
-type deaf struct{ t testing.TB }
+// withoutChannels is a Conn without subscriptions, to a server where every name is held.
+type withoutChannels struct{ t testing.TB }
 
-func (c deaf) Do(_ context.Context, commands []Command) []Reply {
+func (c withoutChannels) Do(_ context.Context, commands []Command) []Reply {
 	replies := make([]Reply, len(commands))
 	for i, cmd := range commands {
 		switch cmd.Args[0] {
@@ -27,17 +27,17 @@ func (c deaf) Do(_ context.Context, commands []Command) []Reply {
 	return replies
 }
 
-func (c deaf) Subscribe(context.Context, string, func(string)) (func(), error) {
+func (c withoutChannels) Subscribe(context.Context, string, func(string)) (func(), error) {
 	c.t.Error("a client that spins subscribes")
 	return func() {}, nil
 }
 
-func (deaf) Close() error { return nil }
+func (withoutChannels) Close() error { return nil }
 
 // TestSpinPauses: pauses double up to the longest, vary, and end with the wait.
 func TestSpinPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, deaf{t}, &Options{Wait: Spin})
+		c := open(t, withoutChannels{t}, &Options{Wait: Spin})
 		req := driver.Request{Name: "n", Owner: "a", TTL: time.Minute}
 		if _, err := c.Enqueue(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 			t.Fatal(err)
@@ -67,8 +67,8 @@ func TestSpinPauses(t *testing.T) {
 	})
 }
 
-// TestSpinnersAndOthers: a waiter that spins and one that is told stand in one
-// queue, and each gets its turn.
+// TestSpinnersAndOthers: waiters that spin and waiters with a channel stand in one queue, and each
+// is granted the hold in its order.
 func TestSpinnersAndOthers(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	spin, push := open(t, dialResp(t, server.Addr), &Options{Wait: Spin}), open(t, dialResp(t, server.Addr), nil)
@@ -97,7 +97,7 @@ func TestSpinnersAndOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	asks := func(owner string) (g driver.Grant) {
+	grantTo := func(owner string) (g driver.Grant) {
 		t.Helper()
 		for err := driver.ErrHeld; errors.Is(err, driver.ErrHeld); {
 			spin.Wait(ctx, req(owner))
@@ -108,7 +108,7 @@ func TestSpinnersAndOthers(t *testing.T) {
 		return g
 	}
 	release(push, g)
-	release(spin, asks("first"))
+	release(spin, grantTo("first"))
 	if g, err = push.Wait(ctx, req("second")); err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +116,11 @@ func TestSpinnersAndOthers(t *testing.T) {
 		t.Fatalf("the third got %v while the second holds", err)
 	}
 	release(push, g)
-	release(spin, asks("third"))
+	release(spin, grantTo("third"))
 }
 
 func TestWaitIsChecked(t *testing.T) {
-	if d, err := New(t.Context(), deaf{t}, &Options{Wait: "hope"}); err == nil {
+	if d, err := New(t.Context(), withoutChannels{t}, &Options{Wait: "hope"}); err == nil {
 		d.Close()
 		t.Error("a way to wait that is unknown was taken")
 	}

@@ -246,7 +246,7 @@ func TestFailover(t *testing.T) {
 	link.Cut()
 	before := acquire(t, a, "x", nil)
 	master.Kill()
-	defer master.Start() // for whoever is closed after the test
+	defer master.Start() // for clients that are closed after the test
 	if err := do("REPLICAOF", "NO", "ONE").Error(); err != nil {
 		t.Fatal(err)
 	}

@@ -60,11 +60,11 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "its three connections are made", func() bool {
+	until(t, "its four connections are made", func() bool {
 		if err := acquire(t, c, "a first one", nil).Release(); err != nil {
 			t.Fatal(err)
 		}
-		return count(t, do).connections == before.connections+3
+		return count(t, do).connections == before.connections+4
 	})
 	opened := count(t, do)
 

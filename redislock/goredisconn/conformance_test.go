@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 			return dial(t, proxy.Addr), proxy
 		},
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
-		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
+		Parallel: 8, // a case gives an acquire 30 ms to learn that a name is held
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})

@@ -23,18 +23,16 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
 )
 
-// Wrap returns a redislock.Conn over a client that the caller keeps and closes,
-// after the driver. It is one of a single node; its options may be any. What the
-// client's options say of retries does not hold for the commands of locks, which
-// are sent once.
+// Wrap returns a redislock.Conn over a client of a single node. The caller closes the client, after the
+// driver. The client may have any options; the commands of locks are sent once, whatever its options
+// say of retries.
 //
-// A request that is given up waits on for its reply in the background, until the
-// client's ReadTimeout is over or the client is closed.
+// When the context of a request ends, the request goes on in the background, until its reply comes,
+// the client's ReadTimeout is over or the client is closed.
 //
-// Acquires share the client's pool with the rest of the program, and wait for it as
-// long as the program uses it up. Renewals and releases do not: they have one or two
-// connections of their own, made with the client's options, but without its hooks and
-// its Limiter.
+// Acquires share the client's pool with the rest of the program, and wait while the program uses it
+// up. Renewals and releases have one or two connections of their own, made with the client's options,
+// but without its hooks and its Limiter.
 func Wrap(client *redis.Client) redislock.Conn { return &conn{client: client} }
 
 type conn struct {
@@ -42,10 +40,10 @@ type conn struct {
 	reserve *reserve // nil: nobody has asked for it
 }
 
-// command is a command that go-redis does not send again.
+// command is a command that go-redis does not send a second time.
 type command struct{ *redis.Cmd }
 
-// NoRetry says so to go-redis.
+// NoRetry tells go-redis.
 func (command) NoRetry() bool { return true }
 
 func newCommand(ctx context.Context, c *redislock.Command) command {
@@ -56,8 +54,8 @@ func newCommand(ctx context.Context, c *redislock.Command) command {
 	return command{redis.NewCmd(ctx, args...)}
 }
 
-// Do implements redislock.Conn. Go-redis does not look up from a reply that it
-// waits for when the context is cancelled, so the waiting is done beside.
+// Do implements redislock.Conn. While go-redis waits for a reply it does not look at its context, so a
+// goroutine waits for that.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 	built := make([]command, len(commands))
 	for i := range commands {
@@ -76,7 +74,7 @@ func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock
 	}
 }
 
-// failed is the reply to n commands of which nothing is known.
+// failed is n replies with an error.
 func failed(n int, err error) []redislock.Reply {
 	replies := make([]redislock.Reply, n)
 	for i := range replies {
@@ -124,20 +122,20 @@ func failure(err error) error {
 	return err
 }
 
-// silence is how long nothing is heard on a subscription before the server is
-// asked whether it is there; twice as long, and the connection is given up.
+// silence is how long a subscription is idle before the server is sent a PING. If nothing comes for as
+// long again, the connection is closed.
 const silence = 10 * time.Second
 
 // Subscribe implements redislock.Conn, on a connection of its own.
-func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
-	return subscription.Keep(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.subscribe(ctx, channel, hear)
-	}, hear)
+func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
+	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
+		return c.subscribe(ctx, channel, deliver)
+	}, deliver)
 }
 
-// subscribe subscribes once. Go-redis connects without looking at a context, so the
-// waiting is done beside.
-func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (subscription.Session, error) {
+// subscribe subscribes once. While go-redis connects it does not look at its context, so a goroutine
+// waits for that.
+func (c *conn) subscribe(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
 	ps := c.client.Subscribe(ctx) // to nothing yet, so it does not connect
 	first := make(chan error, 1)
 	go func() {
@@ -164,14 +162,14 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		receive(ps, hear)
+		receive(ps, deliver)
 	}()
 	return subscription.Session{Lost: lost, Close: func() { ps.Close(); <-lost }}, nil
 }
 
-// receive calls hear until the connection is lost. It does not let go-redis
-// subscribe again by itself, because then nobody would learn of the gap.
-func receive(ps *redis.PubSub, hear func(string)) {
+// receive calls deliver until the connection is lost. It does not let go-redis subscribe again, because
+// go-redis would not report that messages may have been lost.
+func receive(ps *redis.PubSub, deliver func(string)) {
 	ctx := context.Background()
 	for asked := false; ; {
 		m, err := ps.ReceiveTimeout(ctx, silence)
@@ -180,7 +178,7 @@ func receive(ps *redis.PubSub, hear func(string)) {
 		case err == nil:
 			asked = false
 			if m, ok := m.(*redis.Message); ok {
-				hear(m.Payload)
+				deliver(m.Payload)
 			}
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked && ps.Ping(ctx) == nil:
 			asked = true

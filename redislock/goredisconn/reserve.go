@@ -10,9 +10,9 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// reserve sends renewals and releases over connections of their own, of which there
-// are two at most: all that come while both are under way go together when the first
-// of them is free. So the number of releases does not matter to a renewal.
+// reserve sends renewals and releases over at most two connections of their own. Requests that come
+// while both are in use are sent together, when one of them is free. So a renewal does not wait for
+// more than two of them, however many releases there are.
 type reserve struct {
 	client *redis.Client
 	mu     sync.Mutex
@@ -21,15 +21,15 @@ type reserve struct {
 	closed bool
 }
 
-// maxSenders leaves a connection when another has fallen silent, and maxParcel keeps
-// what is sent at once from holding up the server.
+// There are two senders so that one goes on if the other's connection has fallen silent. maxParcel
+// bounds what is sent at once, so that the server is not held up.
 const (
 	maxSenders = 2
 	maxParcel  = 1000
 )
 
-// The library's own time-outs may be any, or none: within these a connection that has
-// fallen silent is found and replaced.
+// A connection that has fallen silent is replaced within these, whatever time-outs the program's
+// client has.
 const (
 	reserveTimeout = 3 * time.Second
 	dialTimeout    = 5 * time.Second
@@ -42,9 +42,8 @@ type parcel struct {
 	replies chan []redislock.Reply // one value
 }
 
-// newReserve makes the connections' client with the options of the program's, but for
-// its hooks and what is meant for many connections or for its data. It connects when
-// there is something to send.
+// newReserve makes a client for the connections, with the options of the program's client except for
+// hooks and options of large pools or of cached data. It connects when there is something to send.
 func newReserve(program *redis.Client) *reserve {
 	o := *program.Options()
 	o.PoolSize, o.MaxActiveConns, o.MinIdleConns, o.PipelinePoolSize = maxSenders, 0, 0, -1

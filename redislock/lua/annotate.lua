@@ -1,8 +1,8 @@
--- KEYS: record, farewell to the owner. ARGV: owner, the new note of its hold. Replies
+-- KEYS: record, tombstone of the owner. ARGV: owner, the new note of its hold. Replies
 -- OK, NOT_HELD or BROKEN.
-local r = load(KEYS[1])
+local r = read(KEYS[1])
 local h = find(r[HOLDS], ARGV[1])
-if not h then return farewell(r, KEYS[2]) or NOT_HELD end
+if not h then return tombstone(r, KEYS[2]) or NOT_HELD end
 h[NOTE] = ARGV[2]
-save(KEYS[1], r)
+write(KEYS[1], r)
 return OK

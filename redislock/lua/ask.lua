@@ -1,33 +1,39 @@
--- KEYS: record, farewell to the owner. ARGV: the field and text of a plain hold, and
--- the rest of the request, "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE": unfair and
--- queue (may take a place) are 1 or 0. A fourth says that idle.lua has been run before.
--- Replies {OK, token, whether it is a plain hold}, {HELD, queued, opens in, note, token}, or {why not}.
+-- KEYS: record, tombstone of the owner. ARGV: the field and text of a plain hold, and
+-- the rest of the request, "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS":
+-- unfair and queue (may take a place) are 1 or 0, tokens is how many to reserve. With a fourth
+-- argument idle.lua runs first.
+-- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
+-- {HELD, queued, opens in, note, token}, or {why not}.
 local req = {}
 req[OWNER] = string.sub(ARGV[1], 3)
 req[TTL], req[DELAY], req[CLIENT], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
 local sent, poll, unfair, queue
-req[MODE], req[SLOTS], req[PERMITS], req[MIN], sent, poll, unfair, queue =
-  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d)$')
-for _, i in ipairs({MODE, SLOTS, PERMITS, MIN, TTL, DELAY}) do req[i] = tonumber(req[i]) end
+req[MODE], req[SLOTS], req[PERMITS], req[MIN], sent, poll, unfair, queue, req[TOKENS] =
+  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
+for _, i in ipairs({MODE, SLOTS, PERMITS, MIN, TTL, DELAY, TOKENS}) do req[i] = tonumber(req[i]) end
 poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
 local owner = req[OWNER]
 
-local function granted(r, h) return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 0} end
+local function granted(r, h)
+  return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 0, block(h), #r[QUEUE] > 0 and 1 or 0}
+end
 
-local r = load(KEYS[1])
+local r = read(KEYS[1])
 local h = find(r[HOLDS], owner)
 if h then
   h[EXPIRES], h[CLAIM] = now + h[TTL], 0
-  save(KEYS[1], r)
+  write(KEYS[1], r)
   return granted(r, h)
 end
 
 local p = find(r[QUEUE], owner)
 if not p then
-  -- Withdrawn, and this is the request arriving late: it must not take effect (P6).
-  local why = farewell(r, KEYS[2])
+  -- Suppose the request was withdrawn, and arrives after that: it must not take effect (P6).
+  local why = tombstone(r, KEYS[2])
   if why then return {why} end
-  local function other(in_use) return (in_use[MODE] == SLOT) ~= (req[MODE] == SLOT) or in_use[SLOTS] ~= req[SLOTS] end
+  local function other(in_use)
+    return (in_use[MODE] == SLOT) ~= (req[MODE] == SLOT) or in_use[SLOTS] ~= req[SLOTS]
+  end
   for _, list in ipairs({r[HOLDS], r[QUEUE]}) do
     for _, in_use in ipairs(list) do
       if other(in_use) then return {MISMATCH} end -- P10
@@ -35,22 +41,24 @@ if not p then
   end
 end
 
--- The head of the queue has what it can get, so whoever is still queued has to
--- wait, and others behind it unless unfair (P8).
+-- The record is settled, so all that are queued have to wait, and a new request waits behind them,
+-- unless it is unfair (P8).
 if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
   remove(r[QUEUE], owner)
-  h = take(r, req, req[TTL], 0)
-  save(KEYS[1], r)
+  h = grant(r, req, req[TTL], 0)
+  write(KEYS[1], r)
   return granted(r, h)
 end
 
 if p then
-  p[SEEN], p[ASKED], p[DEAF] = now, sent, deaf(KEYS[1], p[CLIENT])
-  save(KEYS[1], r)
+  p[SEEN], p[ASKED], p[TOKENS] = now, sent, req[TOKENS]
+  p[UNSUBSCRIBED] = unsubscribed(KEYS[1], p[CLIENT])
+  write(KEYS[1], r)
 elseif queue then
-  req[JOINED], req[SEEN], req[ASKED], req[POLL], req[DEAF] = now, now, sent, poll, deaf(KEYS[1], req[CLIENT])
+  req[JOINED], req[SEEN], req[ASKED], req[POLL] = now, now, sent, poll
+  req[UNSUBSCRIBED] = unsubscribed(KEYS[1], req[CLIENT])
   table.insert(r[QUEUE], req)
-  save(KEYS[1], r)
+  write(KEYS[1], r)
 end
 
 local first, note, holder = 0, '', 0

@@ -3,4 +3,3 @@
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local BLOCK = 16 -- tokens that each grant reserves, from its own upwards

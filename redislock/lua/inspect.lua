@@ -1,7 +1,7 @@
 -- KEYS: record. Replies {slots, closed for, holders, waiters}: of a holder its owner,
 -- mode, permits, note, token, age and rest; of a waiter its owner, mode, permits,
 -- note and age.
-local r = load(KEYS[1])
+local r = read(KEYS[1])
 local slots, closed, holders, waiters = 0, 0, {}, {}
 for _, h in ipairs(r[HOLDS]) do
   slots = h[SLOTS]

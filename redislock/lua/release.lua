@@ -1,13 +1,15 @@
--- KEYS: record and farewell of each grant. ARGV for each: its owner, its minimum
--- hold, and for how long requests of the owner are refused from now on (0: they are
--- all answered). Replies OK, NOT_HELD or BROKEN for each. Whoever is next gets the
--- name in this very step.
-return each(#ARGV / 3, function(i)
-  local key, parting = KEYS[2 * i - 1], KEYS[2 * i]
-  local owner, min, refuse = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i])
-  local r = load(key)
+-- KEYS: record and tombstone of each grant. ARGV for each: its owner, the last token that it
+-- used (0: unknown), its minimum hold, and for how long requests of the owner are refused from now
+-- on (0: no request can be under way). Replies OK, NOT_HELD or BROKEN for each. The next in the queue
+-- gets the name in the same step.
+return each(#ARGV / 4, function(i)
+  local key, tomb = KEYS[2 * i - 1], KEYS[2 * i]
+  local owner, used = ARGV[4 * i - 3], tonumber(ARGV[4 * i - 2])
+  local min, refuse = tonumber(ARGV[4 * i - 1]), tonumber(ARGV[4 * i])
+  local r = read(key)
   local h = find(r[HOLDS], owner)
-  local gone = h and OK or farewell(r, parting) or NOT_HELD
+  local reply = h and OK or tombstone(r, tomb) or NOT_HELD
+  if h then give_back(r, h, used) end
   -- A clock that was set back since must not close the name for longer than that.
   local rest = h and min - math.max(0, now - h[TAKEN]) or 0
   if rest > 0 then
@@ -16,10 +18,10 @@ return each(#ARGV / 3, function(i)
     remove(r[HOLDS], owner)
   end
   local p = remove(r[QUEUE], owner)
-  if refuse > 0 then say(r, parting, NOT_HELD, refuse) end
+  if refuse > 0 then leave_tombstone(r, tomb, NOT_HELD, refuse) end
   if h or p or refuse > 0 then
     settle(r)
     commit(key, r)
   end
-  return gone
+  return reply
 end)

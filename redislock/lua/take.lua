@@ -1,6 +1,6 @@
--- The short form of ask.lua for a hold that idle.lua may grant, of a request that does
--- not queue: what if idle.lua has not? Replies what ask.lua replies if one plain hold
--- keeps the name; or nil, if ask.lua has to decide.
+-- The short form of ask.lua, for a request that does not queue and that idle.lua may grant. If
+-- idle.lua has not granted it, this replies what ask.lua replies if one plain hold has the name; or
+-- nil, if ask.lua has to decide.
 if not fields[2] then return false end
 fields = redis.call('HGETALL', KEYS[1])
 local last, field, text = fields[2], fields[3], fields[4]

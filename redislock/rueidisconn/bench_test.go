@@ -17,11 +17,14 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// BenchmarkPair takes and releases locks that nobody else wants, by one
-// goroutine and by 64: raw is what a lock without token, queue and notice costs
-// on the same client, the floor. The ways take turns, several in a second, so
-// that what else the machine does spoils the comparison little; the share of the
-// floor's speed is the median over the turns. Run it with -benchtime 50x.
+// BenchmarkPair takes and releases locks that nobody else wants, by one goroutine and by 64. Raw is a
+// lock without token, queue and notice of loss by rueidis, the floor; endless is the same under a
+// context that never ends, where rueidis serves a single caller in its own goroutine. Wrapped is the
+// driver over the same client of rueidis, lines is the driver over connections of package wire, as a
+// URL opens it, and mutex is package holdfast over that.
+//
+// The ways alternate several times a second, so that other load on the machine hits all of them
+// alike; the share of the floor's speed is the median over the rounds. Run it with -benchtime 50x.
 func BenchmarkPair(b *testing.B) {
 	server := testserver.StartRedis(b, testserver.RedisOptions{})
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -31,7 +34,12 @@ func BenchmarkPair(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	d, err := redislock.New(b.Context(), Wrap(client), nil)
+	wrapped, err := redislock.New(b.Context(), Wrap(client), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer wrapped.Close()
+	d, err := redislock.New(b.Context(), withLines(b, server.Addr), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -49,15 +57,22 @@ func BenchmarkPair(b *testing.B) {
 	}
 	for _, workers := range []int{1, 64} {
 		b.Run(strconv.Itoa(workers), func(b *testing.B) {
-			ways := []*way{{name: "raw", pair: rawPair(client)}, {name: "driver", pair: driverPair(d)}, {name: "mutex", pair: mutexPair}}
+			raw := rawPair(client)
+			ways := []*way{
+				{name: "raw", pair: raw},
+				{name: "endless", pair: func(ctx context.Context, name string) error { return raw(context.WithoutCancel(ctx), name) }},
+				{name: "wrapped", pair: driverPair(wrapped)},
+				{name: "lines", pair: driverPair(d)},
+				{name: "mutex", pair: mutexPair},
+			}
 			for b.Loop() {
 				for _, w := range ways {
-					w.turn(b, workers)
+					w.round(b, workers)
 				}
 			}
 			for _, w := range ways {
 				b.ReportMetric(w.median(func(i int) float64 { return w.times[i] }), w.name+"-µs/pair")
-				b.ReportMetric(float64(w.allocs)/float64(len(w.times)*turn), w.name+"-allocs/pair")
+				b.ReportMetric(float64(w.allocs)/float64(len(w.times)*round), w.name+"-allocs/pair")
 				if w != ways[0] {
 					b.ReportMetric(w.median(func(i int) float64 { return ways[0].times[i] / w.times[i] }), w.name+"-of-floor")
 				}
@@ -67,29 +82,29 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// turn is how many pairs are taken at a time.
-const turn = 2000
+// round is how many pairs are taken at a time.
+const round = 2000
 
 // way is one way to lock.
 type way struct {
 	name   string
 	pair   func(ctx context.Context, name string) error
-	times  []float64 // µs per pair, of each turn
+	times  []float64 // µs per pair, of each round
 	allocs uint64
 }
 
-func (w *way) turn(b *testing.B, workers int) {
+func (w *way) round(b *testing.B, workers int) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	run(b, workers, turn, w.pair)
-	w.times = append(w.times, float64(time.Since(start).Nanoseconds())/1000/turn)
+	run(b, workers, round, w.pair)
+	w.times = append(w.times, float64(time.Since(start).Nanoseconds())/1000/round)
 	runtime.ReadMemStats(&after)
 	w.allocs += after.Mallocs - before.Mallocs
 }
 
-// median returns the median of f over the turns.
-func (w *way) median(f func(turn int) float64) float64 {
+// median returns the median of f over the rounds.
+func (w *way) median(f func(round int) float64) float64 {
 	all := make([]float64, len(w.times))
 	for i := range all {
 		all[i] = f(i)

@@ -32,7 +32,7 @@ func conform(t *testing.T, wait redislock.Wait, connect func(testing.TB, string)
 			return dial(t, connect(t, proxy.Addr), wait), proxy
 		},
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
-		Parallel: 8, // a case gives an acquire 30 ms to hear that a name is held
+		Parallel: 8, // a case gives an acquire 30 ms to learn that a name is held
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})
@@ -47,6 +47,40 @@ func fromURL(t testing.TB, address string) redislock.Conn {
 	}
 	return c
 }
+
+// withLines returns one of a driver, whose requests go by their own lines already.
+func withLines(t testing.TB, address string) redislock.Conn {
+	t.Helper()
+	return linesUp(t, fromURL(t, address))
+}
+
+// linesUp returns the Conn of a URL when it has its lines.
+func linesUp(t testing.TB, conn redislock.Conn) lined {
+	t.Helper()
+	c := conn.(*opened)
+	l := lined{c, c.Reserve()}
+	for late := time.Now().Add(20 * time.Second); !l.up(); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the lines do not connect")
+		}
+	}
+	return l
+}
+
+// lined is one that was asked for its line for renewals and releases.
+type lined struct {
+	*opened
+	kept func(context.Context, []redislock.Command) []redislock.Reply
+}
+
+func (l lined) up() bool {
+	ping := []redislock.Command{{Args: []string{"PING"}}}
+	_, shared := l.shared.Load().Do(context.Background(), ping)
+	_, reserved := l.opened.reserved.Do(context.Background(), ping)
+	return shared && reserved
+}
+
+func (l lined) Reserve() func(context.Context, []redislock.Command) []redislock.Reply { return l.kept }
 
 // wrapped returns one over a client with rueidis' own defaults, which send some
 // commands again.
@@ -88,6 +122,7 @@ func dial(t testing.TB, c redislock.Conn, wait redislock.Wait) driver.Driver {
 
 func TestConn(t *testing.T) {
 	t.Run("URL", func(t *testing.T) { conntest.Run(t, fromURL) })
+	t.Run("lines", func(t *testing.T) { conntest.Run(t, withLines) })
 	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
 }
 
@@ -106,7 +141,7 @@ func TestConnectingForAnother(t *testing.T) {
 			if given.CompareAndSwap(true, false) {
 				close(connecting)
 				<-ctx.Done()
-				time.Sleep(20 * time.Millisecond) // who has given up leaves first: the other still waits
+				time.Sleep(20 * time.Millisecond) // so that this request ends while the other still waits
 				return nil, ctx.Err()
 			}
 			return dialer.DialContext(ctx, "tcp", address)

@@ -27,14 +27,12 @@ func init() {
 // dialTimeout bounds the making of a connection.
 const dialTimeout = 5 * time.Second
 
-// keepAlive is after what time an idle connection is tried. Rueidis' own second
-// would make most of the commands that a server gets from clients that only wait.
+// keepAlive is how long a connection is idle before it is tried. With rueidis' default, a second, most
+// of the commands that a server gets from clients that only wait would be for that.
 const keepAlive = 5 * time.Second
 
-// flushDelay is how long a request waits for others to be sent with it, when
-// others are under way. With many at the same time it saves a third of the
-// client's processor time, with a few it changes nothing, and a single one
-// does not wait.
+// flushDelay is how long a request of rueidis waits, if others are under way, so that it is sent with
+// more. It saves a third of the client's processor time if there are many.
 const flushDelay = 20 * time.Microsecond
 
 // open opens the driver for a URL.
@@ -46,8 +44,8 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return redislock.New(ctx, conn, o)
 }
 
-// connectWithin is connect until ctx ends. Rueidis makes its first connection without
-// looking at a context: what it makes too late is closed.
+// connectWithin is connect until ctx ends. Rueidis makes its first connection without looking at a
+// context; if ctx ends before that, the connection is closed when it is there.
 func connectWithin(ctx context.Context, u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	type outcome struct {
 		conn redislock.Conn
@@ -72,9 +70,9 @@ func connectWithin(ctx context.Context, u *url.URL) (redislock.Conn, *redislock.
 	}
 }
 
-// Dial connects to the server that a store URL names, for programs that look at
-// the server itself. The caller closes the Conn. A refusal by the server is a
-// *redislock.ServerError, in an error that says what to do; no error shows the password.
+// Dial connects to the server that a store URL names, for programs that examine the server itself. The
+// caller closes the Conn. A refusal by the server is a *redislock.ServerError, in an error that says
+// what to do. No error shows the password.
 func Dial(u *url.URL) (redislock.Conn, error) {
 	conn, _, err := connect(u)
 	return conn, err
@@ -92,11 +90,11 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 		}
 		return nil, nil, fromServer(withoutTLS(u, err))
 	}
-	return newConn(client, true), o, nil
+	return &opened{conn: conn{client: client}, option: option}, o, nil
 }
 
-// withoutTLS explains the silence of a server that takes the first message of TLS
-// for the beginning of a command.
+// withoutTLS explains a server that does not reply because it takes the first message of TLS for the
+// beginning of a command.
 func withoutTLS(u *url.URL, err error) error {
 	if u.Scheme == "rediss" && errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no TLS connection within %v: if the server does not speak TLS there, the scheme is redis: %w", dialTimeout, err)
@@ -104,9 +102,9 @@ func withoutTLS(u *url.URL, err error) error {
 	return err
 }
 
-// fromServer makes the error of a first contact one that says where it comes
-// from: a refusal, or, like those of dialling, the network: also where it is
-// that something else than Redis has answered, or that TLS failed.
+// fromServer returns the error of a first contact as a refusal by the server or as an error of the
+// network, like those of dialling. Errors of TLS, and of a server that is not Redis, are of the
+// network.
 func fromServer(err error) error {
 	if refused, ok := failure(err).(*redislock.ServerError); ok {
 		return redislock.Explain(refused)

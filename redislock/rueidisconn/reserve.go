@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// reserve keeps a connection for renewals and releases, made again when it is lost.
-// While there is none they go with the other requests.
+// reserve has a connection for renewals and releases, which is made again when it is lost. While there
+// is none, they go by the same way as other requests.
 type reserve struct {
 	client rueidis.Client
 	now    atomic.Pointer[link]
@@ -25,11 +25,11 @@ type reserve struct {
 type link struct {
 	rueidis.DedicatedClient
 	lost       <-chan struct{}
-	unanswered atomic.Int32 // requests given up since the server has answered last
+	unanswered atomic.Int32 // requests given up since the last reply
 }
 
-// A connection is given up when a request has waited there in vain for silentFor, or
-// so many shorter ones, one after the other, have.
+// A connection is closed when a request has waited in vain for silentFor, or maxUnanswered requests
+// have for less, one after the other.
 const (
 	silentFor      = time.Second
 	maxUnanswered  = 3
@@ -43,7 +43,7 @@ const (
 func (c *conn) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
 	alive, stop := context.WithCancel(context.Background())
 	c.reserve.stop = stop
-	c.reserve.work.Go(func() { c.reserve.keep(alive) })
+	c.reserve.work.Go(func() { c.reserve.maintain(alive) })
 	return func(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 		if k := c.reserve.now.Load(); k != nil {
 			return c.reserve.do(ctx, k, commands)
@@ -59,7 +59,7 @@ func (r *reserve) do(ctx context.Context, k *link, commands []redislock.Command)
 	case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
 		k.unanswered.Store(0)
 	case time.Since(sent) >= silentFor || k.unanswered.Add(1) >= maxUnanswered:
-		// The server may answer on other connections all the same.
+		// The server may reply on other connections all the same.
 		if r.now.CompareAndSwap(k, nil) {
 			go k.Close()
 		}
@@ -67,8 +67,8 @@ func (r *reserve) do(ctx context.Context, k *link, commands []redislock.Command)
 	return replies
 }
 
-// keep makes the connection, again and again, until alive ends.
-func (r *reserve) keep(alive context.Context) {
+// maintain makes the connection, again and again, until alive ends.
+func (r *reserve) maintain(alive context.Context) {
 	for pause := firstPause; alive.Err() == nil; pause = min(2*pause, longestPause) {
 		k, err := r.connect(alive)
 		if errors.Is(err, errOldProtocol) {
@@ -92,7 +92,7 @@ func (r *reserve) keep(alive context.Context) {
 	}
 }
 
-// errOldProtocol says that rueidis cannot tell when a connection is lost.
+// errOldProtocol says that rueidis does not tell when a connection is lost.
 var errOldProtocol = errors.New("the server does not speak RESP3")
 
 func (r *reserve) connect(ctx context.Context) (*link, error) {

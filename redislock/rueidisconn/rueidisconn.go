@@ -5,10 +5,10 @@
 //	rediss://user:password@host:6379/0
 //	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
 //
-// The database is 0 if none is given, the port 6379. The parameter of our own is
-// that of redislock.Options:
+// The database is 0 if none is given, the port 6379. One parameter is of
+// redislock.Options:
 //
-//	hf.wait=push  waiters are told; hf.wait=spin: they ask again and again
+//	hf.wait=push  the server tells waiters of their grants; hf.wait=spin: they poll
 //
 // Keys and channels begin with redislock.DefaultPrefix; a program that wants
 // another prefix there wraps a client, see [Wrap] and redislock.Options. The
@@ -22,9 +22,10 @@
 //
 // The files are read again for each connection.
 //
-// A client opened by URL has three connections: one that pipelines requests, one of
-// their own for renewals and releases, and one that hears of hand-offs. A server that
-// speaks RESP2 only, before Redis 6, gets renewals and releases on the first.
+// A client opened by URL has four connections: one for requests; one for renewals and releases; one
+// for the news of grants; and one of rueidis' that pipelines, which serves while the first two are
+// being made. On the first two callers write and read in their own goroutines: a caller that is
+// alone there waits for nobody else in the process, and many callers share their writes and reads.
 package rueidisconn
 
 import (
@@ -38,31 +39,29 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
 )
 
-// Wrap returns a redislock.Conn over a client that the caller keeps and closes,
-// after the driver. It pipelines, also when it has a single caller. The client
-// must be one of a single node, and its ClientOption.ConnLifetime 0: rueidis sends
-// what was under way on a connection that ends by its lifetime a second time, when
-// the server has not answered for a second, whatever DisableRetry says. A request
-// that takes effect twice may leave a hold behind, until its TTL ends (P6).
+// Wrap returns a redislock.Conn over a client. The caller closes the client, after the driver. All
+// requests are pipelined, so a single caller is slower than with a client opened by URL.
 //
-// Acquires share the client's pipeline with the rest of the program. Hand-offs, and
-// renewals with releases, each keep one connection of the client's pool for blocking
-// commands (ClientOption.BlockingPoolSize): while the program uses up that pool,
-// renewals go by the shared pipeline too.
-func Wrap(client rueidis.Client) redislock.Conn { return newConn(client, false) }
+// The client must be of a single node, and its ClientOption.ConnLifetime 0. Else, when a connection
+// ends by its lifetime and the server has not replied for a second, rueidis sends the requests that
+// were under way a second time, whatever DisableRetry says. A request that takes effect twice may
+// leave a hold behind, until its TTL ends (P6).
+//
+// Acquires share the client's pipeline with the rest of the program. The news of grants needs one
+// connection of the client's pool for blocking commands (ClientOption.BlockingPoolSize), and renewals
+// and releases another. While the program uses up that pool, renewals go by the shared pipeline too.
+// They do so always if the server speaks RESP2 only, before Redis 6.
+func Wrap(client rueidis.Client) redislock.Conn {
+	return &conn{client: client, reserve: reserve{client: client}}
+}
 
 type conn struct {
 	client  rueidis.Client
-	own     bool // not the caller's
 	reserve reserve
 }
 
-func newConn(client rueidis.Client, own bool) *conn {
-	return &conn{client: client, own: own, reserve: reserve{client: client}}
-}
-
-// Do implements redislock.Conn. An arbitrary command is none of those that
-// rueidis sends again, as long as connections have no lifetime: see Wrap.
+// Do implements redislock.Conn. Rueidis does not send an arbitrary command a second time, as long as
+// connections have no lifetime: see Wrap.
 func (c *conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 	return aside(ctx, c.client, commands)
 }
@@ -74,15 +73,14 @@ type sender interface {
 	DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult
 }
 
-// aside sends commands and waits for the replies until ctx ends. In rueidis a request
-// can wait where it does not look at its context: while a connection is made, by it or
-// by another request, and for a place in a pipeline that is full. So the caller does
-// not wait there itself (P11).
+// aside sends commands in a goroutine of their own, and waits for the replies until ctx ends (P11). In
+// rueidis a request does not look at its context while a connection is made, by it or by another
+// request, and while it waits for a place in a pipeline that is full.
 func aside(ctx context.Context, to sender, commands []redislock.Command) []redislock.Reply {
 	if ctx.Done() == nil {
 		return send(ctx, to, build(to, commands))
 	}
-	built := build(to, commands) // whoever has called may change them after the return
+	built := build(to, commands) // the caller may change the commands after the return
 	answered := make(chan []redislock.Reply, 1)
 	go func() { answered <- patiently(ctx, to, built) }()
 	select {
@@ -93,8 +91,9 @@ func aside(ctx context.Context, to sender, commands []redislock.Command) []redis
 	}
 }
 
-// patiently sends commands, and again if they were not sent because the request that
-// was making the connection for all gave up: that one's context is not this one's.
+// patiently sends commands. Suppose another request makes the connection for all, and its context
+// ends: then rueidis returns that error to all requests that wait for the connection. None of them
+// was sent, so patiently sends these again.
 func patiently(ctx context.Context, to sender, built []rueidis.Completed) []redislock.Reply {
 	for began := time.Now(); ; {
 		replies := send(cancelOnly{ctx}, to, built)
@@ -106,7 +105,7 @@ func patiently(ctx context.Context, to sender, built []rueidis.Completed) []redi
 	}
 }
 
-// failed is the reply to n commands of which nothing is known.
+// failed is n replies with an error.
 func failed(n int, err error) []redislock.Reply {
 	replies := make([]redislock.Reply, n)
 	for i := range replies {
@@ -128,9 +127,9 @@ func send(ctx context.Context, to sender, built []rueidis.Completed) []redislock
 	return replies
 }
 
-// cancelOnly is a context whose deadline shows only as its end. Rueidis, where it
-// does not pipeline yet, makes a deadline that it sees one of the connection, and
-// gives that up with all that others have under way there (P2, P6).
+// cancelOnly hides the deadline of a context, but not its end. Where rueidis does not pipeline yet, it
+// makes the deadline one of the connection; when that passes, it closes the connection under the
+// requests of others (P2, P6).
 type cancelOnly struct{ context.Context }
 
 func (cancelOnly) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -162,21 +161,21 @@ func failure(err error) error {
 }
 
 // Subscribe implements redislock.Conn, on a connection of its own.
-func (c *conn) Subscribe(ctx context.Context, channel string, hear func(string)) (func(), error) {
-	return subscription.Keep(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.subscribe(ctx, channel, hear)
-	}, hear)
+func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
+	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
+		return c.subscribe(ctx, channel, deliver)
+	}, deliver)
 }
 
 // subscribe subscribes once.
-func (c *conn) subscribe(ctx context.Context, channel string, hear func(string)) (subscription.Session, error) {
+func (c *conn) subscribe(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
 	client, err := dedicate(ctx, c.client)
 	if err != nil {
 		return subscription.Session{}, err
 	}
 	confirmed := make(chan struct{}, 1)
 	ended := client.SetPubSubHooks(rueidis.PubSubHooks{
-		OnMessage: func(m rueidis.PubSubMessage) { hear(m.Message) },
+		OnMessage: func(m rueidis.PubSubMessage) { deliver(m.Message) },
 		OnSubscription: func(s rueidis.PubSubSubscription) {
 			select {
 			case confirmed <- struct{}{}:
@@ -206,8 +205,8 @@ func (c *conn) subscribe(ctx context.Context, channel string, hear func(string))
 	return session, failure(err)
 }
 
-// dedicate takes a connection of the client's pool for blocking commands, which is
-// made if there is none, until ctx ends: rueidis does not look at a context there.
+// dedicate takes a connection of the client's pool for blocking commands. If there is none, rueidis
+// makes one, and looks at no context meanwhile; dedicate returns when ctx ends.
 func dedicate(ctx context.Context, client rueidis.Client) (rueidis.DedicatedClient, error) {
 	made := make(chan rueidis.DedicatedClient, 1)
 	go func() {
@@ -226,8 +225,5 @@ func dedicate(ctx context.Context, client rueidis.Client) (rueidis.DedicatedClie
 // Close implements redislock.Conn.
 func (c *conn) Close() error {
 	c.reserve.close()
-	if c.own {
-		c.client.Close()
-	}
 	return nil
 }

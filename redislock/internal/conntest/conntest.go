@@ -32,7 +32,7 @@ func command(args ...string) redislock.Command {
 	return redislock.Command{Args: args, Key: args[len(args)-1]}
 }
 
-// replies looks at each type of reply, alone and in a pipeline.
+// replies checks each type of reply, alone and in a pipeline.
 func replies(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
 	c := connect(t, server.Addr)
 	defer c.Close()
@@ -206,7 +206,7 @@ func outlivesOthers(t *testing.T, server *testserver.Redis, connect func(testing
 	}
 }
 
-// subscription hears messages in order, and "" after a gap.
+// subscription checks that messages are delivered in order, and "" after a gap.
 func subscription(t *testing.T, server *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
 	c := connect(t, server.Addr)
 	defer c.Close()

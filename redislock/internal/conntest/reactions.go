@@ -167,9 +167,8 @@ func RunReactions(t *testing.T, connect func(t testing.TB, address string) redis
 	t.Run("lost reply", func(t *testing.T) { t.Parallel(); lostReply(t, connect) })
 }
 
-// refuses: who waits goes on waiting, and gets the lock when the trouble is over;
-// who begins is told at once, and what to do; who holds is in doubt, and has not
-// lost.
+// refuses: a waiter goes on waiting, and gets the lock when the trouble is over; a new Acquire returns
+// the refusal at once, with what to do about it; a holder is in doubt, and has not lost its lease.
 func refuses(t *testing.T, connect func(testing.TB, string) redislock.Conn, tr *trouble) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{Args: tr.args})
 	a := &admin{TB: t, Conn: connect(t, server.Addr), server: server}
@@ -281,7 +280,7 @@ func outOfMemory(t *testing.T, connect func(testing.TB, string) redislock.Conn) 
 	}
 }
 
-// scriptsLost: a server forgets its scripts when it is told to, or restarted.
+// scriptsLost: locks work when the server has lost its scripts, by a command or a restart.
 func scriptsLost(t *testing.T, connect func(testing.TB, string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	a := &admin{TB: t, Conn: connect(t, server.Addr), server: server}
@@ -314,8 +313,8 @@ func scriptsLost(t *testing.T, connect func(testing.TB, string) redislock.Conn) 
 	}
 }
 
-// lostReply: the connection ends under a request that the server has carried
-// out. Whoever asked is told that nobody knows, and the hold is withdrawn (P6).
+// lostReply: the connection ends under a request that the server has carried out. The caller gets an
+// error that says that the outcome is uncertain, and the hold is withdrawn (P6).
 func lostReply(t *testing.T, connect func(testing.TB, string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

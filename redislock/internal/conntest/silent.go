@@ -12,14 +12,12 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// tooLate is when a request counts as one that does not hear of the end of its context:
-// before client libraries give up the making of a connection, and long after the
-// contexts of the tests end.
+// tooLate is after how long a request has failed to end with its context. It is shorter than the time
+// in which client libraries give up connecting, and far longer than the contexts of the tests.
 const tooLate = 4 * time.Second
 
-// silent replaces the server by one that accepts connections and says nothing, while
-// requests are made one after the other: whenever the connection breaks, and whoever
-// makes it anew, every request ends with its context (P11).
+// silent replaces the server by one that accepts connections and sends nothing. Every request ends with
+// its context (P11), whenever the old connection breaks, and whichever request makes the new one.
 func silent(t *testing.T, _ *testserver.Redis, connect func(testing.TB, string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	c := connect(t, server.Addr)
@@ -70,7 +68,7 @@ func silent(t *testing.T, _ *testserver.Redis, connect func(testing.TB, string) 
 					t.Errorf("P11: %s under a context that has ended returned %v", o.what, o.err)
 				}
 			case <-time.After(tooLate):
-				t.Fatal("P11: a request does not hear of the end of its context")
+				t.Fatal("P11: a request does not end with its context")
 			}
 		}
 		cancel()

@@ -1,5 +1,4 @@
-// Package subscription keeps a subscription to a channel alive for adapters of
-// client libraries.
+// Package subscription keeps a subscription to a channel alive, for the adapters of client libraries.
 package subscription
 
 import (
@@ -11,7 +10,7 @@ import (
 // Session is one subscription, for as long as its connection lasts.
 type Session struct {
 	Lost  <-chan struct{} // closed when the connection is lost
-	Close func()          // ends the session; when it has returned nothing is heard of it any more
+	Close func()          // ends the session; when it has returned, no more messages are delivered
 }
 
 // The pauses between attempts to subscribe again double from the first to the
@@ -21,10 +20,12 @@ const (
 	longestPause = time.Second
 )
 
-// Keep subscribes, and again whenever the session is lost, after which it calls
-// hear with "". It returns when the first session is there, or the error of that
-// attempt; stop ends it all. Subscribe returns when the server has confirmed.
-func Keep(ctx context.Context, subscribe func(context.Context) (Session, error), hear func(string)) (stop func(), err error) {
+// Maintain subscribes, and returns when the first session is there, or the error of that attempt.
+// Whenever the session is lost it subscribes again, and then calls deliver with "", until stop is
+// called. Subscribe returns when the server has confirmed.
+func Maintain(
+	ctx context.Context, subscribe func(context.Context) (Session, error), deliver func(string),
+) (stop func(), err error) {
 	session, err := subscribe(ctx)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func Keep(ctx context.Context, subscribe func(context.Context) (Session, error),
 			if session, err = again(alive, subscribe); err != nil {
 				return
 			}
-			hear("")
+			deliver("")
 		}
 	})
 	return func() { cancel(); done.Wait() }, nil

@@ -250,11 +250,11 @@ func TestRedisSentinel(t *testing.T) {
 
 func TestRedisConnections(t *testing.T) {
 	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{}, "--maxclients", "20")
-	for range 16 {
+	server := redisOf(t, testserver.RedisOptions{}, "--maxclients", "30")
+	for range 24 {
 		admin(t, redisURL(server.Addr, ""))
 	}
-	expect(t, examine(t, redisURL(server.Addr, "")), want{"connections", Warning, "of 20 connections"})
+	expect(t, examine(t, redisURL(server.Addr, "")), want{"connections", Warning, "of 30 connections"})
 }
 
 func TestRedisStalls(t *testing.T) {

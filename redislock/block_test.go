@@ -1,0 +1,128 @@
+package redislock
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// wide takes a hold with a block of tokens.
+func (p *plainTest) wide(owner string) driver.Grant {
+	p.Helper()
+	req := p.request(owner)
+	req.Tokens, req.TTL = tokenBlock, 2*time.Millisecond
+	g, err := p.Try(p.Context(), req)
+	if err != nil || g.Block != tokenBlock || g.Handle != nil {
+		p.Fatalf("Try with %d tokens gave %+v, %v", tokenBlock, g, err)
+	}
+	return g
+}
+
+// TestBlockEnds: the tokens of a block that were not used are given out again when the hold is
+// released, so the tokens stay at the clock. If the hold ends in another way, nobody knows how
+// many were used, and all of them count (P3), also when the clock is set back.
+func TestBlockEnds(t *testing.T) {
+	const back = time.Second
+	for name, c := range map[string]struct {
+		end  func(*plainTest, driver.Grant)
+		used driver.Token // of the block
+	}{
+		"released": {func(p *plainTest, g driver.Grant) {
+			g.Token, g.Passed = g.Token+6, true
+			p.release(g, nil)
+		}, 7},
+		"renewed and released": {func(p *plainTest, g driver.Grant) {
+			g.Token, g.Passed = g.Token+6, true
+			if r := p.Renew(p.Context(), []driver.Grant{g})[0]; r.Err != nil {
+				p.Error(r.Err)
+			}
+			g.Token += 2
+			p.release(g, nil)
+		}, 9},
+		"withdrawn": {func(p *plainTest, g driver.Grant) {
+			g.Token = 0
+			p.release(g, nil)
+		}, tokenBlock},
+		"broken": {func(p *plainTest, g driver.Grant) {
+			if err := p.Break(p.Context(), "n", g.Token); err != nil {
+				p.Error(err)
+			}
+		}, tokenBlock},
+		"vanished": {func(p *plainTest, g driver.Grant) {
+			p.clock.advance(p, back+g.TTL) // sooner than the clock has come to the end of the block
+		}, tokenBlock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlainTest(t)
+			g := p.wide("first")
+			c.end(p, g)
+			p.clock.advance(p, -back)
+			if next := p.try("next", nil); next.Token != g.Token+c.used {
+				t.Errorf("P3: the next token is %d, not %d", next.Token-g.Token, c.used)
+			}
+		})
+	}
+}
+
+// TestBlockOfAHandOver: a hold that is handed over has the tokens that its owner asked for
+// last, and its news says so, and whether others are queued behind it.
+func TestBlockOfAHandOver(t *testing.T) {
+	p := newPlainTest(t)
+	g := p.take(p.request("holder"))
+	first, second := p.request("first"), p.request("second")
+	for _, req := range []driver.Request{first, second} {
+		if _, err := p.Enqueue(p.Context(), req); !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+	first.Tokens = tokenBlock
+	if _, err := p.Enqueue(p.Context(), first); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		req       driver.Request
+		block     int
+		contended bool
+	}{{first, tokenBlock, true}, {second, 1, false}} {
+		p.clock.advance(p, time.Millisecond)
+		p.release(g, nil)
+		next, err := p.Wait(p.Context(), want.req)
+		if err != nil || next.Block != want.block || next.Contended != want.contended || next.Token <= g.Token {
+			t.Errorf("after token %d %s has %+v, %v", g.Token, want.req.Owner, next, err)
+		}
+		again, err := p.Enqueue(p.Context(), want.req)
+		if err != nil || again.Block != want.block || again.Contended != want.contended || again.Token != next.Token {
+			t.Errorf("asked again, %s has %+v, %v", want.req.Owner, again, err)
+		}
+		g = next
+	}
+}
+
+// TestRecordWithoutBlocks: a record that was written before tokens were reserved in blocks is read.
+// Its hold and its place have one token each.
+func TestRecordWithoutBlocks(t *testing.T) {
+	p := newPlainTest(t)
+	const before = `local now = tonumber(ARGV[1])
+local hold = {'holder', '', 0, 0, 0, 60000000, 0, '', 0, now - 1, now - 1, now + 60000000, 0}
+local place = {'waiter', ARGV[2], 0, 0, 0, 60000000, 0, '', 0, now, now, ARGV[3], 1000000, 0}
+redis.call('HSET', KEYS[1], 'last', string.format('%016d%d', now - 1, now + 1500000000), 'p', cmsgpack.pack({0, {hold}, {place}}))`
+	now := int64(p.clock.now) / 1000
+	p.clock.conn.do(t, "EVAL", before, "1", p.layout.record("n"), strconv.FormatInt(now, 10), p.id, strconv.FormatInt(int64(p.clock.now), 10))
+	waiter := driver.Request{Name: "n", Owner: "waiter", TTL: time.Minute}
+	p.addWaiter(waiter)
+	holder := driver.Grant{
+		Request: driver.Request{Name: "n", Owner: "holder", TTL: time.Minute}, Token: driver.Token(now - 1),
+	}
+	if r := p.Renew(t.Context(), []driver.Grant{holder})[0]; r.Err != nil {
+		t.Errorf("the hold is not renewed: %v", r.Err)
+	}
+	p.release(holder, nil)
+	g, err := p.Wait(t.Context(), waiter)
+	if err != nil || g.Token <= holder.Token || g.Block != 1 || g.Since != p.clock.now {
+		t.Errorf("the waiter has %+v, %v", g, err)
+	}
+	p.release(g, nil)
+}

@@ -1,0 +1,83 @@
+package rueidisconn
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/wire"
+)
+
+// opened is the Conn of a store URL. When a driver uses it, requests go by connections on which
+// callers write and read in their own goroutines: see package wire. While there are none, for
+// example because the server is being started again, requests go by the client of rueidis, and get
+// its errors.
+type opened struct {
+	conn
+	option   rueidis.ClientOption
+	shared   atomic.Pointer[wire.Line] // nil: no driver uses it
+	reserved *wire.Line                // for renewals and releases
+}
+
+// Do implements redislock.Conn.
+func (c *opened) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	if line := c.shared.Load(); line != nil {
+		if replies, sent := line.Do(ctx, commands); sent {
+			return replies
+		}
+	}
+	return c.conn.Do(ctx, commands)
+}
+
+// reservedPatience is how long renewals and releases wait in vain before their connection is made
+// anew.
+const reservedPatience = time.Second
+
+// Reserve implements redislock.Reserver.
+func (c *opened) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
+	c.reserved = c.line(reservedPatience)
+	c.shared.Store(c.line(dialTimeout))
+	return func(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+		if replies, sent := c.reserved.Do(ctx, commands); sent {
+			return replies
+		}
+		return c.conn.Do(ctx, commands)
+	}
+}
+
+// line returns a line to the server of the URL.
+func (c *opened) line(patience time.Duration) *wire.Line {
+	o := &c.option
+	var hello []redislock.Command
+	if o.Password != "" {
+		auth := []string{"AUTH", o.Username, o.Password}
+		if o.Username == "" {
+			auth = []string{"AUTH", o.Password}
+		}
+		hello = append(hello, redislock.Command{Args: auth})
+	}
+	if o.SelectDB != 0 {
+		hello = append(hello, redislock.Command{Args: []string{"SELECT", strconv.Itoa(o.SelectDB)}})
+	}
+	return wire.Open(wire.Options{
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return o.DialCtxFn(ctx, o.InitAddress[0], &o.Dialer, o.TLSConfig)
+		},
+		Hello: hello, Patience: patience,
+	})
+}
+
+// Close implements redislock.Conn.
+func (c *opened) Close() error {
+	if line := c.shared.Load(); line != nil {
+		line.Close()
+		c.reserved.Close()
+	}
+	c.client.Close()
+	return nil
+}
