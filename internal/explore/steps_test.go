@@ -308,7 +308,7 @@ func (w *world) got(p *person) {
 	}
 	w.tokens = maps.Clone(w.tokens)
 	w.tokens[p.name] = g.Token
-	if slices.Contains(w.broken, g.Owner) && !slices.Contains(w.untold, g.Owner) && p.c.Held() && g.Passed {
+	if slices.Contains(w.told, g.Owner) && p.c.Held() {
 		w.err = fmt.Errorf("P2: caller %v gets a hold of which the store has told that it is broken", p.c.Ref)
 	}
 }
@@ -401,6 +401,9 @@ func (w *world) otherSteps(can func(string, func(*world))) {
 	}
 	if len(w.untold) > 0 {
 		can("the store tells of a break", func(w *world) {
+			if w.has(w.untold[0]) {
+				w.told = append(w.told, w.untold[0])
+			}
 			w.step(engine.Event{Kind: engine.LossesTold, Losses: map[string]error{w.untold[0]: driver.ErrBroken}})
 			w.untold = w.untold[1:]
 		})
@@ -440,6 +443,13 @@ func (w *world) otherSteps(can func(string, func(*world))) {
 			})
 		}
 	}
+}
+
+// has reports whether the client has a hold of the owner, or is about to hand it over.
+func (w *world) has(owner string) bool {
+	return slices.ContainsFunc(w.people, func(p *person) bool {
+		return (p.c.Held() || p.phase == stopping) && w.e.Grant(p.c).Owner == owner
+	})
 }
 
 // check returns what is wrong with a world.

@@ -127,6 +127,7 @@ type world struct {
 	tokens   map[string]driver.Token // of the last that got each name
 	refused  []string                // owners whose requests are withdrawn
 	broken   []string                // owners whose holds are broken
+	told     []string                // those of which the store has told the client while it had the hold
 	untold   []string                // those of which the store will tell the client
 	ops      []*operation
 	strays   []stray
@@ -195,7 +196,7 @@ func (w *world) clone() *world {
 	for name, r := range w.names {
 		c.names[name] = &record.Record{Holds: slices.Clone(r.Holds), Queue: slices.Clone(r.Queue)}
 	}
-	c.refused, c.broken, c.untold = slices.Clone(w.refused), slices.Clone(w.broken), slices.Clone(w.untold)
+	c.refused, c.broken, c.untold, c.told = slices.Clone(w.refused), slices.Clone(w.broken), slices.Clone(w.untold), slices.Clone(w.told)
 	c.strays, c.arrived = slices.Clone(w.strays), slices.Clone(w.arrived)
 	c.ops = make([]*operation, len(w.ops))
 	for i, op := range w.ops {
@@ -216,6 +217,7 @@ func (w *world) key() []byte {
 	k.texts(w.refused)
 	k.texts(w.broken)
 	k.texts(w.untold)
+	k.texts(w.told)
 	for _, p := range w.people {
 		k.num(int(p.phase), p.released)
 		k.flags(p.cancelled, p.woken, p.over, p.again)
