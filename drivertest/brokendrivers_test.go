@@ -31,8 +31,11 @@ var brokenDrivers = append(brokenByTransport, []broken{
 	{"token repeats", breaks(func(b *bad) { b.try = tokenRepeats }), "tokens/increase from hold to hold", "P3"},
 	{"token repeats in a history", breaks(func(b *bad) { b.try = tokenRepeats }), "history/scans", "P3"},
 	{"token reset after delete", breaks(func(b *bad) { b.try = tokenReset }), "tokens/increase after the name was idle", "P3"},
-	{"token block without tokens", breaks(func(b *bad) { b.caps = manyTokens }), "tokens/of a block are nobody else's", "P3"},
-	{"token block without a word to the store", breaks(func(b *bad) { b.caps, b.try, b.renew = manyTokens, tokensApart, renewOldToken }), "tokens/of a block are nobody else's", "P3"},
+	{"token block without tokens", breaks(func(b *bad) { b.caps, b.try = manyTokens, claimsTokens }), "tokens/of a block are nobody else's", "P3"},
+	{"token block without a word to the store", breaks(func(b *bad) { b.caps, b.renew = manyTokens, renewOldToken }), "tokens/of a block are nobody else's", "P3"},
+	{"token block of which a release tells nothing", breaks(func(b *bad) { b.caps, b.try, b.release = manyTokens, notesToken, releaseOldToken }), "tokens/of a block are nobody else's", "P3"},
+	{"token block that a break gives to others", breaks(func(b *bad) { b.caps, b.break_ = manyTokens, breakByRelease }), "tokens/of a block are nobody else's", "P3"},
+	{"token block that nobody asked for", breaks(func(b *bad) { b.caps, b.try = manyTokens, alwaysReserves }), "tokens/of a block are nobody else's", "P3"},
 	{"release by name", breaks(func(b *bad) { b.release = releaseByName }), "release/by another owner", "P4"},
 	{"release by name in a history", breaks(func(b *bad) { b.release = releaseByName }), "history/linearizable", "P1"},
 	{"renew without owner check", breaks(func(b *bad) { b.renew = renewByName }), "renew/checks the owner", "P4"},
@@ -291,11 +294,56 @@ func manyTokens(b *bad) driver.Caps {
 	return caps
 }
 
-// tokensApart reserves the tokens.
-func tokensApart(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := b.Driver.Try(ctx, r)
-	g.Token *= 16
+// claimsTokens reserves one token and claims a block of them.
+func claimsTokens(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	one := r
+	one.Tokens = 1
+	g, err := b.Driver.Try(ctx, one)
+	g.Request, g.Block = r, r.Tokens
 	return g, err
+}
+
+// alwaysReserves reserves a block for every hold.
+func alwaysReserves(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	wide := r
+	wide.Tokens = b.Caps().TokenBlock
+	g, err := b.Driver.Try(ctx, wide)
+	g.Request = r
+	return g, err
+}
+
+// notesToken notes the first token of each hold, for releaseOldToken.
+func notesToken(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tokens == nil {
+		b.tokens = map[string]driver.Token{}
+	}
+	if err == nil {
+		b.tokens[r.Owner] = g.Token
+	}
+	return g, err
+}
+
+// releaseOldToken releases a hold as if only the first token of its block had been used.
+func releaseOldToken(b *bad, ctx context.Context, g driver.Grant) error {
+	b.mu.Lock()
+	g.Token, g.Passed = b.tokens[g.Owner], false
+	b.mu.Unlock()
+	return b.goodRelease(ctx, g)
+}
+
+// breakByRelease breaks a hold as if its holder had released it, so that the rest of its
+// block goes to others.
+func breakByRelease(b *bad, ctx context.Context, name string, token driver.Token) error {
+	info, _ := b.Inspect(ctx, name)
+	for _, h := range info.Holders {
+		if h.Token == token {
+			return b.goodRelease(ctx, driver.Grant{Request: driver.Request{Name: name, Owner: h.Owner}, Token: token})
+		}
+	}
+	return driver.ErrNotHeld
 }
 
 func renewOldToken(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
