@@ -47,6 +47,29 @@ func TestStateText(t *testing.T) {
 	}
 }
 
+// TestRecordWithABlock: a block of tokens is in the record without a field of its own, so
+// that a release that reserves one token for each hold reads it.
+func TestRecordWithABlock(t *testing.T) {
+	r := driver.Request{Name: "x", Owner: "a", TTL: time.Second}
+	wide := r
+	wide.Owner, wide.Tokens = "b", tokenBlock
+	want := &state{name: "x", last: 5000}
+	want.Holds = []record.Hold{{Request: r, Client: idC, Token: 905, Last: 5000, Taken: 1, Expires: 2, Since: 3, Valid: 4}}
+	want.Queue = []record.Place{{Request: wide, Client: idD, Joined: 5, Seen: 6, Asked: 7}}
+	const text = `name "x"
+last 5000
+hold 905 1 2 3 4 x 0 0 1000000000 0 0 fair "a" "0123456789abcdef0123456789abcdef" ""
+wait 5 6 7 x 0 4096 1000000000 0 0 fair "b" "ffffffffffffffffffffffffffffffff" ""
+end
+`
+	if got := string(appendState(nil, want)); got != text {
+		t.Errorf("the record is\n%s\nnot\n%s", got, text)
+	}
+	if got, err := parseState(text); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read\n%+v, %v\nnot\n%+v", got, err, want)
+	}
+}
+
 // FuzzState: the parser stands any text, and what it accepts it would write
 // with the same meaning.
 func FuzzState(f *testing.F) {

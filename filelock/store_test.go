@@ -384,7 +384,7 @@ func TestMoves(t *testing.T) {
 			time.Sleep(3 * time.Millisecond) // long enough to be overtaken
 			h, err := turn.Ask(next, c.id, false, turn.sent, turn.now, &turn.rules)
 			if err == nil {
-				g = h.Grant()
+				g = turn.Grant(h)
 			}
 			return err
 		})
