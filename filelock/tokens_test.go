@@ -130,7 +130,7 @@ func TestTokensAfterAReboot(t *testing.T) {
 	must(t, err)
 	p.kill()
 	reboot(t, dir)
-	g, err := openTest(t, dir).Try(t.Context(), request("x"))
+	g, err := openAt(t, dir, &handClock{driver.HostClock.Now()}).Try(t.Context(), request("x"))
 	if err != nil || g.Token < driver.Token(token+tokenBlock) {
 		t.Errorf("P3: after a reboot the hold is %+v, %v; the one before had %d tokens from %d", g, err, tokenBlock, token)
 	}
