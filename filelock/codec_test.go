@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
@@ -226,12 +227,14 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestCutShort stops a change of a record after every number of bytes written,
-// as a kill or a full disk would: the old record must stay in force.
+// TestCutShort stops a change of a record that is longer than a page after every number of
+// bytes written, as a kill or a full disk would: the old record must stay in force.
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
-	if _, err := c.Try(t.Context(), request("x")); err != nil {
+	r := request("x")
+	r.Note = strings.Repeat("n", pageSize)
+	if _, err := c.Try(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "names", "x.lock")
@@ -258,7 +261,7 @@ func TestCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n := range text {
+		for n := 0; n < len(text); n += 1 + n%7 {
 			part := append(bytes.Clone(before), make([]byte, max(0, at+n-len(before)))...)
 			copy(part[at:], after[at:at+n])
 			if err := overwrite(path, part); err != nil {
@@ -275,6 +278,16 @@ func TestCutShort(t *testing.T) {
 			t.Fatalf("round %d, complete: %v, read\n%s", round, err, f.text)
 		}
 		f.close()
+	}
+}
+
+// TestOnePage: a record that fits into a page is written from one page of memory.
+func TestOnePage(t *testing.T) {
+	c := openTest(t, t.TempDir())
+	free(t, c, "x", "a new name")
+	f := c.store.stripes[hash("x")%uint64(len(c.store.stripes))].open
+	if at := uintptr(unsafe.Pointer(&f.ours[0])); at%pageSize != 0 || cap(f.ours) != pageSize {
+		t.Errorf("the page to write is at %#x, and has %d bytes", at, cap(f.ours))
 	}
 }
 

@@ -28,7 +28,7 @@ const stuckAfter = poll / 2
 // file.
 func (s *store) lock(ctx context.Context, names *folder, name string, room *room) (*file, error) {
 	for {
-		f, err := openRecord(names, name, os.O_RDWR, room.page[:])
+		f, err := openRecord(names, name, os.O_RDWR, room.page)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
@@ -71,7 +71,7 @@ func (f *file) tighten() { f.in.tighten(f.fd, f.mode) }
 // the record, and keeps the file that it opens.
 func (s *store) lockKept(ctx context.Context, p *stripe, names *folder, name string, room *room) (*file, error) {
 	if f := p.open; f != nil && f.name == name {
-		f.page = room.page[:]
+		f.page = room.page
 		stolen, err := s.await(ctx, f)
 		if err == nil && !stolen {
 			if err = f.load(); err == nil {

@@ -80,13 +80,15 @@ func (s *store) sameBoot(p *place) (bool, error) {
 
 // peek reads a record file without a lock. The record may not be settled.
 func (d *folder) peek(ctx context.Context, name string) (*state, error) {
-	for start := time.Now(); ; {
+	start, pause := time.Now(), 10*time.Microsecond
+	for {
 		st, err := d.peekOnce(name)
 		if !errors.Is(err, errDamaged) || time.Since(start) > patience {
 			return st, err
 		}
+		pause = min(2*pause, time.Millisecond)
 		select {
-		case <-time.After(time.Millisecond):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

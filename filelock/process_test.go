@@ -3,8 +3,11 @@
 package filelock
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -172,6 +175,72 @@ func TestPausedInsideATurn(t *testing.T) {
 	}
 	p.expect("ok")
 	p.ask("ok", "renew")
+}
+
+// TestKilledWhileWriting kills processes that do nothing but change a record, of a bit less
+// than a page and of more: the record must be believable each time.
+func TestKilledWhileWriting(t *testing.T) {
+	dir := t.TempDir()
+	c := attachTest(t, dir)
+	changes := 0
+	for i := range 40 {
+		p := spawn(t, "change", dir, nil)
+		p.expect("ready")
+		for range i % 10 {
+			p.expect("and on")
+			changes++
+		}
+		p.kill()
+		for _, name := range []string{"short", "long"} {
+			if err := c.turn(t.Context(), name, func(*turn) error { return nil }); err != nil {
+				t.Fatalf("P1: after a kill: %v", err)
+			}
+		}
+	}
+	t.Logf("%d thousand changes", changes)
+}
+
+func init() { childModes["change"] = change }
+
+// change is a child that changes two records for ever.
+func change(dir string) error {
+	d, err := Open(context.Background(), Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	requests := []driver.Request{request("short"), request("long")}
+	for i := range requests {
+		requests[i].TTL, requests[i].Mode = 10*time.Millisecond, driver.Shared
+		requests[i].Note = strings.Repeat("n", pageSize-textStart-400+i*500)
+	}
+	for n := 1; ; n++ {
+		r := &requests[n%10/9] // the short one takes less time
+		r.Owner = strconv.Itoa(n)
+		g, err := d.Try(context.Background(), *r)
+		if err != nil {
+			return err
+		}
+		if err := d.Release(context.Background(), []driver.Grant{g})[0]; err != nil {
+			return err
+		}
+		if n%1000 == 0 {
+			fmt.Println("and on")
+		}
+	}
+}
+
+// TestFileSizeLimit: a process that may not write a page writes nothing.
+func TestFileSizeLimit(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	free(t, openTest(t, dir), "x", "a new name")
+	p := &child{t: t, cmd: exec.Command("sh", "-c", `ulimit -f 1; exec "$0"`, self)}
+	p.start(childEnv + "=obey:" + dir)
+	if text := p.expect("failed:"); !strings.Contains(text, "ulimit -f") {
+		t.Errorf("a process that may not write a page was told %q", text)
+	}
 }
 
 func TestHandOffBetweenProcesses(t *testing.T) {

@@ -60,8 +60,9 @@ func (p *stripe) drop() {
 
 // room is memory that turns use again.
 type room struct {
-	page [4096]byte
+	page []byte
 	text []byte
+	turn turn
 }
 
 // turn is one operation on one name, while its record is locked.
@@ -87,10 +88,15 @@ const withdrawnFor = time.Minute
 // error is returned, but does not undo what it did.
 func (c *client) turn(ctx context.Context, name string, op func(*turn) error) error {
 	s := c.store
-	file := fileName(name)
 	p := &s.stripes[hash(name)%uint64(len(s.stripes))]
 	p.Lock()
 	defer p.Unlock()
+	file := ""
+	if f := p.open; f != nil && f.known != nil && f.known.name == name {
+		file = f.name
+	} else {
+		file = fileName(name)
+	}
 	doubt := false
 	for {
 		err := ctx.Err()
@@ -129,7 +135,7 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, file string, op f
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{state: &state{name: name}, store: s}
+	t := &room.turn
 	removed := false
 	defer func() {
 		// Only what is known to be the record is worth keeping open.
@@ -144,16 +150,16 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, file string, op f
 			}
 		}
 	}()
-	if f != nil {
-		if t.state, err = f.state(name); err != nil {
-			return nil, err
-		}
+	if f == nil {
+		t.state = &state{name: name}
+	} else if t.state, err = f.state(name); err != nil {
+		return nil, err
 	}
 	// The store is this host, so the request is sent and takes effect at the
 	// same instant: now, with the record locked.
 	t.sent = c.clock.Now()
 	t.now = storeTime(t.sent)
-	t.rules = record.Rules{Poll: poll, Last: &t.last, Least: s.token(t.now), Granted: t.granted, Alive: s.alive}
+	t.rules.Last, t.rules.Least = &t.last, s.token(t.now)
 	t.settle()
 	result = op(t)
 	switch {
@@ -180,6 +186,7 @@ func (c *client) commit(t *turn, f *file, room *room) (removed bool, err error) 
 		} else if err != nil {
 			return false, explain(err, t.name, f.path)
 		}
+		f.known = t.state
 	}
 	if ok, err := f.current(); err != nil {
 		return false, driver.Uncertain(explain(err, t.name, f.path))
@@ -198,10 +205,14 @@ func (c *client) commit(t *turn, f *file, room *room) (removed bool, err error) 
 }
 
 func (s *store) room() *room {
-	if r, ok := s.rooms.Get().(*room); ok {
-		return r
+	r, ok := s.rooms.Get().(*room)
+	if !ok {
+		r = &room{page: make([]byte, pageSize)}
+		r.turn.store = s
+		r.turn.rules = record.Rules{Poll: poll, Granted: r.turn.granted, Alive: s.alive}
 	}
-	return &room{}
+	r.turn.ring, r.turn.clean = r.turn.ring[:0], false
+	return r
 }
 
 // settle brings the record up to now.
@@ -234,6 +245,9 @@ func (s *store) token(now driver.Instant) driver.Token {
 
 // state reads the record of an open file.
 func (f *file) state(name string) (*state, error) {
+	if f.fresh {
+		return f.known, nil
+	}
 	if f.head.state == moving {
 		// Its thief died before the text was here.
 		if err := f.inherit(); err != nil {
