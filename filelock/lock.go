@@ -24,17 +24,23 @@ import (
 // others no more than any stopped waiter (P7).
 const stuckAfter = poll / 2
 
-// lock opens the file of a record and locks it. It returns nil if there is no
-// file.
-func (s *store) lock(ctx context.Context, names *folder, name string, room *room) (*file, error) {
+// lock locks the file of a record, which the stripe keeps open, and reads it. It
+// returns nil if there is no file.
+func (s *store) lock(ctx context.Context, p *stripe, names *folder, name string, room *room) (*file, error) {
 	for {
-		f, err := openRecord(names, name, os.O_RDWR, room.page)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
+		if p.open == nil || p.open.name != name {
+			p.drop()
+			f, err := openRecord(names, name, os.O_RDWR, nil)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			p.open = f
 		}
-		if err != nil {
-			return nil, err
-		}
+		f := p.open
+		f.page = room.page
 		stolen, err := s.await(ctx, f)
 		if err == nil && !stolen {
 			if err = f.load(); err == nil {
@@ -43,7 +49,7 @@ func (s *store) lock(ctx context.Context, names *folder, name string, room *room
 			}
 			err = explain(err, "", f.path)
 		}
-		f.close()
+		p.drop()
 		if err != nil {
 			return nil, err
 		}
@@ -65,29 +71,9 @@ func openRecord(names *folder, name string, flags int, page []byte) (*file, erro
 }
 
 // tighten is that of the folder, for a file that is known to be a record.
-func (f *file) tighten() { f.in.tighten(f.fd, f.mode) }
-
-// lockKept is lock with the file that the stripe keeps open, if it is that of
-// the record, and keeps the file that it opens.
-func (s *store) lockKept(ctx context.Context, p *stripe, names *folder, name string, room *room) (*file, error) {
-	if f := p.open; f != nil && f.name == name {
-		f.page = room.page
-		stolen, err := s.await(ctx, f)
-		if err == nil && !stolen {
-			if err = f.load(); err == nil {
-				return f, nil
-			}
-			err = explain(err, "", f.path)
-		}
-		p.drop()
-		if err != nil {
-			return nil, err
-		}
-	}
-	p.drop()
-	f, err := s.lock(ctx, names, name, room)
-	p.open = f
-	return f, err
+func (f *file) tighten() {
+	f.in.tighten(f.fd, f.mode)
+	f.mode &= fileMode(f.in.mode)
 }
 
 // await locks the file. It asks again and again instead of blocking: so it can
@@ -134,14 +120,14 @@ func (f *file) glance() header {
 
 // steal moves a record out of a file whose lock is stuck: the holder of the
 // flock is stopped, and would close the name to everybody until it goes on. A
-// new file takes the path; only then is the old one read. If the stopped
-// process has made its change before that, the change is in what is read; if
-// not, it finds the path to lead elsewhere and starts over.
+// new file takes the path, and whoever locks it reads the old one (inherit). If the
+// stopped process has made its change before the path led elsewhere, the change is
+// in what is read; if not, it finds that out and starts over. No time plays a part in
+// that: the lock may also be that of others, who are quick.
 //
 // It reports false where it must not be done: while another changes paths, and
-// when the stopped process is itself a thief that has not filled its file yet.
-// Then the name waits for that process: two had to be stopped within
-// microseconds of work.
+// when the stopped process has not filled its own file yet. Then the name waits for
+// that process: two had to be stopped within microseconds of work.
 func (s *store) steal(f *file) (stolen bool, err error) {
 	if !s.paths.tryLock() {
 		return false, nil
@@ -153,72 +139,42 @@ func (s *store) steal(f *file) (stolen bool, err error) {
 	if f.load() != nil || f.head.state == moving {
 		return false, nil // or else it changes just now, and is not stuck
 	}
-	temp, fd, err := f.in.temporary()
-	if err != nil {
-		return false, explain(err, "", f.in.at(temp))
+	temp, err := f.in.prepare(appendHeader(nil, textStart, moving, nil), false)
+	if err == nil {
+		f.removeOld() // of an earlier move
+		if err = f.in.root.Link(f.name, f.name+oldSuffix); err == nil {
+			err = f.in.root.Rename(temp, f.name)
+		}
+		if err != nil {
+			f.in.root.Remove(temp)
+		}
 	}
-	defer closeFD(fd)
-	next := &file{fd: fd, in: f.in, name: f.name, path: f.path, page: make([]byte, 4096)}
-	next.head.state = moving
-	fail := func(err error) (bool, error) {
-		f.in.root.Remove(temp)
-		return false, explain(err, "", f.path)
-	}
-	if err := flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fail(err)
-	}
-	if err := pwrite(fd, appendHeader(nil, textStart, moving, nil), 0); err != nil {
-		return fail(err)
-	}
-	// The old file stays reachable, should this process die before it has read
-	// it. What may lie there is of a thief that died before it moved anything.
-	old := f.name + oldSuffix
-	if f.in.proveRecord(old) == nil {
-		f.in.root.Remove(old)
-	}
-	if err := f.in.root.Link(f.name, old); err != nil {
-		return fail(err)
-	}
-	if err := f.in.root.Rename(temp, f.name); err != nil {
-		return fail(err)
-	}
-	return true, explain(next.inherit(), "", f.path)
+	return err == nil, explain(err, "", f.path)
 }
 
 // oldSuffix is appended to the path of a record for the file it is moved from.
 const oldSuffix = ".old"
 
-// inherit fills a file that has taken the place of another. The file is locked.
-func (f *file) inherit() error {
-	old, err := f.predecessor()
-	if err != nil {
-		return err
+// inherit fills a file that has taken the place of another. The file is locked. The
+// other one stays until the next move, or as long as the record: only who has the paths
+// locked knows that it is not needed.
+func (f *file) inherit() (*state, error) {
+	st, err := f.in.peek(context.Background(), f.name+oldSuffix)
+	if err == nil {
+		err = f.store(appendState(nil, st))
 	}
-	f.head = header{state: moving}
-	if err := f.store(old.text); err != nil {
-		return err
-	}
-	f.text = old.text
-	return f.in.root.Remove(f.name + oldSuffix)
-}
-
-// predecessor reads the record that the file is to take over.
-func (f *file) predecessor() (*file, error) {
-	old, err := openRecord(f.in, f.name+oldSuffix, os.O_RDONLY, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer old.close()
-	for i := 0; ; i++ {
-		// Not locked, so its last change may be seen half done.
-		if err = old.load(); err == nil {
-			_, err = old.parse(f.name)
-			return old, err
-		}
-		if !errors.Is(err, errDamaged) || i == 100 {
-			return nil, err
-		}
-		time.Sleep(100 * time.Microsecond)
+	f.known = st
+	return st, nil
+}
+
+// removeOld deletes the file that a record was moved from. The paths are locked, and the
+// record has its text.
+func (f *file) removeOld() {
+	if old := f.name + oldSuffix; f.in.proveRecord(old) == nil {
+		f.in.root.Remove(old)
 	}
 }
 
@@ -229,8 +185,11 @@ func (s *store) remove(f *file) bool {
 		return false
 	}
 	defer s.paths.unlock()
-	ok, err := f.current()
-	return ok && err == nil && f.in.root.Remove(f.name) == nil
+	if ok, err := f.current(); !ok || err != nil {
+		return false
+	}
+	f.removeOld()
+	return f.in.root.Remove(f.name) == nil
 }
 
 // errReplaced says that the directory has been deleted, or moved away, while it

@@ -105,15 +105,14 @@ func (d *folder) peekOnce(name string) (*state, error) {
 	if err := f.load(); err != nil {
 		return nil, err
 	}
-	if f.head.state == moving {
-		// Its thief may have died, or finish just now.
-		if f, err = f.predecessor(); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: it is being moved", errDamaged)
-		} else if err != nil {
-			return nil, err
-		}
+	if f.head.state == settled {
+		return f.parse()
 	}
-	return f.parse(name)
+	st, err := d.peekOnce(name + oldSuffix) // which moves there just now
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: it is being moved", errDamaged)
+	}
+	return st, err
 }
 
 // peekName returns the name in a record file, or "" if that cannot be read.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +132,7 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, file string, op f
 	room := s.room()
 	defer s.rooms.Put(room)
 	names := s.place.Load().names
-	f, err := s.lockKept(ctx, p, names, file, room)
+	f, err := s.lock(ctx, p, names, file, room)
 	if err != nil {
 		return nil, err
 	}
@@ -249,22 +250,20 @@ func (f *file) state(name string) (*state, error) {
 		return f.known, nil
 	}
 	if f.head.state == moving {
-		// Its thief died before the text was here.
-		if err := f.inherit(); err != nil {
-			return nil, explain(err, name, f.path)
-		}
+		st, err := f.inherit()
+		return st, explain(err, name, f.path)
 	}
-	st, err := f.parse(f.name)
+	st, err := f.parse()
 	return st, explain(err, name, f.path)
 }
 
-// parse returns the state in the text, which must be that of a record file.
-func (f *file) parse(name string) (*state, error) {
+// parse returns the state in the text, which must be that of the file.
+func (f *file) parse() (*state, error) {
 	st, err := parseState(string(f.text))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	if fileName(st.name) != name {
+	if fileName(st.name) != strings.TrimSuffix(f.name, oldSuffix) {
 		return nil, fmt.Errorf("%w: it is the record of %q", errDamaged, st.name)
 	}
 	return st, nil
