@@ -37,7 +37,7 @@ func (s *store) lock(ctx context.Context, p *stripe, names *folder, name string,
 			if err != nil {
 				return nil, err
 			}
-			p.open = f
+			f.ours, p.open = p.page, f
 		}
 		f := p.open
 		f.page = room.page

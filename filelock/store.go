@@ -48,12 +48,14 @@ type store struct {
 // the last of them open.
 type stripe struct {
 	sync.Mutex
-	open *file // or nil; not locked between turns
+	open *file  // or nil; not locked between turns
+	page []byte // memory for file.ours of the next one
 }
 
 // drop closes the file that the stripe keeps open.
 func (p *stripe) drop() {
 	if p.open != nil {
+		p.page = p.open.ours[:0]
 		p.open.close()
 		p.open = nil
 	}
