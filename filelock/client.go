@@ -203,13 +203,13 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 func (s *store) sayWithdrawn(owner string, now, until driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone.Say(owner, driver.ErrNotHeld, now, until)
+	s.tombstones.Put(owner, driver.ErrNotHeld, now, until)
 }
 
 func (s *store) farewell(owner string, now driver.Instant) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gone.To(owner, now)
+	return s.tombstones.Get(owner, now)
 }
 
 // Downgrade implements driver.Downgrader.

@@ -38,9 +38,9 @@ type store struct {
 	paths   pathsLock
 	pulse   pulse
 
-	mu    sync.Mutex
-	gone  record.Farewells // withdrawn requests: they can only come from this process
-	rooms sync.Pool        // *room
+	mu         sync.Mutex
+	tombstones record.Tombstones // withdrawn requests: they can only come from this process
+	rooms      sync.Pool         // *room
 }
 
 // stripe serialises the turns of this process on the names that fall to it, so
