@@ -143,7 +143,7 @@ func (s *store) survey(names *folder, reset bool, now driver.Instant) (last driv
 	for _, name := range files {
 		if !strings.HasSuffix(name, suffix) {
 			if reset && names.proveRecord(name) == nil {
-				names.root.Remove(name) // left by a turn that was cut short
+				names.root.Remove(name) // left by an operation that was cut short
 			}
 			continue
 		}

@@ -114,11 +114,11 @@ func appendRequest(b []byte, r *driver.Request, client string) []byte {
 		permits = r.Tokens
 	}
 	b = appendInts(b, int64(r.Slots), int64(permits), int64(r.TTL), int64(r.LockDelay), int64(r.MinHold))
-	turn := " fair "
+	fair := " fair "
 	if r.Unfair {
-		turn = " unfair "
+		fair = " unfair "
 	}
-	b = appendText(append(b, turn...), r.Owner)
+	b = appendText(append(b, fair...), r.Owner)
 	b = appendText(append(b, ' '), client)
 	b = appendText(append(b, ' '), r.Note)
 	return append(b, '\n')

@@ -221,7 +221,7 @@ func (c *child) ask(want, format string, args ...any) string {
 //
 //	try NAME TTL LOCKDELAY [MINHOLD] | queue NAME | wait | renew | release
 //	block NAME: try, with a block of tokens | pass N: hand it on N times, and renew
-//	turn NAME: try, but stand still inside of the turn until the next line
+//	operate NAME: try, but stand still inside of the operation until the next line
 //	spawn: start a process that outlives this one
 func obey(dir string) error {
 	ctx := context.Background()
@@ -267,10 +267,10 @@ func obey(dir string) error {
 			err = c.Renew(ctx, []driver.Grant{g})[0].Err
 		case "release":
 			err = c.Release(ctx, []driver.Grant{g})[0]
-		case "turn":
+		case "operate":
 			runs := 0
 			r = request(words[1])
-			err = c.turn(ctx, r.Name, func(t *turn) error {
+			err = c.change(ctx, r.Name, func(t *operation) error {
 				if runs++; runs == 1 {
 					fmt.Println("inside")
 					lines.Scan()

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// A turn holds the flock of the record file itself. That file can be replaced
+// An operation holds the flock of the record file itself. That file can be replaced
 // (steal) or deleted (remove), so whoever has changed it looks afterwards
 // whether the path still leads to it (current), and starts over if it does not.
 
 // stuckAfter is how long a record may stay locked without a change before
-// others take it for stuck. A turn takes microseconds; this much is a process
+// others take it for stuck. An operation takes microseconds; this much is a process
 // that was stopped in the middle of one. Shorter than a poll, so that it delays
 // others no more than any stopped waiter (P7).
 const stuckAfter = poll / 2
 
 // lock locks the file of a record, which the stripe keeps open, and reads it. It
 // returns nil if there is no file.
-func (s *store) lock(ctx context.Context, p *stripe, names *folder, name string, room *room) (*file, error) {
+func (s *store) lock(ctx context.Context, p *stripe, names *folder, name string, buf *buffers) (*file, error) {
 	for {
 		if p.open == nil || p.open.name != name {
 			p.drop()
@@ -40,7 +40,7 @@ func (s *store) lock(ctx context.Context, p *stripe, names *folder, name string,
 			f.ours, p.open = p.page, f
 		}
 		f := p.open
-		f.page = room.page
+		f.page = buf.page
 		stolen, err := s.await(ctx, f)
 		if err == nil && !stolen {
 			if err = f.load(); err == nil {
@@ -88,7 +88,7 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 			return false, err
 		}
 		if i < 10 {
-			runtime.Gosched() // most turns are over by then
+			runtime.Gosched() // most operations are over by then
 			continue
 		}
 		time.Sleep(pause)
@@ -97,9 +97,9 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 			return false, err
 		}
 		if i == 10 {
-			since, seen = time.Now(), f.glance()
+			since, seen = time.Now(), f.readHeader()
 		} else if time.Since(since) > stuckAfter {
-			if now := f.glance(); now != seen {
+			if now := f.readHeader(); now != seen {
 				since, seen = time.Now(), now // slow, not stuck
 			} else if stolen, err := s.steal(f); stolen || err != nil {
 				return stolen, err
@@ -108,8 +108,8 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 	}
 }
 
-// glance reads the header without the lock.
-func (f *file) glance() header {
+// readHeader reads the header without the lock.
+func (f *file) readHeader() header {
 	var b [headerLen]byte
 	if n, err := pread(f.fd, b[:], 0); err != nil || n < headerLen {
 		return header{}
@@ -159,7 +159,7 @@ const oldSuffix = ".old"
 // other one stays until the next move, or as long as the record: only who has the paths
 // locked knows that it is not needed.
 func (f *file) inherit() (*state, error) {
-	st, err := f.in.peek(context.Background(), f.name+oldSuffix)
+	st, err := f.in.readRecord(context.Background(), f.name+oldSuffix)
 	if err == nil {
 		err = f.store(appendState(nil, st))
 	}

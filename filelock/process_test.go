@@ -37,7 +37,7 @@ func TestKilledHolderFreesAtOnce(t *testing.T) {
 	p = obeying(t, dir)
 	p.ask("ok", "try y 1m 0s")
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	free(t, c, "y", "the holder was killed")
 }
 
@@ -63,7 +63,7 @@ func TestKilledHolderMinHold(t *testing.T) {
 	start := time.Now()
 	p.ask("ok", "try x 1m 0s %v", minHold)
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	for {
 		_, err := c.Try(t.Context(), request("x"))
 		if after := time.Since(start); err == nil && after < minHold {
@@ -108,7 +108,7 @@ func TestKilledWaiterIsSkipped(t *testing.T) {
 	p.ask("held", "queue x")
 	arrived := arrival(t, c, request("x"))
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	start := time.Now()
 	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
 		t.Fatal(err)
@@ -137,14 +137,14 @@ func TestStoppedWaiterDelaysTwoPolls(t *testing.T) {
 	}
 }
 
-// TestStoppedInsideATurn: a process that stands still with the record locked
+// TestStoppedInsideAnOperation: a process that stands still with the record locked
 // closes the name neither for others nor for good, and its change does not
 // count once others have gone on without it.
-func TestStoppedInsideATurn(t *testing.T) {
+func TestStoppedInsideAnOperation(t *testing.T) {
 	dir := t.TempDir()
 	c, p := openTest(t, dir), obeying(t, dir)
 	free(t, c, "x", "a new name")
-	p.ask("inside", "turn x") // which finds the name free
+	p.ask("inside", "operate x") // which finds the name free
 	start := time.Now()
 	g, err := c.Try(t.Context(), request("x"))
 	if err != nil {
@@ -155,7 +155,7 @@ func TestStoppedInsideATurn(t *testing.T) {
 	}
 	p.ask("held", "goon")
 	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
-		t.Errorf("P1: a process that was stopped inside a turn took the hold away: %v", r.Err)
+		t.Errorf("P1: a process that was stopped inside an operation took the hold away: %v", r.Err)
 	}
 	must(t, c.Release(t.Context(), []driver.Grant{g})[0], c.Close())
 	if files, _ := filepath.Glob(filepath.Join(dir, "names", "*")); len(files) != 0 {
@@ -163,13 +163,13 @@ func TestStoppedInsideATurn(t *testing.T) {
 	}
 }
 
-// TestPausedInsideATurn: what the stopped process did does count if it
+// TestPausedInsideAnOperation: what the stopped process did does count if it
 // went on before others lost patience.
-func TestPausedInsideATurn(t *testing.T) {
+func TestPausedInsideAnOperation(t *testing.T) {
 	dir := t.TempDir()
 	c, p := openTest(t, dir), obeying(t, dir)
 	free(t, c, "x", "a new name")
-	p.ask("inside", "turn x")
+	p.ask("inside", "operate x")
 	time.AfterFunc(stuckAfter/4, func() { p.tell("go on") })
 	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: Try after another process got the hold: %v", err)
@@ -193,7 +193,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		}
 		p.kill()
 		for _, name := range []string{"short", "long"} {
-			if err := c.turn(t.Context(), name, func(*turn) error { return nil }); err != nil {
+			if err := c.change(t.Context(), name, func(*operation) error { return nil }); err != nil {
 				t.Fatalf("P1: after a kill: %v", err)
 			}
 		}
@@ -222,7 +222,7 @@ func change(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := d.Release(context.Background(), []driver.Grant{g})[0]; err != nil {
+		if err := d.Release(context.Background(), []driver.Grant{g})[0]; err != nil && !driver.Gone(err) {
 			return err
 		}
 		if n%1000 == 0 {
@@ -300,6 +300,6 @@ func TestNothingIsInherited(t *testing.T) {
 		}
 	}
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	free(t, c, "x", "the holder was killed, what it started lives on")
 }

@@ -146,9 +146,9 @@ func TestIdleRecordsAreDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.idle.turn() // as its timer would
+	c.idle.rotate() // as its timer would
 	free(t, c, "c", "it is idle")
-	c.idle.turn()
+	c.idle.rotate()
 	for name, want := range map[string]bool{"a": false, "b": true, "c": true} {
 		if _, err := os.Stat(filepath.Join(dir, "names", name+".lock")); (err == nil) != want {
 			t.Errorf("P9: the record of %s: %v", name, err)
@@ -260,7 +260,7 @@ func TestReboot(t *testing.T) {
 		t.Fatalf("looking into a directory that a living client uses on another boot: %v", err)
 	}
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	start := time.Now()
 	g, err := c.Try(t.Context(), request("plain"))
 	if err != nil {
@@ -349,7 +349,7 @@ func TestThiefDied(t *testing.T) {
 	}
 }
 
-// TestMoves lets turns and thieves have at one record: no turn may be lost.
+// TestMoves lets operations and thieves have at one record: no operation may be lost.
 func TestMoves(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
@@ -381,11 +381,11 @@ func TestMoves(t *testing.T) {
 		next := r
 		next.Owner = request("").Owner
 		var g driver.Grant
-		err := c.turn(t.Context(), "x", func(turn *turn) error {
+		err := c.change(t.Context(), "x", func(op *operation) error {
 			time.Sleep(3 * time.Millisecond) // long enough to be overtaken
-			h, err := turn.Ask(next, c.id, false, turn.sent, turn.now, &turn.rules)
+			h, err := op.Ask(next, c.id, false, op.sent, op.now, &op.rules)
 			if err == nil {
-				g = turn.Grant(h)
+				g = op.Grant(h)
 			}
 			return err
 		})
@@ -397,7 +397,7 @@ func TestMoves(t *testing.T) {
 	}
 	cancel()
 	n := <-moved
-	st, err := names.peek(t.Context(), "x.lock")
+	st, err := names.readRecord(t.Context(), "x.lock")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,5 +409,5 @@ func TestMoves(t *testing.T) {
 	if n == 0 {
 		t.Error("no record was moved: the test tests nothing")
 	}
-	t.Logf("the record was moved %d times during %d turns", n, len(grants))
+	t.Logf("the record was moved %d times during %d operations", n, len(grants))
 }

@@ -166,12 +166,12 @@ func TestMarkedMeanwhile(t *testing.T) {
 	must(t, err)
 	defer top.close()
 	for _, name := range []string{markerName, lockName} {
-		if ours, err := top.retryMarked(name, errForeign); !ours || err != nil {
+		if ours, err := top.markedMeanwhile(name, errForeign); !ours || err != nil {
 			t.Errorf("%s: %v, %v", name, ours, err)
 		}
 	}
 	must(t, os.Remove(top.at(markerName)))
-	if _, err := top.retryMarked(lockName, errForeign); !errors.Is(err, errNotOurs) {
+	if _, err := top.markedMeanwhile(lockName, errForeign); !errors.Is(err, errNotOurs) {
 		t.Errorf("without the marker: %v", err)
 	}
 }

@@ -81,7 +81,7 @@ func TestTokensAfterAKill(t *testing.T) {
 	must(t, err)
 	p.ask("ok", "pass 5") // and on and on, without a word to the store
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	next(t, c, driver.Token(token+tokenBlock), "the process with the block was killed")
 }
 
@@ -94,7 +94,7 @@ func TestTokensOfAnIdleRecord(t *testing.T) {
 	must(t, c.attach(t.Context()))
 	g := block(t, gone)
 	must(t, gone.Close()) // which counts as if all of the block was used
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	clean := func() bool {
 		c.clean("x")
 		_, err := os.Stat(filepath.Join(dir, "names", "x.lock"))
