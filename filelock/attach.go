@@ -61,7 +61,7 @@ func (s *store) view() (*place, error) {
 	return p, nil
 }
 
-// outdated has the directories opened again. Who uses them now may go on.
+// outdated has the directories opened again. Operations that use them now go on.
 func (s *store) outdated() {
 	if p := s.place.Swap(nil); p != nil {
 		s.stale = append(s.stale, p)

@@ -17,8 +17,8 @@ import (
 //	holdfast1 <offset> <length> <state> <checksum>\n
 //
 // with 8 hex digits each for offset, length and the CRC-32C over the header up
-// to there and the text. Whoever is killed at any point of a change, or finds the
-// disk full, leaves either the old record or the new one:
+// to there and the text. A process that is killed at any point of a change,
+// or finds the disk full, leaves either the old record or the new one:
 //
 //   - A record that fits into the first page of the file is written there, header and
 //     text, with one call. The kernel copies what lies in one page, on both sides, in

@@ -9,7 +9,7 @@ import (
 )
 
 // The record of a name stays for a while after its last use, because making a
-// file costs several times as much as changing one. Who left it idle deletes it.
+// file costs several times as much as changing one. The client that left it idle deletes it.
 
 // idleFor is how long a record stays idle at least; at most it is twice as much.
 const idleFor = 30 * time.Second

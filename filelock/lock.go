@@ -15,7 +15,7 @@ import (
 )
 
 // An operation holds the flock of the record file itself. That file can be replaced
-// (steal) or deleted (remove), so whoever has changed it looks afterwards
+// (steal) or deleted (remove), so an operation that has changed it checks afterwards
 // whether the path still leads to it (current), and starts over if it does not.
 
 // stuckAfter is how long a record may stay locked without a change before
@@ -123,7 +123,7 @@ func (f *file) readHeader() header {
 // new file takes the path, and whoever locks it reads the old one (inherit). If the
 // stopped process has made its change before the path led elsewhere, the change is
 // in what is read; if not, it finds that out and starts over. No time plays a part in
-// that: the lock may also be that of others, who are quick.
+// that: each attempt may have met the lock of another process, which is not stuck.
 //
 // It reports false where it must not be done: while another changes paths, and
 // when the stopped process has not filled its own file yet. Then the name waits for
@@ -156,8 +156,8 @@ func (s *store) steal(f *file) (stolen bool, err error) {
 const oldSuffix = ".old"
 
 // inherit fills a file that has taken the place of another. The file is locked. The
-// other one stays until the next move, or as long as the record: only who has the paths
-// locked knows that it is not needed.
+// other one stays until the next move, or as long as the record: only under the lock of
+// the paths it is certain that nobody needs it.
 func (f *file) inherit() (*state, error) {
 	st, err := f.in.readRecord(context.Background(), f.name+oldSuffix)
 	if err == nil {
@@ -213,7 +213,7 @@ func (f *file) current() (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err == nil && f.id == idOf(here):
-		// Or it has come back since the first look.
+		// Or it has come back since the first Lstat.
 		if err := syscall.Lstat(f.path, &there); err == nil && f.id == idOf(&there) {
 			return true, nil
 		}

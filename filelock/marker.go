@@ -63,7 +63,7 @@ func (d *folder) marked() (bool, error) {
 	return false, nil
 }
 
-// markedMeanwhile looks for the marker once more, which another process may have
+// markedMeanwhile checks for the marker once more, which another process may have
 // made meanwhile: it makes the marker first and the rest after it. Without it
 // something is not provably ours, which is the error.
 func (d *folder) markedMeanwhile(name string, err error) (bool, error) {

@@ -33,12 +33,12 @@ func (c *client) begin(name string) (sent, now driver.Instant, r *entry) {
 // end finishes it.
 func (c *client) end(name string) {
 	c.store.hint(name)
-	c.endLook(name)
+	c.endUnchanged(name)
 }
 
-// endLook finishes one that has changed nothing: those who watch look too, and
-// must not wake one another.
-func (c *client) endLook(name string) {
+// endUnchanged finishes one that has changed nothing. Watchers inspect the name, and must not
+// wake one another by that.
+func (c *client) endUnchanged(name string) {
 	c.store.tidy(name)
 	c.store.mu.Unlock()
 }
@@ -237,7 +237,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 		return driver.Info{}, err
 	}
 	_, now, r := c.begin(name)
-	defer c.endLook(name)
+	defer c.endUnchanged(name)
 	if r == nil {
 		return driver.Info{Name: name}, nil
 	}
