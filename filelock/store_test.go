@@ -340,6 +340,11 @@ func TestThiefDied(t *testing.T) {
 	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: Try of a held name whose record is being moved: %v", err)
 	}
+	// Suppose a thief has moved the record again before the first one's file is deleted: it
+	// would be the wrong one. So only those delete it who have the paths locked.
+	if _, err := os.Stat(path + oldSuffix); err != nil {
+		t.Errorf("P1: what a record was moved from was deleted without the lock of the paths: %v", err)
+	}
 	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
 		t.Errorf("P1: a hold was lost when its record was moved: %v", r.Err)
 	}
@@ -349,8 +354,15 @@ func TestThiefDied(t *testing.T) {
 	}
 }
 
-// TestMoves lets operations and thieves have at one record: no operation may be lost.
+// TestMoves lets operations and thieves have at one record, slowly and as fast as they can: no
+// operation may be lost.
 func TestMoves(t *testing.T) {
+	t.Run("slow", func(t *testing.T) { moves(t, 50, 3*time.Millisecond, 8*time.Millisecond) })
+	t.Run("fast", func(t *testing.T) { moves(t, 200, 100*time.Microsecond, 200*time.Microsecond) })
+}
+
+// moves runs operations that take a while, with pauses between one theft and the next.
+func moves(t *testing.T, operations int, while, pause time.Duration) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
 	r := request("x")
@@ -372,17 +384,17 @@ func TestMoves(t *testing.T) {
 				n++
 			}
 			f.close()
-			time.Sleep(8 * time.Millisecond)
+			time.Sleep(pause)
 		}
 		moved <- n
 	}()
 	var grants []driver.Grant
-	for range 50 {
+	for range operations {
 		next := r
 		next.Owner = request("").Owner
 		var g driver.Grant
 		err := c.change(t.Context(), "x", func(op *operation) error {
-			time.Sleep(3 * time.Millisecond) // long enough to be overtaken
+			time.Sleep(while)
 			h, err := op.Ask(next, c.id, false, op.sent, op.now, &op.rules)
 			if err == nil {
 				g = op.Grant(h)
