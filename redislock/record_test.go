@@ -54,7 +54,7 @@ type twin struct {
 	clock *handClock
 	name  string
 	rec   record.Record
-	gone  record.Tombstones
+	gone  record.Farewells
 	rules record.Rules
 	told  []record.Place // who was granted out of the queue in this step
 	// held are the grants as the owners have them, which decide on how they are
@@ -186,7 +186,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.gave("Release", r, got, held || g.Token == 0)
 		w.rec.Settle(now, &w.rules)
 		if g.Token == 0 || g.Stray {
-			w.gone.Put(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
+			w.gone.Say(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
 		}
 		return "Release", w.rng.IntN(3) > 0
 	case 7:
@@ -224,7 +224,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.Errorf("Break returned %v", err)
 	}
 	broken, _ := w.rec.Break(token)
-	w.gone.Put(r.Owner, driver.ErrBroken, now, broken.Expires)
+	w.gone.Say(r.Owner, driver.ErrBroken, now, broken.Expires)
 	w.rec.Settle(now, &w.rules)
 	if w.rng.IntN(2) == 0 { // else the break alone must have passed the name on
 		if got := w.c.Renew(ctx, []driver.Grant{g})[0].Err; !errors.Is(got, driver.ErrBroken) {
@@ -237,7 +237,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 // asked compares what came of a request.
 func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant, err error) {
 	w.Helper()
-	if gone := w.gone.Get(r.Owner, w.clock.now); gone != nil {
+	if gone := w.gone.To(r.Owner, w.clock.now); gone != nil {
 		if !errors.Is(err, gone) {
 			w.Errorf("%s of an owner that is gone returned %v, the record says %v", step, err, gone)
 		}
@@ -264,7 +264,7 @@ func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 	w.Helper()
 	want := error(nil)
 	if !held {
-		if want = w.gone.Get(r.Owner, w.clock.now); want == nil {
+		if want = w.gone.To(r.Owner, w.clock.now); want == nil {
 			want = driver.ErrNotHeld
 		}
 	}

@@ -112,8 +112,8 @@ type client struct {
 	watches     map[*watch]bool
 	contention  contention
 	tombstones  record.Tombstones // of withdrawn owners, all of whose requests had been answered
-	polling     bool             // the poller is at work
-	newcomer    chan struct{}    // one value: there is a subscriber that was never polled for
+	polling     bool              // the poller is at work
+	newcomer    chan struct{}     // one value: there is a subscriber that was never polled for
 	losses      chan driver.Loss
 	life        context.Context // of the client's own work, which ends with it
 	stop        func()          // ends it
