@@ -21,20 +21,20 @@ import (
 // local are the clients of this process, by id.
 var local sync.Map // string -> *client
 
-// pulse remembers for a moment who was found alive.
-type pulse struct {
+// liveness remembers for a moment which clients were found alive.
+type liveness struct {
 	mu   sync.Mutex
-	seen map[string]beat
+	seen map[string]probed
 }
 
-// beat is what was found of one client. The dead stay dead.
-type beat struct {
+// probed is what was found of one client. The dead stay dead.
+type probed struct {
 	dead bool
 	at   time.Time
 }
 
-// freshBeat is how long a client that was found alive is taken to be so.
-const freshBeat = 10 * time.Millisecond
+// aliveFor is how long a client that was found alive is taken to be so.
+const aliveFor = 10 * time.Millisecond
 
 // alive reports false if the client is dead for certain.
 func (s *store) alive(id string) bool {
@@ -42,19 +42,19 @@ func (s *store) alive(id string) bool {
 		return true
 	}
 	now := time.Now()
-	s.pulse.mu.Lock()
-	b, ok := s.pulse.seen[id]
-	s.pulse.mu.Unlock()
-	if ok && (b.dead || now.Sub(b.at) < freshBeat) {
+	s.liveness.mu.Lock()
+	b, ok := s.liveness.seen[id]
+	s.liveness.mu.Unlock()
+	if ok && (b.dead || now.Sub(b.at) < aliveFor) {
 		return !b.dead
 	}
-	b = beat{dead: s.probe(id), at: now}
-	s.pulse.mu.Lock()
-	defer s.pulse.mu.Unlock()
-	if s.pulse.seen == nil || len(s.pulse.seen) > 4096 {
-		s.pulse.seen = map[string]beat{}
+	b = probed{dead: s.probe(id), at: now}
+	s.liveness.mu.Lock()
+	defer s.liveness.mu.Unlock()
+	if s.liveness.seen == nil || len(s.liveness.seen) > 4096 {
+		s.liveness.seen = map[string]probed{}
 	}
-	s.pulse.seen[id] = b
+	s.liveness.seen[id] = b
 	return !b.dead
 }
 
@@ -101,12 +101,12 @@ func (s *store) others() ([]string, error) {
 }
 
 // wake tells a waiter that it was granted the hold.
-func (s *store) wake(r ring) {
-	if c, ok := local.Load(r.client); ok {
-		c.(*client).woken(hash(r.owner))
+func (s *store) wake(w waiter) {
+	if c, ok := local.Load(w.client); ok {
+		c.(*client).wake(hash(w.owner))
 		return
 	}
-	s.knock(r.client, binary.LittleEndian.AppendUint64(nil, hash(r.owner)))
+	s.wakeClient(w.client, binary.LittleEndian.AppendUint64(nil, hash(w.owner)))
 }
 
 // hash is FNV-1a.

@@ -61,7 +61,7 @@ func (s *store) view() (*place, error) {
 	return p, nil
 }
 
-// outdated has the directories opened again. Who uses them now may go on.
+// outdated has the directories opened again. Operations that use them now go on.
 func (s *store) outdated() {
 	if p := s.place.Swap(nil); p != nil {
 		s.stale = append(s.stale, p)
@@ -110,6 +110,9 @@ func (s *store) attach(ctx context.Context, now driver.Instant) error {
 	if s.attached.Load() {
 		return nil
 	}
+	if err := checkLimit(); err != nil {
+		return err
+	}
 	p, err := patiently(ctx, s.makePlace)
 	if err != nil {
 		return err
@@ -122,6 +125,19 @@ func (s *store) attach(ctx context.Context, now driver.Instant) error {
 		return err
 	}
 	s.attached.Store(true)
+	return nil
+}
+
+// checkLimit returns an error if this process may not write a page into a file: it would be
+// killed in the middle of the first change of a record.
+func checkLimit() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return fmt.Errorf("filelock: the limit of file sizes cannot be told: %w", err)
+	}
+	if uint64(limit.Cur) < pageSize {
+		return fmt.Errorf("filelock: this process may write files of %d bytes only: raise the limit (ulimit -f)", limit.Cur)
+	}
 	return nil
 }
 

@@ -53,7 +53,8 @@ func (s *store) begin(ctx context.Context, p *place, now driver.Instant) error {
 		return err
 	}
 	// Tokens go on beyond all that can be known of: with a wall clock that
-	// starts wrong, at least beyond those there are records of.
+	// starts wrong, at least beyond those there are records of. The block is for a
+	// hold of a release that did not write its block down.
 	wall := time.Now()
 	s.epoch = max(wall.UnixNano(), int64(last+tokenBlock)*int64(time.Microsecond), then.began+1) - int64(now)
 	return explain(writeBoot(p.top, boot{id, s.epoch, s.epoch + int64(now)}), "", p.top.at(bootName))
@@ -142,7 +143,7 @@ func (s *store) survey(names *folder, reset bool, now driver.Instant) (last driv
 	for _, name := range files {
 		if !strings.HasSuffix(name, suffix) {
 			if reset && names.proveRecord(name) == nil {
-				names.root.Remove(name) // left by a turn that was cut short
+				names.root.Remove(name) // left by an operation that was cut short
 			}
 			continue
 		}

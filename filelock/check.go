@@ -10,7 +10,7 @@ import (
 )
 
 // CheckDir returns what is wrong with a directory as a directory of locks, each in a
-// sentence; nothing, if it is fine. It is CheckPlace, and looks whether the directory
+// sentence; nothing, if it is fine. It is CheckPlace, and checks whether the directory
 // is in use for something else. Open refuses what would break the locks; the rest is
 // for people to judge.
 func CheckDir(dir string) []string {

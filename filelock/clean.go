@@ -35,7 +35,7 @@ func (c *client) cleanUp() {
 	for _, file := range files {
 		name, err := nameOf(file)
 		if err == errHashed {
-			name = p.names.peekName(file)
+			name = p.names.readName(file)
 		}
 		if name == "" {
 			continue

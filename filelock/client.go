@@ -30,7 +30,7 @@ type client struct {
 	closed chan struct{}
 
 	mu      sync.Mutex
-	waiters map[uint64]chan struct{} // bells, by hash of the owner
+	waiters map[uint64]chan struct{} // wake channels, by hash of the owner
 	watched chan struct{}            // closed when watch ends; nil: it never began
 }
 
@@ -91,8 +91,9 @@ func (c *client) enter(ctx context.Context) (leave func(), err error) {
 	return c.busy.RUnlock, nil
 }
 
-// do is a turn that is an operation.
-func (c *client) do(ctx context.Context, name string, op func(*turn) error) error {
+// do runs an operation on a name, as change does, for a client that is open. It attaches
+// the client first.
+func (c *client) do(ctx context.Context, name string, op func(*operation) error) error {
 	leave, err := c.enter(ctx)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (c *client) do(ctx context.Context, name string, op func(*turn) error) erro
 	if err := c.attach(ctx); err != nil {
 		return err
 	}
-	return c.turn(ctx, name, op)
+	return c.change(ctx, name, op)
 }
 
 // Try implements driver.Driver.
@@ -115,11 +116,11 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 	if err := checkRequest(&req); err != nil {
 		return g, err
 	}
-	err := c.do(ctx, req.Name, func(t *turn) error {
+	err := c.do(ctx, req.Name, func(t *operation) error {
 		if t.wasBroken(req.Owner) {
 			return driver.ErrBroken
 		}
-		if err := t.store.farewell(req.Owner, t.now); err != nil {
+		if err := t.store.tombstone(req.Owner, t.now); err != nil {
 			// Withdrawn, and this is the request arriving late: it must not
 			// take effect (P6).
 			return err
@@ -145,7 +146,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	out := make([]driver.Renewal, len(grants))
 	for i := range grants {
-		out[i].Err = c.do(ctx, grants[i].Name, func(t *turn) error {
+		out[i].Err = c.do(ctx, grants[i].Name, func(t *operation) error {
 			h := t.Renew(grants[i].Owner, t.sent, t.now)
 			if h == nil {
 				return t.lost(grants[i].Owner)
@@ -159,7 +160,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 }
 
 // lost says why an owner has no hold.
-func (t *turn) lost(owner string) error {
+func (t *operation) lost(owner string) error {
 	if t.wasBroken(owner) {
 		return driver.ErrBroken
 	}
@@ -176,14 +177,14 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
-	held := false // in any run of the turn: the one that took the hold away may not be the last
-	err := c.do(ctx, g.Name, func(t *turn) error {
+	held := false // in any run of the operation: the one that took the hold away may not be the last
+	err := c.do(ctx, g.Name, func(t *operation) error {
 		if t.Release(g.Owner, g.MinHold, g.Token, t.now, &t.rules) {
 			held = true
 		}
 		t.settle() // whoever is next gets it in this very step
 		if g.Token == 0 || g.Stray {
-			t.store.sayWithdrawn(g.Owner, t.now, t.now.Add(withdrawnFor))
+			t.store.putTombstone(g.Owner, t.now, t.now.Add(withdrawnFor))
 		}
 		if held || g.Token == 0 {
 			return nil
@@ -191,7 +192,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 		return t.lost(g.Owner)
 	})
 	if err == nil {
-		c.forget(g.Owner)
+		c.unsubscribe(g.Owner)
 	}
 	if held && g.Token != 0 {
 		c.taken.Add(-1)
@@ -199,23 +200,23 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	return err
 }
 
-// sayWithdrawn remembers a withdrawn request.
-func (s *store) sayWithdrawn(owner string, now, until driver.Instant) {
+// putTombstone remembers a withdrawn request, which must not take effect later (P6).
+func (s *store) putTombstone(owner string, now, until driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone.Say(owner, driver.ErrNotHeld, now, until)
+	s.tombstones.Put(owner, driver.ErrNotHeld, now, until)
 }
 
-func (s *store) farewell(owner string, now driver.Instant) error {
+func (s *store) tombstone(owner string, now driver.Instant) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gone.To(owner, now)
+	return s.tombstones.Get(owner, now)
 }
 
 // Downgrade implements driver.Downgrader.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	var granted driver.Grant
-	err := c.do(ctx, g.Name, func(t *turn) error {
+	err := c.do(ctx, g.Name, func(t *operation) error {
 		h := t.Downgrade(g.Owner, t.sent, t.now)
 		if h == nil {
 			return t.lost(g.Owner)
@@ -232,7 +233,7 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	if err := checkRequest(&g.Request); err != nil {
 		return err
 	}
-	return c.do(ctx, g.Name, func(t *turn) error {
+	return c.do(ctx, g.Name, func(t *operation) error {
 		if !t.Annotate(g.Owner, g.Note) {
 			return t.lost(g.Owner)
 		}
@@ -257,7 +258,7 @@ func (c *client) Close() error {
 	c.busy.Unlock() // whoever comes now finds it closed
 	if c.attached.Load() {
 		c.cleaning.Wait()
-		c.life.disturb()
+		c.life.interrupt()
 		if watched != nil {
 			<-watched
 		}

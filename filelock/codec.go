@@ -16,7 +16,7 @@ import (
 type state struct {
 	record.Record
 	name   string
-	last   driver.Token // the last token given
+	last   driver.Token // the last token that was given out or reserved
 	broken []broken
 }
 
@@ -66,6 +66,9 @@ func (s *state) wasBroken(owner string) bool {
 //	end
 //
 // A request is: mode slots permits ttl lock-delay min-hold fair|unfair "owner" "client" "note".
+// Permits of an exclusive request is how many tokens it asks for (driver.Request.Tokens),
+// so that releases that reserve none can read the record. Nobody is granted anything beside
+// an exclusive hold, so the last token is that of its block.
 
 const modes = "xsp"
 
@@ -106,12 +109,16 @@ func appendInts(b []byte, ints ...int64) []byte {
 
 func appendRequest(b []byte, r *driver.Request, client string) []byte {
 	b = append(b, ' ', modes[r.Mode])
-	b = appendInts(b, int64(r.Slots), int64(r.Permits), int64(r.TTL), int64(r.LockDelay), int64(r.MinHold))
-	turn := " fair "
-	if r.Unfair {
-		turn = " unfair "
+	permits := r.Permits
+	if r.Mode == driver.Exclusive {
+		permits = r.Tokens
 	}
-	b = appendText(append(b, turn...), r.Owner)
+	b = appendInts(b, int64(r.Slots), int64(permits), int64(r.TTL), int64(r.LockDelay), int64(r.MinHold))
+	fair := " fair "
+	if r.Unfair {
+		fair = " unfair "
+	}
+	b = appendText(append(b, fair...), r.Owner)
 	b = appendText(append(b, ' '), client)
 	b = appendText(append(b, ' '), r.Note)
 	return append(b, '\n')
@@ -150,6 +157,7 @@ func parseState(text string) (*state, error) {
 		case "end":
 			in.end()
 			if in.err == nil && in.rest == "" {
+				s.restoreBlocks()
 				return s, nil
 			}
 			in.fail("something after the end")
@@ -158,6 +166,18 @@ func parseState(text string) (*state, error) {
 		}
 	}
 	return nil, in.err
+}
+
+// restoreBlocks tells each exclusive hold the last token of its block.
+func (s *state) restoreBlocks() {
+	for i := range s.Holds {
+		s.last = max(s.last, s.Holds[i].Token)
+	}
+	for i := range s.Holds {
+		if h := &s.Holds[i]; h.Mode == driver.Exclusive && !h.Closed {
+			h.Last = s.last
+		}
+	}
 }
 
 // scanner reads fields off a text. After its first error it returns zeros.
@@ -275,6 +295,9 @@ func (in *scanner) request(name string) (r driver.Request, client string) {
 	}
 	r.Mode = driver.Mode(mode)
 	r.Slots, r.Permits = in.count(), in.count()
+	if r.Mode == driver.Exclusive {
+		r.Tokens, r.Permits = min(r.Permits, tokenBlock), 0
+	}
 	r.TTL, r.LockDelay, r.MinHold = in.duration(), in.duration(), in.duration()
 	switch in.next() {
 	case "fair":

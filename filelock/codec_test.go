@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
@@ -44,6 +45,29 @@ func TestStateText(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("read\n%+v\nnot\n%+v\nfrom\n%s", got, want, text)
 		}
+	}
+}
+
+// TestRecordWithABlock: a block of tokens is in the record without a field of its own, so
+// that a release that reserves one token for each hold reads it.
+func TestRecordWithABlock(t *testing.T) {
+	r := driver.Request{Name: "x", Owner: "a", TTL: time.Second}
+	wide := r
+	wide.Owner, wide.Tokens = "b", tokenBlock
+	want := &state{name: "x", last: 5000}
+	want.Holds = []record.Hold{{Request: r, Client: idC, Token: 905, Last: 5000, Taken: 1, Expires: 2, Since: 3, Valid: 4}}
+	want.Queue = []record.Place{{Request: wide, Client: idD, Joined: 5, Seen: 6, Asked: 7}}
+	const text = `name "x"
+last 5000
+hold 905 1 2 3 4 x 0 0 1000000000 0 0 fair "a" "0123456789abcdef0123456789abcdef" ""
+wait 5 6 7 x 0 4096 1000000000 0 0 fair "b" "ffffffffffffffffffffffffffffffff" ""
+end
+`
+	if got := string(appendState(nil, want)); got != text {
+		t.Errorf("the record is\n%s\nnot\n%s", got, text)
+	}
+	if got, err := parseState(text); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read\n%+v, %v\nnot\n%+v", got, err, want)
 	}
 }
 
@@ -119,14 +143,14 @@ func FuzzFile(f *testing.F) {
 		if err := overwrite(path, content); err != nil {
 			t.Fatal(err)
 		}
-		r := &file{fd: fd, path: path}
+		r := &file{fd: fd, name: fileName("x"), path: path}
 		if err := r.load(); err != nil {
 			return
 		}
 		if len(r.text) > len(content) {
 			t.Errorf("%d bytes were read of a file of %d", len(r.text), len(content))
 		}
-		if st, err := r.parse(fileName("x")); err == nil && st.name != "x" {
+		if st, err := r.parse(); err == nil && st.name != "x" {
 			t.Errorf("the record of %q was taken for that of x", st.name)
 		}
 	})
@@ -203,12 +227,14 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestCutShort stops a change of a record after every number of bytes written,
-// as a kill or a full disk would: the old record must stay in force.
+// TestCutShort stops a change of a record that is longer than a page after every number of
+// bytes written, as a kill or a full disk would: the old record must stay in force.
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
-	if _, err := c.Try(t.Context(), request("x")); err != nil {
+	r := request("x")
+	r.Note = strings.Repeat("n", pageSize)
+	if _, err := c.Try(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "names", "x.lock")
@@ -235,7 +261,7 @@ func TestCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n := range text {
+		for n := 0; n < len(text); n += 1 + n%7 {
 			part := append(bytes.Clone(before), make([]byte, max(0, at+n-len(before)))...)
 			copy(part[at:], after[at:at+n])
 			if err := overwrite(path, part); err != nil {
@@ -252,6 +278,16 @@ func TestCutShort(t *testing.T) {
 			t.Fatalf("round %d, complete: %v, read\n%s", round, err, f.text)
 		}
 		f.close()
+	}
+}
+
+// TestOnePage: a record that fits into a page is written from one page of memory.
+func TestOnePage(t *testing.T) {
+	c := openTest(t, t.TempDir())
+	free(t, c, "x", "a new name")
+	f := c.store.stripes[hash("x")%uint64(len(c.store.stripes))].open
+	if at := uintptr(unsafe.Pointer(&f.ours[0])); at%pageSize != 0 || cap(f.ours) != pageSize {
+		t.Errorf("the page to write is at %#x, and has %d bytes", at, cap(f.ours))
 	}
 }
 

@@ -3,6 +3,7 @@
 package filelock
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -16,16 +17,22 @@ import (
 //	holdfast1 <offset> <length> <state> <checksum>\n
 //
 // with 8 hex digits each for offset, length and the CRC-32C over the header up
-// to there and the text. A change writes the new text beside the old one and
-// then the header, 40 bytes in one page, with one call. So whoever is killed
-// at any point, or finds the disk full, leaves either the old record or the
-// new one; and since the text in force is always checked, damage is never
-// taken for an older state. Writing in place, unlike a rename, also costs no
-// I/O: ext4 flushes a file that replaces another.
+// to there and the text. A process that is killed at any point of a change,
+// or finds the disk full, leaves either the old record or the new one:
+//
+//   - A record that fits into the first page of the file is written there, header and
+//     text, with one call. The kernel copies what lies in one page, on both sides, in
+//     one step, which no signal interrupts.
+//   - The text of a longer one is written beside the old one, and then the header.
+//
+// Since the text in force is always checked, damage is never taken for an older
+// state. Writing in place, unlike a rename, also costs no I/O: ext4 flushes a file
+// that replaces another.
 const (
 	magic     = "holdfast1 "
 	headerLen = len(magic) + 8 + 1 + 8 + 1 + 1 + 1 + 8 + 1
 	textStart = 64      // of the first text
+	pageSize  = 4096    // no system has smaller pages
 	maxRecord = 1 << 26 // a longer one is taken for damage
 )
 
@@ -97,21 +104,31 @@ type file struct {
 	id   fileID
 	mode fs.FileMode // when it was opened
 	head header
-	text []byte // the record's text in force; a part of page where it fits
-	page []byte
+	text []byte // the record's text in force; a part of page or ours where it fits
+	page []byte // what the first page held when it was read
+
+	// While the first page holds what is in ours, the record is known.
+	ours  []byte // what this process last wrote there; a page of memory
+	known *state
+	fresh bool // load has found the record to be the known one
 }
 
 // load reads the file. Without the lock it may see a change half done, which
 // looks like damage.
 func (f *file) load() error {
-	if cap(f.page) < 4096 {
-		f.page = make([]byte, 4096)
+	if cap(f.page) < pageSize {
+		f.page = make([]byte, pageSize)
 	}
-	n, err := pread(f.fd, f.page[:4096], 0)
+	// One call: of a regular file less than was asked for is all there is.
+	n, err := preadOnce(f.fd, f.page[:pageSize], 0)
 	if err != nil {
 		return err
 	}
 	page := f.page[:n]
+	if f.fresh = f.known != nil && len(f.ours) > 0 && bytes.HasPrefix(page, f.ours); f.fresh {
+		return nil
+	}
+	f.known = nil
 	if f.head, err = parseHeader(page); err != nil {
 		return err
 	}
@@ -144,7 +161,24 @@ func (f *file) load() error {
 // store makes text the record in force. Unless it returns an error that is
 // errTorn, a failure has changed nothing.
 func (f *file) store(text []byte) error {
+	f.ours = f.ours[:0]
 	at := textStart
+	if at+len(text) <= pageSize {
+		if f.ours == nil {
+			f.ours = make([]byte, 0, pageSize) // memory of this size begins with a page
+		}
+		ours := appendHeader(f.ours, at, settled, text)
+		ours = append(ours, make([]byte, textStart-headerLen)...)
+		ours = append(ours, text...)
+		if n, err := pwriteOnce(f.fd, ours, 0); err != nil {
+			return err
+		} else if n < len(ours) {
+			return fmt.Errorf("%w: only %d of its bytes", errTorn, n)
+		}
+		f.ours, f.text = ours, ours[textStart:]
+		f.head = header{offset: at, length: len(text), state: settled}
+		return nil
+	}
 	if f.head.length > 0 && at+len(text) > f.head.offset {
 		at = f.head.offset + f.head.length
 	}
@@ -170,33 +204,42 @@ var errTorn = errors.New("the record's header could not be written")
 func pread(fd int, b []byte, offset int64) (int, error) {
 	done := 0
 	for done < len(b) {
-		n, err := syscall.Pread(fd, b[done:], offset+int64(done))
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
+		n, err := preadOnce(fd, b[done:], offset+int64(done))
+		if n == 0 || err != nil {
 			return done, err
-		case n == 0:
-			return done, nil
-		default:
-			done += n
 		}
+		done += n
 	}
 	return done, nil
+}
+
+func preadOnce(fd int, b []byte, offset int64) (int, error) {
+	for {
+		if n, err := syscall.Pread(fd, b, offset); err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
 }
 
 // pwrite writes all of b.
 func pwrite(fd int, b []byte, offset int64) error {
 	for len(b) > 0 {
-		n, err := syscall.Pwrite(fd, b, offset)
+		n, err := pwriteOnce(fd, b, offset)
 		switch {
-		case err == syscall.EINTR:
 		case err != nil:
 			return err
 		case n == 0:
 			return syscall.ENOSPC
-		default:
-			b, offset = b[n:], offset+int64(n)
 		}
+		b, offset = b[n:], offset+int64(n)
 	}
 	return nil
+}
+
+func pwriteOnce(fd int, b []byte, offset int64) (int, error) {
+	for {
+		if n, err := syscall.Pwrite(fd, b, offset); err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
 }

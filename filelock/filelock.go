@@ -1,62 +1,61 @@
-// Package filelock keeps locks in a directory of this host, shared by any
-// number of processes. It needs no server, and is the default of the holdfast
-// command.
+// Package filelock keeps locks in a directory of this host, shared by any number of
+// processes. It needs no server, and is the default of the holdfast command.
 //
 //	locks, err := holdfast.Open(ctx, "file:///var/lib/orders/locks")
 //
-// The directory is made, for its owner alone, when a lock is first taken in it. A
-// name is a file in it that holds the record of who
-// holds and who waits, changed by one process at a time under its flock. A hold
-// ends at its TTL, by the clock of the host; and because every client keeps the
-// flock of a file of its own, the hold of a process that dies ends at once. A
-// holder whose hold an operator breaks learns of it when it next renews.
+// The directory is made, for its owner alone, when a lock is first taken in it. Each name has
+// a file there, with a record of its holders and waiters, which one process at a time changes
+// under the file's flock. A hold ends at its TTL, by the clock of the host. Each client also
+// has a file of its own and keeps the flock of that one; so when its process dies, its holds
+// end at once. When an operator breaks a hold, its holder learns of it at its next renewal.
 //
-// The directory must be on a local disk or in memory: [CheckDir] says what is
-// wrong with one. It must be empty at first, or not exist: a directory with other
-// files in it is refused. The file "holdfast" in it says that it is one of locks;
-// directories of releases that made no such file are taken over if everything in
-// them is theirs. Opening, inspecting and listing change nothing. Containers may share a directory, also across PID and time
-// namespaces, as long as they run on one kernel. Do not put it where old files
-// are cleared away, as in /tmp.
+// The directory must be on a local disk or in memory: [CheckDir] says what is wrong with one.
+// It must be empty at first, or not exist: a directory with other files in it is refused. The
+// file "holdfast" in it says that it is a directory of locks. Directories of releases that
+// made no such file are taken over if everything in them is theirs. Opening, inspecting and
+// listing change nothing. Containers may share a directory, also across PID and time
+// namespaces, as long as they run on one kernel. Do not put it where old files are cleared
+// away, as in /tmp.
 //
 // # Sharing a directory between users
 //
-// Make the directory yourself, give it the group of those who use it and mode
-// 0770 (2770, 0775, and 0777 or 1777 for everybody, work too). Files in it get the
-// directory's group, and rights for those only who may write in it, whatever the
-// umask. This is what each can do, and what nobody can; the name of the test that
-// shows it follows.
+// Make the directory yourself, give it the group of its users and mode 0770 (2770, 0775, and
+// 0777 or 1777 for everybody, work too). Its files get the directory's group, and only those
+// get rights to them that may write in the directory, whatever the umask. This is what each
+// user can do, and what nobody can; the name of the test that shows it follows.
 //
-//   - Who may not write in the directory cannot open a file in it, so cannot lock
-//     one and stop the others, and cannot read who holds what, even if he may list
-//     the directory (TestReaderCannotLock).
-//   - Who may write in the directory is trusted with its locks, and with nothing
-//     else: he can hold and break them, damage a record, which closes its name
-//     (TestDamage), and delete one, which its holder learns at the next renewal
-//     (TestWriterCanTakeAHold). To share locks with people who are not trusted so
-//     far, use a store with a server.
-//   - He cannot make the processes of others write, lock or delete anything outside
-//     of the directory: not by symbolic or hard links (TestLinksAreNotFollowed), not
-//     by what he writes into a record (TestCraftedRecord, TestNumbersAreChecked,
-//     FuzzState, FuzzFile, FuzzBoot), and not by what he puts in the place of the
-//     pipe that tells a waiter of its grant (TestOnlyPipesAreWritten).
+//   - A user who may not write in the directory cannot open a file in it. So he can neither
+//     lock one and stop the others, nor read who holds what, even if he may list the
+//     directory (TestReaderCannotLock).
+//   - A user who may write in the directory is trusted with its locks, and with nothing else.
+//     He can hold and break them, damage a record, which closes its name (TestDamage), and
+//     delete one, which its holder learns at the next renewal (TestWriterCanTakeAHold). To
+//     share locks with people who are not trusted so far, use a store with a server.
+//   - He cannot make the processes of others write, lock or delete anything outside of the
+//     directory: not by symbolic or hard links (TestLinksAreNotFollowed), not by what he
+//     writes into a record (TestCraftedRecord, TestNumbersAreChecked, FuzzState, FuzzFile,
+//     FuzzBoot), and not by what he puts in the place of the pipe that tells a waiter of its
+//     grant (TestOnlyPipesAreWritten).
 //   - Nothing is deleted that is not provably Holdfast's, not even among its files
 //     (TestNothingForeignIsDeleted); and a directory of something else is refused
 //     (TestForeignDirectoryIsRefused).
-//   - Who may rename the directory, or one above it, can put another in its place.
-//     The clients of the old one then get errors, and have to be opened again: they
-//     do not go on holding what others hold in the new one (TestReplacedDirectory).
-//   - In a directory with the sticky bit each user can go on where another was
-//     stopped or killed, as in others (TestUsersShare).
+//   - A user who may rename the directory, or one above it, can put another in its place.
+//     Clients of the old one then get errors, and have to be opened again. They do not go on
+//     holding what others hold in the new one (TestReplacedDirectory).
+//   - In a directory with the sticky bit a user can go on where the process of another was
+//     stopped or killed, as in other directories (TestUsersShare).
 //
-// Root can do everything, and whoever fills the disk stops changes (TestDiskFull).
+// A process that is stopped or killed at any point, also in the middle of a change, damages no
+// record, and closes its name to others for less than a poll (TestKilledWhileWriting,
+// TestCutShort, TestStoppedInsideAnOperation). Root can do everything, and a full disk stops
+// changes (TestDiskFull).
 //
 // # Systems
 //
-// It works on Linux, macOS and the BSDs. Elsewhere, and on file systems of the
-// network, opening fails. What is weaker outside Linux: the clock of the records
-// is the wall clock, which can be set; and a waiter in another process learns of
-// a release by looking, 50 times a second, where on Linux it is told.
+// It works on Linux, macOS and the BSDs. Elsewhere, and on file systems of the network,
+// opening fails. Outside Linux two things are weaker: the clock of the records is the wall
+// clock, which can be set; and a waiter in another process learns of a release by a poll, 50
+// times a second, where on Linux it is woken.
 package filelock
 
 import (

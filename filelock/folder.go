@@ -162,7 +162,7 @@ func (d *folder) checkLinks(name string, st *syscall.Stat_t) error {
 		}
 		now, err := d.lstat(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && idOf(now) != idOf(st) {
-			return nil // moved on meanwhile: whoever changes it looks afterwards
+			return nil // moved on meanwhile: an operation that changes it checks that afterwards
 		} else if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -219,7 +220,8 @@ func (c *child) ask(want, format string, args ...any) string {
 // obey is a child that does what it is told, one command at a time:
 //
 //	try NAME TTL LOCKDELAY [MINHOLD] | queue NAME | wait | renew | release
-//	turn NAME: try, but stand still inside of the turn until the next line
+//	block NAME: try, with a block of tokens | pass N: hand it on N times, and renew
+//	operate NAME: try, but stand still inside of the operation until the next line
 //	spawn: start a process that outlives this one
 func obey(dir string) error {
 	ctx := context.Background()
@@ -248,6 +250,14 @@ func obey(dir string) error {
 				r.MinHold, _ = time.ParseDuration(words[4])
 			}
 			g, err = c.Try(ctx, r)
+		case "block":
+			r = request(words[1])
+			r.Tokens = tokenBlock
+			g, err = c.Try(ctx, r)
+		case "pass":
+			n, _ := strconv.Atoi(words[1])
+			g.Token, g.Passed = g.Token+driver.Token(n), true
+			err = renew(c, g)
 		case "queue":
 			r = request(words[1])
 			g, err = c.Enqueue(ctx, r)
@@ -257,17 +267,17 @@ func obey(dir string) error {
 			err = c.Renew(ctx, []driver.Grant{g})[0].Err
 		case "release":
 			err = c.Release(ctx, []driver.Grant{g})[0]
-		case "turn":
+		case "operate":
 			runs := 0
 			r = request(words[1])
-			err = c.turn(ctx, r.Name, func(t *turn) error {
+			err = c.change(ctx, r.Name, func(t *operation) error {
 				if runs++; runs == 1 {
 					fmt.Println("inside")
 					lines.Scan()
 				}
 				h, err := t.Ask(r, c.id, false, t.sent, t.now, &t.rules)
 				if err == nil {
-					g = h.Grant()
+					g = t.Grant(h)
 				}
 				return err
 			})

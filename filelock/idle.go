@@ -9,7 +9,7 @@ import (
 )
 
 // The record of a name stays for a while after its last use, because making a
-// file costs several times as much as changing one. Who left it idle deletes it.
+// file costs several times as much as changing one. The client that left it idle deletes it.
 
 // idleFor is how long a record stays idle at least; at most it is twice as much.
 const idleFor = 30 * time.Second
@@ -42,14 +42,14 @@ func (n *idleNames) add(name string) {
 	switch {
 	case n.ended:
 	case n.timer == nil:
-		n.timer = time.AfterFunc(idleFor, n.turn)
+		n.timer = time.AfterFunc(idleFor, n.rotate)
 	case len(n.young) == manyIdle:
 		n.timer.Reset(0)
 	}
 }
 
-// turn makes the young generation the old one.
-func (n *idleNames) turn() {
+// rotate makes the young generation the old one.
+func (n *idleNames) rotate() {
 	n.mu.Lock()
 	if n.ended {
 		n.mu.Unlock()
@@ -58,7 +58,7 @@ func (n *idleNames) turn() {
 	names := keys(n.old)
 	n.old, n.young, n.timer = n.young, nil, nil
 	if len(n.old) > 0 {
-		n.timer = time.AfterFunc(idleFor, n.turn)
+		n.timer = time.AfterFunc(idleFor, n.rotate)
 	}
 	n.running.Add(1)
 	n.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *client) cleanAll() bool {
 func (c *client) clean(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	c.turn(ctx, name, func(t *turn) error {
+	c.change(ctx, name, func(t *operation) error {
 		t.clean = true
 		return nil
 	})

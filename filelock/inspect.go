@@ -26,7 +26,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	// The time before the reading, so that no hold seems expired that was renewed
 	// since it was read.
 	now := storeTime(c.clock.Now())
-	st, err := c.store.look(ctx, p, fileName(name), name, now)
+	st, err := c.store.stateOf(ctx, p, fileName(name), name, now)
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -80,7 +80,7 @@ func (s *store) list(ctx context.Context, prefix string) ([]string, error) {
 	for _, file := range files {
 		name, err := nameOf(file)
 		if err == errHashed {
-			st, err := p.names.peek(ctx, file)
+			st, err := p.names.readRecord(ctx, file)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -100,8 +100,8 @@ func (s *store) list(ctx context.Context, prefix string) ([]string, error) {
 
 // Break implements driver.Breaker.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
-	found := false // in any run of the turn
-	return c.do(ctx, name, func(t *turn) error {
+	found := false // in any run of the operation
+	return c.do(ctx, name, func(t *operation) error {
 		if h, ok := t.Record.Break(token); ok {
 			found = true
 			t.broken = append(t.broken, broken{h.Owner, h.Expires})

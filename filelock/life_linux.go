@@ -11,8 +11,8 @@ import (
 )
 
 // life is a client's own file: locked, it shows that the client lives. It is a
-// named pipe and so its doorbell as well: whoever grants one of its waiters the
-// hold writes 8 bytes, the hash of the owner. No other client wakes up, and
+// named pipe, by which it is woken as well: a client that grants the hold to one of its
+// waiters writes 8 bytes there, the hash of the owner. No other client wakes up, and
 // nobody polls for it.
 type life struct {
 	in   *folder
@@ -65,7 +65,7 @@ func newLife(clients *folder, id string) (*life, error) {
 	return l, nil
 }
 
-// arm sets how long the next listen waits; 0: until it is disturbed.
+// arm sets how long the next listen waits; 0: until it is interrupted.
 func (l *life) arm(d time.Duration) {
 	if d == 0 {
 		l.pipe.SetReadDeadline(time.Time{})
@@ -74,15 +74,15 @@ func (l *life) arm(d time.Duration) {
 	}
 }
 
-// disturb makes listen return.
-func (l *life) disturb() { l.pipe.SetReadDeadline(time.Unix(1, 0)) }
+// interrupt makes listen return.
+func (l *life) interrupt() { l.pipe.SetReadDeadline(time.Unix(1, 0)) }
 
-// listen waits and calls rung for each ring of the bell. Writes of 8 bytes are
-// never torn, so neither are reads.
-func (l *life) listen(rung func(uint64), all func()) {
+// listen waits, and calls wake for each owner that was written to the pipe. Writes of 8
+// bytes are never torn, so neither are reads.
+func (l *life) listen(wake func(uint64), wakeAll func()) {
 	n, _ := l.pipe.Read(l.buf[:])
 	for b := l.buf[:n]; len(b) >= 8; b = b[8:] {
-		rung(binary.LittleEndian.Uint64(b))
+		wake(binary.LittleEndian.Uint64(b))
 	}
 }
 
@@ -94,9 +94,9 @@ func (l *life) end(remove bool) {
 	l.pipe.Close()
 }
 
-// knock writes to the pipe of another client. A ring that is lost, because
+// wakeClient writes to the pipe of another client. One that is lost, because
 // nobody reads any more or the pipe is full, is made up for by the next poll.
-func (s *store) knock(id string, text []byte) {
+func (s *store) wakeClient(id string, text []byte) {
 	if !validID(id) {
 		return
 	}

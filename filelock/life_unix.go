@@ -9,14 +9,14 @@ import (
 )
 
 // life is a client's own file: locked, it shows that the client lives. Pipes
-// cannot be locked here, so there is no doorbell: waiters look at every tick.
+// cannot be locked here, so nobody is woken: waiters poll at every tick.
 type life struct {
-	in    *folder
-	name  string
-	id    fileID
-	file  *os.File
-	wait  time.Duration
-	noise chan struct{}
+	in         *folder
+	name       string
+	id         fileID
+	file       *os.File
+	wait       time.Duration
+	interrupts chan struct{}
 }
 
 // newSuffix ends the name of a client's file until it is locked.
@@ -38,7 +38,7 @@ func newLife(clients *folder, id string) (*life, error) {
 		return nil, explain(err, "", clients.at(temp))
 	}
 	defer clients.root.Remove(temp)
-	l := &life{in: clients, name: id, file: os.NewFile(uintptr(fd), clients.at(id)), noise: make(chan struct{}, 1)}
+	l := &life{in: clients, name: id, file: os.NewFile(uintptr(fd), clients.at(id)), interrupts: make(chan struct{}, 1)}
 	var st syscall.Stat_t
 	if err = syscall.Fstat(fd, &st); err == nil {
 		l.id = idOf(&st)
@@ -59,22 +59,22 @@ func newLife(clients *folder, id string) (*life, error) {
 
 func (l *life) arm(d time.Duration) { l.wait = d }
 
-func (l *life) disturb() {
+func (l *life) interrupt() {
 	select {
-	case l.noise <- struct{}{}:
+	case l.interrupts <- struct{}{}:
 	default:
 	}
 }
 
-func (l *life) listen(rung func(uint64), all func()) {
+func (l *life) listen(wake func(uint64), wakeAll func()) {
 	if l.wait == 0 {
-		<-l.noise
+		<-l.interrupts
 		return
 	}
 	select {
-	case <-l.noise:
+	case <-l.interrupts:
 	case <-time.After(l.wait):
-		all()
+		wakeAll()
 	}
 }
 
@@ -86,4 +86,4 @@ func (l *life) end(remove bool) {
 	l.file.Close()
 }
 
-func (s *store) knock(string, []byte) {}
+func (s *store) wakeClient(string, []byte) {}

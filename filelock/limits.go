@@ -34,6 +34,8 @@ func checkRequest(r *driver.Request) error {
 		return fmt.Errorf("a note of %d bytes: at most %d are allowed", len(r.Note), maxNote)
 	case r.Slots < 0 || r.Slots > maxCount || r.Permits < 0 || r.Permits > maxCount:
 		return fmt.Errorf("%d of %d slots", r.Permits, r.Slots)
+	case r.Tokens < 0 || r.Tokens > tokenBlock:
+		return fmt.Errorf("%d tokens: at most %d are allowed", r.Tokens, tokenBlock)
 	}
 	for _, d := range []time.Duration{r.TTL, r.LockDelay, r.MinHold} {
 		if d < 0 || d > maxDuration {

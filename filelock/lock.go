@@ -14,27 +14,33 @@ import (
 	"time"
 )
 
-// A turn holds the flock of the record file itself. That file can be replaced
-// (steal) or deleted (remove), so whoever has changed it looks afterwards
+// An operation holds the flock of the record file itself. That file can be replaced
+// (steal) or deleted (remove), so an operation that has changed it checks afterwards
 // whether the path still leads to it (current), and starts over if it does not.
 
 // stuckAfter is how long a record may stay locked without a change before
-// others take it for stuck. A turn takes microseconds; this much is a process
+// others take it for stuck. An operation takes microseconds; this much is a process
 // that was stopped in the middle of one. Shorter than a poll, so that it delays
 // others no more than any stopped waiter (P7).
 const stuckAfter = poll / 2
 
-// lock opens the file of a record and locks it. It returns nil if there is no
-// file.
-func (s *store) lock(ctx context.Context, names *folder, name string, room *room) (*file, error) {
+// lock locks the file of a record, which the stripe keeps open, and reads it. It
+// returns nil if there is no file.
+func (s *store) lock(ctx context.Context, p *stripe, names *folder, name string, buf *buffers) (*file, error) {
 	for {
-		f, err := openRecord(names, name, os.O_RDWR, room.page[:])
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
+		if p.open == nil || p.open.name != name {
+			p.drop()
+			f, err := openRecord(names, name, os.O_RDWR, nil)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			f.ours, p.open = p.page, f
 		}
-		if err != nil {
-			return nil, err
-		}
+		f := p.open
+		f.page = buf.page
 		stolen, err := s.await(ctx, f)
 		if err == nil && !stolen {
 			if err = f.load(); err == nil {
@@ -43,7 +49,7 @@ func (s *store) lock(ctx context.Context, names *folder, name string, room *room
 			}
 			err = explain(err, "", f.path)
 		}
-		f.close()
+		p.drop()
 		if err != nil {
 			return nil, err
 		}
@@ -65,29 +71,9 @@ func openRecord(names *folder, name string, flags int, page []byte) (*file, erro
 }
 
 // tighten is that of the folder, for a file that is known to be a record.
-func (f *file) tighten() { f.in.tighten(f.fd, f.mode) }
-
-// lockKept is lock with the file that the stripe keeps open, if it is that of
-// the record, and keeps the file that it opens.
-func (s *store) lockKept(ctx context.Context, p *stripe, names *folder, name string, room *room) (*file, error) {
-	if f := p.open; f != nil && f.name == name {
-		f.page = room.page[:]
-		stolen, err := s.await(ctx, f)
-		if err == nil && !stolen {
-			if err = f.load(); err == nil {
-				return f, nil
-			}
-			err = explain(err, "", f.path)
-		}
-		p.drop()
-		if err != nil {
-			return nil, err
-		}
-	}
-	p.drop()
-	f, err := s.lock(ctx, names, name, room)
-	p.open = f
-	return f, err
+func (f *file) tighten() {
+	f.in.tighten(f.fd, f.mode)
+	f.mode &= fileMode(f.in.mode)
 }
 
 // await locks the file. It asks again and again instead of blocking: so it can
@@ -102,7 +88,7 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 			return false, err
 		}
 		if i < 10 {
-			runtime.Gosched() // most turns are over by then
+			runtime.Gosched() // most operations are over by then
 			continue
 		}
 		time.Sleep(pause)
@@ -111,9 +97,9 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 			return false, err
 		}
 		if i == 10 {
-			since, seen = time.Now(), f.glance()
+			since, seen = time.Now(), f.readHeader()
 		} else if time.Since(since) > stuckAfter {
-			if now := f.glance(); now != seen {
+			if now := f.readHeader(); now != seen {
 				since, seen = time.Now(), now // slow, not stuck
 			} else if stolen, err := s.steal(f); stolen || err != nil {
 				return stolen, err
@@ -122,8 +108,8 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 	}
 }
 
-// glance reads the header without the lock.
-func (f *file) glance() header {
+// readHeader reads the header without the lock.
+func (f *file) readHeader() header {
 	var b [headerLen]byte
 	if n, err := pread(f.fd, b[:], 0); err != nil || n < headerLen {
 		return header{}
@@ -134,14 +120,14 @@ func (f *file) glance() header {
 
 // steal moves a record out of a file whose lock is stuck: the holder of the
 // flock is stopped, and would close the name to everybody until it goes on. A
-// new file takes the path; only then is the old one read. If the stopped
-// process has made its change before that, the change is in what is read; if
-// not, it finds the path to lead elsewhere and starts over.
+// new file takes the path, and whoever locks it reads the old one (inherit). If the
+// stopped process has made its change before the path led elsewhere, the change is
+// in what is read; if not, it finds that out and starts over. No time plays a part in
+// that: each attempt may have met the lock of another process, which is not stuck.
 //
 // It reports false where it must not be done: while another changes paths, and
-// when the stopped process is itself a thief that has not filled its file yet.
-// Then the name waits for that process: two had to be stopped within
-// microseconds of work.
+// when the stopped process has not filled its own file yet. Then the name waits for
+// that process: two had to be stopped within microseconds of work.
 func (s *store) steal(f *file) (stolen bool, err error) {
 	if !s.paths.tryLock() {
 		return false, nil
@@ -153,72 +139,42 @@ func (s *store) steal(f *file) (stolen bool, err error) {
 	if f.load() != nil || f.head.state == moving {
 		return false, nil // or else it changes just now, and is not stuck
 	}
-	temp, fd, err := f.in.temporary()
-	if err != nil {
-		return false, explain(err, "", f.in.at(temp))
+	temp, err := f.in.prepare(appendHeader(nil, textStart, moving, nil), false)
+	if err == nil {
+		f.removeOld() // of an earlier move
+		if err = f.in.root.Link(f.name, f.name+oldSuffix); err == nil {
+			err = f.in.root.Rename(temp, f.name)
+		}
+		if err != nil {
+			f.in.root.Remove(temp)
+		}
 	}
-	defer closeFD(fd)
-	next := &file{fd: fd, in: f.in, name: f.name, path: f.path, page: make([]byte, 4096)}
-	next.head.state = moving
-	fail := func(err error) (bool, error) {
-		f.in.root.Remove(temp)
-		return false, explain(err, "", f.path)
-	}
-	if err := flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fail(err)
-	}
-	if err := pwrite(fd, appendHeader(nil, textStart, moving, nil), 0); err != nil {
-		return fail(err)
-	}
-	// The old file stays reachable, should this process die before it has read
-	// it. What may lie there is of a thief that died before it moved anything.
-	old := f.name + oldSuffix
-	if f.in.proveRecord(old) == nil {
-		f.in.root.Remove(old)
-	}
-	if err := f.in.root.Link(f.name, old); err != nil {
-		return fail(err)
-	}
-	if err := f.in.root.Rename(temp, f.name); err != nil {
-		return fail(err)
-	}
-	return true, explain(next.inherit(), "", f.path)
+	return err == nil, explain(err, "", f.path)
 }
 
 // oldSuffix is appended to the path of a record for the file it is moved from.
 const oldSuffix = ".old"
 
-// inherit fills a file that has taken the place of another. The file is locked.
-func (f *file) inherit() error {
-	old, err := f.predecessor()
-	if err != nil {
-		return err
+// inherit fills a file that has taken the place of another. The file is locked. The
+// other one stays until the next move, or as long as the record: only under the lock of
+// the paths it is certain that nobody needs it.
+func (f *file) inherit() (*state, error) {
+	st, err := f.in.readRecord(context.Background(), f.name+oldSuffix)
+	if err == nil {
+		err = f.store(appendState(nil, st))
 	}
-	f.head = header{state: moving}
-	if err := f.store(old.text); err != nil {
-		return err
-	}
-	f.text = old.text
-	return f.in.root.Remove(f.name + oldSuffix)
-}
-
-// predecessor reads the record that the file is to take over.
-func (f *file) predecessor() (*file, error) {
-	old, err := openRecord(f.in, f.name+oldSuffix, os.O_RDONLY, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer old.close()
-	for i := 0; ; i++ {
-		// Not locked, so its last change may be seen half done.
-		if err = old.load(); err == nil {
-			_, err = old.parse(f.name)
-			return old, err
-		}
-		if !errors.Is(err, errDamaged) || i == 100 {
-			return nil, err
-		}
-		time.Sleep(100 * time.Microsecond)
+	f.known = st
+	return st, nil
+}
+
+// removeOld deletes the file that a record was moved from. The paths are locked, and the
+// record has its text.
+func (f *file) removeOld() {
+	if old := f.name + oldSuffix; f.in.proveRecord(old) == nil {
+		f.in.root.Remove(old)
 	}
 }
 
@@ -229,8 +185,11 @@ func (s *store) remove(f *file) bool {
 		return false
 	}
 	defer s.paths.unlock()
-	ok, err := f.current()
-	return ok && err == nil && f.in.root.Remove(f.name) == nil
+	if ok, err := f.current(); !ok || err != nil {
+		return false
+	}
+	f.removeOld()
+	return f.in.root.Remove(f.name) == nil
 }
 
 // errReplaced says that the directory has been deleted, or moved away, while it
@@ -254,7 +213,7 @@ func (f *file) current() (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err == nil && f.id == idOf(here):
-		// Or it has come back since the first look.
+		// Or it has come back since the first Lstat.
 		if err := syscall.Lstat(f.path, &there); err == nil && f.id == idOf(&there) {
 			return true, nil
 		}

@@ -45,7 +45,7 @@ func (d *folder) marked() (bool, error) {
 	var rest string
 	for _, name := range names {
 		if err := d.proveTop(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return d.retryMarked(name, err)
+			return d.markedMeanwhile(name, err)
 		}
 		if name != markerName && !isTemporary(name) {
 			rest = name
@@ -58,15 +58,15 @@ func (d *folder) marked() (bool, error) {
 	if content, err := d.read(bootName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, d.foreign(bootName, err)
 	} else if !ownText(content) {
-		return d.retryMarked(rest, errForeign)
+		return d.markedMeanwhile(rest, errForeign)
 	}
 	return false, nil
 }
 
-// retryMarked looks for the marker once more, which another process may have
+// markedMeanwhile checks for the marker once more, which another process may have
 // made meanwhile: it makes the marker first and the rest after it. Without it
 // something is not provably ours, which is the error.
-func (d *folder) retryMarked(name string, err error) (bool, error) {
+func (d *folder) markedMeanwhile(name string, err error) (bool, error) {
 	if content, err := d.read(markerName); err == nil && string(content) == markerText {
 		return true, nil
 	}

@@ -23,7 +23,7 @@ func subMode(dir fs.FileMode) fs.FileMode {
 }
 
 // fileMode is the mode of the files in a directory: they, too, are for those only
-// who may write in it. Whoever could merely read a file could lock it with
+// who may write in it. A user who could merely read a file could lock it with
 // flock, and stop everybody.
 func fileMode(dir fs.FileMode) fs.FileMode { return subMode(dir) & 0o666 }
 

@@ -23,9 +23,9 @@ var opened struct {
 	m map[string]*store
 }
 
-// open looks whether the directory can be used, and changes nothing: the first
-// operation that does makes what is missing (attach). So whoever only looks
-// leaves no trace.
+// open checks whether the directory can be used, and changes nothing: the first
+// operation that changes something makes what is missing (attach). So inspecting and
+// listing leave no trace.
 func open(ctx context.Context, o Options) (driver.Driver, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -3,8 +3,11 @@
 package filelock
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,7 +37,7 @@ func TestKilledHolderFreesAtOnce(t *testing.T) {
 	p = obeying(t, dir)
 	p.ask("ok", "try y 1m 0s")
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	free(t, c, "y", "the holder was killed")
 }
 
@@ -60,7 +63,7 @@ func TestKilledHolderMinHold(t *testing.T) {
 	start := time.Now()
 	p.ask("ok", "try x 1m 0s %v", minHold)
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	for {
 		_, err := c.Try(t.Context(), request("x"))
 		if after := time.Since(start); err == nil && after < minHold {
@@ -105,7 +108,7 @@ func TestKilledWaiterIsSkipped(t *testing.T) {
 	p.ask("held", "queue x")
 	arrived := arrival(t, c, request("x"))
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	start := time.Now()
 	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
 		t.Fatal(err)
@@ -134,14 +137,14 @@ func TestStoppedWaiterDelaysTwoPolls(t *testing.T) {
 	}
 }
 
-// TestStoppedInsideATurn: a process that stands still with the record locked
+// TestStoppedInsideAnOperation: a process that stands still with the record locked
 // closes the name neither for others nor for good, and its change does not
 // count once others have gone on without it.
-func TestStoppedInsideATurn(t *testing.T) {
+func TestStoppedInsideAnOperation(t *testing.T) {
 	dir := t.TempDir()
 	c, p := openTest(t, dir), obeying(t, dir)
 	free(t, c, "x", "a new name")
-	p.ask("inside", "turn x") // which finds the name free
+	p.ask("inside", "operate x") // which finds the name free
 	start := time.Now()
 	g, err := c.Try(t.Context(), request("x"))
 	if err != nil {
@@ -152,26 +155,93 @@ func TestStoppedInsideATurn(t *testing.T) {
 	}
 	p.ask("held", "goon")
 	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
-		t.Errorf("P1: a process that was stopped inside a turn took the hold away: %v", r.Err)
+		t.Errorf("P1: a process that was stopped inside an operation took the hold away: %v", r.Err)
 	}
-	if files, _ := filepath.Glob(filepath.Join(dir, "names", "*")); len(files) != 1 {
+	must(t, c.Release(t.Context(), []driver.Grant{g})[0], c.Close())
+	if files, _ := filepath.Glob(filepath.Join(dir, "names", "*")); len(files) != 0 {
 		t.Errorf("P9: files are left: %q", files)
 	}
 }
 
-// TestPausedInsideATurn: what the stopped process did does count if it
+// TestPausedInsideAnOperation: what the stopped process did does count if it
 // went on before others lost patience.
-func TestPausedInsideATurn(t *testing.T) {
+func TestPausedInsideAnOperation(t *testing.T) {
 	dir := t.TempDir()
 	c, p := openTest(t, dir), obeying(t, dir)
 	free(t, c, "x", "a new name")
-	p.ask("inside", "turn x")
+	p.ask("inside", "operate x")
 	time.AfterFunc(stuckAfter/4, func() { p.tell("go on") })
 	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: Try after another process got the hold: %v", err)
 	}
 	p.expect("ok")
 	p.ask("ok", "renew")
+}
+
+// TestKilledWhileWriting kills processes that do nothing but change a record, of a bit less
+// than a page and of more: the record must be believable each time.
+func TestKilledWhileWriting(t *testing.T) {
+	dir := t.TempDir()
+	c := attachTest(t, dir)
+	changes := 0
+	for i := range 40 {
+		p := spawn(t, "change", dir, nil)
+		p.expect("ready")
+		for range i % 10 {
+			p.expect("and on")
+			changes++
+		}
+		p.kill()
+		for _, name := range []string{"short", "long"} {
+			if err := c.change(t.Context(), name, func(*operation) error { return nil }); err != nil {
+				t.Fatalf("P1: after a kill: %v", err)
+			}
+		}
+	}
+	t.Logf("%d thousand changes", changes)
+}
+
+func init() { childModes["change"] = change }
+
+// change is a child that changes two records for ever.
+func change(dir string) error {
+	d, err := Open(context.Background(), Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	requests := []driver.Request{request("short"), request("long")}
+	for i := range requests {
+		requests[i].TTL, requests[i].Mode = 10*time.Millisecond, driver.Shared
+		requests[i].Note = strings.Repeat("n", pageSize-textStart-400+i*500)
+	}
+	for n := 1; ; n++ {
+		r := &requests[n%10/9] // the short one takes less time
+		r.Owner = strconv.Itoa(n)
+		g, err := d.Try(context.Background(), *r)
+		if err != nil {
+			return err
+		}
+		if err := d.Release(context.Background(), []driver.Grant{g})[0]; err != nil && !driver.Gone(err) {
+			return err
+		}
+		if n%1000 == 0 {
+			fmt.Println("and on")
+		}
+	}
+}
+
+// TestFileSizeLimit: a process that may not write a page writes nothing.
+func TestFileSizeLimit(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	free(t, openTest(t, dir), "x", "a new name")
+	p := &child{t: t, cmd: exec.Command("sh", "-c", `ulimit -f 1; exec "$0"`, self)}
+	p.start(childEnv + "=obey:" + dir)
+	if text := p.expect("failed:"); !strings.Contains(text, "ulimit -f") {
+		t.Errorf("a process that may not write a page was told %q", text)
+	}
 }
 
 func TestHandOffBetweenProcesses(t *testing.T) {
@@ -230,6 +300,6 @@ func TestNothingIsInherited(t *testing.T) {
 		}
 	}
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	free(t, c, "x", "the holder was killed, what it started lives on")
 }

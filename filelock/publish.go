@@ -55,24 +55,31 @@ func isTemporary(name string) bool {
 // appears complete, with its mode, under a link. With sync a power cut does not
 // undo it.
 func (d *folder) publish(name string, content []byte, sync bool) error {
-	temp, fd, err := d.temporary()
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", errReplaced, err)
-	} else if err != nil {
+	temp, err := d.prepare(content, sync)
+	if err != nil {
 		return err
 	}
 	defer d.root.Remove(temp)
-	defer closeFD(fd)
-	if err := pwrite(fd, content, 0); err != nil {
-		return err
-	}
-	if sync {
-		if err := errors.Join(syscall.Fsync(fd), d.self.Sync()); err != nil {
-			return err
-		}
-	}
 	if err := d.root.Link(temp, name); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
+}
+
+// prepare makes a temporary file with this content.
+func (d *folder) prepare(content []byte, sync bool) (name string, err error) {
+	name, fd, err := d.temporary()
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: %w", errReplaced, err)
+	} else if err != nil {
+		return "", err
+	}
+	defer closeFD(fd)
+	if err = pwrite(fd, content, 0); err == nil && sync {
+		err = errors.Join(syscall.Fsync(fd), d.self.Sync())
+	}
+	if err != nil {
+		d.root.Remove(name)
+	}
+	return name, err
 }

@@ -166,12 +166,12 @@ func TestMarkedMeanwhile(t *testing.T) {
 	must(t, err)
 	defer top.close()
 	for _, name := range []string{markerName, lockName} {
-		if ours, err := top.retryMarked(name, errForeign); !ours || err != nil {
+		if ours, err := top.markedMeanwhile(name, errForeign); !ours || err != nil {
 			t.Errorf("%s: %v, %v", name, ours, err)
 		}
 	}
 	must(t, os.Remove(top.at(markerName)))
-	if _, err := top.retryMarked(lockName, errForeign); !errors.Is(err, errNotOurs) {
+	if _, err := top.markedMeanwhile(lockName, errForeign); !errors.Is(err, errNotOurs) {
 		t.Errorf("without the marker: %v", err)
 	}
 }
@@ -313,7 +313,8 @@ func TestNumbersAreChecked(t *testing.T) {
 		func(s *state) { s.Queue[0].LockDelay = maxDuration + 1 },
 		func(s *state) { s.Queue[0].MinHold = maxDuration + 1 },
 		func(s *state) { s.Queue[0].Slots = -1 },
-		func(s *state) { s.Queue[0].Permits = -1 },
+		func(s *state) { s.Queue[0].Mode, s.Queue[0].Permits = driver.Slot, -1 },
+		func(s *state) { s.Queue[0].Tokens = -1 },
 		func(s *state) { s.Queue[0].Owner = strings.Repeat("x", maxOwner+1) },
 		func(s *state) { s.Queue[0].Note = strings.Repeat("x", maxNote+1) },
 		func(s *state) { s.last = maxToken + 1 },
@@ -345,6 +346,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		func(r *driver.Request) { r.TTL = maxDuration + 1 },
 		func(r *driver.Request) { r.LockDelay = -1 },
 		func(r *driver.Request) { r.Slots = -1 },
+		func(r *driver.Request) { r.Tokens = tokenBlock + 1 },
 		func(r *driver.Request) { r.Mode = 3 },
 	} {
 		r := request("x")

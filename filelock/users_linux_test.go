@@ -94,7 +94,7 @@ func TestUsersShare(t *testing.T) {
 			b.ask("ok", "renew")
 			a.ask("held", "try x 1m 0s")
 			b.ask("ok", "release")
-			a.ask("inside", "turn x") // and stays there
+			a.ask("inside", "operate x") // and stays there
 			b.ask("ok", "try x 1m 0s")
 			a.ask("held", "go on")
 			a.ask("held", "queue x")
@@ -233,7 +233,7 @@ func TestOnlyPipesAreWritten(t *testing.T) {
 	} {
 		must(t, plant())
 		before := snapshot(t, dir)
-		c.store.knock(idC, []byte("12345678"))
+		c.store.wakeClient(idC, []byte("12345678"))
 		unchanged(t, dir, before, name+": a ring")
 		if text, err := os.ReadFile(file); string(text) != "not a pipe" {
 			t.Errorf("%s: the file is %q, %v", name, text, err)
@@ -250,7 +250,7 @@ func TestOnlyPipesAreWritten(t *testing.T) {
 	must(t, err)
 	defer w.Close()
 	for range 10000 { // more than any pipe takes
-		c.store.knock(idC, []byte("12345678"))
+		c.store.wakeClient(idC, []byte("12345678"))
 	}
 	var b [8]byte
 	if n, err := syscall.Read(int(w.Fd()), b[:]); n != 8 || string(b[:]) != "12345678" {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// tick is how often a client that has waiters looks whether another client has
-// died, longer with many clients in the directory.
+// tick is how often a client that has waiters checks whether another client has died. With
+// many clients in the directory it does so less often.
 const tick = 20 * time.Millisecond
 
 // Enqueue implements driver.Queuer.
@@ -21,12 +21,12 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 		return driver.Grant{}, err
 	}
 	// Before the place is: a grant may come at once.
-	if err := c.expect(req.Owner); err != nil {
+	if err := c.subscribe(req.Owner); err != nil {
 		return driver.Grant{}, err
 	}
 	g, err := c.ask(ctx, req, true)
 	if _, queued := err.(*driver.HeldError); !queued {
-		c.forget(req.Owner)
+		c.unsubscribe(req.Owner)
 	}
 	return g, err
 }
@@ -44,11 +44,11 @@ func (c *client) join(ctx context.Context) error {
 // Wait implements driver.Queuer.
 func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
-	bell := c.waiters[hash(req.Owner)]
+	wake := c.waiters[hash(req.Owner)]
 	c.mu.Unlock()
-	if bell != nil {
+	if wake != nil {
 		select {
-		case <-bell:
+		case <-wake:
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
 		case <-c.closed:
@@ -63,7 +63,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	g, err := c.store.collect(ctx, c.clock, req)
 	if err == nil {
 		c.taken.Add(1)
-		c.forget(req.Owner)
+		c.unsubscribe(req.Owner)
 	}
 	return g, err
 }
@@ -79,7 +79,7 @@ func (s *store) collect(ctx context.Context, clock driver.Clock, req driver.Requ
 		return driver.Grant{}, driver.ErrHeld // and whoever asks again is told why
 	}
 	file := fileName(req.Name)
-	st, err := p.names.peek(ctx, file)
+	st, err := p.names.readRecord(ctx, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.Grant{}, driver.ErrHeld
 	}
@@ -92,8 +92,8 @@ func (s *store) collect(ctx context.Context, clock driver.Clock, req driver.Requ
 	return driver.Grant{}, driver.ErrHeld
 }
 
-// expect makes a bell for an owner that is about to queue.
-func (c *client) expect(owner string) error {
+// subscribe makes a wake channel for an owner that is about to queue.
+func (c *client) subscribe(owner string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -111,45 +111,45 @@ func (c *client) expect(owner string) error {
 		c.watched = make(chan struct{})
 		go c.watch()
 	case len(c.waiters) == 1:
-		c.life.disturb() // it sleeps without a tick
+		c.life.interrupt() // it sleeps without a tick
 	}
 	return nil
 }
 
-// forget drops an owner's bell.
-func (c *client) forget(owner string) {
+// unsubscribe drops an owner's wake channel.
+func (c *client) unsubscribe(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiters, hash(owner))
 }
 
-// woken rings an owner's bell.
-func (c *client) woken(id uint64) {
+// wake wakes a waiter, by the hash of its owner.
+func (c *client) wake(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if bell := c.waiters[id]; bell != nil {
+	if wake := c.waiters[id]; wake != nil {
 		select {
-		case bell <- struct{}{}:
+		case wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// wakeAll rings every bell: it is worth asking again.
+// wakeAll wakes every waiter of the client, to ask again.
 func (c *client) wakeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, bell := range c.waiters {
+	for _, wake := range c.waiters {
 		select {
-		case bell <- struct{}{}:
+		case wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// watch is the one goroutine of a client that has had waiters: it passes on the
-// rings of other processes, and wakes the waiters when another client has died,
-// for nobody else would tell them.
+// watch is the one goroutine of a client that has had waiters: it wakes those that another
+// process has granted the hold, and all when another client has died, for nobody else would
+// tell them.
 func (c *client) watch() {
 	defer close(c.watched)
 	known := map[string]bool{}
@@ -168,9 +168,9 @@ func (c *client) watch() {
 		}
 		c.life.arm(wait)
 		c.mu.Unlock()
-		c.life.listen(c.woken, c.wakeAll)
+		c.life.listen(c.wake, c.wakeAll)
 		if wait > 0 && !time.Now().Before(next) {
-			if c.store.census(known) {
+			if c.store.refresh(known) {
 				c.wakeAll()
 			}
 			next = time.Now().Add(tick * time.Duration(1+len(known)/16))
@@ -178,9 +178,9 @@ func (c *client) watch() {
 	}
 }
 
-// census brings known, the live clients of other processes, up to date, and
+// refresh brings known, the live clients of other processes, up to date, and
 // reports whether one has gone.
-func (s *store) census(known map[string]bool) (gone bool) {
+func (s *store) refresh(known map[string]bool) (gone bool) {
 	ids, err := s.others()
 	if err != nil {
 		return true // something is wrong: let the waiters find out

@@ -33,12 +33,12 @@ func (c *client) begin(name string) (sent, now driver.Instant, r *entry) {
 // end finishes it.
 func (c *client) end(name string) {
 	c.store.hint(name)
-	c.endLook(name)
+	c.endUnchanged(name)
 }
 
-// endLook finishes one that has changed nothing: those who watch look too, and
-// must not wake one another.
-func (c *client) endLook(name string) {
+// endUnchanged finishes one that has changed nothing. Watchers inspect the name, and must not
+// wake one another by that.
+func (c *client) endUnchanged(name string) {
 	c.store.tidy(name)
 	c.store.mu.Unlock()
 }
@@ -58,7 +58,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, mayQueue bool) (dr
 	}
 	sent, now, r := c.begin(req.Name)
 	defer c.end(req.Name)
-	if err := c.store.gone.To(req.Owner, now); err != nil {
+	if err := c.store.tombstones.Get(req.Owner, now); err != nil {
 		// Withdrawn, and this is the request arriving late: it must not take
 		// effect (P6).
 		return driver.Grant{}, err
@@ -139,7 +139,7 @@ func (c *client) renew(ctx context.Context, g *driver.Grant) driver.Renewal {
 
 // lost says why an owner has no hold.
 func (c *client) lost(owner string, now driver.Instant) error {
-	if err := c.store.gone.To(owner, now); err != nil {
+	if err := c.store.tombstones.Get(owner, now); err != nil {
 		return err
 	}
 	return driver.ErrNotHeld
@@ -166,7 +166,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	}
 	gone := c.lost(g.Owner, now)
 	if g.Token == 0 || g.Stray {
-		c.store.gone.Say(g.Owner, driver.ErrNotHeld, now, now.Add(withdrawnFor))
+		c.store.tombstones.Put(g.Owner, driver.ErrNotHeld, now, now.Add(withdrawnFor))
 	}
 	if held || g.Token == 0 {
 		return nil
@@ -210,7 +210,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	defer c.end(name)
 	if r != nil {
 		if h, ok := r.Break(token); ok {
-			c.store.gone.Say(h.Owner, driver.ErrBroken, now, h.Expires)
+			c.store.tombstones.Put(h.Owner, driver.ErrBroken, now, h.Expires)
 			c.store.settled(name, now)
 			c.store.tell(driver.Loss{Owners: []string{h.Owner}, Err: driver.ErrBroken})
 			return nil
@@ -237,7 +237,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 		return driver.Info{}, err
 	}
 	_, now, r := c.begin(name)
-	defer c.endLook(name)
+	defer c.endUnchanged(name)
 	if r == nil {
 		return driver.Info{Name: name}, nil
 	}

@@ -45,14 +45,14 @@ type Store struct {
 	clock driver.Clock
 	caps  driver.Caps
 
-	mu      sync.Mutex
-	ahead   time.Duration // how far Advance has moved the store's time
-	token   driver.Token  // the last one given: one sequence for all names needs no record of idle names (P9)
-	records map[string]*entry
-	gone    record.Farewells
-	rules   record.Rules
-	clients map[*client]struct{}
-	watches map[string]map[chan struct{}]struct{} // by name
+	mu         sync.Mutex
+	ahead      time.Duration // how far Advance has moved the store's time
+	token      driver.Token  // the last one given: one sequence for all names needs no record of idle names (P9)
+	records    map[string]*entry
+	tombstones record.Tombstones
+	rules      record.Rules
+	clients    map[*client]struct{}
+	watches    map[string]map[chan struct{}]struct{} // by name
 }
 
 // entry is the record of one name.

@@ -38,7 +38,7 @@ func (s *Store) unwatch(name string, hints chan struct{}) {
 	close(hints)
 }
 
-// hint tells those who watch a name to look again.
+// hint tells the watchers of a name that it may have changed.
 func (s *Store) hint(name string) {
 	for hints := range s.watches[name] {
 		select {

@@ -17,7 +17,7 @@ const withdrawnFor = time.Minute
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
-	if err := c.tombstones.To(req.Owner, c.clock.Now()); err != nil {
+	if err := c.tombstones.Get(req.Owner, c.clock.Now()); err != nil {
 		c.mu.Unlock()
 		return driver.Grant{Request: req}, err
 	}

@@ -73,7 +73,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 func (c *client) expect(req driver.Request) (w *waiter, placed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.tombstones.To(req.Owner, c.clock.Now()); err != nil {
+	if err := c.tombstones.Get(req.Owner, c.clock.Now()); err != nil {
 		return nil, false, err
 	}
 	w = c.waiters[req.Owner]
@@ -103,7 +103,7 @@ func (c *client) withdraw(g *driver.Grant) (answered bool) {
 		return false
 	}
 	now := c.clock.Now()
-	c.tombstones.Say(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
+	c.tombstones.Put(g.Owner, driver.ErrNotHeld, now, now.Add(max(g.TTL, withdrawnFor)))
 	return true
 }
 

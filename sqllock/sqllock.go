@@ -111,9 +111,9 @@ type client struct {
 	requests    requestLog
 	watches     map[*watch]bool
 	contention  contention
-	tombstones  record.Farewells // of withdrawn owners, all of whose requests had been answered
-	polling     bool             // the poller is at work
-	newcomer    chan struct{}    // one value: there is a subscriber that was never polled for
+	tombstones  record.Tombstones // of withdrawn owners, all of whose requests had been answered
+	polling     bool              // the poller is at work
+	newcomer    chan struct{}     // one value: there is a subscriber that was never polled for
 	losses      chan driver.Loss
 	life        context.Context // of the client's own work, which ends with it
 	stop        func()          // ends it

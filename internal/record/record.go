@@ -1,12 +1,40 @@
-// Package record is the specification of what a store does with one name: who
-// holds it, who waits for it, and every step from one state to the next.
+// Package record is the specification of a lock's record: what a store keeps of one name, and
+// every step from one state of it to the next.
 //
-// A [Record] is a plain value. Its methods take the time and change it, and do
-// nothing else: no clock, lock, file or goroutine is in here. A store keeps
-// records somewhere, lets one operation at a time at each, and does what
-// [Rules] tells it of. The methods expect a record that is settled at the same
-// instant ([Record.Settle]); operations that free something end with another
-// Settle, so that whoever is next gets it in the same step.
+// A [Record] is a plain value. Its methods take the time and change it, and do nothing else:
+// no clock, lock, file or goroutine is in here. A store keeps the records somewhere, runs one
+// operation at a time on each, and gives it [Rules]. An operation has these steps:
+//
+//  1. [Record.Settle] brings the record up to the present instant. All other methods expect
+//     a record that was settled at the instant that they get.
+//  2. One of Ask, Renew, Release, Downgrade, Annotate and Break does what was asked for.
+//  3. If that may have made room, another Settle grants it to those who come first, in the
+//     same step.
+//  4. The store writes the record down, and wakes those whom Rules.Granted was called for. It
+//     may forget a record that is idle ([Record.Idle]), under a condition about tokens that
+//     Rules.Last tells.
+//
+// # The life of a hold
+//
+// Suppose A asks for a free name: it gets a hold, which ends at its TTL unless it is renewed.
+// B asks and is refused, or takes a place in the queue, which it has to confirm at each poll.
+//
+// If A releases, the hold is gone at once. Within its minimum hold it is closed instead: it
+// has no owner any more, and keeps others out until the minimum is over. If A vanishes, that
+// is, does not renew in time, its hold is closed for its lock-delay, counted from the expiry,
+// and for its minimum hold, counted from the grant, whichever ends later. If an operator
+// breaks it, it is gone.
+//
+// Then B is granted the hold where it waits. It may never hear of that; so its hold is a
+// claim, which ends after two polls, until B renews it for the first time.
+//
+// # Tokens
+//
+// A hold reserves one token, or as many as its client can hand it on to inside of its
+// process. Tokens grow from hold to hold (P3). Suppose A has reserved the tokens 1 to 100. If
+// A releases the hold and says that 7 was the last one used, the next hold begins with 8. If
+// A vanishes or its hold is broken, nobody knows how many were used, and the next hold begins
+// with 101.
 package record
 
 import (
@@ -19,52 +47,57 @@ import (
 // Record is the state of one name. The zero value is a name that nobody uses.
 // Not safe for concurrent use.
 type Record struct {
-	Holds []Hold  // live holds, and closed ones that still keep others out
+	Holds []Hold  // live holds, and closed ones
 	Queue []Place // waiters in order of arrival
 }
 
-// Hold is one hold, or what a hold left behind: a closed one has no owner any
-// more but keeps others out until it ends (lock-delay, minimum hold).
+// Hold is one hold. A closed one has no owner any more; it keeps others out until it expires.
 type Hold struct {
 	driver.Request
-	Client  string // whose death ends the hold; "" where the store does not look for it
+	Client  string // the hold ends when this client dies; "" where the store does not look for it
 	Closed  bool
-	Token   driver.Token
-	Last    driver.Token // the last of the tokens that are reserved for it; 0: Token is
-	Taken   driver.Instant
-	Expires driver.Instant // unless renewed; of a closed one: when it ends
+	Token   driver.Token   // the first of its tokens, or the last that a renewal has told
+	Last    driver.Token   // the last token that is reserved for it; 0: Token is
+	Taken   driver.Instant // when it was granted
+	Expires driver.Instant // unless it is renewed; a closed one ends then
 	Since   driver.Instant // as in driver.Grant, for the TTL now running; by the owner's clock
 	Valid   time.Duration
-	// Claim says that the hold was handed over and that its winner has not renewed it:
-	// it may never have heard of it.
-	Claim bool
+	Claim   bool // granted to a waiter that has not renewed it: it may never have heard of it
 }
 
 // Place is one waiter's place in the queue.
 type Place struct {
 	driver.Request
-	Client string // whose death ends the place, as in Hold
-	Joined driver.Instant
-	Seen   driver.Instant // when it last showed a sign of life
-	Asked  driver.Instant // the sending of its last request, which we have answered; by the owner's clock
-	// Wake is where a store in the waiter's own process signals a grant. This
-	// package does not touch it.
+	Client string         // the place ends when this client dies, as in Hold
+	Joined driver.Instant // when the place was taken
+	Seen   driver.Instant // when it was last confirmed
+	Asked  driver.Instant // the sending of its last request, which was answered; by the owner's clock
+	// Wake is where a store in the waiter's own process signals a grant. This package does
+	// not touch it.
 	Wake chan struct{}
 }
 
 // Rules are what a record does not know by itself.
 type Rules struct {
-	Poll    time.Duration            // the store's driver.Caps.Poll
-	Last    *driver.Token            // the last token that was given out or reserved, of this name or of all
-	Least   driver.Token             // a new token is at least this: the present time, where tokens are a hybrid clock
-	Granted func(*Place)             // told of each place that is granted; the place is gone when it returns
-	Alive   func(client string) bool // false: the client is dead for certain. nil: nobody can tell
+	// Poll is the store's driver.Caps.Poll.
+	Poll time.Duration
+	// Last is the last token that was given out or reserved, of this name or of all names.
+	// A store that forgets idle records MUST keep one whose Last is not below what Least
+	// will be for the next hold: else tokens repeat.
+	Last *driver.Token
+	// Least is the least token that may be given out: the present time, where tokens are a
+	// hybrid clock, else 0.
+	Least driver.Token
+	// Granted is called for each place that is granted, which is gone when it returns.
+	Granted func(*Place)
+	// Alive returns false if the client is dead for certain. Nil: nobody can tell.
+	Alive func(client string) bool
 }
 
-// Settle brings the record up to now: holds that nobody renewed or whose client
-// is dead end, waiters that nobody confirms or whose client is dead are
-// dropped, and whoever comes first is granted what is free. Waiters therefore
-// need no timer of the store's own: the first to ask again moves the queue (P7).
+// Settle brings the record up to now. It ends the holds that nobody renewed and those of dead
+// clients, drops the places that nobody confirms and those of dead clients, and grants what is
+// free to those who come first. So a store needs no timer of its own: the first client that
+// asks again moves the queue (P7).
 func (r *Record) Settle(now driver.Instant, rules *Rules) {
 	dead := func(client string) bool {
 		return client != "" && rules.Alive != nil && !rules.Alive(client)
@@ -96,7 +129,7 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 }
 
 // opens returns when the hold's name opens if the hold vanishes at its expiry: after
-// its lock-delay, counted from the expiry and not from when somebody happens to look,
+// its lock-delay, counted from the expiry and not from the operation that notices it,
 // and not before its minimum hold is over. A claim has no minimum: suppose its winner
 // died while it waited; then it has begun nothing, and delays nobody further (P7). A
 // hold that was renewed after the clock was set back may expire before it was taken;
@@ -129,9 +162,8 @@ func (r *Record) admits(req driver.Request) bool {
 	return req.Mode != driver.Slot || permits <= req.Slots
 }
 
-// handOver grants the first place of the queue. The hold is a claim, short
-// enough that a winner who has stopped cannot sit on it, until its first
-// renewal.
+// handOver grants the first place of the queue. The hold is a claim, so short that a winner
+// that has stopped delays the others by two polls at most.
 func (r *Record) handOver(now driver.Instant, rules *Rules) {
 	p := r.Queue[0]
 	r.Queue = slices.Delete(r.Queue, 0, 1)
@@ -146,10 +178,10 @@ func (r *Record) handOver(now driver.Instant, rules *Rules) {
 	rules.Granted(&p)
 }
 
-// Ask takes the hold for req or, with queue, confirms or takes its place; it is
-// idempotent by owner. Sent is the instant before the request was sent, by the
-// owner's clock. The errors are those of driver.Queuer.Enqueue and of
-// driver.Driver.Try.
+// Ask takes the hold for req. If it cannot and queue is true, it takes a place for req, or
+// confirms the one that it has. It may be repeated: a request that has the hold gets it again,
+// with a fresh TTL. Sent is the instant before the request was sent, by the owner's clock. The
+// errors are those of driver.Queuer.Enqueue and of driver.Driver.Try.
 func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now driver.Instant, rules *Rules) (*Hold, error) {
 	if h := r.Held(req.Owner); h != nil {
 		h.extend(sent, now)
@@ -159,10 +191,10 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	if p == nil && r.mismatched(req) {
 		return nil, driver.ErrMismatch
 	}
-	// Settle has granted the head of the queue what it could, so whoever is
-	// still queued has to wait, and others behind it unless unfair (P8).
+	// Settle has granted the head of the queue what it could, so all that are
+	// still queued have to wait, and others behind them unless unfair (P8).
 	if r.admits(req) && (len(r.Queue) == 0 || req.Unfair) {
-		r.leave(req.Owner)
+		r.removePlace(req.Owner)
 		return r.take(req, client, sent, now, rules), nil
 	}
 	switch {
@@ -174,7 +206,7 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	return nil, r.heldError(req.Name, now)
 }
 
-// take grants req directly.
+// take grants req without a place in the queue.
 func (r *Record) take(req driver.Request, client string, sent, now driver.Instant, rules *Rules) *Hold {
 	first := rules.reserve(req.Tokens)
 	r.Holds = append(r.Holds, Hold{
@@ -182,38 +214,6 @@ func (r *Record) take(req driver.Request, client string, sent, now driver.Instan
 		Since: sent, Valid: req.TTL,
 	})
 	return &r.Holds[len(r.Holds)-1]
-}
-
-// extend starts the TTL of a hold again. Its owner has it now.
-func (h *Hold) extend(sent, now driver.Instant) {
-	h.Expires, h.Claim = now.Add(h.TTL), false
-	h.Since, h.Valid = sent, h.TTL
-}
-
-// Grant describes a hold of the record to its owner.
-func (r *Record) Grant(h *Hold) driver.Grant {
-	return driver.Grant{
-		Request: h.Request, Token: h.Token, Block: int(max(h.Last-h.Token, 0)) + 1, Contended: len(r.Queue) > 0,
-		Since: h.Since, Valid: h.Valid,
-	}
-}
-
-// reserve gives out n tokens, at least one, and returns the first. They are higher than
-// all before them, and than those of a record that was forgotten, as long as the clock
-// has not gone back past them (P3).
-func (rules *Rules) reserve(n int) (first driver.Token) {
-	first = max(*rules.Last+1, rules.Least)
-	*rules.Last = first + driver.Token(max(n, 1)) - 1
-	return first
-}
-
-// giveBack makes the tokens that are reserved for the hold and were not used available
-// again, so that a hybrid clock is not driven ahead of the time. Used is the last that
-// was. If others were given out after them, they are lost.
-func (rules *Rules) giveBack(h *Hold, used driver.Token) {
-	if *rules.Last == h.Last && h.Token <= used && used < h.Last {
-		*rules.Last = used
-	}
 }
 
 // mismatched reports whether the name is in use as another kind of lock, or as
@@ -224,6 +224,127 @@ func (r *Record) mismatched(req driver.Request) bool {
 	}
 	return slices.ContainsFunc(r.Holds, func(h Hold) bool { return other(h.Request) }) ||
 		slices.ContainsFunc(r.Queue, func(p Place) bool { return other(p.Request) })
+}
+
+// heldError says why a request is not granted, and when to ask again.
+func (r *Record) heldError(name string, now driver.Instant) error {
+	e := &driver.HeldError{Name: name, Queued: len(r.Queue)}
+	for i := range r.Holds {
+		h := &r.Holds[i]
+		if !h.Closed {
+			e.Note, e.Token = h.Note, h.Token
+		}
+		opens := h.Expires.Sub(now)
+		if !h.Closed {
+			opens = h.opens().Sub(now)
+		}
+		if e.ExpiresIn == 0 || opens < e.ExpiresIn {
+			e.ExpiresIn = opens
+		}
+	}
+	return e
+}
+
+// reserve gives out n tokens, at least one, and returns the first. They are higher than
+// all before them, and than those of a record that was forgotten (see Rules.Last), as long
+// as the clock has not gone back past them (P3).
+func (rules *Rules) reserve(n int) (first driver.Token) {
+	first = max(*rules.Last+1, rules.Least)
+	*rules.Last = first + driver.Token(max(n, 1)) - 1
+	return first
+}
+
+// giveBack makes the tokens that are reserved for the hold and were not used available
+// again, so that a hybrid clock is not driven ahead of the time. Used is the last that
+// was used. If others were given out after them, they are lost.
+func (rules *Rules) giveBack(h *Hold, used driver.Token) {
+	if *rules.Last == h.Last && h.Token <= used && used < h.Last {
+		*rules.Last = used
+	}
+}
+
+// Grant describes a hold of the record to its owner.
+func (r *Record) Grant(h *Hold) driver.Grant {
+	return driver.Grant{
+		Request: h.Request, Token: h.Token, Block: int(max(h.Last-h.Token, 0)) + 1, Contended: len(r.Queue) > 0,
+		Since: h.Since, Valid: h.Valid,
+	}
+}
+
+// extend starts the TTL of a hold again. Its owner has heard of it, so it is no claim.
+func (h *Hold) extend(sent, now driver.Instant) {
+	h.Expires, h.Claim = now.Add(h.TTL), false
+	h.Since, h.Valid = sent, h.TTL
+}
+
+// Renew starts the TTL of the owner's hold again and returns the hold, or nil
+// if there is none: an expired one is not revived.
+func (r *Record) Renew(owner string, sent, now driver.Instant) *Hold {
+	h := r.Held(owner)
+	if h != nil {
+		h.extend(sent, now)
+	}
+	return h
+}
+
+// PassedOn takes over the token of a grant that was handed on inside its owner's process
+// (P3): the hold goes on under the same owner. A lower one comes from a renewal that was
+// overtaken, and changes nothing.
+func (h *Hold) PassedOn(g *driver.Grant) {
+	if g.Passed {
+		h.Token = max(h.Token, g.Token)
+	}
+}
+
+// Release ends the owner's hold, withdraws its place, and reports whether there was a hold.
+// Used is the last token of the hold's block that was used; 0 if that is not known. With a
+// minimum hold the name stays closed until that is over, else it is free at once. Suppose the
+// clock was set back by an hour since the hold was taken: the name is closed for no longer
+// than the minimum hold, counted from the release.
+func (r *Record) Release(owner string, minHold time.Duration, used driver.Token, now driver.Instant, rules *Rules) bool {
+	h := r.Held(owner)
+	if h != nil {
+		rules.giveBack(h, used)
+		if until := min(h.Taken, now).Add(minHold); now < until {
+			h.close(until)
+			h.LockDelay, h.MinHold = 0, minHold
+		} else {
+			r.removeHold(owner)
+		}
+	}
+	r.removePlace(owner)
+	return h != nil
+}
+
+// Downgrade makes the owner's hold a shared one, with a fresh TTL, and returns it, or nil if
+// there is none. It keeps its token; readers that come in get higher ones.
+func (r *Record) Downgrade(owner string, sent, now driver.Instant) *Hold {
+	h := r.Renew(owner, sent, now)
+	if h != nil {
+		h.Mode = driver.Shared
+	}
+	return h
+}
+
+// Annotate changes the note of the owner's hold and reports whether there is one.
+func (r *Record) Annotate(owner, note string) bool {
+	h := r.Held(owner)
+	if h != nil {
+		h.Note = note
+	}
+	return h != nil
+}
+
+// Break ends the live hold with this token and returns it as it was. It reports false when
+// there is none (P4). All of its tokens count as used.
+func (r *Record) Break(token driver.Token) (Hold, bool) {
+	for _, h := range r.Holds {
+		if !h.Closed && h.Token == token {
+			r.removeHold(h.Owner)
+			return h, true
+		}
+	}
+	return Hold{}, false
 }
 
 // Held returns the owner's live hold, or nil.
@@ -246,80 +367,11 @@ func (r *Record) Queued(owner string) *Place {
 	return nil
 }
 
-// Renew starts the TTL of the owner's hold again and returns the hold, or nil
-// if there is none: an expired one is not revived.
-func (r *Record) Renew(owner string, sent, now driver.Instant) *Hold {
-	h := r.Held(owner)
-	if h != nil {
-		h.extend(sent, now)
-	}
-	return h
-}
-
-// PassedOn takes over the token of a grant that was handed on inside its owner's
-// process (P3): the hold goes on under the same owner.
-func (h *Hold) PassedOn(g *driver.Grant) {
-	if g.Passed {
-		h.Token = max(h.Token, g.Token)
-	}
-}
-
-// Release ends the owner's hold and withdraws its place, and reports whether
-// there was a hold. Before the minimum hold is over the name stays closed until
-// then; with none it is free at once. Suppose the clock was set back by an hour
-// since the hold was taken: the name is closed for no longer than the minimum hold,
-// counted from the release. Used is the last token of its block that was used, or 0.
-func (r *Record) Release(owner string, minHold time.Duration, used driver.Token, now driver.Instant, rules *Rules) bool {
-	h := r.Held(owner)
-	if h != nil {
-		rules.giveBack(h, used)
-		if until := min(h.Taken, now).Add(minHold); now < until {
-			h.close(until)
-			h.LockDelay, h.MinHold = 0, minHold
-		} else {
-			r.remove(owner)
-		}
-	}
-	r.leave(owner)
-	return h != nil
-}
-
-// Downgrade makes the owner's hold a shared one, with a fresh TTL, and returns
-// it, or nil if there is none.
-func (r *Record) Downgrade(owner string, sent, now driver.Instant) *Hold {
-	h := r.Renew(owner, sent, now)
-	if h != nil {
-		h.Mode = driver.Shared
-	}
-	return h
-}
-
-// Annotate changes the note of the owner's hold and reports whether there is one.
-func (r *Record) Annotate(owner, note string) bool {
-	h := r.Held(owner)
-	if h != nil {
-		h.Note = note
-	}
-	return h != nil
-}
-
-// Break ends the live hold with this token and returns it as it was. It reports
-// false when there is none (P4).
-func (r *Record) Break(token driver.Token) (Hold, bool) {
-	for _, h := range r.Holds {
-		if !h.Closed && h.Token == token {
-			r.remove(h.Owner)
-			return h, true
-		}
-	}
-	return Hold{}, false
-}
-
-func (r *Record) remove(owner string) {
+func (r *Record) removeHold(owner string) {
 	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool { return !h.Closed && h.Owner == owner })
 }
 
-func (r *Record) leave(owner string) {
+func (r *Record) removePlace(owner string) {
 	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return p.Owner == owner })
 }
 
@@ -349,23 +401,4 @@ func (r *Record) Info(name string, now driver.Instant) driver.Info {
 		})
 	}
 	return info
-}
-
-// heldError says why a request is not granted, and when to ask again.
-func (r *Record) heldError(name string, now driver.Instant) error {
-	e := &driver.HeldError{Name: name, Queued: len(r.Queue)}
-	for i := range r.Holds {
-		h := &r.Holds[i]
-		if !h.Closed {
-			e.Note, e.Token = h.Note, h.Token
-		}
-		opens := h.Expires.Sub(now)
-		if !h.Closed {
-			opens = h.opens().Sub(now)
-		}
-		if e.ExpiresIn == 0 || opens < e.ExpiresIn {
-			e.ExpiresIn = opens
-		}
-	}
-	return e
 }

@@ -166,6 +166,42 @@ func TestBlocks(t *testing.T) {
 			r.Release("a", 0, first+block, start, rules)
 		}, block + 1},
 		{"a break", func(r *Record, rules *Rules, first driver.Token) { r.Break(first) }, block + 1},
+		{"a renewal tells of some, and the holder vanishes", func(r *Record, rules *Rules, first driver.Token) {
+			r.Renew("a", start, start).PassedOn(&driver.Grant{Token: first + 6, Passed: true})
+			r.Settle(start.Add(time.Minute), rules)
+		}, block + 1},
+		{"less than a renewal has told", func(r *Record, rules *Rules, first driver.Token) {
+			r.Renew("a", start, start).PassedOn(&driver.Grant{Token: first + 6, Passed: true})
+			r.Release("a", 0, first, start, rules)
+		}, block + 1},
+		{"a release within the minimum hold", func(r *Record, rules *Rules, first driver.Token) {
+			r.Release("a", time.Second, first+6, start, rules)
+		}, 8},
+		{"a downgrade, and a reader comes and goes", func(r *Record, rules *Rules, first driver.Token) {
+			r.Downgrade("a", start, start)
+			reader := request("reader", 0, 0)
+			reader.Mode = driver.Shared
+			h, err := r.Ask(reader, "", false, start, start, rules)
+			if err != nil || h.Token != block+1 {
+				t.Errorf("P3: a reader beside a downgraded hold: %+v, %v", h, err)
+			}
+			r.Release("reader", 0, h.Token, start, rules)
+			r.Release("a", 0, first+6, start, rules)
+		}, block + 2},
+		{"the clock is set back, and the hold is released", func(r *Record, rules *Rules, first driver.Token) {
+			rules.Least = -1000
+			r.Release("a", 0, first+6, start.Add(-time.Hour), rules)
+		}, 8},
+		{"a claim with a block vanishes", func(r *Record, rules *Rules, first driver.Token) {
+			b := request("claim", 0, 0)
+			b.Tokens = block
+			r.Ask(b, "", true, start, start, rules)
+			r.Release("a", 0, first+6, start, rules)
+			r.Settle(start, rules)
+			if h := r.Held("claim"); h == nil || h.Token != 8 || r.Grant(h).Block != block {
+				t.Errorf("P3: the claim is %+v", h)
+			}
+		}, 8 + block},
 		{"the holder vanishes", func(r *Record, rules *Rules, first driver.Token) {
 			r.Settle(start.Add(time.Minute), rules)
 		}, block + 1},

@@ -29,7 +29,7 @@ type twin struct {
 	name  string
 	now   driver.Instant
 	rec   record.Record
-	gone  record.Farewells
+	gone  record.Tombstones
 	rules record.Rules
 	last  driver.Token      // of the record
 	used  [][2]driver.Token // tokens that were used, as the record and the driver count them
@@ -148,7 +148,7 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		w.gave("Release", r, got, held || g.Token == 0)
 		w.rec.Settle(w.now, &w.rules)
 		if g.Token == 0 || g.Stray {
-			w.gone.Say(r.Owner, driver.ErrNotHeld, w.now, driver.Instant(time.Hour))
+			w.gone.Put(r.Owner, driver.ErrNotHeld, w.now, driver.Instant(time.Hour))
 		}
 		return "Release", w.IntN(3) > 0
 	case 8:
@@ -225,7 +225,7 @@ func (w *twin) broke(r driver.Request, g driver.Grant) bool {
 // asked compares what came of a request.
 func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant, err error) {
 	w.Helper()
-	if gone := w.gone.To(r.Owner, w.now); gone != nil {
+	if gone := w.gone.Get(r.Owner, w.now); gone != nil {
 		if !errors.Is(err, gone) {
 			w.Errorf("%s of an owner that is gone returned %v, the record says %v", step, err, gone)
 		}
@@ -257,7 +257,7 @@ func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 	w.Helper()
 	want := error(nil)
 	if !held {
-		if want = w.gone.To(r.Owner, w.now); want == nil {
+		if want = w.gone.Get(r.Owner, w.now); want == nil {
 			want = driver.ErrNotHeld
 		}
 	}

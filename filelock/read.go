@@ -14,16 +14,16 @@ import (
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
-// What only looks makes, changes and deletes nothing: it reads without a lock,
-// and reckons by itself what a turn would write down.
+// Inspecting, listing and waiting make, change and delete nothing: they read without a
+// lock, and reckon what an operation would write down.
 
 // patience is how long what looks like damage is read again and again: it may be
 // a change half done.
 const patience = stuckAfter
 
-// look returns the state of a name, as of now. Without a file it is idle.
-func (s *store) look(ctx context.Context, p *place, file, name string, now driver.Instant) (*state, error) {
-	st, err := p.names.peek(ctx, file)
+// stateOf returns the state of a name, as of now. Without a file it is idle.
+func (s *store) stateOf(ctx context.Context, p *place, file, name string, now driver.Instant) (*state, error) {
+	st, err := p.names.readRecord(ctx, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &state{name: name}, nil
 	}
@@ -41,7 +41,8 @@ func (s *store) look(ctx context.Context, p *place, file, name string, now drive
 	return st, nil
 }
 
-// age ends what has ended by itself, and grants nothing: only a turn does that.
+// age ends the holds and places that have ended by themselves. It grants nothing: only an
+// operation does that.
 func (s *state) age(now driver.Instant, alive func(string) bool) {
 	queue := s.Queue
 	s.Queue = nil
@@ -78,23 +79,26 @@ func (s *store) sameBoot(p *place) (bool, error) {
 	return false, explain(err, "", p.clients.path)
 }
 
-// peek reads a record file without a lock. The record may not be settled.
-func (d *folder) peek(ctx context.Context, name string) (*state, error) {
-	for start := time.Now(); ; {
-		st, err := d.peekOnce(name)
+// readRecord reads a record file without a lock. The record may not be settled.
+func (d *folder) readRecord(ctx context.Context, name string) (*state, error) {
+	start, pause := time.Now(), 10*time.Microsecond
+	for {
+		st, err := d.readOnce(name)
 		if !errors.Is(err, errDamaged) || time.Since(start) > patience {
 			return st, err
 		}
+		pause = min(2*pause, time.Millisecond)
 		select {
-		case <-time.After(time.Millisecond):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// peekOnce returns errDamaged for a record that is being changed, too.
-func (d *folder) peekOnce(name string) (*state, error) {
+// readOnce reads a record file once. It returns errDamaged also for a record that is being
+// changed.
+func (d *folder) readOnce(name string) (*state, error) {
 	f, err := openRecord(d, name, os.O_RDONLY, nil)
 	if err != nil {
 		return nil, err
@@ -103,20 +107,19 @@ func (d *folder) peekOnce(name string) (*state, error) {
 	if err := f.load(); err != nil {
 		return nil, err
 	}
-	if f.head.state == moving {
-		// Its thief may have died, or finish just now.
-		if f, err = f.predecessor(); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: it is being moved", errDamaged)
-		} else if err != nil {
-			return nil, err
-		}
+	if f.head.state == settled {
+		return f.parse()
 	}
-	return f.parse(name)
+	st, err := d.readOnce(name + oldSuffix) // which moves there just now
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: it is being moved", errDamaged)
+	}
+	return st, err
 }
 
-// peekName returns the name in a record file, or "" if that cannot be read.
-func (d *folder) peekName(file string) string {
-	st, err := d.peek(context.Background(), file)
+// readName returns the name in a record file, or "" if that cannot be read.
+func (d *folder) readName(file string) string {
+	st, err := d.readRecord(context.Background(), file)
 	if err != nil {
 		return ""
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// TestLookerFollowsThePath: who only looks sees the directory that is there now.
-func TestLookerFollowsThePath(t *testing.T) {
+// TestInspectFollowsThePath: who only looks sees the directory that is there now.
+func TestInspectFollowsThePath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	c := openTest(t, dir)
 	for round := range 3 {
@@ -31,9 +31,9 @@ func TestLookerFollowsThePath(t *testing.T) {
 	}
 }
 
-// TestLookingLeavesNoTrace: opening, listing and inspecting make, change and
+// TestInspectLeavesNoTrace: opening, listing and inspecting make, change and
 // delete nothing, whatever there is to do.
-func TestLookingLeavesNoTrace(t *testing.T) {
+func TestInspectLeavesNoTrace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there")
 	look := func(what string, dir, name string, check func(driver.Info) bool) {
 		t.Helper()
@@ -75,11 +75,11 @@ func TestLookingLeavesNoTrace(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	look("an expired hold", dir, "expired", idle)
 	p.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	look("the hold of a killed client", dir, "x", func(i driver.Info) bool { return len(i.Holders) == 0 && len(i.Waiters) == 1 })
 	look("a lock-delay", dir, "delayed", func(i driver.Info) bool { return len(i.Holders) == 0 && i.ClosedFor > 0 })
 	q.kill()
-	time.Sleep(freshBeat)
+	time.Sleep(aliveFor)
 	look("a killed waiter", dir, "x", idle)
 	reboot(t, dir)
 	look("another boot", dir, "delayed", func(i driver.Info) bool { return len(i.Holders) == 0 && i.ClosedFor > 0 })

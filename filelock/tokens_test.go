@@ -1,0 +1,137 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package filelock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// handClock is a clock that stands still, and so shows what tokens owe to the record alone.
+type handClock struct{ now driver.Instant }
+
+func (c *handClock) Now() driver.Instant { return c.now }
+
+// openAt opens a client whose clock stands still.
+func openAt(t *testing.T, dir string, clock *handClock) *client {
+	t.Helper()
+	d, err := Open(context.Background(), Options{Dir: dir, Clock: clock})
+	must(t, err)
+	t.Cleanup(func() { d.Close() })
+	return d.(*client)
+}
+
+// block takes x with a block of tokens.
+func block(t *testing.T, c *client) driver.Grant {
+	t.Helper()
+	r := request("x")
+	r.Tokens = tokenBlock
+	g, err := c.Try(t.Context(), r)
+	if err != nil || g.Block != tokenBlock {
+		t.Fatalf("Try for a block of tokens: %+v, %v", g, err)
+	}
+	return g
+}
+
+// next takes x and asserts which token it has.
+func next(t *testing.T, c *client, want driver.Token, why string) driver.Grant {
+	t.Helper()
+	g, err := c.Try(t.Context(), request("x"))
+	if err != nil || g.Token != want || g.Block != 1 {
+		t.Fatalf("P3: %s: the next hold is %+v, %v, want token %d", why, g, err, want)
+	}
+	return g
+}
+
+// TestTokensFollowTheTime: what a hold reserves and does not use is given out again, and
+// drives no token ahead of the time.
+func TestTokensFollowTheTime(t *testing.T) {
+	clock := &handClock{driver.HostClock.Now()}
+	c := openAt(t, t.TempDir(), clock)
+	first := block(t, c)
+	g := first
+	for range 100 {
+		must(t, c.Release(t.Context(), []driver.Grant{g})[0])
+		g = block(t, c)
+	}
+	if g.Token != first.Token+100 {
+		t.Errorf("after 100 holds of one token each the next has token %d, the first had %d", g.Token, first.Token)
+	}
+	g.Token, g.Passed = g.Token+7, true
+	must(t, c.Release(t.Context(), []driver.Grant{g})[0])
+	g = next(t, c, g.Token+1, "8 tokens were used")
+	must(t, c.Release(t.Context(), []driver.Grant{g})[0])
+	clock.now += driver.Instant(time.Hour)
+	next(t, c, c.store.token(storeTime(clock.now)), "an hour has passed")
+}
+
+// TestTokensAfterAKill: nobody knows how many tokens of its block a killed process has used.
+func TestTokensAfterAKill(t *testing.T) {
+	dir := t.TempDir()
+	c := openAt(t, dir, &handClock{driver.HostClock.Now()}) // it never comes to the time of the kill
+	p := obeying(t, dir)
+	token, err := strconv.ParseInt(p.ask("ok", "block x"), 10, 64)
+	must(t, err)
+	p.ask("ok", "pass 5") // and on and on, without a word to the store
+	p.kill()
+	time.Sleep(aliveFor)
+	next(t, c, driver.Token(token+tokenBlock), "the process with the block was killed")
+}
+
+// TestTokensOfAnIdleRecord: the record of an idle name is not deleted before the time has come
+// to its last token.
+func TestTokensOfAnIdleRecord(t *testing.T) {
+	dir := t.TempDir()
+	clock := &handClock{driver.HostClock.Now()}
+	c, gone := openAt(t, dir, clock), openAt(t, dir, clock)
+	must(t, c.attach(t.Context()))
+	g := block(t, gone)
+	must(t, gone.Close()) // which counts as if all of the block was used
+	time.Sleep(aliveFor)
+	clean := func() bool {
+		c.clean("x")
+		_, err := os.Stat(filepath.Join(dir, "names", "x.lock"))
+		return errors.Is(err, os.ErrNotExist)
+	}
+	for range 2 {
+		if clean() {
+			t.Error("P3: a record was deleted with tokens that are ahead of the time")
+		}
+		clock.now += driver.Instant((tokenBlock - 1) * time.Microsecond)
+	}
+	clock.now = clock.now.Add(-(tokenBlock-1)*time.Microsecond + time.Microsecond)
+	if !clean() {
+		t.Error("P9: the idle record was not deleted")
+	}
+	next(t, c, g.Token+tokenBlock, "the record was deleted")
+}
+
+// TestTokensAfterAReboot: tokens go on beyond the blocks that there are records of, whatever
+// the wall clock says then.
+func TestTokensAfterAReboot(t *testing.T) {
+	dir := t.TempDir()
+	attachTest(t, dir).Close()
+	path := filepath.Join(dir, bootName)
+	text, err := os.ReadFile(path)
+	must(t, err)
+	then, err := parseBoot(string(text))
+	must(t, err)
+	then.epoch += int64(time.Hour) // as if the wall clock was set back by an hour since
+	must(t, os.WriteFile(path, []byte(then.String()), 0o600))
+	p := obeying(t, dir)
+	token, err := strconv.ParseInt(p.ask("ok", "block x"), 10, 64)
+	must(t, err)
+	p.kill()
+	reboot(t, dir)
+	g, err := openAt(t, dir, &handClock{driver.HostClock.Now()}).Try(t.Context(), request("x"))
+	if err != nil || g.Token < driver.Token(token+tokenBlock) {
+		t.Errorf("P3: after a reboot the hold is %+v, %v; the one before had %d tokens from %d", g, err, tokenBlock, token)
+	}
+}
