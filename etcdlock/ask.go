@@ -47,7 +47,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(newValue(&req, c.id, c.asked(r)))
+	text := c.layout.text(c.layout.newValue(&req, c.id, c.asked(r)))
 	if c.isWanted(dir) {
 		// Likely to be held: a look costs less than a transaction that may put.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
@@ -55,7 +55,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return driver.Grant{}, err
 		}
 		if others := c.layout.parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner, key) == nil {
-			return driver.Grant{}, refusal(&req, others)
+			return driver.Grant{}, c.layout.refusal(&req, others)
 		}
 	}
 	for seen, round := int64(0), 0; ; round++ {
@@ -82,7 +82,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return c.unanswered(r, &req, s, sent, err)
 		}
 		if resp.Succeeded {
-			return c.grant(r, &req, s, driver.Token(resp.Header.Revision), c.whole(&req)), nil
+			return c.grant(r, &req, s, resp.Header.Revision, c.whole(&req)), nil
 		}
 		if resp.Responses[0].GetResponseRange().Count > 0 {
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
@@ -92,7 +92,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
 		if !admits(entries, useOf(&req)) {
-			return driver.Grant{}, refusal(&req, entries)
+			return driver.Grant{}, c.layout.refusal(&req, entries)
 		}
 		if round >= maxLooks {
 			g, err := c.putAndLook(ctx, r, &req, s)
@@ -115,7 +115,7 @@ func (c *client) putAndLook(ctx context.Context, r *record, req *driver.Request,
 		clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 	).Then(
-		clientv3.OpPut(key, c.layout.text(newValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
+		clientv3.OpPut(key, c.layout.text(c.layout.newValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
 		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
 	).Commit()
 	if err != nil {
@@ -126,9 +126,9 @@ func (c *client) putAndLook(ctx context.Context, r *record, req *driver.Request,
 	}
 	others := without(c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs), key)
 	if admits(others, useOf(req)) {
-		return c.grant(r, req, s, driver.Token(resp.Header.Revision), c.whole(req)), nil
+		return c.grant(r, req, s, resp.Header.Revision, c.whole(req)), nil
 	}
-	return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, refusal(req, others))
+	return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, c.layout.refusal(req, others))
 }
 
 // Enqueue implements driver.Queuer. A place is a key on the lease of places,
@@ -168,12 +168,12 @@ var errGone = errors.New("the place is gone")
 
 // collect returns a hold that its owner has already.
 func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	g := driver.Grant{Request: *req, Token: r.token}
+	g := c.granted(r, req)
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
 	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
 	}
-	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, r
+	g.Since, g.Valid = renewal.Since, renewal.Valid
 	return g, nil
 }
 
@@ -199,13 +199,13 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return c.placed(ctx, r, req, s, r.token, *v, sent, v.entries)
+	return c.placed(ctx, r, req, s, r.created, *v, sent, v.entries)
 }
 
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(newValue(req, c.id, c.asked(r)))
+	text := c.layout.text(c.layout.newValue(req, c.id, c.asked(r)))
 	for {
 		sent := c.clock.Now()
 		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
@@ -242,10 +242,10 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		first := c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
 		v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[2].GetResponseRange())
 		others := append(without(first, key), v.entries...)
-		if mismatched(others, useOf(req)) {
-			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, driver.ErrMismatch)
+		if err := c.layout.mismatch(req, others); err != nil {
+			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, err)
 		}
-		return c.placed(ctx, r, req, s, driver.Token(resp.Header.Revision), v, s.sentBefore(sent), others)
+		return c.placed(ctx, r, req, s, resp.Header.Revision, v, s.sentBefore(sent), others)
 	}
 }
 
@@ -269,10 +269,10 @@ func (c *client) leaveAgain(
 // placed notes a place that was confirmed by a request sent then, and returns the
 // grant if nothing is before it.
 func (c *client) placed(
-	ctx context.Context, r *record, req *driver.Request, s *session, token driver.Token, v view, sent driver.Instant, others []entry,
+	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v view, sent driver.Instant, others []entry,
 ) (driver.Grant, error) {
 	c.mu.Lock()
-	r.state, r.token = queued, token
+	r.state, r.created = queued, created
 	r.session.Store(s)
 	if c.places[r] == nil {
 		c.places[r] = &place{}
@@ -281,16 +281,16 @@ func (c *client) placed(
 	c.keep(r, sent.Add(2*c.poll))
 	c.mu.Unlock()
 	if v.free(req) {
-		return c.claimed(ctx, r, req)
+		return c.claimed(ctx, r, req, v.behind)
 	}
-	return driver.Grant{}, heldError(req, others)
+	return driver.Grant{}, c.layout.heldError(req, others)
 }
 
 // adopt takes over a key of the owner that this client does not know for sure: an
 // answer was lost. The key is put on the lease that it should be on.
 func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *entry, t term) (driver.Grant, error) {
 	if e.key != c.key(r) {
-		return driver.Grant{}, refusal(req, []entry{*e}) // of the same owner, but of another client
+		return driver.Grant{}, c.layout.refusal(req, []entry{*e}) // of the same owner, but of another client
 	}
 	sent := c.clock.Now()
 	s, err := c.session(ctx, t.seconds, sent.Add(-t.lasts/4))
@@ -311,9 +311,9 @@ func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *e
 	}
 	v := c.layout.before(req, e.key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
 	if !v.free(req) {
-		return c.placed(ctx, r, req, s, driver.Token(e.created), v, s.sentBefore(sent), v.entries)
+		return c.placed(ctx, r, req, s, e.created, v, s.sentBefore(sent), v.entries)
 	}
-	return c.grant(r, req, s, driver.Token(e.created), t), nil
+	return c.grant(r, req, s, e.created, t), nil
 }
 
 // pulse is how old the last sign of life of the lease of places may be.
@@ -337,28 +337,41 @@ func (c *client) short(req *driver.Request) term {
 
 // grant notes a hold whose key is on its session's lease, and returns it. It is
 // trusted from the sending of the request that last kept the lease alive.
-func (c *client) grant(r *record, req *driver.Request, s *session, token driver.Token, t term) driver.Grant {
+func (c *client) grant(r *record, req *driver.Request, s *session, created int64, t term) driver.Grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.token = token
+	r.created = created
 	r.session.Store(s)
 	return c.begin(r, req, t)
 }
 
-// begin begins a hold whose token and session its record has. It is called with the
+// begin begins a hold whose create revision and session its record has. It is called with the
 // mutex.
 func (c *client) begin(r *record, req *driver.Request, t term) driver.Grant {
 	delete(c.places, r)
 	since := r.session.Load().since
 	r.state, r.claim, r.began = held, t.claim, c.clock.Now()
 	c.keep(r, since.Add(t.keeps))
-	return driver.Grant{Request: *req, Token: r.token, Since: since, Valid: t.lasts, Handle: r}
+	g := c.granted(r, req)
+	g.Since, g.Valid = since, t.lasts
+	return g
+}
+
+// granted returns the grant of a hold, but for its time. All tokens of a create revision
+// are the hold's; the grant has as many as were asked for.
+func (c *client) granted(r *record, req *driver.Request) driver.Grant {
+	return driver.Grant{
+		Request: *req, Token: c.layout.token(r.created), Block: min(max(req.Tokens, 1), c.layout.block()), Handle: r,
+	}
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
 // lease of places: nothing at the store begins when a place comes to be a hold, so
-// it counts from the sending of whatever kept that lease alive last (P1).
-func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+// it counts from the sending of whatever kept that lease alive last (P1). Behind says
+// that others were in the queue behind the place when the store was last asked what is
+// before it; that may be as long ago as the last hold before this one lasted, and nothing
+// more is asked to know it better.
+func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, behind bool) (driver.Grant, error) {
 	c.mu.Lock()
 	if r.state != queued || r.session.Load().over {
 		c.mu.Unlock()
@@ -366,11 +379,13 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	g := c.begin(r, req, c.short(req))
 	c.mu.Unlock()
-	if now := c.clock.Now(); req.LockDelay == 0 && !outlasts(req, now, now) {
-		return g, nil
+	var err error
+	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
+		// The lease of places knows no lock-delay, and no minimum hold.
+		g, err = c.collect(ctx, r, req)
 	}
-	// The lease of places knows no lock-delay, and no minimum hold.
-	return c.collect(ctx, r, req)
+	g.Contended = behind
+	return g, err
 }
 
 // unanswered returns the error of a request to put a key. Unless the store has
@@ -390,18 +405,18 @@ func (c *client) unanswered(r *record, req *driver.Request, s *session, sent dri
 }
 
 // refusal says why there is no hold beside the entries.
-func refusal(req *driver.Request, others []entry) error {
-	if mismatched(others, useOf(req)) {
-		return driver.ErrMismatch
+func (l *layout) refusal(req *driver.Request, others []entry) error {
+	if err := l.mismatch(req, others); err != nil {
+		return err
 	}
-	return heldError(req, others)
+	return l.heldError(req, others)
 }
 
 // heldError says who is in the way.
-func heldError(req *driver.Request, others []entry) error {
+func (l *layout) heldError(req *driver.Request, others []entry) error {
 	e := &driver.HeldError{Name: req.Name}
 	if len(others) > 0 {
-		e.Note, e.Token = others[0].value.Note, driver.Token(others[0].created)
+		e.Note, e.Token = others[0].value.Note, l.tokenOf(&others[0])
 	}
 	return e
 }

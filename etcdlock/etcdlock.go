@@ -167,6 +167,9 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 	default:
 		return err
 	}
+	if err := c.layout.checkRevision(get.Header.Revision); err != nil {
+		return err
+	}
 	shortest := time.Duration(c.minSeconds) * time.Second
 	if c.poll = o.Poll; c.poll == 0 {
 		c.poll = max(driver.DefaultPoll, (shortest+time.Second)/2)
@@ -185,7 +188,7 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 		Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
 			driver.OpAnnotate | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll,
+		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.block(),
 		Guarantees: guarantees,
 	}
 	return nil

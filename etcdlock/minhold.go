@@ -126,7 +126,7 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 		}
 		since := s.sentBefore(c.clock.Now())
 		resp, err := c.kept().kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+			clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
 			clientv3.Compare(clientv3.LeaseValue(key), "=", from),
 		).Then(
 			clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
@@ -142,7 +142,7 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 			return c.renewed(r, s, since)
 		}
 		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if len(kvs) == 0 || kvs[0].CreateRevision != int64(r.token) || clientv3.LeaseID(kvs[0].Lease) == from {
+		if len(kvs) == 0 || kvs[0].CreateRevision != r.created || clientv3.LeaseID(kvs[0].Lease) == from {
 			return false
 		}
 		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, though nobody heard so

@@ -218,7 +218,7 @@ func TestLateMove(t *testing.T) {
 			}
 			g := driver.Grant{Request: req}
 			c.mu.Lock()
-			g.Token = c.record(req.Name, req.Owner).token
+			g.Token = c.layout.token(c.record(req.Name, req.Owner).created)
 			c.mu.Unlock()
 			if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
 				t.Fatal(r.Err)

@@ -28,7 +28,7 @@ const (
 type record struct {
 	name, owner string
 	next        *record                 // of the same list of the index
-	token       driver.Token            // the key's create revision; 0: not known
+	created     int64                   // the key's create revision; 0: not known
 	session     atomic.Pointer[session] // nil: no request to put it has been answered, or may have been done
 	began       driver.Instant          // when it was asked for, and of a hold when it was granted: not before it was
 	until       driver.Instant          // how long the key stays unless it is renewed or confirmed; 0: not limited
@@ -178,7 +178,7 @@ func (c *client) remove(records []*record) {
 	for {
 		grants := make([]driver.Grant, len(records))
 		for i, r := range records {
-			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(r.token, 1)}
+			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.token(r.created), 1)}
 		}
 		ctx, cancel := c.bounded(c.life)
 		errs := c.expel(ctx, grants)

@@ -105,7 +105,7 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 	c.mu.Lock()
 	for i := range grants {
 		if r := c.record(grants[i].Name, grants[i].Owner); r != nil {
-			keys[i] = &record{name: r.name, n: r.n, token: r.token}
+			keys[i] = &record{name: r.name, n: r.n, created: r.created}
 		}
 	}
 	c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 		switch {
 		case r == nil:
 			errs[i] = c.expelUnknown(ctx, &grants[i], "")
-		case r.token == 0:
+		case r.created == 0:
 			errs[i] = c.expelUnknown(ctx, &grants[i], c.key(r))
 		default:
 			known = append(known, i)
@@ -141,7 +141,7 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 			}
 			then, otherwise = append(then, remember), append(otherwise, remember)
 		}
-		created := clientv3.Compare(clientv3.CreateRevision(key), "=", int64(keys[i].token))
+		created := clientv3.Compare(clientv3.CreateRevision(key), "=", keys[i].created)
 		if len(some) == 1 { // as a rule: no transaction in a transaction
 			txn = txn.If(created).Then(then...).Else(otherwise...)
 		} else {
@@ -175,7 +175,7 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 	var ops []clientv3.Op
 	for _, i := range some {
-		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", int64(keys[i].token))
+		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", keys[i].created)
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{created}, []clientv3.Op{clientv3.OpDelete(c.key(keys[i]))}, nil))
 	}
 	c.kept().kv.Txn(ctx).Then(ops...).Commit()
@@ -243,7 +243,7 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 			return err
 		}
 	}
-	v := newValue(&g.Request, c.id, c.asked(r))
+	v := c.layout.newValue(&g.Request, c.id, c.asked(r))
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
 	key := c.key(r)
 	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}
@@ -255,7 +255,7 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 		then = append(then, remember)
 	}
 	resp, err := c.kept().kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+		clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
 	).Then(then...).Commit()
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		v.c.mu.Unlock()
 		switch next {
 		case takeIt:
-			return c.claimed(ctx, r, &req)
+			return c.claimed(ctx, r, &req, v.view.behind)
 		case askAgain:
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
@@ -120,7 +120,7 @@ func (v *vigil) step() next {
 			continue
 		}
 		for _, e := range f.log {
-			if e.key == v.key && e.rev > int64(v.r.token) {
+			if e.key == v.key && e.rev > v.r.created {
 				v.c.forget(v.r)
 				return askAgain
 			}
