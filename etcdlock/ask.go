@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -65,15 +66,15 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		resp, err := c.kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
-			clientv3.Compare(clientv3.CreateRevision(dir), "<", seen+1).WithPrefix(),
-		).Then(
-			clientv3.OpPut(key, text, clientv3.WithLease(s.lease())),
-		).Else(
-			clientv3.OpGet(c.layout.gone(req.Owner), clientv3.WithCountOnly()),
-			clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
-		).Commit()
+		from, to := []byte(dir), []byte(clientv3.GetPrefixRangeEnd(dir))
+		resp, err := commit(ctx, c.direct, &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{
+				compareCreated([]byte(c.layout.gone(req.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+				compareCreated(from, to, etcdserverpb.Compare_LESS, seen+1),
+			},
+			Success: []*etcdserverpb.RequestOp{putOp([]byte(key), text, s.lease())},
+			Failure: []*etcdserverpb.RequestOp{rangeOp(from, to)},
+		})
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			c.end(s)
 			continue // refused for certain, so it may be asked again
@@ -84,10 +85,11 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if resp.Succeeded {
 			return c.grant(r, &req, s, resp.Header.Revision, c.whole(&req)), nil
 		}
-		if resp.Responses[0].GetResponseRange().Count > 0 {
-			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 || kvs[len(kvs)-1].CreateRevision <= seen {
+			return driver.Grant{}, driver.ErrNotHeld // nothing is newer: it was withdrawn before it arrived
 		}
-		entries := c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
+		entries := c.layout.parseEntries(dir, kvs)
 		if e := find(entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}

@@ -37,9 +37,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -78,6 +80,7 @@ type client struct {
 	own    bool // closed with the driver
 	kv     clientv3.KV
 	leases clientv3.Lease
+	direct etcdserverpb.KVClient
 	spare  atomic.Pointer[route] // for renewals and releases; nil: none yet
 	clock  driver.Clock
 	layout layout
@@ -128,7 +131,8 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	}
 	c := &client{
 		etcd: etcd, own: own, kv: requests{clientv3.NewKV(etcd)}, leases: leases{clientv3.NewLease(etcd)},
-		clock: o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
+		direct: etcdserverpb.NewKVClient(etcd.ActiveConnection()),
+		clock:  o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
 		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
@@ -204,9 +208,20 @@ const requestWithin = 5 * time.Second
 // client's life, since the library repeats requests on a connection that is closed;
 // and refused by a member that knows of no leader, so that another is asked.
 func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestWithin)
+	ctx, cancel := context.WithTimeout(requireLeader(ctx), requestWithin)
 	stop := context.AfterFunc(c.life, cancel)
 	return ctx, func() { stop(); cancel() }
+}
+
+// leaderOnly is what clientv3.WithRequireLeader adds to a request that has no metadata.
+var leaderOnly = metadata.Pairs(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+
+// requireLeader is clientv3.WithRequireLeader.
+func requireLeader(ctx context.Context) context.Context {
+	if _, ok := metadata.FromOutgoingContext(ctx); ok {
+		return clientv3.WithRequireLeader(ctx)
+	}
+	return metadata.NewOutgoingContext(ctx, leaderOnly)
 }
 
 // alive returns why no request should be made.

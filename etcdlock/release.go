@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -129,31 +130,31 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 
 // expelKnown deletes keys of which the create revision is known.
 func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	txn, ops := c.kept().kv.Txn(ctx), make([]clientv3.Op, len(some))
-	err := error(nil)
-	for n, i := range some {
-		key := c.key(keys[i])
-		then, otherwise := []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op(nil)
+	req := &etcdserverpb.TxnRequest{}
+	var err error
+	for _, i := range some {
+		key := []byte(c.key(keys[i]))
+		one := &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{compareCreated(key, nil, etcdserverpb.Compare_EQUAL, keys[i].created)},
+			Success: []*etcdserverpb.RequestOp{deleteOp(key)},
+		}
 		if strays(&grants[i]) {
-			var remember clientv3.Op
-			if remember, err = c.remember(ctx, &grants[i]); err != nil {
+			var lease clientv3.LeaseID
+			if lease, err = c.farewells(ctx); err != nil {
 				break
 			}
-			then, otherwise = append(then, remember), append(otherwise, remember)
+			remember := putOp([]byte(c.layout.gone(grants[i].Owner)), "", lease)
+			one.Success, one.Failure = append(one.Success, remember), append(one.Failure, remember)
 		}
-		created := clientv3.Compare(clientv3.CreateRevision(key), "=", keys[i].created)
 		if len(some) == 1 { // as a rule: no transaction in a transaction
-			txn = txn.If(created).Then(then...).Else(otherwise...)
+			req = one
 		} else {
-			ops[n] = clientv3.OpTxn([]clientv3.Cmp{created}, then, otherwise)
+			req.Success = append(req.Success, txnOp(one))
 		}
 	}
-	var resp *clientv3.TxnResponse
-	if err == nil && len(some) > 1 {
-		txn = txn.Then(ops...)
-	}
+	var resp *etcdserverpb.TxnResponse
 	if err == nil {
-		resp, err = txn.Commit()
+		resp, err = commit(ctx, c.kept().direct, req)
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		c.deleteOnly(ctx, keys, some)
