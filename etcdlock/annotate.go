@@ -17,7 +17,7 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	}
 	c.mu.Lock()
 	r := c.record(g.Name, g.Owner)
-	if r != nil && (!c.isHold(r, &g) || r.lapsed(c.clock.Now(), g.LockDelay)) {
+	if r != nil && (!c.isHoldLocked(r, &g) || r.lapsed(c.clock.Now(), g.LockDelay)) {
 		r = nil
 	}
 	c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit fu
 	v := c.layout.newValue(&g.Request, c.id, c.asked(r))
 	for {
 		edit(&v)
-		resp, err := c.kept().kv.Txn(ctx).If(
+		resp, err := c.spareRoute().kv.Txn(ctx).If(
 			clientv3.Compare(clientv3.ModRevision(key), "=", mod),
 		).Then(
 			clientv3.OpPut(key, c.layout.text(v), clientv3.WithIgnoreLease()),

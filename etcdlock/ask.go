@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// maxLooks is how often a Try looks again because something was put in between.
-const maxLooks = 3
+// maxReads is how often a Try looks again because something was put in between.
+const maxReads = 3
 
 // Try implements driver.Driver. The key is put if no key of the name is newer
 // than what has been looked at, and what has been looked at leaves room: at first
@@ -34,7 +34,7 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 	g, err := c.try(ctx, req)
 	if now := c.clock.Now(); err == nil && outlasts(&req, now, now) {
-		return c.fasten(ctx, g)
+		return c.putOnOwnLease(ctx, g)
 	}
 	return g, err
 }
@@ -69,7 +69,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		from, to := []byte(dir), []byte(clientv3.GetPrefixRangeEnd(dir))
 		resp, err := commit(ctx, c.direct, &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{
-				compareCreated([]byte(c.layout.gone(req.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+				compareCreated([]byte(c.layout.tombstone(req.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
 				compareCreated(from, to, etcdserverpb.Compare_LESS, seen+1),
 			},
 			Success: []*etcdserverpb.RequestOp{putOp([]byte(key), text, s.lease())},
@@ -96,8 +96,8 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if !admits(entries, useOf(&req)) {
 			return driver.Grant{}, c.layout.refusal(&req, entries)
 		}
-		if round >= maxLooks {
-			g, err := c.putAndLook(ctx, r, &req, s)
+		if round >= maxReads {
+			g, err := c.putAndCheck(ctx, r, &req, s)
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				c.end(s)
 				continue
@@ -108,13 +108,13 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 }
 
-// putAndLook is a Try that puts the key at once, on a session, and looks who was
+// putAndCheck is a Try that puts the key at once, on a session, and looks who was
 // before it.
-func (c *client) putAndLook(ctx context.Context, r *record, req *driver.Request, s *session) (driver.Grant, error) {
+func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request, s *session) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	sent := c.clock.Now()
 	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 	).Then(
 		clientv3.OpPut(key, c.layout.text(c.layout.newValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
@@ -130,7 +130,7 @@ func (c *client) putAndLook(ctx context.Context, r *record, req *driver.Request,
 	if admits(others, useOf(req)) {
 		return c.grant(r, req, s, resp.Header.Revision, c.whole(req)), nil
 	}
-	return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, c.layout.refusal(req, others))
+	return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, c.layout.refusal(req, others))
 }
 
 // Enqueue implements driver.Queuer. A place is a key on the lease of places,
@@ -183,8 +183,8 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
 	s := r.session.Load()
-	if since, err := s.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
-		c.abandon(r)
+	if since, err := s.refresh(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
+		c.forgetUnsure(r)
 		return driver.Grant{}, errGone
 	} else if err != nil {
 		return driver.Grant{}, err
@@ -193,7 +193,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	v, err := c.still(ctx, r, req)
 	if err == nil && v == nil {
-		v, err = c.look(ctx, r, req, 0)
+		v, err = c.readView(ctx, r, req, 0)
 	}
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
@@ -215,7 +215,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			return driver.Grant{}, err
 		}
 		resp, err := c.kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 		).Then(
 			clientv3.OpPut(key, text, clientv3.WithLease(s.lease())),
@@ -245,14 +245,14 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[2].GetResponseRange())
 		others := append(without(first, key), v.entries...)
 		if err := c.layout.mismatch(req, others); err != nil {
-			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, err)
+			return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, err)
 		}
 		return c.placed(ctx, r, req, s, resp.Header.Revision, v, s.sentBefore(sent), others)
 	}
 }
 
-// leaveAgain takes a key back that is no use, and returns why.
-func (c *client) leaveAgain(
+// takeBack takes a key back that is no use, and returns why.
+func (c *client) takeBack(
 	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
 ) (driver.Grant, error) {
 	_, err := c.kv.Txn(ctx).If(
@@ -280,7 +280,7 @@ func (c *client) placed(
 		c.places[r] = &place{}
 	}
 	c.places[r].view = v
-	c.keep(r, sent.Add(2*c.poll))
+	c.expireAtLocked(r, sent.Add(2*c.poll))
 	c.mu.Unlock()
 	if v.free(req) {
 		return c.claimed(ctx, r, req, v.behind)
@@ -323,9 +323,9 @@ func (c *client) pulse() time.Duration { return time.Duration(c.minSeconds) * ti
 
 // term is how long a hold is to last: a whole one its TTL, a claim two polls.
 type term struct {
-	seconds      int64 // of the lease that its key is on
-	lasts, keeps time.Duration
-	claim        bool
+	seconds         int64 // of the lease that its key is on
+	lasts, keyLasts time.Duration
+	claim           bool
 }
 
 func (c *client) whole(req *driver.Request) term {
@@ -344,16 +344,16 @@ func (c *client) grant(r *record, req *driver.Request, s *session, created int64
 	defer c.mu.Unlock()
 	r.created = created
 	r.session.Store(s)
-	return c.begin(r, req, t)
+	return c.beginLocked(r, req, t)
 }
 
 // begin begins a hold whose create revision and session its record has. It is called with the
 // mutex.
-func (c *client) begin(r *record, req *driver.Request, t term) driver.Grant {
+func (c *client) beginLocked(r *record, req *driver.Request, t term) driver.Grant {
 	delete(c.places, r)
 	since := r.session.Load().since
 	r.state, r.claim, r.began = held, t.claim, c.clock.Now()
-	c.keep(r, since.Add(t.keeps))
+	c.expireAtLocked(r, since.Add(t.keyLasts))
 	g := c.granted(r, req)
 	g.Since, g.Valid = since, t.lasts
 	return g
@@ -379,7 +379,7 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, be
 		c.mu.Unlock()
 		return driver.Grant{}, driver.ErrHeld
 	}
-	g := c.begin(r, req, c.short(req))
+	g := c.beginLocked(r, req, c.short(req))
 	c.mu.Unlock()
 	var err error
 	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
@@ -401,7 +401,7 @@ func (c *client) unanswered(r *record, req *driver.Request, s *session, sent dri
 	if r.state == asking {
 		r.state = doubtful
 		r.session.Store(s)
-		c.keep(r, sent.Add(req.TTL+req.LockDelay))
+		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
 	}
 	return driver.Grant{Request: *req}, driver.Uncertain(err)
 }

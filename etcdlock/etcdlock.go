@@ -91,23 +91,23 @@ type client struct {
 	minSeconds int64 // of etcd's shortest lease, which is also that of places
 
 	hub        *hub
-	alarm      *alarm.Alarm
+	timer      *alarm.Alarm
 	life       context.Context // until Close
 	die        context.CancelFunc
 	background sync.WaitGroup
 
-	mu        sync.Mutex
-	isClosed  bool
-	minimums  map[*record]*session // of holds with a minimum: see fixedFor
-	sessions  map[int64]*session   // by seconds
-	goodbye   *session             // for what is remembered for a while
-	records   index
-	places    map[*record]*place // of those that are queued
-	firstN    int32              // the least number for new keys: those before may be there yet
-	losses    chan driver.Loss
-	breaks    *watch // on what operators break; nil: none
-	followers map[span]*follower
-	wanted    map[string]int // followers of a name, by the beginning of its keys
+	mu         sync.Mutex
+	isClosed   bool
+	minimums   map[*record]*session // of holds with a minimum: see fixedFor
+	sessions   map[int64]*session   // by seconds
+	tombstones *session             // the lease of tombstones
+	records    index
+	places     map[*record]*place // of those that are queued
+	firstN     int32              // the least number for new keys: those before may be there yet
+	losses     chan driver.Loss
+	breaks     *watch // on what operators break; nil: none
+	followers  map[span]*follower
+	wanted     map[string]int // followers of a name, by the beginning of its keys
 }
 
 // New returns a driver over a client of etcd, which stays the caller's. It makes
@@ -148,7 +148,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		o.Reserve.ActiveConnection().Connect()
 		c.spare.Store(newRoute(o.Reserve))
 	}
-	c.alarm = alarm.New(c.clock, c.sweep)
+	c.timer = alarm.New(c.clock, c.sweep)
 	return c, nil
 }
 
@@ -157,7 +157,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 func (c *client) contact(ctx context.Context, o *Options) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	get, err := c.kv.Get(ctx, c.layout.goneAt, clientv3.WithCountOnly())
+	get, err := c.kv.Get(ctx, c.layout.tombstonesAt, clientv3.WithCountOnly())
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (c *client) Close() error {
 	}
 	c.mu.Unlock()
 	c.die()
-	c.alarm.Close()
+	c.timer.Close()
 	c.hub.close()
 	c.background.Wait()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), closeWithin)

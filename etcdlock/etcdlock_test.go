@@ -379,7 +379,7 @@ func TestGrantAfterEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		known = c.known(r)
+		known = c.isKnownLocked(r)
 		c.mu.Unlock()
 	}
 	if n := keys(t, c, req.Name); n > 0 || known {

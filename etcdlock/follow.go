@@ -27,11 +27,11 @@ type follower struct {
 	watch *watch
 	asked driver.Instant
 	begun bool
-	gone  bool    // nothing more is heard
+	ended bool    // no more events come
 	from  int64   // of everything after this revision it knows
 	log   []event // the deletions after that, in order
 	put   int64   // the revision of the last put
-	users []*vigil
+	users []*waitCall
 	idle  *time.Timer // ends it when nobody has used it for a while
 }
 
@@ -43,13 +43,13 @@ func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRa
 
 // follow returns the follower of a span, made if there is none. It is called with
 // the mutex, and so is leave.
-func (c *client) follow(dir string, s span, v *vigil) *follower {
+func (c *client) followLocked(dir string, s span, v *waitCall) *follower {
 	f := c.followers[s]
 	if f == nil {
 		f = &follower{c: c, dir: dir, span: s, asked: c.clock.Now()}
 		c.followers[s] = f
 		c.wanted[dir]++
-		f.watch = c.hub.watch(s.key, s.end, s.puts, f.hear)
+		f.watch = c.hub.watch(s.key, s.end, s.puts, f.handle)
 	}
 	if f.idle != nil {
 		f.idle.Stop()
@@ -60,9 +60,9 @@ func (c *client) follow(dir string, s span, v *vigil) *follower {
 }
 
 // leave ends a vigil's use of the follower.
-func (f *follower) leave(v *vigil) {
+func (f *follower) leaveLocked(v *waitCall) {
 	f.users = slices.Delete(f.users, slices.Index(f.users, v), slices.Index(f.users, v)+1)
-	if len(f.users) > 0 || f.gone {
+	if len(f.users) > 0 || f.ended {
 		return
 	}
 	var idle *time.Timer
@@ -70,7 +70,7 @@ func (f *follower) leave(v *vigil) {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
 		if f.idle == idle {
-			f.over()
+			f.endLocked()
 			f.c.hub.end(f.watch)
 		}
 	})
@@ -78,11 +78,11 @@ func (f *follower) leave(v *vigil) {
 }
 
 // over takes the follower out of use.
-func (f *follower) over() {
-	if f.gone {
+func (f *follower) endLocked() {
+	if f.ended {
 		return
 	}
-	f.gone = true
+	f.ended = true
 	delete(f.c.followers, f.span)
 	if f.c.wanted[f.dir]--; f.c.wanted[f.dir] == 0 {
 		delete(f.c.wanted, f.dir)
@@ -90,7 +90,7 @@ func (f *follower) over() {
 }
 
 // hear takes in an event and wakes those who wait.
-func (f *follower) hear(e event) {
+func (f *follower) handle(e event) {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
 	switch e.what {
@@ -114,7 +114,7 @@ func (f *follower) hear(e event) {
 		}
 		f.log = append(f.log, e)
 	case over:
-		f.over()
+		f.endLocked()
 	}
 	for _, v := range f.users {
 		v.wake()

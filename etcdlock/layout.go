@@ -51,11 +51,11 @@ const maxPrefix = 256
 
 // layout says which keys there are.
 type layout struct {
-	stock         bool
-	locks         string // what keys of locks begin with
-	goneAt, broke string
-	version       int  // of the values' format
-	bits          uint // of a token, below those of the create revision
+	stock               bool
+	locks               string // what keys of locks begin with
+	tombstonesAt, broke string
+	version             int  // of the values' format
+	bits                uint // of a token, below those of the create revision
 }
 
 // token returns the first token of a hold, by its key's create revision. The token grows
@@ -93,7 +93,7 @@ func newLayout(kind, prefix string) (layout, error) {
 		}
 	}
 	if kind == Stock {
-		l := layout{stock: true, goneAt: prefix + "//gone/", broke: prefix + "//broken/", version: 1}
+		l := layout{stock: true, tombstonesAt: prefix + "//gone/", broke: prefix + "//broken/", version: 1}
 		if prefix != "" {
 			l.locks = prefix + "/"
 		}
@@ -103,7 +103,7 @@ func newLayout(kind, prefix string) (layout, error) {
 		prefix = DefaultPrefix
 	}
 	return layout{
-		locks: prefix + "/lock/", goneAt: prefix + "/gone/", broke: prefix + "/broken/", version: 2, bits: 10,
+		locks: prefix + "/lock/", tombstonesAt: prefix + "/gone/", broke: prefix + "/broken/", version: 2, bits: 10,
 	}, nil
 }
 
@@ -120,9 +120,9 @@ func (l *layout) name(name string) string {
 	return l.locks + escaper.Replace(name)
 }
 
-func (l *layout) dir(name string) string      { return l.name(name) + "/" }
-func (l *layout) gone(owner string) string    { return l.goneAt + escaper.Replace(owner) }
-func (l *layout) broken(client string) string { return l.broke + client + "/" }
+func (l *layout) dir(name string) string        { return l.name(name) + "/" }
+func (l *layout) tombstone(owner string) string { return l.tombstonesAt + escaper.Replace(owner) }
+func (l *layout) broken(client string) string   { return l.broke + client + "/" }
 func (l *layout) brokenHold(client string, created int64) string {
 	return l.broken(client) + strconv.FormatInt(created, 10)
 }

@@ -31,16 +31,16 @@ func (c *client) fixedFor(ctx context.Context, r *record, req *driver.Request) (
 	s, left := c.minimums[r], r.began.Add(req.MinHold).Sub(c.clock.Now())
 	c.mu.Unlock()
 	if s != nil {
-		if _, err := s.keep(ctx, 0); !errors.Is(err, errOver) {
+		if _, err := s.refresh(ctx, 0); !errors.Is(err, errOver) {
 			return s, err
 		}
 	}
 	s = &session{c: c, seconds: max(seconds(left)+1, c.minSeconds), fixed: true, busy: make(chan struct{}, 1)}
-	_, err := s.keep(ctx, 0)
+	_, err := s.refresh(ctx, 0)
 	if err == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.known(r) { // it was released meanwhile
+		if !c.isKnownLocked(r) { // it was released meanwhile
 			if !c.isClosed {
 				c.revoke(s)
 			}
@@ -64,7 +64,7 @@ func (c *client) sessionFor(ctx context.Context, r *record, req *driver.Request)
 }
 
 // fasten puts a new hold on the lease of its minimum hold before its holder begins.
-func (c *client) fasten(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+func (c *client) putOnOwnLease(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
 	switch {
 	case driver.Gone(renewal.Err):
@@ -103,7 +103,7 @@ func (c *client) revoke(s *session) {
 	c.background.Go(func() {
 		ctx, cancel := c.bounded(c.life)
 		defer cancel()
-		c.kept().leases.Revoke(ctx, s.lease())
+		c.spareRoute().leases.Revoke(ctx, s.lease())
 	})
 }
 
@@ -125,7 +125,7 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 			return true
 		}
 		since := s.sentBefore(c.clock.Now())
-		resp, err := c.kept().kv.Txn(ctx).If(
+		resp, err := c.spareRoute().kv.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
 			clientv3.Compare(clientv3.LeaseValue(key), "=", from),
 		).Then(

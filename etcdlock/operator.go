@@ -43,7 +43,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		e := entries[last]
 		then := []clientv3.Op{clientv3.OpDelete(e.key)}
 		if e.ours {
-			lease, err := c.farewells(ctx)
+			lease, err := c.tombstoneLease(ctx)
 			switch {
 			case err == nil:
 				then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, created), "", clientv3.WithLease(lease)))
@@ -87,15 +87,15 @@ func (c *client) listen() {
 		case put:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if r := c.holding(strings.TrimPrefix(e.key, dir)); r != nil {
-				c.tell(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
+			if r := c.holdingLocked(strings.TrimPrefix(e.key, dir)); r != nil {
+				c.tellLocked(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
 			}
 		}
 	})
 }
 
 // holding returns the record of a create revision, or nil. It is called with the mutex.
-func (c *client) holding(created string) *record {
+func (c *client) holdingLocked(created string) *record {
 	n, err := strconv.ParseInt(created, 10, 64)
 	for r := range c.records.all() {
 		if err == nil && r.created == n {
@@ -107,7 +107,7 @@ func (c *client) holding(created string) *record {
 
 // tell passes a loss on, if anybody is there to hear: the next renewal tells it
 // again. It is called with the mutex.
-func (c *client) tell(loss driver.Loss) {
+func (c *client) tellLocked(loss driver.Loss) {
 	if c.isClosed {
 		return
 	}

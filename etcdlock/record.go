@@ -40,8 +40,8 @@ type record struct {
 
 // place is what is known of a place in a queue.
 type place struct {
-	view  view   // what was before it when the store was last asked
-	waits *vigil // whoever waits at it, to be woken when it is worth nothing
+	view  view      // what was before it when the store was last asked
+	waits *waitCall // whoever waits at it, to be woken when it is worth nothing
 }
 
 // record returns the record of an owner, or nil. It is called with the mutex.
@@ -82,7 +82,7 @@ func (c *client) unreserve(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.asks--; r.asks == 0 && r.state == asking {
-		c.forget(r)
+		c.forgetLocked(r)
 	}
 }
 
@@ -91,24 +91,24 @@ func (c *client) key(r *record) string { return c.layout.key(r.name, c.id, r.n) 
 
 // keep sets until when a record's key stays. If the record was forgotten while the
 // request was under way it is known again: its key must go in time all the same.
-func (c *client) keep(r *record, until driver.Instant) {
+func (c *client) expireAtLocked(r *record, until driver.Instant) {
 	c.records.add(r)
 	r.until = until
-	c.alarm.Set(until)
+	c.timer.Set(until)
 }
 
 // forget forgets a record, and wakes whoever waits at its place. It is called
 // with the mutex.
-func (c *client) forget(r *record) {
+func (c *client) forgetLocked(r *record) {
 	c.records.remove(r)
 	r.state = doubtful
-	c.wake(r)
+	c.wakeLocked(r)
 	delete(c.places, r)
 	delete(c.minimums, r)
 }
 
 // known reports whether a record has not been forgotten.
-func (c *client) known(r *record) bool { return c.record(r.name, r.owner) == r }
+func (c *client) isKnownLocked(r *record) bool { return c.record(r.name, r.owner) == r }
 
 // isLeaving reports whether a record's key is being deleted because its time was over.
 func (c *client) isLeaving(r *record) bool {
@@ -118,7 +118,7 @@ func (c *client) isLeaving(r *record) bool {
 }
 
 // wake wakes whoever waits at the place.
-func (c *client) wake(r *record) {
+func (c *client) wakeLocked(r *record) {
 	if p := c.places[r]; p != nil && p.waits != nil {
 		p.waits.wake()
 	}
@@ -160,12 +160,12 @@ func (c *client) sweep() {
 			next = min(next, now.Add(removePause))
 		default:
 			r.state, r.until = leaving, 0
-			c.wake(r)
+			c.wakeLocked(r)
 			over = append(over, r)
 		}
 	}
 	if next != math.MaxInt64 {
-		c.alarm.Set(max(next, now.Add(sweepPause)))
+		c.timer.Set(max(next, now.Add(sweepPause)))
 	}
 	if over != nil && !c.isClosed {
 		c.background.Go(func() { c.remove(over) })
@@ -181,7 +181,7 @@ func (c *client) remove(records []*record) {
 			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.token(r.created), 1)}
 		}
 		ctx, cancel := c.bounded(c.life)
-		errs := c.expel(ctx, grants)
+		errs := c.deleteKeys(ctx, grants)
 		cancel()
 		var left []*record
 		c.mu.Lock()
@@ -195,7 +195,7 @@ func (c *client) remove(records []*record) {
 			if !gone { // its lease has ended here, at the store perhaps a little later
 				c.firstN = max(c.firstN, r.n+1)
 			}
-			c.forget(r)
+			c.forgetLocked(r)
 		}
 		c.mu.Unlock()
 		if records = left; len(records) == 0 || !sleep(c.life, removePause) {
@@ -213,20 +213,20 @@ const (
 
 // abandon forgets a record whose lease has ended here, at the store perhaps a
 // little later: its number is not used again.
-func (c *client) abandon(r *record) {
+func (c *client) forgetUnsure(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known(r) {
+	if c.isKnownLocked(r) {
 		c.firstN = max(c.firstN, r.n+1)
-		c.forget(r)
+		c.forgetLocked(r)
 	}
 }
 
 // drop forgets a record whose key is gone.
-func (c *client) drop(r *record) {
+func (c *client) forget(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known(r) {
-		c.forget(r)
+	if c.isKnownLocked(r) {
+		c.forgetLocked(r)
 	}
 }

@@ -28,15 +28,15 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	var leaving []driver.Grant
 	var at []int
 	for i := range grants {
-		switch early, shut := c.leaves(&grants[i]); {
+		switch early, shut := c.beginRelease(&grants[i]); {
 		case shut: // by a release before, whose answer was lost
 		case early != nil:
-			errs[i] = c.shut(ctx, early, &grants[i])
+			errs[i] = c.closeName(ctx, early, &grants[i])
 		default:
 			leaving, at = append(leaving, grants[i]), append(at, i)
 		}
 	}
-	for i, err := range c.expel(ctx, leaving) {
+	for i, err := range c.deleteKeys(ctx, leaving) {
 		errs[at[i]] = err
 	}
 	var missing []renewing
@@ -44,7 +44,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	for i := range grants {
 		switch g := &grants[i]; {
 		case errs[i] == nil || errors.Is(errs[i], driver.ErrNotHeld):
-			c.hasLeft(g)
+			c.endRelease(g)
 			if g.Token == 0 {
 				errs[i] = nil // withdrawn is withdrawn
 			} else if errs[i] != nil {
@@ -63,7 +63,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 
 // leaves notes that an owner leaves. It returns the record of a hold whose minimum
 // time is not over, and whether the name has been shut for that already.
-func (c *client) leaves(g *driver.Grant) (early *record, shut bool) {
+func (c *client) beginRelease(g *driver.Grant) (early *record, shut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.record(g.Name, g.Owner)
@@ -75,20 +75,20 @@ func (c *client) leaves(g *driver.Grant) (early *record, shut bool) {
 	}
 	if !shut {
 		r.state = doubtful // until the store has confirmed it
-		c.wake(r)
+		c.wakeLocked(r)
 	}
 	return early, shut
 }
 
 // hasLeft forgets an owner that has left, but for a name that it has shut.
-func (c *client) hasLeft(g *driver.Grant) {
+func (c *client) endRelease(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.record(g.Name, g.Owner); r != nil && r.state != closed {
 		if s := c.minimums[r]; s != nil && !c.isClosed {
 			c.revoke(s)
 		}
-		c.forget(r)
+		c.forgetLocked(r)
 	}
 }
 
@@ -99,7 +99,7 @@ const batchSize = 100
 // expel deletes the keys of grants, each if it is still the one that was put, and
 // remembers those whose requests may still be under way. It returns ErrNotHeld
 // where there was nothing.
-func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
+func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	var known []int
 	keys := make([]*record, len(grants))
@@ -113,9 +113,9 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 	for i, r := range keys {
 		switch {
 		case r == nil:
-			errs[i] = c.expelUnknown(ctx, &grants[i], "")
+			errs[i] = c.deleteUnknown(ctx, &grants[i], "")
 		case r.created == 0:
-			errs[i] = c.expelUnknown(ctx, &grants[i], c.key(r))
+			errs[i] = c.deleteUnknown(ctx, &grants[i], c.key(r))
 		default:
 			known = append(known, i)
 		}
@@ -123,13 +123,13 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 	for len(known) > 0 {
 		some := known[:min(batchSize, len(known))]
 		known = known[len(some):]
-		c.expelKnown(ctx, grants, keys, some, errs)
+		c.deleteKnown(ctx, grants, keys, some, errs)
 	}
 	return errs
 }
 
-// expelKnown deletes keys of which the create revision is known.
-func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
+// deleteKnown deletes keys of which the create revision is known.
+func (c *client) deleteKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
 	req := &etcdserverpb.TxnRequest{}
 	var err error
 	for _, i := range some {
@@ -140,11 +140,11 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 		}
 		if strays(&grants[i]) {
 			var lease clientv3.LeaseID
-			if lease, err = c.farewells(ctx); err != nil {
+			if lease, err = c.tombstoneLease(ctx); err != nil {
 				break
 			}
-			remember := putOp([]byte(c.layout.gone(grants[i].Owner)), "", lease)
-			one.Success, one.Failure = append(one.Success, remember), append(one.Failure, remember)
+			tombstone := putOp([]byte(c.layout.tombstone(grants[i].Owner)), "", lease)
+			one.Success, one.Failure = append(one.Success, tombstone), append(one.Failure, tombstone)
 		}
 		if len(some) == 1 { // as a rule: no transaction in a transaction
 			req = one
@@ -154,7 +154,7 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 	}
 	var resp *etcdserverpb.TxnResponse
 	if err == nil {
-		resp, err = commit(ctx, c.kept().direct, req)
+		resp, err = commit(ctx, c.spareRoute().direct, req)
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		c.deleteOnly(ctx, keys, some)
@@ -179,23 +179,23 @@ func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", keys[i].created)
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{created}, []clientv3.Op{clientv3.OpDelete(c.key(keys[i]))}, nil))
 	}
-	c.kept().kv.Txn(ctx).Then(ops...).Commit()
+	c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 }
 
-// expelUnknown looks for the owner's key, which is that one if the client knows of
+// deleteUnknown looks for the owner's key, which is that one if the client knows of
 // any, and deletes it. When it looks, the owner
 // is remembered already, so nothing can come after the look.
-func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) error {
+func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string) error {
 	dir := c.layout.dir(g.Name)
 	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
 	if strays(g) {
-		remember, err := c.remember(ctx, g)
+		tombstone, err := c.tombstone(ctx, g)
 		if err != nil {
 			return err
 		}
-		ops = append(ops, remember)
+		ops = append(ops, tombstone)
 	}
-	resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
+	resp, err := c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		c.misses(err)
 		return err
@@ -204,7 +204,7 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 	if e == nil {
 		return driver.ErrNotHeld
 	}
-	done, err := c.kept().kv.Txn(ctx).If(
+	done, err := c.spareRoute().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
 	).Then(clientv3.OpDelete(e.key)).Commit()
 	if err == nil && !done.Succeeded {
@@ -217,9 +217,9 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 func strays(g *driver.Grant) bool { return g.Token == 0 || g.Stray }
 
 // remember returns what makes a request of the grant's owner come to nothing.
-func (c *client) remember(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
-	lease, err := c.farewells(ctx)
-	return clientv3.OpPut(c.layout.gone(g.Owner), "", clientv3.WithLease(lease)), err
+func (c *client) tombstone(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
+	lease, err := c.tombstoneLease(ctx)
+	return clientv3.OpPut(c.layout.tombstone(g.Owner), "", clientv3.WithLease(lease)), err
 }
 
 // misses notes that the lease for what is remembered has ended: the next attempt
@@ -228,14 +228,14 @@ func (c *client) misses(err error) {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.goodbye = nil
+		c.tombstones = nil
 	}
 }
 
 // shut closes the name of a hold that is released before its minimum time is
 // over: the key stays, without an owner, on a lease for the rest of the time. The
 // client deletes it at the right moment, if it still lives then.
-func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
+func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) error {
 	rest := r.began.Add(g.MinHold).Sub(c.clock.Now())
 	s := r.session.Load()
 	if s == nil || !s.fixed {
@@ -249,13 +249,13 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 	key := c.key(r)
 	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}
 	if g.Stray {
-		remember, err := c.remember(ctx, g)
+		tombstone, err := c.tombstone(ctx, g)
 		if err != nil {
 			return err
 		}
-		then = append(then, remember)
+		then = append(then, tombstone)
 	}
-	resp, err := c.kept().kv.Txn(ctx).If(
+	resp, err := c.spareRoute().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
 	).Then(then...).Commit()
 	if err != nil {
@@ -266,10 +266,10 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known(r) {
+	if c.isKnownLocked(r) {
 		r.state = closed
 		r.session.Store(s)
-		c.keep(r, r.began.Add(g.MinHold))
+		c.expireAtLocked(r, r.began.Add(g.MinHold))
 	}
 	return nil
 }

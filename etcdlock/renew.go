@@ -38,7 +38,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	for i := range grants {
 		r := renewing{c.record(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
 		switch {
-		case r.record == nil || !c.isHold(r.record, r.grant):
+		case r.record == nil || !c.isHoldLocked(r.record, r.grant):
 			missing = append(missing, r)
 		case r.lapsed(now, grants[i].LockDelay):
 			r.out.Err = driver.ErrNotHeld
@@ -95,7 +95,7 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 	alive := make(chan struct{})
 	go func() { // beside the look at the keys, which is worth as much before as after
 		defer close(alive)
-		if since, dead = s.keep(ctx, after); errors.Is(dead, errOver) {
+		if since, dead = s.refresh(ctx, after); errors.Is(dead, errOver) {
 			dead = driver.ErrNotHeld
 		}
 	}()
@@ -129,7 +129,7 @@ func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
 		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", r.created)
 		elses[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
 	}
-	resp, err := c.kept().kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
+	resp, err := c.spareRoute().kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 		// The lease that it comes to may have been kept alive before the claim's own time
 		// began. Whoever has the claim trusts no renewal that counts from earlier: such
 		// an answer looks as if a later one had overtaken it.
-		if claimed := r.until.Add(-c.short(&r.grant.Request).keeps); since < claimed {
+		if claimed := r.until.Add(-c.short(&r.grant.Request).keyLasts); since < claimed {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
 	}
@@ -169,7 +169,7 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	r.claim = false
 	r.session.Store(s)
 	s.trusted = since.Add(valid)
-	c.keep(r.record, r.stays(&r.grant.Request, since, valid))
+	c.expireAtLocked(r.record, r.stays(&r.grant.Request, since, valid))
 	*r.out = driver.Renewal{Since: since, Valid: valid}
 	return true
 }
@@ -183,7 +183,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 		for i, r := range some {
 			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, c.layout.created(r.grant.Token)), clientv3.WithCountOnly())
 		}
-		resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
+		resp, err := c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 		for i, r := range some {
 			switch {
 			case err != nil:
@@ -196,7 +196,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 			}
 			c.mu.Lock()
 			if r.record != nil && r.state == held {
-				c.forget(r.record)
+				c.forgetLocked(r.record)
 			}
 			c.mu.Unlock()
 		}
@@ -204,7 +204,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 }
 
 // isHold reports whether a record is the hold of a grant. It is called with the mutex.
-func (c *client) isHold(r *record, g *driver.Grant) bool {
+func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
 	return r.state == held && (g.Token == 0 || r.created == c.layout.created(g.Token))
 }
 

@@ -26,16 +26,16 @@ func newRoute(etcd *clientv3.Client) *route {
 
 // kept returns the route of renewals and releases; that of all others while it has no
 // connection.
-func (c *client) kept() *route {
+func (c *client) spareRoute() *route {
 	if l := c.spare.Load(); l != nil && l.etcd.ActiveConnection().GetState() == connectivity.Ready {
 		return l
 	}
 	return &route{c.etcd, c.kv, c.leases, c.direct}
 }
 
-// keepReserve makes the route of renewals and releases, until Close. With a user etcd is
+// openReserve makes the route of renewals and releases, until Close. With a user etcd is
 // asked for a token first, so it is done beside.
-func (c *client) keepReserve(config clientv3.Config) {
+func (c *client) openReserve(config clientv3.Config) {
 	config.Context = c.life
 	c.background.Go(func() {
 		for {

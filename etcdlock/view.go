@@ -104,7 +104,7 @@ func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*vi
 // by itself if it has come so far: what a majority has agreed on it must not ask
 // again. The revision is at least that of the place, or a member that has not heard
 // of it would call it gone.
-func (c *client) look(ctx context.Context, r *record, req *driver.Request, since int64) (*view, error) {
+func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (*view, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	key, now := c.key(r), since == 0
@@ -131,7 +131,7 @@ func (c *client) look(ctx context.Context, r *record, req *driver.Request, since
 		return kv.CreateRevision == r.created && string(kv.Key) == key
 	})
 	if !own {
-		c.drop(r)
+		c.forget(r)
 		return nil, driver.ErrHeld
 	}
 	v := c.layout.before(req, key, read.Header.Revision, read)

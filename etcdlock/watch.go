@@ -38,7 +38,7 @@ type stream struct {
 type watch struct {
 	id     int64
 	stream *stream
-	hear   func(event) // called by the stream's goroutine; must not block
+	notify func(event) // called by the stream's goroutine; must not block
 }
 
 // event is what a watch hears.
@@ -59,11 +59,11 @@ const (
 
 // watch begins to watch a key, or the range from key to end. Puts are heard of
 // only on demand. The first event is begun, or over.
-func (h *hub) watch(key, end string, puts bool, hear func(event)) *watch {
+func (h *hub) watch(key, end string, puts bool, notify func(event)) *watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		go hear(event{what: over}) // as always, not by the caller
+		go notify(event{what: over}) // as always, not by the caller
 		return &watch{}
 	}
 	st := h.stream
@@ -74,7 +74,7 @@ func (h *hub) watch(key, end string, puts bool, hear func(event)) *watch {
 		h.alive.Go(func() { h.run(ctx, st) })
 	}
 	h.last++
-	w := &watch{id: h.last, stream: st, hear: hear}
+	w := &watch{id: h.last, stream: st, notify: notify}
 	st.watches[w.id] = w
 	create := &etcdserverpb.WatchCreateRequest{Key: []byte(key), WatchId: w.id}
 	if end != "" {
@@ -118,18 +118,18 @@ func (h *hub) run(ctx context.Context, st *stream) {
 	if err != nil {
 		return
 	}
-	h.alive.Go(func() { h.say(ctx, st, g) })
+	h.alive.Go(func() { h.send(ctx, st, g) })
 	for {
 		r, err := g.Recv()
 		if err != nil || r.Canceled && r.WatchId == clientv3.InvalidWatchID {
 			return // broken, or a watch is refused and nobody knows which
 		}
-		h.heard(st, r)
+		h.dispatch(st, r)
 	}
 }
 
 // say sends what is to be sent. If it fails the other goroutine hears of it too.
-func (h *hub) say(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchClient) {
+func (h *hub) send(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchClient) {
 	for {
 		select {
 		case <-st.pending:
@@ -149,7 +149,7 @@ func (h *hub) say(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchCli
 }
 
 // heard passes on what the server says.
-func (h *hub) heard(st *stream, r *etcdserverpb.WatchResponse) {
+func (h *hub) dispatch(st *stream, r *etcdserverpb.WatchResponse) {
 	h.mu.Lock()
 	w := st.watches[r.WatchId]
 	if r.Canceled {
@@ -159,16 +159,16 @@ func (h *hub) heard(st *stream, r *etcdserverpb.WatchResponse) {
 	switch {
 	case w == nil:
 	case r.Canceled:
-		w.hear(event{what: over})
+		w.notify(event{what: over})
 	case r.Created:
-		w.hear(event{what: begun, rev: r.Header.GetRevision()})
+		w.notify(event{what: begun, rev: r.Header.GetRevision()})
 	default:
 		for _, e := range r.Events {
 			what := put
 			if e.Type == mvccpb.Event_DELETE {
 				what = deleted
 			}
-			w.hear(event{what, string(e.Kv.Key), e.Kv.ModRevision})
+			w.notify(event{what, string(e.Kv.Key), e.Kv.ModRevision})
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (h *hub) broke(st *stream) {
 	st.watches = nil // reads find nothing, deletes do nothing
 	h.mu.Unlock()
 	for _, w := range watches {
-		w.hear(event{what: over})
+		w.notify(event{what: over})
 	}
 }
 
