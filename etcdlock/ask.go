@@ -12,7 +12,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// maxReads is how often a Try looks again because something was put in between.
+// maxReads is how often a Try reads the name again because a key was put in between.
 const maxReads = 3
 
 // Try implements driver.Driver. The key is put if no key of the name is newer
@@ -22,12 +22,12 @@ const maxReads = 3
 //
 // Not all keys in that range are the name's (see layout.isEntry), and many readers come
 // at the same time. Suppose orders/1 to orders/16 are taken and released all the time,
-// in the layout Stock: then something newer is there at every look, and the free name
-// orders would never be granted (P7). So after some looks the key is put all the same,
-// and taken back if somebody was before it.
+// in the layout Stock: then something newer is there at every attempt, and the free name
+// orders would never be granted (P7). So after some attempts the key is put all the same,
+// and taken back if another key was before it.
 //
-// Unfair changes nothing: who overtook a waiter would have a higher token than
-// the waiter gets after it (P3).
+// Unfair (barging) changes nothing: a request that overtook a waiter would have a higher
+// token than the waiter gets after it (P3).
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
@@ -50,7 +50,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	text := c.layout.text(c.layout.newValue(&req, c.id, c.asked(r)))
 	if c.isWanted(dir) {
-		// Likely to be held: a look costs less than a transaction that may put.
+		// Likely to be held: a read costs less than a transaction that may put.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return driver.Grant{}, err
@@ -108,8 +108,8 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 }
 
-// putAndCheck is a Try that puts the key at once, on a session, and looks who was
-// before it.
+// putAndCheck is a Try that puts the key at once, on a session, and reads in the same
+// transaction what was before it.
 func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request, s *session) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	sent := c.clock.Now()
@@ -145,7 +145,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	r := c.reserve(&req)
 	defer c.unreserve(r)
 	if c.isLeaving(r) {
-		return driver.Grant{}, driver.ErrNotHeld // it has just ended: whoever asks begins anew
+		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
 	}
 	c.mu.Lock()
 	state := r.state
@@ -179,7 +179,7 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 	return g, nil
 }
 
-// confirm gives a place's sign of life, and looks whether it has come to be a hold.
+// confirm gives a place's sign of life, and reads whether it has become a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
 	s := r.session.Load()
@@ -414,7 +414,7 @@ func (l *layout) refusal(req *driver.Request, others []entry) error {
 	return l.heldError(req, others)
 }
 
-// heldError says who is in the way.
+// heldError returns ErrHeld with what is known of the first entry in the way.
 func (l *layout) heldError(req *driver.Request, others []entry) error {
 	e := &driver.HeldError{Name: req.Name}
 	if len(others) > 0 {

@@ -8,7 +8,7 @@ import (
 
 // Compare returns the guard for data in the same etcd: a condition that is true
 // while the lease's hold is in the store. A transaction under it changes nothing
-// after the hold has ended, whatever its holder believes:
+// after the hold has ended, also if its holder does not know that yet:
 //
 //	etcd.Txn(ctx).If(etcdlock.Compare(lease)).Then(clientv3.OpPut("stock/42", "7")).Commit()
 //

@@ -137,7 +137,7 @@ func (u use) otherKind(v use) bool {
 }
 func (e *entry) delay() time.Duration { return time.Duration(e.value.LockDelay) * time.Millisecond }
 
-// owner returns who has the entry; where that is not known, the end of its key.
+// owner returns the entry's owner; where that is not known, the end of its key.
 func (e *entry) owner() string {
 	if e.value.Owner != "" {
 		return e.value.Owner
@@ -172,7 +172,7 @@ func (e *entry) closes() time.Duration {
 
 // admits reports whether a request stands beside all of the entries before it.
 // This one rule is exclusion and fairness: an entry that still waits is in the way
-// just like one that holds (P1, P8), and whoever is admitted stays so, because
+// just like one that holds (P1, P8), and an admitted entry stays admitted, because
 // entries before it can only go.
 func admits(before []entry, u use) bool {
 	permits := u.permits

@@ -15,11 +15,10 @@ type span struct {
 	puts     bool
 }
 
-// follower follows what happens to the keys of a span, for all of this client who
-// wait for it. It stays for a while after the last of them, so that whoever comes
-// back has missed nothing and need not look: a lock that is wanted all the time
-// then costs no requests but those that take a place and release. Guarded by the
-// client's mutex.
+// follower records what happens to the keys of a span, for all calls of Wait of this
+// client that need it. It stays for a while after the last of them, so that the next one
+// has missed nothing and reads nothing: a lock that is wanted all the time then costs no
+// requests but those that take a place and release. Guarded by the client's mutex.
 type follower struct {
 	c     *client
 	dir   string // of the name
@@ -41,8 +40,7 @@ const maxLog = 128
 // dirSpan is the span of all keys of a name.
 func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRangeEnd(dir), puts} }
 
-// follow returns the follower of a span, made if there is none. It is called with
-// the mutex, and so is leave.
+// followLocked returns the follower of a span, made if there is none.
 func (c *client) followLocked(dir string, s span, v *waitCall) *follower {
 	f := c.followers[s]
 	if f == nil {
@@ -77,7 +75,7 @@ func (f *follower) leaveLocked(v *waitCall) {
 	f.idle = idle
 }
 
-// over takes the follower out of use.
+// endLocked takes the follower out of use.
 func (f *follower) endLocked() {
 	if f.ended {
 		return
@@ -89,7 +87,7 @@ func (f *follower) endLocked() {
 	}
 }
 
-// hear takes in an event and wakes those who wait.
+// handle takes in an event and wakes the calls of Wait that use the follower.
 func (f *follower) handle(e event) {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
@@ -121,12 +119,12 @@ func (f *follower) handle(e event) {
 	}
 }
 
-// Contended implements driver.Foreseer: somebody of this client has waited for the
-// name a moment ago.
+// Contended tells, without asking the store, that a goroutine of this client has waited
+// for the name a moment ago.
 func (c *client) Contended(name string) bool { return c.isWanted(c.layout.dir(name)) }
 
-// isWanted reports whether somebody of this client has waited for the name a
-// moment ago: it is likely to be held.
+// isWanted reports whether a goroutine of this client has waited for the name a moment
+// ago: it is likely to be held.
 func (c *client) isWanted(dir string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 	//
 	// A token is the create revision of the hold's key times 1,024, plus the number of
 	// times that the hold has been handed over inside its client's process. Versions of
-	// this package with another format of the keys' values do not share a name: whoever
-	// finds a key of another version gets an error that is ErrMismatch and says so.
+	// this package with another format of the keys' values do not share a name: a
+	// client that finds a key of another version gets an error that is ErrMismatch.
 	Escaped = "escaped"
 	// Stock is that of etcd's own concurrency.Mutex, of "etcdctl lock" and of the
 	// v3lock service, all of which and this package keep one another out:
@@ -38,8 +38,8 @@ const (
 	// nobody but the client that put it knows its owner: Inspect shows the key's end
 	// instead, and other clients cannot withdraw it by its owner.
 	// Without a prefix the slash before the name is missing too. In this layout
-	// their locks on "orders" wait for whoever has "orders/42": that is theirs to
-	// mend.
+	// their locks on "orders" wait for the holder of "orders/42": only they can
+	// mend that.
 	Stock = "stock"
 )
 
@@ -128,7 +128,7 @@ func (l *layout) brokenHold(client string, created int64) string {
 }
 
 // key returns the key of a client's n-th hold or place of a name. It is used again
-// and again, because etcd looks at every key that there has been since its history
+// and again, because etcd visits every key that there has been since its history
 // was compacted last when it reads a range: with a key for each owner, a lock that
 // is wanted all the time would become slower and slower.
 func (l *layout) key(name, client string, n int32) string {

@@ -13,8 +13,8 @@ import (
 
 // A minimum hold also binds a holder that crashes: its name stays closed until then
 // (P5). While more is left of it than of the TTL, the hold's key is on a lease of its
-// own, which is never kept alive and ends with the minimum hold; a renewal only looks
-// whether the key is still there. The first renewal after that puts it on the lease of
+// own, which is never kept alive and ends with the minimum hold; a renewal only checks
+// that the key is still there. The first renewal after that puts it on the lease of
 // its TTL with all others.
 
 // outlasts reports whether a minimum hold that begins at an instant ends after what a
@@ -25,7 +25,7 @@ func outlasts(req *driver.Request, began, now driver.Instant) bool {
 
 // fixedFor returns a session for one hold whose lease lasts for what is left of its
 // minimum hold: the same each time, because a minimum hold may be long, and etcd may have
-// put the key there though nobody heard so.
+// put the key there although the answer was lost.
 func (c *client) fixedFor(ctx context.Context, r *record, req *driver.Request) (*session, error) {
 	c.mu.Lock()
 	s, left := c.minimums[r], r.began.Add(req.MinHold).Sub(c.clock.Now())
@@ -145,6 +145,6 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 		if len(kvs) == 0 || kvs[0].CreateRevision != r.created || clientv3.LeaseID(kvs[0].Lease) == from {
 			return false
 		}
-		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, though nobody heard so
+		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, although its answer was lost
 	}
 }

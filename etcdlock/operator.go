@@ -55,7 +55,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		if err != nil || done.Succeeded {
 			return err
 		}
-		// It has ended meanwhile, or its value or lease has been changed: look again.
+		// It has ended meanwhile, or its value or lease has been changed: read again.
 	}
 }
 
@@ -69,8 +69,8 @@ func holders(entries []entry) int {
 	return len(entries)
 }
 
-// listen sees to it that this client hears of its holds that operators break. It
-// is called when holds are renewed: shorter ones need it not.
+// listen watches for holds of this client that operators break. It is called when holds
+// are renewed: shorter ones do not need it.
 func (c *client) listen() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *client) listen() {
 	})
 }
 
-// holding returns the record of a create revision, or nil. It is called with the mutex.
+// holdingLocked returns the record with a create revision, or nil.
 func (c *client) holdingLocked(created string) *record {
 	n, err := strconv.ParseInt(created, 10, 64)
 	for r := range c.records.all() {
@@ -105,8 +105,7 @@ func (c *client) holdingLocked(created string) *record {
 	return nil
 }
 
-// tell passes a loss on, if anybody is there to hear: the next renewal tells it
-// again. It is called with the mutex.
+// tellLocked passes a loss on, if the channel has room: the next renewal tells it again.
 func (c *client) tellLocked(loss driver.Loss) {
 	if c.isClosed {
 		return

@@ -46,7 +46,7 @@ func (v *waitCall) listens() bool {
 	return v.fs[0] != nil && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && !f.begun })
 }
 
-// crowd is many who wait for one name that is held.
+// queueOf is many waiters for one name that is held.
 type queueOf struct {
 	testing.TB
 	c       *client
@@ -66,13 +66,13 @@ func newQueueOf(t testing.TB, addrs string, waiters int) *queueOf {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	w := &queueOf{TB: t, c: c, granted: make(chan driver.Grant, waiters), stop: stop}
-	if w.hold, err = c.Try(ctx, request("crowd")); err != nil {
+	if w.hold, err = c.Try(ctx, request("queue")); err != nil {
 		t.Fatal(err)
 	}
 	lined, asks := make(chan struct{}, waiters), make(chan struct{}, 32) // no more at a time
 	for range waiters {
 		w.waiting.Go(func() {
-			req := request("crowd")
+			req := request("queue")
 			asks <- struct{}{}
 			g, err := c.Enqueue(ctx, req)
 			<-asks
@@ -128,7 +128,7 @@ func (w *queueOf) end() {
 
 // TestHandOverCost: a hand-off takes a few messages, however many wait.
 func TestHandOverCost(t *testing.T) {
-	const atMost = 8 // of each: delete, look, watch and its end; and the keepalives of the crowd
+	const atMost = 8 // of each: delete, look, watch and its end; and the keepalives of the waiters
 	for _, waiters := range []int{16, 256} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
 			server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: 5 * time.Second})

@@ -41,10 +41,10 @@ type record struct {
 // place is what is known of a place in a queue.
 type place struct {
 	view  view      // what was before it when the store was last asked
-	waits *waitCall // whoever waits at it, to be woken when it is worth nothing
+	waits *waitCall // the call of Wait at it, to be woken when the place is worth nothing
 }
 
-// record returns the record of an owner, or nil. It is called with the mutex.
+// record returns the record of an owner, or nil. The caller has the mutex.
 func (c *client) record(name, owner string) *record { return c.records.find(name, owner) }
 
 // reserve returns the owner's record, made if there is none, with a key that
@@ -89,16 +89,16 @@ func (c *client) unreserve(r *record) {
 // key returns the record's key.
 func (c *client) key(r *record) string { return c.layout.key(r.name, c.id, r.n) }
 
-// keep sets until when a record's key stays. If the record was forgotten while the
-// request was under way it is known again: its key must go in time all the same.
+// expireAtLocked sets when a record's key is deleted unless it is renewed or confirmed. A
+// record that was forgotten while the request was under way is known again: its key must
+// be deleted in time all the same.
 func (c *client) expireAtLocked(r *record, until driver.Instant) {
 	c.records.add(r)
 	r.until = until
 	c.timer.Set(until)
 }
 
-// forget forgets a record, and wakes whoever waits at its place. It is called
-// with the mutex.
+// forgetLocked forgets a record, and wakes the call of Wait at its place.
 func (c *client) forgetLocked(r *record) {
 	c.records.remove(r)
 	r.state = doubtful
@@ -107,7 +107,7 @@ func (c *client) forgetLocked(r *record) {
 	delete(c.minimums, r)
 }
 
-// known reports whether a record has not been forgotten.
+// isKnownLocked reports whether a record has not been forgotten.
 func (c *client) isKnownLocked(r *record) bool { return c.record(r.name, r.owner) == r }
 
 // isLeaving reports whether a record's key is being deleted because its time was over.
@@ -117,7 +117,7 @@ func (c *client) isLeaving(r *record) bool {
 	return r.state == leaving
 }
 
-// wake wakes whoever waits at the place.
+// wakeLocked wakes the call of Wait at the place.
 func (c *client) wakeLocked(r *record) {
 	if p := c.places[r]; p != nil && p.waits != nil {
 		p.waits.wake()
@@ -141,8 +141,8 @@ func (c *client) asked(r *record) int64 {
 	return time.Now().Add(-c.clock.Now().Sub(r.began)).UnixMilli()
 }
 
-// sweep has the keys deleted whose time is over. The alarm calls it. It looks at all
-// records, and not often: a hold is renewed, and a place confirmed, long before its
+// sweep deletes the keys whose time is over. The timer calls it. It visits all records,
+// and not often: a hold is renewed, and a place confirmed, long before its
 // time is over, so the first that may be over the next time is far away, as a rule. A
 // queue of them by their times would take a third of a record's memory.
 func (c *client) sweep() {
@@ -204,15 +204,15 @@ func (c *client) remove(records []*record) {
 	}
 }
 
-// The time between two attempts to delete keys, and at least between two looks at
-// whose time is over.
+// The time between two attempts to delete keys, and at least between two
+// sweeps.
 const (
 	removePause = 200 * time.Millisecond
 	sweepPause  = 20 * time.Millisecond
 )
 
-// abandon forgets a record whose lease has ended here, at the store perhaps a
-// little later: its number is not used again.
+// forgetUnsure forgets a record whose lease has ended here, at the store perhaps a little
+// later. Its key may still be there, so its number is not used again.
 func (c *client) forgetUnsure(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +222,7 @@ func (c *client) forgetUnsure(r *record) {
 	}
 }
 
-// drop forgets a record whose key is gone.
+// forget forgets a record whose key is deleted.
 func (c *client) forget(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Release implements driver.Driver. A hold is deleted; a request of which nobody
-// knows what becomes of it is deleted and remembered, so that it comes to nothing
-// when it arrives later (P6).
+// Release implements driver.Driver. The key of a hold is deleted. Of a request with an
+// unknown outcome the key is deleted too, and a tombstone stays, so that the request comes
+// to nothing when it arrives later (P6).
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
@@ -28,8 +28,8 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	var leaving []driver.Grant
 	var at []int
 	for i := range grants {
-		switch early, shut := c.beginRelease(&grants[i]); {
-		case shut: // by a release before, whose answer was lost
+		switch early, isClosed := c.beginRelease(&grants[i]); {
+		case isClosed: // by a release before, whose answer was lost
 		case early != nil:
 			errs[i] = c.closeName(ctx, early, &grants[i])
 		default:
@@ -61,9 +61,10 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// leaves notes that an owner leaves. It returns the record of a hold whose minimum
-// time is not over, and whether the name has been shut for that already.
-func (c *client) beginRelease(g *driver.Grant) (early *record, shut bool) {
+// beginRelease notes that an owner's hold or request is being released. It returns the
+// record of a hold whose minimum time is not over, and whether the name is closed for that
+// already.
+func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.record(g.Name, g.Owner)
@@ -71,16 +72,17 @@ func (c *client) beginRelease(g *driver.Grant) (early *record, shut bool) {
 		return nil, false
 	}
 	if g.Token != 0 && c.clock.Now() < r.began.Add(g.MinHold) {
-		early, shut = r, r.state == closed
+		early, isClosed = r, r.state == closed
 	}
-	if !shut {
+	if !isClosed {
 		r.state = doubtful // until the store has confirmed it
 		c.wakeLocked(r)
 	}
-	return early, shut
+	return early, isClosed
 }
 
-// hasLeft forgets an owner that has left, but for a name that it has shut.
+// endRelease forgets an owner whose hold or request is released, unless its name is
+// closed until the end of its minimum hold.
 func (c *client) endRelease(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,8 +98,8 @@ func (c *client) endRelease(g *driver.Grant) {
 // one as it is set up by default, and counts the inner and the outer ones.
 const batchSize = 100
 
-// expel deletes the keys of grants, each if it is still the one that was put, and
-// remembers those whose requests may still be under way. It returns ErrNotHeld
+// deleteKeys deletes the keys of grants, each if it is still the one that was put, and
+// leaves tombstones for those whose requests may still be under way. It returns ErrNotHeld
 // where there was nothing.
 func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
@@ -182,9 +184,9 @@ func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 	c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 }
 
-// deleteUnknown looks for the owner's key, which is that one if the client knows of
-// any, and deletes it. When it looks, the owner
-// is remembered already, so nothing can come after the look.
+// deleteUnknown finds the owner's key, which is that one if the client knows of any, and
+// deletes it. The read and the tombstone are one transaction, so no request of the owner
+// can take effect after the read.
 func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string) error {
 	dir := c.layout.dir(g.Name)
 	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
@@ -216,14 +218,13 @@ func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string)
 // strays reports whether a request of the grant's owner may still be under way.
 func strays(g *driver.Grant) bool { return g.Token == 0 || g.Stray }
 
-// remember returns what makes a request of the grant's owner come to nothing.
+// tombstone returns what makes a request of the grant's owner come to nothing.
 func (c *client) tombstone(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
 	lease, err := c.tombstoneLease(ctx)
 	return clientv3.OpPut(c.layout.tombstone(g.Owner), "", clientv3.WithLease(lease)), err
 }
 
-// misses notes that the lease for what is remembered has ended: the next attempt
-// makes another.
+// misses notes that the lease of tombstones has ended: the next attempt makes another.
 func (c *client) misses(err error) {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		c.mu.Lock()
@@ -232,7 +233,7 @@ func (c *client) misses(err error) {
 	}
 }
 
-// shut closes the name of a hold that is released before its minimum time is
+// closeName closes the name of a hold that is released before its minimum time is
 // over: the key stays, without an owner, on a lease for the rest of the time. The
 // client deletes it at the right moment, if it still lives then.
 func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) error {

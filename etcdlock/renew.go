@@ -93,7 +93,7 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 	var since driver.Instant
 	var dead error
 	alive := make(chan struct{})
-	go func() { // beside the look at the keys, which is worth as much before as after
+	go func() { // beside the comparison of the keys, which is worth as much before as after
 		defer close(alive)
 		if since, dead = s.refresh(ctx, after); errors.Is(dead, errOver) {
 			dead = driver.ErrNotHeld
@@ -155,8 +155,8 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	valid := r.grant.TTL
 	if r.claim {
 		// The lease that it comes to may have been kept alive before the claim's own time
-		// began. Whoever has the claim trusts no renewal that counts from earlier: such
-		// an answer looks as if a later one had overtaken it.
+		// began. The holder trusts no renewal that counts from earlier: such an
+		// answer looks as if a later one had overtaken it.
 		if claimed := r.until.Add(-c.short(&r.grant.Request).keyLasts); since < claimed {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
@@ -203,7 +203,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 	}
 }
 
-// isHold reports whether a record is the hold of a grant. It is called with the mutex.
+// isHoldLocked reports whether a record is the hold of a grant.
 func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
 	return r.state == held && (g.Token == 0 || r.created == c.layout.created(g.Token))
 }

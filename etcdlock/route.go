@@ -24,8 +24,8 @@ func newRoute(etcd *clientv3.Client) *route {
 	}
 }
 
-// kept returns the route of renewals and releases; that of all others while it has no
-// connection.
+// spareRoute returns the route of renewals and releases, or that of all other requests
+// while it has no connection.
 func (c *client) spareRoute() *route {
 	if l := c.spare.Load(); l != nil && l.etcd.ActiveConnection().GetState() == connectivity.Ready {
 		return l

@@ -54,7 +54,7 @@ func (c *client) session(ctx context.Context, secs int64, after driver.Instant) 
 	}
 }
 
-// keep sees to it that the lease was started or kept alive by a request that was
+// refresh sees to it that the lease was started or kept alive by a request that was
 // sent at after or later, and returns the sending of the last one (P1: not the
 // arrival of the answer).
 func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Instant, error) {
@@ -71,7 +71,7 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 		return since, err // somebody else has asked meanwhile
 	}
 	sent := s.c.clock.Now()
-	if s.id == 0 { // changed by whoever is busy only
+	if s.id == 0 { // changed only by the goroutine that has busy
 		return sent, s.grant(ctx, sent)
 	}
 	ttl, err := s.c.keepAlive(ctx, s.id)
@@ -189,11 +189,11 @@ func (c *client) end(s *session) {
 	}
 }
 
-// The time for which a request that was withdrawn is remembered: at least half of
+// tombstoneFor is how long a request that was withdrawn has a tombstone: at least half of
 // this. The lease for it is not kept alive but replaced when half of it is over.
 const tombstoneFor = 2 * time.Minute
 
-// tombstoneLease returns a lease for what is to be remembered for a while.
+// tombstoneLease returns the lease on which tombstones are put.
 func (c *client) tombstoneLease(ctx context.Context) (clientv3.LeaseID, error) {
 	c.mu.Lock()
 	s := c.tombstones

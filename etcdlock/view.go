@@ -12,7 +12,7 @@ import (
 )
 
 // view is what was before a place at some revision of the store. Later it can
-// only be less: whoever comes later is behind.
+// only be less: a later entry is behind.
 type view struct {
 	rev     int64
 	entries []entry // in the order of their creation
@@ -24,8 +24,8 @@ type view struct {
 // free reports whether nothing is in the way.
 func (v *view) free(req *driver.Request) bool { return !v.more && admits(v.entries, useOf(req)) }
 
-// nearby is how many entries an exclusive request looks at. Who has more before it
-// need not know them all: it watches the last one only.
+// nearby is how many entries an exclusive request looks at. With more before it it
+// need not know them all: it watches the last ones only.
 const nearby = 2
 
 // getBefore reads what a view is made of: the own entry and those created before
@@ -76,7 +76,7 @@ func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserve
 
 // still returns the view that a place had last, if the entry right before it is
 // still there and bars an exclusive request; else nil. To etcd that is little
-// work, while a look goes through all keys of the name.
+// work, while a read goes through all keys of the name.
 func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*view, error) {
 	c.mu.Lock()
 	p := c.places[r]
@@ -99,11 +99,11 @@ func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*vi
 	return &v, nil
 }
 
-// look reads what is before a place, as it was at that revision or later, or as it is
+// readView reads what is before a place, as it was at that revision or later, or as it is
 // now if that is 0, and returns ErrHeld if the place is gone. The member asked answers
 // by itself if it has come so far: what a majority has agreed on it must not ask
-// again. The revision is at least that of the place, or a member that has not heard
-// of it would call it gone.
+// again. The revision is at least that of the place, or a member that does not
+// have it yet would not show it.
 func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (*view, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

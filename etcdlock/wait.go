@@ -52,7 +52,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	beat := time.NewTicker(2 * c.pulse())
 	defer beat.Stop()
 	for {
-		if c.life.Err() != nil { // the end of the watches may be heard of first
+		if c.life.Err() != nil { // the end of the watches may be noticed first
 			return driver.Grant{}, driver.ErrClosed
 		}
 		v.c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		case enqueueAgain:
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
-			// Whoever has trouble with the stream must not ask in a tight loop.
+			// While the stream has trouble, a waiter must not ask in a tight loop.
 			sleep(ctx, c.poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case readAgain:
@@ -87,7 +87,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// next is what a waitCall does next.
+// next is what a call of Wait does next.
 type next uint8
 
 const (
@@ -98,8 +98,7 @@ const (
 	rest
 )
 
-// step takes in what the followers have heard, and says what to do. It is called
-// with the mutex.
+// stepLocked takes in what the followers have recorded, and returns what to do.
 func (v *waitCall) stepLocked() next {
 	if v.r.state != queued {
 		return enqueueAgain // Enqueue takes another place, or tells what became of this
@@ -134,24 +133,24 @@ func (v *waitCall) stepLocked() next {
 	case v.view.free(v.req):
 		return takeIt
 	case silent:
-		return waitOn // one look is enough for all that begin
+		return waitOn // one read is enough for all followers that begin
 	case v.missedLocked() || v.view.more && len(v.view.entries) < nearby:
 		return readAgain
 	}
 	return waitOn
 }
 
-// missed reports whether something may have happened since the view was made that
-// the followers have not heard.
+// missedLocked reports whether something may have happened since the view was made that
+// the followers have not recorded.
 func (v *waitCall) missedLocked() bool {
 	return slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && v.view.rev < max(f.from, f.put) })
 }
 
-// choose sees to it that what is followed is what is in the way. To an exclusive
-// request that is the few keys right before it: when the first of them is gone it
-// looks who is left, while the others have their turns, so that its own turn comes
-// with an event alone, and a release does not wake a thousand waiters. Who has
-// nobody before those follows its own key too.
+// chooseLocked follows what is in the way, and nothing else. For an exclusive request that
+// is the few keys right before its own. Suppose that A holds, and that B and C wait, in
+// this order. When A's key is deleted, C reads what is left, while B has the name; so C's
+// own grant comes with an event alone, and a release does not wake a thousand waiters. A
+// waiter with no others before those follows its own key too.
 func (v *waitCall) chooseLocked() {
 	var want [nearby + 1]span
 	if dir := v.c.layout.dir(v.r.name); v.req.Mode != driver.Exclusive {
@@ -177,8 +176,8 @@ func (v *waitCall) chooseLocked() {
 	}
 }
 
-// beat is a sign of life, to the lease of places, which is short; and a look at
-// whether the stream of watches has one. What was asked for a moment ago is no sign
+// beat gives a sign of life, to the lease of places, which is short; and checks that the
+// stream of watches gives one. What was asked for a moment ago is no sign
 // of the contrary: on a busy machine, breaking the stream, which all of this client
 // share, would lead to nothing but more to do.
 func (v *waitCall) beat(ctx context.Context) {

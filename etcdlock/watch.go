@@ -13,7 +13,7 @@ import (
 // goroutine for each watch, and would resume each from where it was: after such a
 // resumption etcd tells events by a ticker of 100 ms, because it serves at once
 // only watches that begin now. Here every watch begins now, and is over when the
-// stream breaks; whoever waits then looks at the store again.
+// stream breaks; each waiter then reads the store again.
 type hub struct {
 	etcd *clientv3.Client
 
@@ -25,7 +25,7 @@ type hub struct {
 }
 
 // stream is one stream of watches, with a goroutine that sends and one that
-// receives: whoever asks for a watch must not be held up by either.
+// receives: a goroutine that begins a watch must not be held up by either.
 type stream struct {
 	cancel context.CancelFunc
 	// Guarded by the hub's mutex.
@@ -41,7 +41,7 @@ type watch struct {
 	notify func(event) // called by the stream's goroutine; must not block
 }
 
-// event is what a watch hears.
+// event is what a watch brings.
 type event struct {
 	what happening
 	key  string
@@ -51,13 +51,13 @@ type event struct {
 type happening uint8
 
 const (
-	begun   happening = iota // whatever happens from here on is heard
-	deleted                  // a key is gone
+	begun   happening = iota // all changes from here on are told
+	deleted                  // a key was deleted
 	put                      // a key has got another value
-	over                     // nothing more is heard
+	over                     // no more events come
 )
 
-// watch begins to watch a key, or the range from key to end. Puts are heard of
+// watch begins to watch a key, or the range from key to end. Puts are told
 // only on demand. The first event is begun, or over.
 func (h *hub) watch(key, end string, puts bool, notify func(event)) *watch {
 	h.mu.Lock()
@@ -87,7 +87,7 @@ func (h *hub) watch(key, end string, puts bool, notify func(event)) *watch {
 	return w
 }
 
-// end ends a watch; nothing is heard of it after that but what is under way.
+// end ends a watch; no events of it come after that but those under way.
 func (h *hub) end(w *watch) {
 	if w == nil || w.stream == nil {
 		return
@@ -111,7 +111,7 @@ func (st *stream) send(r *etcdserverpb.WatchRequest) {
 	}
 }
 
-// run opens the stream and hears what comes, until it breaks.
+// run opens the stream and receives, until it breaks.
 func (h *hub) run(ctx context.Context, st *stream) {
 	defer h.broke(st)
 	g, err := etcdserverpb.NewWatchClient(h.etcd.ActiveConnection()).Watch(ctx)
@@ -128,7 +128,8 @@ func (h *hub) run(ctx context.Context, st *stream) {
 	}
 }
 
-// say sends what is to be sent. If it fails the other goroutine hears of it too.
+// send sends what is in the queue. If it fails, the stream fails for the other goroutine
+// too.
 func (h *hub) send(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchClient) {
 	for {
 		select {
@@ -148,7 +149,7 @@ func (h *hub) send(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchCl
 	}
 }
 
-// heard passes on what the server says.
+// dispatch passes the server's events on.
 func (h *hub) dispatch(st *stream, r *etcdserverpb.WatchResponse) {
 	h.mu.Lock()
 	w := st.watches[r.WatchId]
@@ -188,7 +189,7 @@ func (h *hub) broke(st *stream) {
 	}
 }
 
-// reset breaks the stream of a watch, which seems to be dead.
+// reset breaks the stream of a watch that seems to be dead.
 func (h *hub) reset(w *watch) {
 	if w.stream != nil {
 		w.stream.cancel()
