@@ -18,8 +18,9 @@
 // The files are read again for each connection that is made.
 //
 // A hold, or a place in the queue, is a key; of a name's keys the one that was
-// created first comes first, as in etcd's own concurrency package. The fencing
-// token is the key's create revision. Keys are on leases of etcd, one for all holds
+// created first comes first, as in etcd's own concurrency package. The fencing token
+// is the key's create revision: plain in the layout [Stock], in [Escaped] times 1,024 plus
+// the number of times that the hold was handed over inside its process. Keys are on leases of etcd, one for all holds
 // of a client whose TTLs need the same number of seconds, and a short one for
 // places: one request keeps ten thousand holds alive. See the driver's Guarantees
 // for what remains of its promises when things go wrong.
@@ -133,7 +134,9 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		etcd: etcd, own: own, kv: requests{clientv3.NewKV(etcd)}, leases: leases{clientv3.NewLease(etcd)},
 		direct: etcdserverpb.NewKVClient(etcd.ActiveConnection()),
 		clock:  o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
-		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
+		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{},
+		minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{},
+		losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock

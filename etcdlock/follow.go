@@ -57,7 +57,7 @@ func (c *client) followLocked(dir string, s span, v *waitCall) *follower {
 	return f
 }
 
-// leave ends a vigil's use of the follower.
+// leaveLocked ends a call's use of the follower.
 func (f *follower) leaveLocked(v *waitCall) {
 	f.users = slices.Delete(f.users, slices.Index(f.users, v), slices.Index(f.users, v)+1)
 	if len(f.users) > 0 || f.ended {
