@@ -5,14 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// maxLooks is how often a Try looks again because something was put in between.
-const maxLooks = 3
+// maxReads is how often a Try reads the name again because a key was put in between.
+const maxReads = 3
 
 // Try implements driver.Driver. The key is put if no key of the name is newer
 // than what has been looked at, and what has been looked at leaves room: at first
@@ -21,19 +22,19 @@ const maxLooks = 3
 //
 // Not all keys in that range are the name's (see layout.isEntry), and many readers come
 // at the same time. Suppose orders/1 to orders/16 are taken and released all the time,
-// in the layout Stock: then something newer is there at every look, and the free name
-// orders would never be granted (P7). So after some looks the key is put all the same,
-// and taken back if somebody was before it.
+// in the layout Stock: then something newer is there at every attempt, and the free name
+// orders would never be granted (P7). So after some attempts the key is put all the same,
+// and taken back if another key was before it.
 //
-// Unfair changes nothing: who overtook a waiter would have a higher token than
-// the waiter gets after it (P3).
+// Unfair (barging) changes nothing: a request that overtook a waiter would have a higher
+// token than the waiter gets after it (P3).
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	g, err := c.try(ctx, req)
 	if now := c.clock.Now(); err == nil && outlasts(&req, now, now) {
-		return c.fasten(ctx, g)
+		return c.putOnOwnLease(ctx, g)
 	}
 	return g, err
 }
@@ -47,15 +48,15 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(newValue(&req, c.id, c.asked(r)))
+	text := c.layout.text(c.layout.newValue(&req, c.id, c.asked(r)))
 	if c.isWanted(dir) {
-		// Likely to be held: a look costs less than a transaction that may put.
+		// Likely to be held: a read costs less than a transaction that may put.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return driver.Grant{}, err
 		}
 		if others := c.layout.parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner, key) == nil {
-			return driver.Grant{}, refusal(&req, others)
+			return driver.Grant{}, c.layout.refusal(&req, others)
 		}
 	}
 	for seen, round := int64(0), 0; ; round++ {
@@ -65,15 +66,15 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		resp, err := c.kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
-			clientv3.Compare(clientv3.CreateRevision(dir), "<", seen+1).WithPrefix(),
-		).Then(
-			clientv3.OpPut(key, text, clientv3.WithLease(s.lease())),
-		).Else(
-			clientv3.OpGet(c.layout.gone(req.Owner), clientv3.WithCountOnly()),
-			clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
-		).Commit()
+		from, to := []byte(dir), []byte(clientv3.GetPrefixRangeEnd(dir))
+		resp, err := commit(ctx, c.direct, &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{
+				compareCreated([]byte(c.layout.tombstone(req.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+				compareCreated(from, to, etcdserverpb.Compare_LESS, seen+1),
+			},
+			Success: []*etcdserverpb.RequestOp{putOp([]byte(key), text, s.lease())},
+			Failure: []*etcdserverpb.RequestOp{rangeOp(from, to)},
+		})
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			c.end(s)
 			continue // refused for certain, so it may be asked again
@@ -82,20 +83,21 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return c.unanswered(r, &req, s, sent, err)
 		}
 		if resp.Succeeded {
-			return c.grant(r, &req, s, driver.Token(resp.Header.Revision), c.whole(&req)), nil
+			return c.grant(r, &req, s, resp.Header.Revision, c.whole(&req)), nil
 		}
-		if resp.Responses[0].GetResponseRange().Count > 0 {
-			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 || kvs[len(kvs)-1].CreateRevision <= seen {
+			return driver.Grant{}, driver.ErrNotHeld // nothing is newer: it was withdrawn before it arrived
 		}
-		entries := c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
+		entries := c.layout.parseEntries(dir, kvs)
 		if e := find(entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
 		if !admits(entries, useOf(&req)) {
-			return driver.Grant{}, refusal(&req, entries)
+			return driver.Grant{}, c.layout.refusal(&req, entries)
 		}
-		if round >= maxLooks {
-			g, err := c.putAndLook(ctx, r, &req, s)
+		if round >= maxReads {
+			g, err := c.putAndCheck(ctx, r, &req, s)
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				c.end(s)
 				continue
@@ -106,16 +108,16 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 }
 
-// putAndLook is a Try that puts the key at once, on a session, and looks who was
-// before it.
-func (c *client) putAndLook(ctx context.Context, r *record, req *driver.Request, s *session) (driver.Grant, error) {
+// putAndCheck is a Try that puts the key at once, on a session, and reads in the same
+// transaction what was before it.
+func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request, s *session) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	sent := c.clock.Now()
 	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 	).Then(
-		clientv3.OpPut(key, c.layout.text(newValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
+		clientv3.OpPut(key, c.layout.text(c.layout.newValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
 		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
 	).Commit()
 	if err != nil {
@@ -126,9 +128,9 @@ func (c *client) putAndLook(ctx context.Context, r *record, req *driver.Request,
 	}
 	others := without(c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs), key)
 	if admits(others, useOf(req)) {
-		return c.grant(r, req, s, driver.Token(resp.Header.Revision), c.whole(req)), nil
+		return c.grant(r, req, s, resp.Header.Revision, c.whole(req)), nil
 	}
-	return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, refusal(req, others))
+	return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, c.layout.refusal(req, others))
 }
 
 // Enqueue implements driver.Queuer. A place is a key on the lease of places,
@@ -143,7 +145,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	r := c.reserve(&req)
 	defer c.unreserve(r)
 	if c.isLeaving(r) {
-		return driver.Grant{}, driver.ErrNotHeld // it has just ended: whoever asks begins anew
+		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
 	}
 	c.mu.Lock()
 	state := r.state
@@ -168,21 +170,21 @@ var errGone = errors.New("the place is gone")
 
 // collect returns a hold that its owner has already.
 func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	g := driver.Grant{Request: *req, Token: r.token}
+	g := c.granted(r, req)
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
 	if renewal.Err != nil {
 		return driver.Grant{}, renewal.Err
 	}
-	g.Since, g.Valid, g.Handle = renewal.Since, renewal.Valid, r
+	g.Since, g.Valid = renewal.Since, renewal.Valid
 	return g, nil
 }
 
-// confirm gives a place's sign of life, and looks whether it has come to be a hold.
+// confirm gives a place's sign of life, and reads whether it has become a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
 	s := r.session.Load()
-	if since, err := s.keep(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
-		c.abandon(r)
+	if since, err := s.refresh(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
+		c.forgetUnsure(r)
 		return driver.Grant{}, errGone
 	} else if err != nil {
 		return driver.Grant{}, err
@@ -191,7 +193,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	v, err := c.still(ctx, r, req)
 	if err == nil && v == nil {
-		v, err = c.look(ctx, r, req, 0)
+		v, err = c.readView(ctx, r, req, 0)
 	}
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
@@ -199,13 +201,13 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return c.placed(ctx, r, req, s, r.token, *v, sent, v.entries)
+	return c.placed(ctx, r, req, s, r.created, *v, sent, v.entries)
 }
 
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(newValue(req, c.id, c.asked(r)))
+	text := c.layout.text(c.layout.newValue(req, c.id, c.asked(r)))
 	for {
 		sent := c.clock.Now()
 		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
@@ -213,7 +215,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			return driver.Grant{}, err
 		}
 		resp, err := c.kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(c.layout.gone(req.Owner)), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 		).Then(
 			clientv3.OpPut(key, text, clientv3.WithLease(s.lease())),
@@ -242,15 +244,15 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		first := c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
 		v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[2].GetResponseRange())
 		others := append(without(first, key), v.entries...)
-		if mismatched(others, useOf(req)) {
-			return c.leaveAgain(ctx, r, req, s, sent, resp.Header.Revision, driver.ErrMismatch)
+		if err := c.layout.mismatch(req, others); err != nil {
+			return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, err)
 		}
-		return c.placed(ctx, r, req, s, driver.Token(resp.Header.Revision), v, s.sentBefore(sent), others)
+		return c.placed(ctx, r, req, s, resp.Header.Revision, v, s.sentBefore(sent), others)
 	}
 }
 
-// leaveAgain takes a key back that is no use, and returns why.
-func (c *client) leaveAgain(
+// takeBack takes a key back that is no use, and returns why.
+func (c *client) takeBack(
 	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
 ) (driver.Grant, error) {
 	_, err := c.kv.Txn(ctx).If(
@@ -269,28 +271,28 @@ func (c *client) leaveAgain(
 // placed notes a place that was confirmed by a request sent then, and returns the
 // grant if nothing is before it.
 func (c *client) placed(
-	ctx context.Context, r *record, req *driver.Request, s *session, token driver.Token, v view, sent driver.Instant, others []entry,
+	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v view, sent driver.Instant, others []entry,
 ) (driver.Grant, error) {
 	c.mu.Lock()
-	r.state, r.token = queued, token
+	r.state, r.created = queued, created
 	r.session.Store(s)
 	if c.places[r] == nil {
 		c.places[r] = &place{}
 	}
 	c.places[r].view = v
-	c.keep(r, sent.Add(2*c.poll))
+	c.expireAtLocked(r, sent.Add(2*c.poll))
 	c.mu.Unlock()
 	if v.free(req) {
-		return c.claimed(ctx, r, req)
+		return c.claimed(ctx, r, req, v.behind)
 	}
-	return driver.Grant{}, heldError(req, others)
+	return driver.Grant{}, c.layout.heldError(req, others)
 }
 
 // adopt takes over a key of the owner that this client does not know for sure: an
 // answer was lost. The key is put on the lease that it should be on.
 func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *entry, t term) (driver.Grant, error) {
 	if e.key != c.key(r) {
-		return driver.Grant{}, refusal(req, []entry{*e}) // of the same owner, but of another client
+		return driver.Grant{}, c.layout.refusal(req, []entry{*e}) // of the same owner, but of another client
 	}
 	sent := c.clock.Now()
 	s, err := c.session(ctx, t.seconds, sent.Add(-t.lasts/4))
@@ -311,9 +313,9 @@ func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *e
 	}
 	v := c.layout.before(req, e.key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
 	if !v.free(req) {
-		return c.placed(ctx, r, req, s, driver.Token(e.created), v, s.sentBefore(sent), v.entries)
+		return c.placed(ctx, r, req, s, e.created, v, s.sentBefore(sent), v.entries)
 	}
-	return c.grant(r, req, s, driver.Token(e.created), t), nil
+	return c.grant(r, req, s, e.created, t), nil
 }
 
 // pulse is how old the last sign of life of the lease of places may be.
@@ -321,9 +323,9 @@ func (c *client) pulse() time.Duration { return time.Duration(c.minSeconds) * ti
 
 // term is how long a hold is to last: a whole one its TTL, a claim two polls.
 type term struct {
-	seconds      int64 // of the lease that its key is on
-	lasts, keeps time.Duration
-	claim        bool
+	seconds         int64 // of the lease that its key is on
+	lasts, keyLasts time.Duration
+	claim           bool
 }
 
 func (c *client) whole(req *driver.Request) term {
@@ -337,40 +339,55 @@ func (c *client) short(req *driver.Request) term {
 
 // grant notes a hold whose key is on its session's lease, and returns it. It is
 // trusted from the sending of the request that last kept the lease alive.
-func (c *client) grant(r *record, req *driver.Request, s *session, token driver.Token, t term) driver.Grant {
+func (c *client) grant(r *record, req *driver.Request, s *session, created int64, t term) driver.Grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.token = token
+	r.created = created
 	r.session.Store(s)
-	return c.begin(r, req, t)
+	return c.beginLocked(r, req, t)
 }
 
-// begin begins a hold whose token and session its record has. It is called with the
+// begin begins a hold whose create revision and session its record has. It is called with the
 // mutex.
-func (c *client) begin(r *record, req *driver.Request, t term) driver.Grant {
+func (c *client) beginLocked(r *record, req *driver.Request, t term) driver.Grant {
 	delete(c.places, r)
 	since := r.session.Load().since
 	r.state, r.claim, r.began = held, t.claim, c.clock.Now()
-	c.keep(r, since.Add(t.keeps))
-	return driver.Grant{Request: *req, Token: r.token, Since: since, Valid: t.lasts, Handle: r}
+	c.expireAtLocked(r, since.Add(t.keyLasts))
+	g := c.granted(r, req)
+	g.Since, g.Valid = since, t.lasts
+	return g
+}
+
+// granted returns the grant of a hold, but for its time. All tokens of a create revision
+// are the hold's; the grant has as many as were asked for.
+func (c *client) granted(r *record, req *driver.Request) driver.Grant {
+	return driver.Grant{
+		Request: *req, Token: c.layout.token(r.created), Block: min(max(req.Tokens, 1), c.layout.block()), Handle: r,
+	}
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
 // lease of places: nothing at the store begins when a place comes to be a hold, so
-// it counts from the sending of whatever kept that lease alive last (P1).
-func (c *client) claimed(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+// it counts from the sending of whatever kept that lease alive last (P1). Behind says
+// that others were in the queue behind the place when the store was last asked what is
+// before it; that may be as long ago as the last hold before this one lasted, and nothing
+// more is asked to know it better.
+func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, behind bool) (driver.Grant, error) {
 	c.mu.Lock()
 	if r.state != queued || r.session.Load().over {
 		c.mu.Unlock()
 		return driver.Grant{}, driver.ErrHeld
 	}
-	g := c.begin(r, req, c.short(req))
+	g := c.beginLocked(r, req, c.short(req))
 	c.mu.Unlock()
-	if now := c.clock.Now(); req.LockDelay == 0 && !outlasts(req, now, now) {
-		return g, nil
+	var err error
+	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
+		// The lease of places knows no lock-delay, and no minimum hold.
+		g, err = c.collect(ctx, r, req)
 	}
-	// The lease of places knows no lock-delay, and no minimum hold.
-	return c.collect(ctx, r, req)
+	g.Contended = behind
+	return g, err
 }
 
 // unanswered returns the error of a request to put a key. Unless the store has
@@ -384,24 +401,24 @@ func (c *client) unanswered(r *record, req *driver.Request, s *session, sent dri
 	if r.state == asking {
 		r.state = doubtful
 		r.session.Store(s)
-		c.keep(r, sent.Add(req.TTL+req.LockDelay))
+		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
 	}
 	return driver.Grant{Request: *req}, driver.Uncertain(err)
 }
 
 // refusal says why there is no hold beside the entries.
-func refusal(req *driver.Request, others []entry) error {
-	if mismatched(others, useOf(req)) {
-		return driver.ErrMismatch
+func (l *layout) refusal(req *driver.Request, others []entry) error {
+	if err := l.mismatch(req, others); err != nil {
+		return err
 	}
-	return heldError(req, others)
+	return l.heldError(req, others)
 }
 
-// heldError says who is in the way.
-func heldError(req *driver.Request, others []entry) error {
+// heldError returns ErrHeld with what is known of the first entry in the way.
+func (l *layout) heldError(req *driver.Request, others []entry) error {
 	e := &driver.HeldError{Name: req.Name}
 	if len(others) > 0 {
-		e.Note, e.Token = others[0].value.Note, driver.Token(others[0].created)
+		e.Note, e.Token = others[0].value.Note, l.tokenOf(&others[0])
 	}
 	return e
 }

@@ -49,7 +49,7 @@ func TestKeptFree(t *testing.T) {
 	if _, err := c.etcd.Get(t.Context(), marker); err != nil {
 		t.Fatal(err)
 	}
-	for c.kept().etcd == c.etcd {
+	for c.spareRoute().etcd == c.etcd {
 		time.Sleep(time.Millisecond) // then look again
 	}
 	lease, err := locks.Mutex("kept", &holdfast.Options{TTL: 3 * time.Second}).Acquire(t.Context())

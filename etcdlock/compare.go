@@ -8,16 +8,18 @@ import (
 
 // Compare returns the guard for data in the same etcd: a condition that is true
 // while the lease's hold is in the store. A transaction under it changes nothing
-// after the hold has ended, whatever its holder believes:
+// after the hold has ended, also if its holder does not know that yet:
 //
 //	etcd.Txn(ctx).If(etcdlock.Compare(lease)).Then(clientv3.OpPut("stock/42", "7")).Commit()
 //
-// It compares the create revision of the hold's key with the token. Of a lease of
-// another store it is a condition that is never true.
+// It compares the create revision of the hold's key, which is the token's part above the
+// lowest 10 bits, or the whole token in the layout Stock. Of a lease of another store it
+// is a condition that is never true.
 func Compare(lease *holdfast.Lease) clientv3.Cmp {
 	g := lease.Grant()
 	if r, ok := g.Handle.(*record); ok {
-		return clientv3.Compare(clientv3.CreateRevision(r.session.Load().c.key(r)), "=", int64(g.Token))
+		c := r.session.Load().c
+		return clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", c.layout.created(g.Token))
 	}
 	return clientv3.Compare(clientv3.Version("\x00"), "<", 0)
 }

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 // it to people. Other fields of the request the store need not know. What needs
 // none of it but the note is plain in the layout Stock: the value is the note.
 type value struct {
-	Version   int    `json:"holdfast"` // 1
+	Version   int    `json:"holdfast"` // of the format: layout.version
 	Owner     string `json:"owner"`
 	Mode      string `json:"mode"`
 	Slots     int    `json:"slots,omitempty"`
@@ -25,15 +26,14 @@ type value struct {
 	Client    string `json:"client"`
 	LockDelay int64  `json:"lock_delay_ms,omitempty"`
 	Asked     int64  `json:"asked_ms"`           // by the client's wall clock: for people only
+	Passed    int    `json:"passed,omitempty"`   // how often it was handed over in its process, as told last
 	Closed    bool   `json:"closed,omitempty"`   // released before its minimum hold was over
 	Until     int64  `json:"until_ms,omitempty"` // when it opens, by the same clock
 }
 
-const valueVersion = 1
-
-func newValue(req *driver.Request, client string, asked int64) value {
+func (l *layout) newValue(req *driver.Request, client string, asked int64) value {
 	return value{
-		Version: valueVersion, Owner: req.Owner, Mode: req.Mode.String(), Slots: req.Slots, Permits: req.Permits, Note: req.Note,
+		Version: l.version, Owner: req.Owner, Mode: req.Mode.String(), Slots: req.Slots, Permits: req.Permits, Note: req.Note,
 		Client: client, LockDelay: req.LockDelay.Milliseconds(), Asked: asked,
 	}
 }
@@ -61,9 +61,9 @@ func (v *value) plain() bool {
 	return v.Mode == driver.Exclusive.String() && v.LockDelay == 0 && !v.Closed && !ours
 }
 
-// parseValue reads a value, and reports whether it is one.
+// parseValue reads a value, and reports whether it is one, of any version.
 func parseValue(text []byte) (v value, ok bool) {
-	if len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &v) == nil && v.Version == valueVersion {
+	if len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &v) == nil && v.Version > 0 {
 		return v, true
 	}
 	return value{}, false
@@ -73,14 +73,30 @@ func parseValue(text []byte) (v value, ok bool) {
 type entry struct {
 	key     string
 	created int64 // the revision of its creation: its place in the order
+	mod     int64 // that of its last change
 	lease   int64
 	value   value
 	mode    driver.Mode
 	ours    bool // else it is of another program, and exclusive
 }
 
+// otherVersion returns an error if the entry is of a version of this package that has
+// another format. An entry of which the key alone was read is not judged.
+func (l *layout) otherVersion(e *entry) error {
+	if v := e.value.Version; v != 0 && v != l.version {
+		return fmt.Errorf("%w: a client with version %d of the format uses it, this one has version %d; "+
+			"update all clients of the name, or give them a prefix of their own", driver.ErrMismatch, v, l.version)
+	}
+	return nil
+}
+
+// tokenOf returns the token on record of an entry that is a hold.
+func (l *layout) tokenOf(e *entry) driver.Token {
+	return l.token(e.created) + driver.Token(min(max(e.value.Passed, 0), l.block()-1))
+}
+
 func parseEntry(kv *mvccpb.KeyValue) entry {
-	e := entry{key: string(kv.Key), created: kv.CreateRevision, lease: kv.Lease}
+	e := entry{key: string(kv.Key), created: kv.CreateRevision, mod: kv.ModRevision, lease: kv.Lease}
 	if v, ok := parseValue(kv.Value); ok {
 		for _, m := range []driver.Mode{driver.Exclusive, driver.Shared, driver.Slot} {
 			if m.String() == v.Mode {
@@ -121,7 +137,7 @@ func (u use) otherKind(v use) bool {
 }
 func (e *entry) delay() time.Duration { return time.Duration(e.value.LockDelay) * time.Millisecond }
 
-// owner returns who has the entry; where that is not known, the end of its key.
+// owner returns the entry's owner; where that is not known, the end of its key.
 func (e *entry) owner() string {
 	if e.value.Owner != "" {
 		return e.value.Owner
@@ -156,7 +172,7 @@ func (e *entry) closes() time.Duration {
 
 // admits reports whether a request stands beside all of the entries before it.
 // This one rule is exclusion and fairness: an entry that still waits is in the way
-// just like one that holds (P1, P8), and whoever is admitted stays so, because
+// just like one that holds (P1, P8), and an admitted entry stays admitted, because
 // entries before it can only go.
 func admits(before []entry, u use) bool {
 	permits := u.permits
@@ -174,9 +190,18 @@ func admits(before []entry, u use) bool {
 	return u.mode != driver.Slot || permits <= u.slots
 }
 
-// mismatched reports whether the name is in use as another kind of lock (P10).
-func mismatched(others []entry, u use) bool {
-	return slices.ContainsFunc(others, func(e entry) bool { return e.use().otherKind(u) })
+// mismatch returns an error if the name is in use as another kind of lock (P10), or by a
+// client of another version.
+func (l *layout) mismatch(req *driver.Request, others []entry) error {
+	for i := range others {
+		if err := l.otherVersion(&others[i]); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(others, func(e entry) bool { return e.use().otherKind(useOf(req)) }) {
+		return driver.ErrMismatch
+	}
+	return nil
 }
 
 // without takes the entry of that key out.

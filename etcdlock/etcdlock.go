@@ -18,8 +18,9 @@
 // The files are read again for each connection that is made.
 //
 // A hold, or a place in the queue, is a key; of a name's keys the one that was
-// created first comes first, as in etcd's own concurrency package. The fencing
-// token is the key's create revision. Keys are on leases of etcd, one for all holds
+// created first comes first, as in etcd's own concurrency package. The fencing token
+// is the key's create revision: plain in the layout [Stock], in [Escaped] times 1,024 plus
+// the number of times that the hold was handed over inside its process. Keys are on leases of etcd, one for all holds
 // of a client whose TTLs need the same number of seconds, and a short one for
 // places: one request keeps ten thousand holds alive. See the driver's Guarantees
 // for what remains of its promises when things go wrong.
@@ -37,9 +38,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -78,6 +81,7 @@ type client struct {
 	own    bool // closed with the driver
 	kv     clientv3.KV
 	leases clientv3.Lease
+	direct etcdserverpb.KVClient
 	spare  atomic.Pointer[route] // for renewals and releases; nil: none yet
 	clock  driver.Clock
 	layout layout
@@ -88,23 +92,23 @@ type client struct {
 	minSeconds int64 // of etcd's shortest lease, which is also that of places
 
 	hub        *hub
-	alarm      *alarm.Alarm
+	timer      *alarm.Alarm
 	life       context.Context // until Close
 	die        context.CancelFunc
 	background sync.WaitGroup
 
-	mu        sync.Mutex
-	isClosed  bool
-	minimums  map[*record]*session // of holds with a minimum: see fixedFor
-	sessions  map[int64]*session   // by seconds
-	goodbye   *session             // for what is remembered for a while
-	records   index
-	places    map[*record]*place // of those that are queued
-	firstN    int32              // the least number for new keys: those before may be there yet
-	losses    chan driver.Loss
-	breaks    *watch // on what operators break; nil: none
-	followers map[span]*follower
-	wanted    map[string]int // followers of a name, by the beginning of its keys
+	mu         sync.Mutex
+	isClosed   bool
+	minimums   map[*record]*session // of holds with a minimum: see fixedFor
+	sessions   map[int64]*session   // by seconds
+	tombstones *session             // the lease of tombstones
+	records    index
+	places     map[*record]*place // of those that are queued
+	firstN     int32              // the least number for new keys: those before may be there yet
+	losses     chan driver.Loss
+	breaks     *watch // on what operators break; nil: none
+	followers  map[span]*follower
+	wanted     map[string]int // followers of a name, by the beginning of its keys
 }
 
 // New returns a driver over a client of etcd, which stays the caller's. It makes
@@ -128,8 +132,11 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	}
 	c := &client{
 		etcd: etcd, own: own, kv: requests{clientv3.NewKV(etcd)}, leases: leases{clientv3.NewLease(etcd)},
-		clock: o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
-		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{}, minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{}, losses: make(chan driver.Loss, 16),
+		direct: etcdserverpb.NewKVClient(etcd.ActiveConnection()),
+		clock:  o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
+		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{},
+		minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{},
+		losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock
@@ -144,7 +151,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		o.Reserve.ActiveConnection().Connect()
 		c.spare.Store(newRoute(o.Reserve))
 	}
-	c.alarm = alarm.New(c.clock, c.sweep)
+	c.timer = alarm.New(c.clock, c.sweep)
 	return c, nil
 }
 
@@ -153,7 +160,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 func (c *client) contact(ctx context.Context, o *Options) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	get, err := c.kv.Get(ctx, c.layout.goneAt, clientv3.WithCountOnly())
+	get, err := c.kv.Get(ctx, c.layout.tombstonesAt, clientv3.WithCountOnly())
 	if err != nil {
 		return err
 	}
@@ -165,6 +172,9 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		c.minSeconds = 2 // a store that is full can still be looked at; this is as it is set up by default
 	default:
+		return err
+	}
+	if err := c.layout.checkRevision(get.Header.Revision); err != nil {
 		return err
 	}
 	shortest := time.Duration(c.minSeconds) * time.Second
@@ -185,7 +195,7 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 		Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
 			driver.OpAnnotate | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll,
+		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.block(),
 		Guarantees: guarantees,
 	}
 	return nil
@@ -201,9 +211,20 @@ const requestWithin = 5 * time.Second
 // client's life, since the library repeats requests on a connection that is closed;
 // and refused by a member that knows of no leader, so that another is asked.
 func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestWithin)
+	ctx, cancel := context.WithTimeout(requireLeader(ctx), requestWithin)
 	stop := context.AfterFunc(c.life, cancel)
 	return ctx, func() { stop(); cancel() }
+}
+
+// leaderOnly is what clientv3.WithRequireLeader adds to a request that has no metadata.
+var leaderOnly = metadata.Pairs(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+
+// requireLeader is clientv3.WithRequireLeader.
+func requireLeader(ctx context.Context) context.Context {
+	if _, ok := metadata.FromOutgoingContext(ctx); ok {
+		return clientv3.WithRequireLeader(ctx)
+	}
+	return metadata.NewOutgoingContext(ctx, leaderOnly)
 }
 
 // alive returns why no request should be made.
@@ -266,7 +287,7 @@ func (c *client) Close() error {
 	}
 	c.mu.Unlock()
 	c.die()
-	c.alarm.Close()
+	c.timer.Close()
 	c.hub.close()
 	c.background.Wait()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), closeWithin)

@@ -202,7 +202,7 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	for range 20 {
 		g := take(t, c, request("again"))
 		r, err := c.kv.Get(t.Context(), c.layout.dir("again"), clientv3.WithPrefix())
-		if err != nil || len(r.Kvs) != 1 || driver.Token(r.Kvs[0].CreateRevision) != g.Token {
+		if err != nil || len(r.Kvs) != 1 || r.Kvs[0].CreateRevision != c.layout.created(g.Token) {
 			t.Fatalf("a hold is the keys %v, %v", r, err)
 		}
 		seen[string(r.Kvs[0].Key)] = true
@@ -278,6 +278,11 @@ func TestFull(t *testing.T) {
 	}
 	if r := c.Renew(t.Context(), []driver.Grant{held})[0]; r.Err != nil {
 		t.Errorf("P2: a full store did not renew: %v", r.Err)
+	}
+	passed := held
+	passed.Token, passed.Passed = held.Token+1, true
+	if r := c.Renew(t.Context(), []driver.Grant{passed})[0]; r.Err != nil {
+		t.Errorf("P2: a full store did not renew a hold that was handed over: %v", r.Err)
 	}
 	if err := c.Release(t.Context(), []driver.Grant{goes})[0]; err != nil {
 		t.Errorf("P4: a full store did not release: %v", err)
@@ -359,7 +364,7 @@ func TestGrantAfterEnd(t *testing.T) {
 	default:
 		t.Error("P2: of the end of a lease nothing was told")
 	}
-	g, err := c.adopt(t.Context(), r, &req, &entry{key: c.key(r), created: int64(before.Token)}, c.whole(&req))
+	g, err := c.adopt(t.Context(), r, &req, &entry{key: c.key(r), created: c.layout.created(before.Token)}, c.whole(&req))
 	c.unreserve(r)
 	if err != nil || g.Token != before.Token || r.session.Load() == first {
 		t.Fatalf("the key was moved as %+v, %v", g, err)
@@ -374,7 +379,7 @@ func TestGrantAfterEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		known = c.known(r)
+		known = c.isKnownLocked(r)
 		c.mu.Unlock()
 	}
 	if n := keys(t, c, req.Name); n > 0 || known {

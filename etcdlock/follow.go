@@ -15,11 +15,10 @@ type span struct {
 	puts     bool
 }
 
-// follower follows what happens to the keys of a span, for all of this client who
-// wait for it. It stays for a while after the last of them, so that whoever comes
-// back has missed nothing and need not look: a lock that is wanted all the time
-// then costs no requests but those that take a place and release. Guarded by the
-// client's mutex.
+// follower records what happens to the keys of a span, for all calls of Wait of this
+// client that need it. It stays for a while after the last of them, so that the next one
+// has missed nothing and reads nothing: a lock that is wanted all the time then costs no
+// requests but those that take a place and release. Guarded by the client's mutex.
 type follower struct {
 	c     *client
 	dir   string // of the name
@@ -27,11 +26,11 @@ type follower struct {
 	watch *watch
 	asked driver.Instant
 	begun bool
-	gone  bool    // nothing more is heard
+	ended bool    // no more events come
 	from  int64   // of everything after this revision it knows
 	log   []event // the deletions after that, in order
 	put   int64   // the revision of the last put
-	users []*vigil
+	users []*waitCall
 	idle  *time.Timer // ends it when nobody has used it for a while
 }
 
@@ -41,15 +40,14 @@ const maxLog = 128
 // dirSpan is the span of all keys of a name.
 func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRangeEnd(dir), puts} }
 
-// follow returns the follower of a span, made if there is none. It is called with
-// the mutex, and so is leave.
-func (c *client) follow(dir string, s span, v *vigil) *follower {
+// followLocked returns the follower of a span, made if there is none.
+func (c *client) followLocked(dir string, s span, v *waitCall) *follower {
 	f := c.followers[s]
 	if f == nil {
 		f = &follower{c: c, dir: dir, span: s, asked: c.clock.Now()}
 		c.followers[s] = f
 		c.wanted[dir]++
-		f.watch = c.hub.watch(s.key, s.end, s.puts, f.hear)
+		f.watch = c.hub.watch(s.key, s.end, s.puts, f.handle)
 	}
 	if f.idle != nil {
 		f.idle.Stop()
@@ -59,10 +57,10 @@ func (c *client) follow(dir string, s span, v *vigil) *follower {
 	return f
 }
 
-// leave ends a vigil's use of the follower.
-func (f *follower) leave(v *vigil) {
+// leaveLocked ends a call's use of the follower.
+func (f *follower) leaveLocked(v *waitCall) {
 	f.users = slices.Delete(f.users, slices.Index(f.users, v), slices.Index(f.users, v)+1)
-	if len(f.users) > 0 || f.gone {
+	if len(f.users) > 0 || f.ended {
 		return
 	}
 	var idle *time.Timer
@@ -70,27 +68,27 @@ func (f *follower) leave(v *vigil) {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
 		if f.idle == idle {
-			f.over()
+			f.endLocked()
 			f.c.hub.end(f.watch)
 		}
 	})
 	f.idle = idle
 }
 
-// over takes the follower out of use.
-func (f *follower) over() {
-	if f.gone {
+// endLocked takes the follower out of use.
+func (f *follower) endLocked() {
+	if f.ended {
 		return
 	}
-	f.gone = true
+	f.ended = true
 	delete(f.c.followers, f.span)
 	if f.c.wanted[f.dir]--; f.c.wanted[f.dir] == 0 {
 		delete(f.c.wanted, f.dir)
 	}
 }
 
-// hear takes in an event and wakes those who wait.
-func (f *follower) hear(e event) {
+// handle takes in an event and wakes the calls of Wait that use the follower.
+func (f *follower) handle(e event) {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
 	switch e.what {
@@ -114,19 +112,19 @@ func (f *follower) hear(e event) {
 		}
 		f.log = append(f.log, e)
 	case over:
-		f.over()
+		f.endLocked()
 	}
 	for _, v := range f.users {
 		v.wake()
 	}
 }
 
-// Contended implements driver.Foreseer: somebody of this client has waited for the
-// name a moment ago.
+// Contended tells, without asking the store, that a goroutine of this client has waited
+// for the name a moment ago.
 func (c *client) Contended(name string) bool { return c.isWanted(c.layout.dir(name)) }
 
-// isWanted reports whether somebody of this client has waited for the name a
-// moment ago: it is likely to be held.
+// isWanted reports whether a goroutine of this client has waited for the name a moment
+// ago: it is likely to be held.
 func (c *client) isWanted(dir string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,24 +13,33 @@ const (
 	// Escaped, the default: a slash in a name is escaped, so that "orders" and
 	// "orders/42" have nothing to do with one another.
 	//
-	//	PREFIX/lock/NAME/CLIENT.N   a hold or a place in the queue
-	//	PREFIX/gone/OWNER           a request that was withdrawn
-	//	PREFIX/broken/CLIENT/TOKEN  a hold that an operator broke
+	//	PREFIX/lock/NAME/CLIENT.N      a hold or a place in the queue
+	//	PREFIX/gone/OWNER              a request that was withdrawn
+	//	PREFIX/broken/CLIENT/REVISION  a hold that an operator broke
+	//
+	// A token is the create revision of the hold's key times 1,024, plus the number of
+	// times that the hold has been handed over inside its client's process. Versions of
+	// this package with another format of the keys' values do not share a name: a
+	// client that finds a key of another version gets an error that is ErrMismatch.
 	Escaped = "escaped"
 	// Stock is that of etcd's own concurrency.Mutex, of "etcdctl lock" and of the
 	// v3lock service, all of which and this package keep one another out:
 	//
-	//	PREFIX/NAME/CLIENT.N          a hold or a place in the queue; theirs end with the lease
-	//	PREFIX//gone/OWNER            as above; no name has two slashes together
-	//	PREFIX//broken/CLIENT/TOKEN
+	//	PREFIX/NAME/CLIENT.N             a hold or a place in the queue; theirs end with the lease
+	//	PREFIX//gone/OWNER               as above; no name has two slashes together
+	//	PREFIX//broken/CLIENT/REVISION
+	//
+	// A token is the create revision of the hold's key, as etcd's own programs have it:
+	// one guard serves them all. So a grant has one token, and no hold is handed over
+	// inside a process.
 	//
 	// The value of an exclusive hold without a lock-delay is its note, so that
 	// package election and etcd's own concurrency.Election are one election. So
 	// nobody but the client that put it knows its owner: Inspect shows the key's end
 	// instead, and other clients cannot withdraw it by its owner.
 	// Without a prefix the slash before the name is missing too. In this layout
-	// their locks on "orders" wait for whoever has "orders/42": that is theirs to
-	// mend.
+	// their locks on "orders" wait for the holder of "orders/42": only they can
+	// mend that.
 	Stock = "stock"
 )
 
@@ -42,9 +51,32 @@ const maxPrefix = 256
 
 // layout says which keys there are.
 type layout struct {
-	stock         bool
-	locks         string // what keys of locks begin with
-	goneAt, broke string
+	stock               bool
+	locks               string // what keys of locks begin with
+	tombstonesAt, broke string
+	version             int  // of the values' format
+	bits                uint // of a token, below those of the create revision
+}
+
+// token returns the first token of a hold, by its key's create revision. The token grows
+// with the revision, so every later hold has a higher one (P3).
+func (l *layout) token(created int64) driver.Token { return driver.Token(created << l.bits) }
+
+// created returns the create revision of the key of the hold that has a token.
+func (l *layout) created(token driver.Token) int64 { return int64(token) >> l.bits }
+
+// block is the most tokens that a hold can have: the next revision's begin there.
+func (l *layout) block() int { return 1 << l.bits }
+
+// maxToken is the highest token (see driver.Token).
+const maxToken = 1<<53 - 1
+
+// checkRevision refuses a store whose revisions leave no room for tokens.
+func (l *layout) checkRevision(rev int64) error {
+	if l.bits > 0 && rev > l.created(maxToken)/2 {
+		return fmt.Errorf("etcd's revision %d is too high for tokens below 2^53: use the layout %q", rev, Stock)
+	}
+	return nil
 }
 
 // newLayout checks the two options and makes a layout of them.
@@ -61,7 +93,7 @@ func newLayout(kind, prefix string) (layout, error) {
 		}
 	}
 	if kind == Stock {
-		l := layout{stock: true, goneAt: prefix + "//gone/", broke: prefix + "//broken/"}
+		l := layout{stock: true, tombstonesAt: prefix + "//gone/", broke: prefix + "//broken/", version: 1}
 		if prefix != "" {
 			l.locks = prefix + "/"
 		}
@@ -70,7 +102,9 @@ func newLayout(kind, prefix string) (layout, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
-	return layout{locks: prefix + "/lock/", goneAt: prefix + "/gone/", broke: prefix + "/broken/"}, nil
+	return layout{
+		locks: prefix + "/lock/", tombstonesAt: prefix + "/gone/", broke: prefix + "/broken/", version: 2, bits: 10,
+	}, nil
 }
 
 var (
@@ -86,15 +120,15 @@ func (l *layout) name(name string) string {
 	return l.locks + escaper.Replace(name)
 }
 
-func (l *layout) dir(name string) string      { return l.name(name) + "/" }
-func (l *layout) gone(owner string) string    { return l.goneAt + escaper.Replace(owner) }
-func (l *layout) broken(client string) string { return l.broke + client + "/" }
-func (l *layout) brokenHold(client string, token driver.Token) string {
-	return l.broken(client) + strconv.FormatInt(int64(token), 10)
+func (l *layout) dir(name string) string        { return l.name(name) + "/" }
+func (l *layout) tombstone(owner string) string { return l.tombstonesAt + escaper.Replace(owner) }
+func (l *layout) broken(client string) string   { return l.broke + client + "/" }
+func (l *layout) brokenHold(client string, created int64) string {
+	return l.broken(client) + strconv.FormatInt(created, 10)
 }
 
 // key returns the key of a client's n-th hold or place of a name. It is used again
-// and again, because etcd looks at every key that there has been since its history
+// and again, because etcd visits every key that there has been since its history
 // was compacted last when it reads a range: with a key for each owner, a lock that
 // is wanted all the time would become slower and slower.
 func (l *layout) key(name, client string, n int32) string {

@@ -13,8 +13,8 @@ import (
 
 // A minimum hold also binds a holder that crashes: its name stays closed until then
 // (P5). While more is left of it than of the TTL, the hold's key is on a lease of its
-// own, which is never kept alive and ends with the minimum hold; a renewal only looks
-// whether the key is still there. The first renewal after that puts it on the lease of
+// own, which is never kept alive and ends with the minimum hold; a renewal only checks
+// that the key is still there. The first renewal after that puts it on the lease of
 // its TTL with all others.
 
 // outlasts reports whether a minimum hold that begins at an instant ends after what a
@@ -25,22 +25,22 @@ func outlasts(req *driver.Request, began, now driver.Instant) bool {
 
 // fixedFor returns a session for one hold whose lease lasts for what is left of its
 // minimum hold: the same each time, because a minimum hold may be long, and etcd may have
-// put the key there though nobody heard so.
+// put the key there although the answer was lost.
 func (c *client) fixedFor(ctx context.Context, r *record, req *driver.Request) (*session, error) {
 	c.mu.Lock()
 	s, left := c.minimums[r], r.began.Add(req.MinHold).Sub(c.clock.Now())
 	c.mu.Unlock()
 	if s != nil {
-		if _, err := s.keep(ctx, 0); !errors.Is(err, errOver) {
+		if _, err := s.refresh(ctx, 0); !errors.Is(err, errOver) {
 			return s, err
 		}
 	}
 	s = &session{c: c, seconds: max(seconds(left)+1, c.minSeconds), fixed: true, busy: make(chan struct{}, 1)}
-	_, err := s.keep(ctx, 0)
+	_, err := s.refresh(ctx, 0)
 	if err == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.known(r) { // it was released meanwhile
+		if !c.isKnownLocked(r) { // it was released meanwhile
 			if !c.isClosed {
 				c.revoke(s)
 			}
@@ -64,7 +64,7 @@ func (c *client) sessionFor(ctx context.Context, r *record, req *driver.Request)
 }
 
 // fasten puts a new hold on the lease of its minimum hold before its holder begins.
-func (c *client) fasten(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+func (c *client) putOnOwnLease(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
 	switch {
 	case driver.Gone(renewal.Err):
@@ -103,7 +103,7 @@ func (c *client) revoke(s *session) {
 	c.background.Go(func() {
 		ctx, cancel := c.bounded(c.life)
 		defer cancel()
-		c.kept().leases.Revoke(ctx, s.lease())
+		c.spareRoute().leases.Revoke(ctx, s.lease())
 	})
 }
 
@@ -125,8 +125,8 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 			return true
 		}
 		since := s.sentBefore(c.clock.Now())
-		resp, err := c.kept().kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+		resp, err := c.spareRoute().kv.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
 			clientv3.Compare(clientv3.LeaseValue(key), "=", from),
 		).Then(
 			clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
@@ -142,9 +142,9 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 			return c.renewed(r, s, since)
 		}
 		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if len(kvs) == 0 || kvs[0].CreateRevision != int64(r.token) || clientv3.LeaseID(kvs[0].Lease) == from {
+		if len(kvs) == 0 || kvs[0].CreateRevision != r.created || clientv3.LeaseID(kvs[0].Lease) == from {
 			return false
 		}
-		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, though nobody heard so
+		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, although its answer was lost
 	}
 }

@@ -17,7 +17,7 @@ import (
 func crash(t *testing.T, c *client) {
 	t.Helper()
 	c.die()
-	c.alarm.Close()
+	c.timer.Close()
 	if err := c.etcd.Close(); err != nil {
 		t.Error(err)
 	}
@@ -218,7 +218,7 @@ func TestLateMove(t *testing.T) {
 			}
 			g := driver.Grant{Request: req}
 			c.mu.Lock()
-			g.Token = c.record(req.Name, req.Owner).token
+			g.Token = c.layout.token(c.record(req.Name, req.Owner).created)
 			c.mu.Unlock()
 			if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
 				t.Fatal(r.Err)
@@ -242,7 +242,7 @@ func TestMinHoldUndone(t *testing.T) {
 	defer c.Close()
 	req := driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second, MinHold: time.Hour}
 	kv := c.kv
-	c.kv = &onlyFirst{KV: kv}
+	c.kv = neverThere{kv} // by which the move goes, not the Try
 	g, err := c.Try(t.Context(), req)
 	if !errors.Is(err, driver.ErrUncertain) {
 		t.Fatalf("a Try that is not answered returned %v", err)
@@ -269,15 +269,7 @@ func TestMinHoldUndone(t *testing.T) {
 	}
 }
 
-// onlyFirst is a way to etcd by which only the first transaction gets there.
-type onlyFirst struct {
-	clientv3.KV
-	n int
-}
+// neverThere is a way to etcd by which no transaction gets there.
+type neverThere struct{ clientv3.KV }
 
-func (o *onlyFirst) Txn(ctx context.Context) clientv3.Txn {
-	if o.n++; o.n == 1 {
-		return o.KV.Txn(ctx)
-	}
-	return &heldTxn{o.KV.Txn(ctx)}
-}
+func (n neverThere) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{n.KV.Txn(ctx)} }

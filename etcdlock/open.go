@@ -51,7 +51,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		etcd.Close()
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
-	c.keepReserve(config)
+	c.openReserve(config)
 	return c, nil
 }
 

@@ -16,8 +16,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Break implements driver.Breaker. The token is the create revision of the hold's
-// key, so it names one hold for ever.
+// Break implements driver.Breaker. The token names one hold for ever, by the create
+// revision of its key. If a renewal has changed the token on record since the operator
+// saw it, nothing is broken (P4).
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err
@@ -27,33 +28,35 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	dir := c.layout.dir(name)
-	resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(int64(token)),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil {
-		return err
-	}
-	entries := c.layout.parseEntries(dir, resp.Kvs)
-	last := len(entries) - 1
-	if last < 0 || entries[last].created != int64(token) || entries[last].value.Closed || holders(entries) <= last {
-		return driver.ErrNotHeld
-	}
-	e := entries[last]
-	then := []clientv3.Op{clientv3.OpDelete(e.key)}
-	if e.ours {
-		lease, err := c.farewells(ctx)
-		switch {
-		case err == nil:
-			then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, token), "", clientv3.WithLease(lease)))
-		case !errors.Is(err, rpctypes.ErrNoSpace): // then its holder is told later, and only that it is gone
+	dir, created := c.layout.dir(name), c.layout.created(token)
+	for {
+		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(created),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		if err != nil {
 			return err
 		}
+		entries := c.layout.parseEntries(dir, resp.Kvs)
+		last := len(entries) - 1
+		if last < 0 || c.layout.tokenOf(&entries[last]) != token || entries[last].value.Closed || holders(entries) <= last {
+			return driver.ErrNotHeld
+		}
+		e := entries[last]
+		then := []clientv3.Op{clientv3.OpDelete(e.key)}
+		if e.ours {
+			lease, err := c.tombstoneLease(ctx)
+			switch {
+			case err == nil:
+				then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, created), "", clientv3.WithLease(lease)))
+			case !errors.Is(err, rpctypes.ErrNoSpace): // then its holder is told later, and only that it is gone
+				return err
+			}
+		}
+		done, err := c.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)).Then(then...).Commit()
+		if err != nil || done.Succeeded {
+			return err
+		}
+		// It has ended meanwhile, or its value or lease has been changed: read again.
 	}
-	done, err := c.kv.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created)).Then(then...).Commit()
-	if err == nil && !done.Succeeded {
-		return driver.ErrNotHeld
-	}
-	return err
 }
 
 // holders returns how many of the entries of a name, from the first, hold it.
@@ -66,8 +69,8 @@ func holders(entries []entry) int {
 	return len(entries)
 }
 
-// listen sees to it that this client hears of its holds that operators break. It
-// is called when holds are renewed: shorter ones need it not.
+// listen watches for holds of this client that operators break. It is called when holds
+// are renewed: shorter ones do not need it.
 func (c *client) listen() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,27 +87,26 @@ func (c *client) listen() {
 		case put:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if r := c.holding(strings.TrimPrefix(e.key, dir)); r != nil {
-				c.tell(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
+			if r := c.holdingLocked(strings.TrimPrefix(e.key, dir)); r != nil {
+				c.tellLocked(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
 			}
 		}
 	})
 }
 
-// holding returns the record of a token, or nil. It is called with the mutex.
-func (c *client) holding(token string) *record {
-	n, err := strconv.ParseInt(token, 10, 64)
+// holdingLocked returns the record with a create revision, or nil.
+func (c *client) holdingLocked(created string) *record {
+	n, err := strconv.ParseInt(created, 10, 64)
 	for r := range c.records.all() {
-		if err == nil && r.token == driver.Token(n) {
+		if err == nil && r.created == n {
 			return r
 		}
 	}
 	return nil
 }
 
-// tell passes a loss on, if anybody is there to hear: the next renewal tells it
-// again. It is called with the mutex.
-func (c *client) tell(loss driver.Loss) {
+// tellLocked passes a loss on, if the channel has room: the next renewal tells it again.
+func (c *client) tellLocked(loss driver.Loss) {
 	if c.isClosed {
 		return
 	}
@@ -155,7 +157,7 @@ func (c *client) info(ctx context.Context, name string, entries []entry, left ma
 			continue
 		}
 		info.Holders = append(info.Holders, driver.Holder{
-			Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Token: driver.Token(e.created), Note: e.value.Note,
+			Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Token: c.layout.tokenOf(&e), Note: e.value.Note,
 			Held: e.age(), Expires: max(rest-e.delay(), 0),
 		})
 	}

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -16,34 +18,13 @@ import (
 
 // busyBelow is an etcd in which somebody puts a key right before each transaction.
 type busyBelow struct {
-	clientv3.KV
+	etcdserverpb.KVClient
 	put func()
 }
 
-func (k busyBelow) Txn(ctx context.Context) clientv3.Txn {
-	return transactionAfter{k.KV.Txn(ctx), k.put}
-}
-
-type transactionAfter struct {
-	clientv3.Txn
-	put func()
-}
-
-func (t transactionAfter) If(cs ...clientv3.Cmp) clientv3.Txn {
-	return transactionAfter{t.Txn.If(cs...), t.put}
-}
-
-func (t transactionAfter) Then(ops ...clientv3.Op) clientv3.Txn {
-	return transactionAfter{t.Txn.Then(ops...), t.put}
-}
-
-func (t transactionAfter) Else(ops ...clientv3.Op) clientv3.Txn {
-	return transactionAfter{t.Txn.Else(ops...), t.put}
-}
-
-func (t transactionAfter) Commit() (*clientv3.TxnResponse, error) {
-	t.put()
-	return t.Txn.Commit()
+func (k busyBelow) Txn(ctx context.Context, req *etcdserverpb.TxnRequest, opts ...grpc.CallOption) (*etcdserverpb.TxnResponse, error) {
+	k.put()
+	return k.KVClient.Txn(ctx, req, opts...)
 }
 
 func plainRequest(name, owner string) driver.Request {
@@ -64,13 +45,14 @@ func TestBusyBelow(t *testing.T) {
 	} {
 		a, b, puts := dial(t, server.Addrs(), o.one), dial(t, server.Addrs(), o.other), 0
 		quiet := atomic.Bool{}
-		a.kv = busyBelow{a.kv, func() {
+		busy := busyBelow{a.direct, func() {
 			if quiet.Load() {
 				return
 			}
 			puts++
 			take(t, b, plainRequest(fmt.Sprint(o.below, puts), fmt.Sprint(what, puts)))
 		}}
+		a.direct, a.kv = busy, clientv3.NewKVFromKVClient(busy, a.etcd)
 		g, err := a.Try(t.Context(), plainRequest(o.name, what))
 		if err != nil {
 			t.Fatalf("%s: P7: a free name: %v", what, err)
@@ -79,7 +61,7 @@ func TestBusyBelow(t *testing.T) {
 			t.Errorf("%s: P1: a name that is held: %v", what, err)
 		}
 		for range 2 * nearby { // more than an exclusive request looks at
-			a.kv.(busyBelow).put()
+			busy.put()
 		}
 		third := plainRequest(o.name, what+" third")
 		if _, err := a.Enqueue(t.Context(), third); !errors.Is(err, driver.ErrHeld) {

@@ -28,7 +28,7 @@ const (
 type record struct {
 	name, owner string
 	next        *record                 // of the same list of the index
-	token       driver.Token            // the key's create revision; 0: not known
+	created     int64                   // the key's create revision; 0: not known
 	session     atomic.Pointer[session] // nil: no request to put it has been answered, or may have been done
 	began       driver.Instant          // when it was asked for, and of a hold when it was granted: not before it was
 	until       driver.Instant          // how long the key stays unless it is renewed or confirmed; 0: not limited
@@ -40,11 +40,11 @@ type record struct {
 
 // place is what is known of a place in a queue.
 type place struct {
-	view  view   // what was before it when the store was last asked
-	waits *vigil // whoever waits at it, to be woken when it is worth nothing
+	view  view      // what was before it when the store was last asked
+	waits *waitCall // the call of Wait at it, to be woken when the place is worth nothing
 }
 
-// record returns the record of an owner, or nil. It is called with the mutex.
+// record returns the record of an owner, or nil. The caller has the mutex.
 func (c *client) record(name, owner string) *record { return c.records.find(name, owner) }
 
 // reserve returns the owner's record, made if there is none, with a key that
@@ -82,33 +82,33 @@ func (c *client) unreserve(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.asks--; r.asks == 0 && r.state == asking {
-		c.forget(r)
+		c.forgetLocked(r)
 	}
 }
 
 // key returns the record's key.
 func (c *client) key(r *record) string { return c.layout.key(r.name, c.id, r.n) }
 
-// keep sets until when a record's key stays. If the record was forgotten while the
-// request was under way it is known again: its key must go in time all the same.
-func (c *client) keep(r *record, until driver.Instant) {
+// expireAtLocked sets when a record's key is deleted unless it is renewed or confirmed. A
+// record that was forgotten while the request was under way is known again: its key must
+// be deleted in time all the same.
+func (c *client) expireAtLocked(r *record, until driver.Instant) {
 	c.records.add(r)
 	r.until = until
-	c.alarm.Set(until)
+	c.timer.Set(until)
 }
 
-// forget forgets a record, and wakes whoever waits at its place. It is called
-// with the mutex.
-func (c *client) forget(r *record) {
+// forgetLocked forgets a record, and wakes the call of Wait at its place.
+func (c *client) forgetLocked(r *record) {
 	c.records.remove(r)
 	r.state = doubtful
-	c.wake(r)
+	c.wakeLocked(r)
 	delete(c.places, r)
 	delete(c.minimums, r)
 }
 
-// known reports whether a record has not been forgotten.
-func (c *client) known(r *record) bool { return c.record(r.name, r.owner) == r }
+// isKnownLocked reports whether a record has not been forgotten.
+func (c *client) isKnownLocked(r *record) bool { return c.record(r.name, r.owner) == r }
 
 // isLeaving reports whether a record's key is being deleted because its time was over.
 func (c *client) isLeaving(r *record) bool {
@@ -117,8 +117,8 @@ func (c *client) isLeaving(r *record) bool {
 	return r.state == leaving
 }
 
-// wake wakes whoever waits at the place.
-func (c *client) wake(r *record) {
+// wakeLocked wakes the call of Wait at the place.
+func (c *client) wakeLocked(r *record) {
 	if p := c.places[r]; p != nil && p.waits != nil {
 		p.waits.wake()
 	}
@@ -141,8 +141,8 @@ func (c *client) asked(r *record) int64 {
 	return time.Now().Add(-c.clock.Now().Sub(r.began)).UnixMilli()
 }
 
-// sweep has the keys deleted whose time is over. The alarm calls it. It looks at all
-// records, and not often: a hold is renewed, and a place confirmed, long before its
+// sweep deletes the keys whose time is over. The timer calls it. It visits all records,
+// and not often: a hold is renewed, and a place confirmed, long before its
 // time is over, so the first that may be over the next time is far away, as a rule. A
 // queue of them by their times would take a third of a record's memory.
 func (c *client) sweep() {
@@ -160,12 +160,12 @@ func (c *client) sweep() {
 			next = min(next, now.Add(removePause))
 		default:
 			r.state, r.until = leaving, 0
-			c.wake(r)
+			c.wakeLocked(r)
 			over = append(over, r)
 		}
 	}
 	if next != math.MaxInt64 {
-		c.alarm.Set(max(next, now.Add(sweepPause)))
+		c.timer.Set(max(next, now.Add(sweepPause)))
 	}
 	if over != nil && !c.isClosed {
 		c.background.Go(func() { c.remove(over) })
@@ -178,10 +178,10 @@ func (c *client) remove(records []*record) {
 	for {
 		grants := make([]driver.Grant, len(records))
 		for i, r := range records {
-			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(r.token, 1)}
+			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.token(r.created), 1)}
 		}
 		ctx, cancel := c.bounded(c.life)
-		errs := c.expel(ctx, grants)
+		errs := c.deleteKeys(ctx, grants)
 		cancel()
 		var left []*record
 		c.mu.Lock()
@@ -195,7 +195,7 @@ func (c *client) remove(records []*record) {
 			if !gone { // its lease has ended here, at the store perhaps a little later
 				c.firstN = max(c.firstN, r.n+1)
 			}
-			c.forget(r)
+			c.forgetLocked(r)
 		}
 		c.mu.Unlock()
 		if records = left; len(records) == 0 || !sleep(c.life, removePause) {
@@ -204,29 +204,29 @@ func (c *client) remove(records []*record) {
 	}
 }
 
-// The time between two attempts to delete keys, and at least between two looks at
-// whose time is over.
+// The time between two attempts to delete keys, and at least between two
+// sweeps.
 const (
 	removePause = 200 * time.Millisecond
 	sweepPause  = 20 * time.Millisecond
 )
 
-// abandon forgets a record whose lease has ended here, at the store perhaps a
-// little later: its number is not used again.
-func (c *client) abandon(r *record) {
+// forgetUnsure forgets a record whose lease has ended here, at the store perhaps a little
+// later. Its key may still be there, so its number is not used again.
+func (c *client) forgetUnsure(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known(r) {
+	if c.isKnownLocked(r) {
 		c.firstN = max(c.firstN, r.n+1)
-		c.forget(r)
+		c.forgetLocked(r)
 	}
 }
 
-// drop forgets a record whose key is gone.
-func (c *client) drop(r *record) {
+// forget forgets a record whose key is deleted.
+func (c *client) forget(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known(r) {
-		c.forget(r)
+	if c.isKnownLocked(r) {
+		c.forgetLocked(r)
 	}
 }

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Release implements driver.Driver. A hold is deleted; a request of which nobody
-// knows what becomes of it is deleted and remembered, so that it comes to nothing
-// when it arrives later (P6).
+// Release implements driver.Driver. The key of a hold is deleted. Of a request with an
+// unknown outcome the key is deleted too, and a tombstone stays, so that the request comes
+// to nothing when it arrives later (P6).
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
@@ -27,15 +28,15 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	var leaving []driver.Grant
 	var at []int
 	for i := range grants {
-		switch early, shut := c.leaves(&grants[i]); {
-		case shut: // by a release before, whose answer was lost
+		switch early, isClosed := c.beginRelease(&grants[i]); {
+		case isClosed: // by a release before, whose answer was lost
 		case early != nil:
-			errs[i] = c.shut(ctx, early, &grants[i])
+			errs[i] = c.closeName(ctx, early, &grants[i])
 		default:
 			leaving, at = append(leaving, grants[i]), append(at, i)
 		}
 	}
-	for i, err := range c.expel(ctx, leaving) {
+	for i, err := range c.deleteKeys(ctx, leaving) {
 		errs[at[i]] = err
 	}
 	var missing []renewing
@@ -43,7 +44,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	for i := range grants {
 		switch g := &grants[i]; {
 		case errs[i] == nil || errors.Is(errs[i], driver.ErrNotHeld):
-			c.hasLeft(g)
+			c.endRelease(g)
 			if g.Token == 0 {
 				errs[i] = nil // withdrawn is withdrawn
 			} else if errs[i] != nil {
@@ -60,9 +61,10 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// leaves notes that an owner leaves. It returns the record of a hold whose minimum
-// time is not over, and whether the name has been shut for that already.
-func (c *client) leaves(g *driver.Grant) (early *record, shut bool) {
+// beginRelease notes that an owner's hold or request is being released. It returns the
+// record of a hold whose minimum time is not over, and whether the name is closed for that
+// already.
+func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.record(g.Name, g.Owner)
@@ -70,24 +72,25 @@ func (c *client) leaves(g *driver.Grant) (early *record, shut bool) {
 		return nil, false
 	}
 	if g.Token != 0 && c.clock.Now() < r.began.Add(g.MinHold) {
-		early, shut = r, r.state == closed
+		early, isClosed = r, r.state == closed
 	}
-	if !shut {
+	if !isClosed {
 		r.state = doubtful // until the store has confirmed it
-		c.wake(r)
+		c.wakeLocked(r)
 	}
-	return early, shut
+	return early, isClosed
 }
 
-// hasLeft forgets an owner that has left, but for a name that it has shut.
-func (c *client) hasLeft(g *driver.Grant) {
+// endRelease forgets an owner whose hold or request is released, unless its name is
+// closed until the end of its minimum hold.
+func (c *client) endRelease(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.record(g.Name, g.Owner); r != nil && r.state != closed {
 		if s := c.minimums[r]; s != nil && !c.isClosed {
 			c.revoke(s)
 		}
-		c.forget(r)
+		c.forgetLocked(r)
 	}
 }
 
@@ -95,26 +98,26 @@ func (c *client) hasLeft(g *driver.Grant) {
 // one as it is set up by default, and counts the inner and the outer ones.
 const batchSize = 100
 
-// expel deletes the keys of grants, each if it is still the one that was put, and
-// remembers those whose requests may still be under way. It returns ErrNotHeld
+// deleteKeys deletes the keys of grants, each if it is still the one that was put, and
+// leaves tombstones for those whose requests may still be under way. It returns ErrNotHeld
 // where there was nothing.
-func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
+func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	var known []int
 	keys := make([]*record, len(grants))
 	c.mu.Lock()
 	for i := range grants {
 		if r := c.record(grants[i].Name, grants[i].Owner); r != nil {
-			keys[i] = &record{name: r.name, n: r.n, token: r.token}
+			keys[i] = &record{name: r.name, n: r.n, created: r.created}
 		}
 	}
 	c.mu.Unlock()
 	for i, r := range keys {
 		switch {
 		case r == nil:
-			errs[i] = c.expelUnknown(ctx, &grants[i], "")
-		case r.token == 0:
-			errs[i] = c.expelUnknown(ctx, &grants[i], c.key(r))
+			errs[i] = c.deleteUnknown(ctx, &grants[i], "")
+		case r.created == 0:
+			errs[i] = c.deleteUnknown(ctx, &grants[i], c.key(r))
 		default:
 			known = append(known, i)
 		}
@@ -122,38 +125,38 @@ func (c *client) expel(ctx context.Context, grants []driver.Grant) []error {
 	for len(known) > 0 {
 		some := known[:min(batchSize, len(known))]
 		known = known[len(some):]
-		c.expelKnown(ctx, grants, keys, some, errs)
+		c.deleteKnown(ctx, grants, keys, some, errs)
 	}
 	return errs
 }
 
-// expelKnown deletes keys of which the create revision is known.
-func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	txn, ops := c.kept().kv.Txn(ctx), make([]clientv3.Op, len(some))
-	err := error(nil)
-	for n, i := range some {
-		key := c.key(keys[i])
-		then, otherwise := []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op(nil)
+// deleteKnown deletes keys of which the create revision is known.
+func (c *client) deleteKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
+	req := &etcdserverpb.TxnRequest{}
+	var err error
+	for _, i := range some {
+		key := []byte(c.key(keys[i]))
+		one := &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{compareCreated(key, nil, etcdserverpb.Compare_EQUAL, keys[i].created)},
+			Success: []*etcdserverpb.RequestOp{deleteOp(key)},
+		}
 		if strays(&grants[i]) {
-			var remember clientv3.Op
-			if remember, err = c.remember(ctx, &grants[i]); err != nil {
+			var lease clientv3.LeaseID
+			if lease, err = c.tombstoneLease(ctx); err != nil {
 				break
 			}
-			then, otherwise = append(then, remember), append(otherwise, remember)
+			tombstone := putOp([]byte(c.layout.tombstone(grants[i].Owner)), "", lease)
+			one.Success, one.Failure = append(one.Success, tombstone), append(one.Failure, tombstone)
 		}
-		created := clientv3.Compare(clientv3.CreateRevision(key), "=", int64(keys[i].token))
 		if len(some) == 1 { // as a rule: no transaction in a transaction
-			txn = txn.If(created).Then(then...).Else(otherwise...)
+			req = one
 		} else {
-			ops[n] = clientv3.OpTxn([]clientv3.Cmp{created}, then, otherwise)
+			req.Success = append(req.Success, txnOp(one))
 		}
 	}
-	var resp *clientv3.TxnResponse
-	if err == nil && len(some) > 1 {
-		txn = txn.Then(ops...)
-	}
+	var resp *etcdserverpb.TxnResponse
 	if err == nil {
-		resp, err = txn.Commit()
+		resp, err = commit(ctx, c.spareRoute().direct, req)
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		c.deleteOnly(ctx, keys, some)
@@ -175,26 +178,26 @@ func (c *client) expelKnown(ctx context.Context, grants []driver.Grant, keys []*
 func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 	var ops []clientv3.Op
 	for _, i := range some {
-		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", int64(keys[i].token))
+		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", keys[i].created)
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{created}, []clientv3.Op{clientv3.OpDelete(c.key(keys[i]))}, nil))
 	}
-	c.kept().kv.Txn(ctx).Then(ops...).Commit()
+	c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 }
 
-// expelUnknown looks for the owner's key, which is that one if the client knows of
-// any, and deletes it. When it looks, the owner
-// is remembered already, so nothing can come after the look.
-func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) error {
+// deleteUnknown finds the owner's key, which is that one if the client knows of any, and
+// deletes it. The read and the tombstone are one transaction, so no request of the owner
+// can take effect after the read.
+func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string) error {
 	dir := c.layout.dir(g.Name)
 	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
 	if strays(g) {
-		remember, err := c.remember(ctx, g)
+		tombstone, err := c.tombstone(ctx, g)
 		if err != nil {
 			return err
 		}
-		ops = append(ops, remember)
+		ops = append(ops, tombstone)
 	}
-	resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
+	resp, err := c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		c.misses(err)
 		return err
@@ -203,7 +206,7 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 	if e == nil {
 		return driver.ErrNotHeld
 	}
-	done, err := c.kept().kv.Txn(ctx).If(
+	done, err := c.spareRoute().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
 	).Then(clientv3.OpDelete(e.key)).Commit()
 	if err == nil && !done.Succeeded {
@@ -215,26 +218,25 @@ func (c *client) expelUnknown(ctx context.Context, g *driver.Grant, key string) 
 // strays reports whether a request of the grant's owner may still be under way.
 func strays(g *driver.Grant) bool { return g.Token == 0 || g.Stray }
 
-// remember returns what makes a request of the grant's owner come to nothing.
-func (c *client) remember(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
-	lease, err := c.farewells(ctx)
-	return clientv3.OpPut(c.layout.gone(g.Owner), "", clientv3.WithLease(lease)), err
+// tombstone returns what makes a request of the grant's owner come to nothing.
+func (c *client) tombstone(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
+	lease, err := c.tombstoneLease(ctx)
+	return clientv3.OpPut(c.layout.tombstone(g.Owner), "", clientv3.WithLease(lease)), err
 }
 
-// misses notes that the lease for what is remembered has ended: the next attempt
-// makes another.
+// misses notes that the lease of tombstones has ended: the next attempt makes another.
 func (c *client) misses(err error) {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.goodbye = nil
+		c.tombstones = nil
 	}
 }
 
-// shut closes the name of a hold that is released before its minimum time is
+// closeName closes the name of a hold that is released before its minimum time is
 // over: the key stays, without an owner, on a lease for the rest of the time. The
 // client deletes it at the right moment, if it still lives then.
-func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
+func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) error {
 	rest := r.began.Add(g.MinHold).Sub(c.clock.Now())
 	s := r.session.Load()
 	if s == nil || !s.fixed {
@@ -243,19 +245,19 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 			return err
 		}
 	}
-	v := newValue(&g.Request, c.id, c.asked(r))
+	v := c.layout.newValue(&g.Request, c.id, c.asked(r))
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
 	key := c.key(r)
 	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}
 	if g.Stray {
-		remember, err := c.remember(ctx, g)
+		tombstone, err := c.tombstone(ctx, g)
 		if err != nil {
 			return err
 		}
-		then = append(then, remember)
+		then = append(then, tombstone)
 	}
-	resp, err := c.kept().kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
+	resp, err := c.spareRoute().kv.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
 	).Then(then...).Commit()
 	if err != nil {
 		return err
@@ -265,10 +267,10 @@ func (c *client) shut(ctx context.Context, r *record, g *driver.Grant) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known(r) {
+	if c.isKnownLocked(r) {
 		r.state = closed
 		r.session.Store(s)
-		c.keep(r, r.began.Add(g.MinHold))
+		c.expireAtLocked(r, r.began.Add(g.MinHold))
 	}
 	return nil
 }

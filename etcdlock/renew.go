@@ -19,7 +19,8 @@ type renewing struct {
 
 // Renew implements driver.Driver. One request to etcd keeps alive all holds of a
 // session. That does not tell whether their keys are still there, so these are
-// compared, many in one request; what has been deleted is lost (P2).
+// compared, many in one request; what has been deleted is lost (P2). A hold that was
+// handed over since has its token put on record, by a request of its own.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	out := make([]driver.Renewal, len(grants))
 	if err := c.alive(ctx); err != nil {
@@ -31,13 +32,13 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	sessions := map[*session][]renewing{}
-	var moving, fixed, missing []renewing
+	var moving, fixed, passed, missing []renewing
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
 		r := renewing{c.record(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
 		switch {
-		case r.record == nil || r.state != held || grants[i].Token != 0 && r.token != grants[i].Token:
+		case r.record == nil || !c.isHoldLocked(r.record, r.grant):
 			missing = append(missing, r)
 		case r.lapsed(now, grants[i].LockDelay):
 			r.out.Err = driver.ErrNotHeld
@@ -49,6 +50,9 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			s := r.session.Load()
 			sessions[s] = append(sessions[s], r)
 		}
+		if grants[i].Passed {
+			passed = append(passed, r)
+		}
 	}
 	c.mu.Unlock()
 	for s, batch := range sessions {
@@ -57,6 +61,16 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	missing = append(missing, c.renewFixed(ctx, fixed)...)
 	for _, r := range moving {
 		if !c.move(ctx, r) {
+			missing = append(missing, r)
+		}
+	}
+	for _, r := range passed {
+		if *r.out == (driver.Renewal{}) || r.out.Err != nil {
+			continue // missing, or not renewed
+		}
+		if there, err := c.recordPassed(ctx, r.record, r.grant); err != nil {
+			*r.out = driver.Renewal{Err: err}
+		} else if !there {
 			missing = append(missing, r)
 		}
 	}
@@ -79,9 +93,9 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 	var since driver.Instant
 	var dead error
 	alive := make(chan struct{})
-	go func() { // beside the look at the keys, which is worth as much before as after
+	go func() { // beside the comparison of the keys, which is worth as much before as after
 		defer close(alive)
-		if since, dead = s.keep(ctx, after); errors.Is(dead, errOver) {
+		if since, dead = s.refresh(ctx, after); errors.Is(dead, errOver) {
 			dead = driver.ErrNotHeld
 		}
 	}()
@@ -112,10 +126,10 @@ func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
 	ifs, elses := make([]clientv3.Cmp, len(batch)), make([]clientv3.Op, len(batch))
 	for i, r := range batch {
 		key := c.key(r.record)
-		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token))
+		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", r.created)
 		elses[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
 	}
-	resp, err := c.kept().kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
+	resp, err := c.spareRoute().kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +138,7 @@ func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
 		there[i] = resp.Succeeded
 		if !resp.Succeeded {
 			kvs := resp.Responses[i].GetResponseRange().Kvs
-			there[i] = len(kvs) > 0 && kvs[0].CreateRevision == int64(batch[i].token)
+			there[i] = len(kvs) > 0 && kvs[0].CreateRevision == batch[i].created
 		}
 	}
 	return there, nil
@@ -141,9 +155,9 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	valid := r.grant.TTL
 	if r.claim {
 		// The lease that it comes to may have been kept alive before the claim's own time
-		// began. Whoever has the claim trusts no renewal that counts from earlier: such
-		// an answer looks as if a later one had overtaken it.
-		if claimed := r.until.Add(-c.short(&r.grant.Request).keeps); since < claimed {
+		// began. The holder trusts no renewal that counts from earlier: such an
+		// answer looks as if a later one had overtaken it.
+		if claimed := r.until.Add(-c.short(&r.grant.Request).keyLasts); since < claimed {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
 	}
@@ -155,7 +169,7 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	r.claim = false
 	r.session.Store(s)
 	s.trusted = since.Add(valid)
-	c.keep(r.record, r.stays(&r.grant.Request, since, valid))
+	c.expireAtLocked(r.record, r.stays(&r.grant.Request, since, valid))
 	*r.out = driver.Renewal{Since: since, Valid: valid}
 	return true
 }
@@ -167,9 +181,9 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 		missing = missing[len(some):]
 		ops := make([]clientv3.Op, len(some))
 		for i, r := range some {
-			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, r.grant.Token), clientv3.WithCountOnly())
+			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, c.layout.created(r.grant.Token)), clientv3.WithCountOnly())
 		}
-		resp, err := c.kept().kv.Txn(ctx).Then(ops...).Commit()
+		resp, err := c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 		for i, r := range some {
 			switch {
 			case err != nil:
@@ -182,11 +196,16 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 			}
 			c.mu.Lock()
 			if r.record != nil && r.state == held {
-				c.forget(r.record)
+				c.forgetLocked(r.record)
 			}
 			c.mu.Unlock()
 		}
 	}
+}
+
+// isHoldLocked reports whether a record is the hold of a grant.
+func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
+	return r.state == held && (g.Token == 0 || r.created == c.layout.created(g.Token))
 }
 
 // Downgrade implements driver.Downgrader: the key stays, and so does its place in
@@ -204,23 +223,11 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	shared := g.Request
-	shared.Mode = driver.Shared
-	key := c.key(r)
-	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(key), "=", int64(r.token)),
-	).Then(
-		clientv3.OpPut(key, c.layout.text(newValue(&shared, c.id, c.asked(r))), clientv3.WithIgnoreLease()),
-	).Commit()
-	if err != nil {
+	if err := c.changed(ctx, r, &g, func(v *value) { v.Mode = driver.Shared.String() }); err != nil {
 		return driver.Grant{}, err
 	}
-	if !resp.Succeeded {
-		out := driver.Renewal{}
-		c.why(ctx, []renewing{{r, &out, &g}})
-		return driver.Grant{}, out.Err
-	}
-	return driver.Grant{Request: shared, Token: r.token, Since: renewal.Since, Valid: renewal.Valid, Stray: g.Stray, Handle: r}, nil
+	g.Mode, g.Since, g.Valid, g.Handle, g.Passed = driver.Shared, renewal.Since, renewal.Valid, r, false
+	return g, nil
 }
 
 // sleep waits for d. It returns false if the context ends first.

@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/connectivity"
 )
@@ -13,24 +14,28 @@ type route struct {
 	etcd   *clientv3.Client
 	kv     clientv3.KV
 	leases clientv3.Lease
+	direct etcdserverpb.KVClient
 }
 
 func newRoute(etcd *clientv3.Client) *route {
-	return &route{etcd, requests{clientv3.NewKV(etcd)}, leases{clientv3.NewLease(etcd)}}
+	return &route{
+		etcd, requests{clientv3.NewKV(etcd)}, leases{clientv3.NewLease(etcd)},
+		etcdserverpb.NewKVClient(etcd.ActiveConnection()),
+	}
 }
 
-// kept returns the route of renewals and releases; that of all others while it has no
-// connection.
-func (c *client) kept() *route {
+// spareRoute returns the route of renewals and releases, or that of all other requests
+// while it has no connection.
+func (c *client) spareRoute() *route {
 	if l := c.spare.Load(); l != nil && l.etcd.ActiveConnection().GetState() == connectivity.Ready {
 		return l
 	}
-	return &route{c.etcd, c.kv, c.leases}
+	return &route{c.etcd, c.kv, c.leases, c.direct}
 }
 
-// keepReserve makes the route of renewals and releases, until Close. With a user etcd is
+// openReserve makes the route of renewals and releases, until Close. With a user etcd is
 // asked for a token first, so it is done beside.
-func (c *client) keepReserve(config clientv3.Config) {
+func (c *client) openReserve(config clientv3.Config) {
 	config.Context = c.life
 	c.background.Go(func() {
 		for {

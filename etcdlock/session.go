@@ -48,16 +48,16 @@ func (c *client) session(ctx context.Context, secs int64, after driver.Instant) 
 			c.sessions[secs] = s
 		}
 		c.mu.Unlock()
-		if _, err := s.keep(ctx, after); !errors.Is(err, errOver) {
+		if _, err := s.refresh(ctx, after); !errors.Is(err, errOver) {
 			return s, err
 		}
 	}
 }
 
-// keep sees to it that the lease was started or kept alive by a request that was
+// refresh sees to it that the lease was started or kept alive by a request that was
 // sent at after or later, and returns the sending of the last one (P1: not the
 // arrival of the answer).
-func (s *session) keep(ctx context.Context, after driver.Instant) (driver.Instant, error) {
+func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Instant, error) {
 	if since, err := s.fresh(after); err != nil || since != 0 {
 		return since, err
 	}
@@ -71,7 +71,7 @@ func (s *session) keep(ctx context.Context, after driver.Instant) (driver.Instan
 		return since, err // somebody else has asked meanwhile
 	}
 	sent := s.c.clock.Now()
-	if s.id == 0 { // changed by whoever is busy only
+	if s.id == 0 { // changed only by the goroutine that has busy
 		return sent, s.grant(ctx, sent)
 	}
 	ttl, err := s.c.keepAlive(ctx, s.id)
@@ -99,7 +99,7 @@ func (s *session) keep(ctx context.Context, after driver.Instant) (driver.Instan
 func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel() // ends the stream
-	stream, err := etcdserverpb.NewLeaseClient(c.kept().etcd.ActiveConnection()).LeaseKeepAlive(ctx)
+	stream, err := etcdserverpb.NewLeaseClient(c.spareRoute().etcd.ActiveConnection()).LeaseKeepAlive(ctx)
 	if err == nil {
 		err = stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
 	}
@@ -148,7 +148,7 @@ func (s *session) ended(now driver.Instant) bool {
 
 // grant makes the lease.
 func (s *session) grant(ctx context.Context, sent driver.Instant) error {
-	resp, err := s.c.kept().leases.Grant(ctx, s.seconds)
+	resp, err := s.c.spareRoute().leases.Grant(ctx, s.seconds)
 	if err != nil {
 		return err
 	}
@@ -182,26 +182,26 @@ func (c *client) end(s *session) {
 			lost = append(lost, r.owner)
 		}
 		c.firstN = max(c.firstN, r.n+1) // the store may delete the key a little later
-		c.forget(r)
+		c.forgetLocked(r)
 	}
 	if lost != nil {
-		c.tell(driver.Loss{Owners: lost, Err: fmt.Errorf("%w: etcd has ended the lease", driver.ErrNotHeld)})
+		c.tellLocked(driver.Loss{Owners: lost, Err: fmt.Errorf("%w: etcd has ended the lease", driver.ErrNotHeld)})
 	}
 }
 
-// The time for which a request that was withdrawn is remembered: at least half of
+// tombstoneFor is how long a request that was withdrawn has a tombstone: at least half of
 // this. The lease for it is not kept alive but replaced when half of it is over.
-const goneFor = 2 * time.Minute
+const tombstoneFor = 2 * time.Minute
 
-// farewells returns a lease for what is to be remembered for a while.
-func (c *client) farewells(ctx context.Context) (clientv3.LeaseID, error) {
+// tombstoneLease returns the lease on which tombstones are put.
+func (c *client) tombstoneLease(ctx context.Context) (clientv3.LeaseID, error) {
 	c.mu.Lock()
-	s := c.goodbye
-	if now := c.clock.Now(); s == nil || s.over || s.id != 0 && now >= s.since.Add(goneFor/2) {
-		s = &session{c: c, seconds: seconds(goneFor), busy: make(chan struct{}, 1)}
-		c.goodbye = s
+	s := c.tombstones
+	if now := c.clock.Now(); s == nil || s.over || s.id != 0 && now >= s.since.Add(tombstoneFor/2) {
+		s = &session{c: c, seconds: seconds(tombstoneFor), busy: make(chan struct{}, 1)}
+		c.tombstones = s
 	}
 	c.mu.Unlock()
-	_, err := s.keep(ctx, 0)
+	_, err := s.refresh(ctx, 0)
 	return s.id, err
 }

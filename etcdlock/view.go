@@ -12,23 +12,26 @@ import (
 )
 
 // view is what was before a place at some revision of the store. Later it can
-// only be less: whoever comes later is behind.
+// only be less: a later entry is behind.
 type view struct {
 	rev     int64
 	entries []entry // in the order of their creation
 	more    bool    // there were others before these, or may have been
 	partial bool    // so many keys that are no entries were read that entries may be missing
+	behind  bool    // others were behind it; of many before it that is not known
 }
 
 // free reports whether nothing is in the way.
 func (v *view) free(req *driver.Request) bool { return !v.more && admits(v.entries, useOf(req)) }
 
-// nearby is how many entries an exclusive request looks at. Who has more before it
-// need not know them all: it watches the last one only.
+// nearby is how many entries an exclusive request looks at. With more before it it
+// need not know them all: it watches the last ones only.
 const nearby = 2
 
 // getBefore reads what a view is made of: the own entry and those created before
-// it, or all if its revision is 0.
+// it, or all if its revision is 0, for a place that the same request takes. Only then
+// values are read as well, in the layout Escaped, to find clients of another version: a
+// place right behind one of theirs is given back at once, so no place is behind those.
 func (l *layout) getBefore(req *driver.Request, created int64, opts ...clientv3.OpOption) clientv3.Op {
 	if !l.stock { // there keys of longer names may be among them
 		opts = append(opts, clientv3.WithLimit(nearby+2)) // the own one, and one to see that there are more
@@ -46,7 +49,10 @@ func (l *layout) getAllBefore(req *driver.Request, created int64, opts ...client
 		opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(0))
 		return clientv3.OpGet(l.dir(req.Name), opts...)
 	}
-	opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithKeysOnly())
+	opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
+	if created != 0 || l.stock {
+		opts = append(opts, clientv3.WithKeysOnly())
+	}
 	return clientv3.OpGet(l.dir(req.Name), opts...)
 }
 
@@ -55,6 +61,8 @@ func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserve
 	entries := l.parseEntries(l.dir(req.Name), r.Kvs)
 	partial := r.More && len(entries) < len(r.Kvs)
 	v := view{rev: rev, entries: without(entries, key), partial: partial}
+	// The count has all keys of the name, those behind the place too.
+	v.behind = !l.stock && !r.More && r.Count > int64(len(r.Kvs))
 	if req.Mode != driver.Exclusive {
 		return v
 	}
@@ -68,7 +76,7 @@ func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserve
 
 // still returns the view that a place had last, if the entry right before it is
 // still there and bars an exclusive request; else nil. To etcd that is little
-// work, while a look goes through all keys of the name.
+// work, while a read goes through all keys of the name.
 func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*view, error) {
 	c.mu.Lock()
 	p := c.places[r]
@@ -82,7 +90,7 @@ func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*vi
 	defer cancel()
 	last := v.entries[len(v.entries)-1]
 	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", int64(r.token)),
+		clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", r.created),
 		clientv3.Compare(clientv3.CreateRevision(last.key), "=", last.created),
 	).Commit()
 	if err != nil || !resp.Succeeded {
@@ -91,39 +99,39 @@ func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*vi
 	return &v, nil
 }
 
-// look reads what is before a place, as it was at that revision or later, or as it is
+// readView reads what is before a place, as it was at that revision or later, or as it is
 // now if that is 0, and returns ErrHeld if the place is gone. The member asked answers
 // by itself if it has come so far: what a majority has agreed on it must not ask
-// again. The revision is at least that of the place, or a member that has not heard
-// of it would call it gone.
-func (c *client) look(ctx context.Context, r *record, req *driver.Request, since int64) (*view, error) {
+// again. The revision is at least that of the place, or a member that does not
+// have it yet would not show it.
+func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (*view, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	key, now := c.key(r), since == 0
 	var resp clientv3.OpResponse
 	var err error
 	if !now {
-		resp, err = c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token), clientv3.WithSerializable()))
-		now = err == nil && resp.Get().Header.Revision < max(since, int64(r.token))
+		resp, err = c.kv.Do(ctx, c.layout.getBefore(req, r.created, clientv3.WithSerializable()))
+		now = err == nil && resp.Get().Header.Revision < max(since, r.created)
 	}
 	if now {
-		resp, err = c.kv.Do(ctx, c.layout.getBefore(req, int64(r.token)))
+		resp, err = c.kv.Do(ctx, c.layout.getBefore(req, r.created))
 	}
 	if err != nil {
 		return nil, err
 	}
 	read := (*etcdserverpb.RangeResponse)(resp.Get())
 	if v := c.layout.before(req, key, 0, read); v.partial {
-		if resp, err = c.kv.Do(ctx, c.layout.getAllBefore(req, int64(r.token))); err != nil {
+		if resp, err = c.kv.Do(ctx, c.layout.getAllBefore(req, r.created)); err != nil {
 			return nil, err
 		}
 		read = (*etcdserverpb.RangeResponse)(resp.Get())
 	}
 	own := slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
-		return kv.CreateRevision == int64(r.token) && string(kv.Key) == key
+		return kv.CreateRevision == r.created && string(kv.Key) == key
 	})
 	if !own {
-		c.drop(r)
+		c.forget(r)
 		return nil, driver.ErrHeld
 	}
 	v := c.layout.before(req, key, read.Header.Revision, read)

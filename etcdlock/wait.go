@@ -8,19 +8,19 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// vigil is one call of Wait.
-type vigil struct {
+// waitCall is one call of Wait.
+type waitCall struct {
 	c     *client
 	r     *record
 	req   *driver.Request
 	key   string
 	view  view                  // what is known of the entries before ours
-	heard int64                 // the last revision that the followers know of
+	known int64                 // the last revision that the followers know of
 	fs    [nearby + 1]*follower // of what is in the way, and of our own key
 	news  chan struct{}         // one value: something has happened
 }
 
-func (v *vigil) wake() {
+func (v *waitCall) wake() {
 	select {
 	case v.news <- struct{}{}:
 	default:
@@ -42,7 +42,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
 	p := c.places[r]
-	v := &vigil{
+	v := &waitCall{
 		c: c, r: r, req: &req, key: c.key(r), view: p.view, news: make(chan struct{}, 1),
 	}
 	v.view.entries = slices.Clone(v.view.entries)
@@ -52,23 +52,23 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	beat := time.NewTicker(2 * c.pulse())
 	defer beat.Stop()
 	for {
-		if c.life.Err() != nil { // the end of the watches may be heard of first
+		if c.life.Err() != nil { // the end of the watches may be noticed first
 			return driver.Grant{}, driver.ErrClosed
 		}
 		v.c.mu.Lock()
-		next := v.step()
+		next := v.stepLocked()
 		v.c.mu.Unlock()
 		switch next {
 		case takeIt:
-			return c.claimed(ctx, r, &req)
-		case askAgain:
+			return c.claimed(ctx, r, &req, v.view.behind)
+		case enqueueAgain:
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
-			// Whoever has trouble with the stream must not ask in a tight loop.
+			// While the stream has trouble, a waiter must not ask in a tight loop.
 			sleep(ctx, c.poll/8)
 			return driver.Grant{}, driver.ErrHeld
-		case lookAgain:
-			seen, err := c.look(ctx, r, &req, v.heard)
+		case readAgain:
+			seen, err := c.readView(ctx, r, &req, v.known)
 			if err != nil {
 				return driver.Grant{}, err
 			}
@@ -87,46 +87,45 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// next is what a vigil does next.
+// next is what a call of Wait does next.
 type next uint8
 
 const (
 	waitOn next = iota
 	takeIt
-	lookAgain
-	askAgain
+	readAgain
+	enqueueAgain
 	rest
 )
 
-// step takes in what the followers have heard, and says what to do. It is called
-// with the mutex.
-func (v *vigil) step() next {
+// stepLocked takes in what the followers have recorded, and returns what to do.
+func (v *waitCall) stepLocked() next {
 	if v.r.state != queued {
-		return askAgain // Enqueue takes another place, or tells what became of this
+		return enqueueAgain // Enqueue takes another place, or tells what became of this
 	}
-	v.choose()
+	v.chooseLocked()
 	silent := false
 	for _, f := range v.fs {
 		switch {
 		case f == nil:
 			continue
-		case f.gone:
+		case f.ended:
 			return rest
 		case !f.begun:
 			silent = true
 			continue
 		}
-		if v.heard = max(v.heard, f.from, f.put); v.view.rev < max(f.from, f.put) {
+		if v.known = max(v.known, f.from, f.put); v.view.rev < max(f.from, f.put) {
 			continue
 		}
 		for _, e := range f.log {
-			if e.key == v.key && e.rev > int64(v.r.token) {
-				v.c.forget(v.r)
-				return askAgain
+			if e.key == v.key && e.rev > v.r.created {
+				v.c.forgetLocked(v.r)
+				return enqueueAgain
 			}
 			if e.rev > v.view.rev {
 				v.view.entries = without(v.view.entries, e.key)
-				v.heard = max(v.heard, e.rev)
+				v.known = max(v.known, e.rev)
 			}
 		}
 	}
@@ -134,25 +133,25 @@ func (v *vigil) step() next {
 	case v.view.free(v.req):
 		return takeIt
 	case silent:
-		return waitOn // one look is enough for all that begin
-	case v.missed() || v.view.more && len(v.view.entries) < nearby:
-		return lookAgain
+		return waitOn // one read is enough for all followers that begin
+	case v.missedLocked() || v.view.more && len(v.view.entries) < nearby:
+		return readAgain
 	}
 	return waitOn
 }
 
-// missed reports whether something may have happened since the view was made that
-// the followers have not heard.
-func (v *vigil) missed() bool {
+// missedLocked reports whether something may have happened since the view was made that
+// the followers have not recorded.
+func (v *waitCall) missedLocked() bool {
 	return slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && v.view.rev < max(f.from, f.put) })
 }
 
-// choose sees to it that what is followed is what is in the way. To an exclusive
-// request that is the few keys right before it: when the first of them is gone it
-// looks who is left, while the others have their turns, so that its own turn comes
-// with an event alone, and a release does not wake a thousand waiters. Who has
-// nobody before those follows its own key too.
-func (v *vigil) choose() {
+// chooseLocked follows what is in the way, and nothing else. For an exclusive request that
+// is the few keys right before its own. Suppose that A holds, and that B and C wait, in
+// this order. When A's key is deleted, C reads what is left, while B has the name; so C's
+// own grant comes with an event alone, and a release does not wake a thousand waiters. A
+// waiter with no others before those follows its own key too.
+func (v *waitCall) chooseLocked() {
 	var want [nearby + 1]span
 	if dir := v.c.layout.dir(v.r.name); v.req.Mode != driver.Exclusive {
 		want[0] = dirSpan(dir, v.req.Mode == driver.Shared) // a downgrade is a put
@@ -166,22 +165,22 @@ func (v *vigil) choose() {
 	}
 	for i, f := range v.fs {
 		if f != nil && !slices.Contains(want[:], f.span) {
-			f.leave(v)
+			f.leaveLocked(v)
 			v.fs[i] = nil
 		}
 	}
 	for _, s := range want {
 		if s.key != "" && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && f.span == s }) {
-			v.fs[slices.Index(v.fs[:], nil)] = v.c.follow(v.c.layout.dir(v.r.name), s, v)
+			v.fs[slices.Index(v.fs[:], nil)] = v.c.followLocked(v.c.layout.dir(v.r.name), s, v)
 		}
 	}
 }
 
-// beat is a sign of life, to the lease of places, which is short; and a look at
-// whether the stream of watches has one. What was asked for a moment ago is no sign
+// beat gives a sign of life, to the lease of places, which is short; and checks that the
+// stream of watches gives one. What was asked for a moment ago is no sign
 // of the contrary: on a busy machine, breaking the stream, which all of this client
 // share, would lead to nothing but more to do.
-func (v *vigil) beat(ctx context.Context) {
+func (v *waitCall) beat(ctx context.Context) {
 	v.c.mu.Lock()
 	var silent *watch
 	for _, f := range v.fs {
@@ -193,15 +192,15 @@ func (v *vigil) beat(ctx context.Context) {
 	if silent != nil {
 		v.c.hub.reset(silent)
 	}
-	v.r.session.Load().keep(ctx, v.c.clock.Now().Add(-v.c.pulse()))
+	v.r.session.Load().refresh(ctx, v.c.clock.Now().Add(-v.c.pulse()))
 }
 
-func (v *vigil) end() {
+func (v *waitCall) end() {
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
 	for _, f := range v.fs {
 		if f != nil {
-			f.leave(v)
+			f.leaveLocked(v)
 		}
 	}
 	if p := v.c.places[v.r]; p != nil && p.waits == v {

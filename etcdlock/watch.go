@@ -13,7 +13,7 @@ import (
 // goroutine for each watch, and would resume each from where it was: after such a
 // resumption etcd tells events by a ticker of 100 ms, because it serves at once
 // only watches that begin now. Here every watch begins now, and is over when the
-// stream breaks; whoever waits then looks at the store again.
+// stream breaks; each waiter then reads the store again.
 type hub struct {
 	etcd *clientv3.Client
 
@@ -25,7 +25,7 @@ type hub struct {
 }
 
 // stream is one stream of watches, with a goroutine that sends and one that
-// receives: whoever asks for a watch must not be held up by either.
+// receives: a goroutine that begins a watch must not be held up by either.
 type stream struct {
 	cancel context.CancelFunc
 	// Guarded by the hub's mutex.
@@ -38,10 +38,10 @@ type stream struct {
 type watch struct {
 	id     int64
 	stream *stream
-	hear   func(event) // called by the stream's goroutine; must not block
+	notify func(event) // called by the stream's goroutine; must not block
 }
 
-// event is what a watch hears.
+// event is what a watch brings.
 type event struct {
 	what happening
 	key  string
@@ -51,19 +51,19 @@ type event struct {
 type happening uint8
 
 const (
-	begun   happening = iota // whatever happens from here on is heard
-	deleted                  // a key is gone
+	begun   happening = iota // all changes from here on are told
+	deleted                  // a key was deleted
 	put                      // a key has got another value
-	over                     // nothing more is heard
+	over                     // no more events come
 )
 
-// watch begins to watch a key, or the range from key to end. Puts are heard of
+// watch begins to watch a key, or the range from key to end. Puts are told
 // only on demand. The first event is begun, or over.
-func (h *hub) watch(key, end string, puts bool, hear func(event)) *watch {
+func (h *hub) watch(key, end string, puts bool, notify func(event)) *watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		go hear(event{what: over}) // as always, not by the caller
+		go notify(event{what: over}) // as always, not by the caller
 		return &watch{}
 	}
 	st := h.stream
@@ -74,7 +74,7 @@ func (h *hub) watch(key, end string, puts bool, hear func(event)) *watch {
 		h.alive.Go(func() { h.run(ctx, st) })
 	}
 	h.last++
-	w := &watch{id: h.last, stream: st, hear: hear}
+	w := &watch{id: h.last, stream: st, notify: notify}
 	st.watches[w.id] = w
 	create := &etcdserverpb.WatchCreateRequest{Key: []byte(key), WatchId: w.id}
 	if end != "" {
@@ -87,7 +87,7 @@ func (h *hub) watch(key, end string, puts bool, hear func(event)) *watch {
 	return w
 }
 
-// end ends a watch; nothing is heard of it after that but what is under way.
+// end ends a watch; no events of it come after that but those under way.
 func (h *hub) end(w *watch) {
 	if w == nil || w.stream == nil {
 		return
@@ -111,25 +111,26 @@ func (st *stream) send(r *etcdserverpb.WatchRequest) {
 	}
 }
 
-// run opens the stream and hears what comes, until it breaks.
+// run opens the stream and receives, until it breaks.
 func (h *hub) run(ctx context.Context, st *stream) {
 	defer h.broke(st)
 	g, err := etcdserverpb.NewWatchClient(h.etcd.ActiveConnection()).Watch(ctx)
 	if err != nil {
 		return
 	}
-	h.alive.Go(func() { h.say(ctx, st, g) })
+	h.alive.Go(func() { h.send(ctx, st, g) })
 	for {
 		r, err := g.Recv()
 		if err != nil || r.Canceled && r.WatchId == clientv3.InvalidWatchID {
 			return // broken, or a watch is refused and nobody knows which
 		}
-		h.heard(st, r)
+		h.dispatch(st, r)
 	}
 }
 
-// say sends what is to be sent. If it fails the other goroutine hears of it too.
-func (h *hub) say(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchClient) {
+// send sends what is in the queue. If it fails, the stream fails for the other goroutine
+// too.
+func (h *hub) send(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchClient) {
 	for {
 		select {
 		case <-st.pending:
@@ -148,8 +149,8 @@ func (h *hub) say(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchCli
 	}
 }
 
-// heard passes on what the server says.
-func (h *hub) heard(st *stream, r *etcdserverpb.WatchResponse) {
+// dispatch passes the server's events on.
+func (h *hub) dispatch(st *stream, r *etcdserverpb.WatchResponse) {
 	h.mu.Lock()
 	w := st.watches[r.WatchId]
 	if r.Canceled {
@@ -159,16 +160,16 @@ func (h *hub) heard(st *stream, r *etcdserverpb.WatchResponse) {
 	switch {
 	case w == nil:
 	case r.Canceled:
-		w.hear(event{what: over})
+		w.notify(event{what: over})
 	case r.Created:
-		w.hear(event{what: begun, rev: r.Header.GetRevision()})
+		w.notify(event{what: begun, rev: r.Header.GetRevision()})
 	default:
 		for _, e := range r.Events {
 			what := put
 			if e.Type == mvccpb.Event_DELETE {
 				what = deleted
 			}
-			w.hear(event{what, string(e.Kv.Key), e.Kv.ModRevision})
+			w.notify(event{what, string(e.Kv.Key), e.Kv.ModRevision})
 		}
 	}
 }
@@ -184,11 +185,11 @@ func (h *hub) broke(st *stream) {
 	st.watches = nil // reads find nothing, deletes do nothing
 	h.mu.Unlock()
 	for _, w := range watches {
-		w.hear(event{what: over})
+		w.notify(event{what: over})
 	}
 }
 
-// reset breaks the stream of a watch, which seems to be dead.
+// reset breaks the stream of a watch that seems to be dead.
 func (h *hub) reset(w *watch) {
 	if w.stream != nil {
 		w.stream.cancel()

@@ -53,7 +53,7 @@ type twin struct {
 	clock *handClock
 	name  string
 	rec   record.Record
-	tombs record.Farewells
+	tombs record.Tombstones
 	rules record.Rules
 	told  []driver.Grant // what was granted out of the queue in this step
 	// held are the grants as their owners have them: a release depends on them.
@@ -197,7 +197,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.gave("Release", r, got, held || g.Token == 0)
 		w.settle()
 		if g.Token == 0 || g.Stray {
-			w.tombs.Say(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
+			w.tombs.Put(r.Owner, driver.ErrNotHeld, now, now.Add(max(r.TTL, withdrawnFor)))
 		}
 		return "Release", w.rng.IntN(3) > 0
 	case 7:
@@ -239,7 +239,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.Errorf("Break returned %v", err)
 	}
 	broken, _ := w.rec.Break(token)
-	w.tombs.Say(r.Owner, driver.ErrBroken, now, broken.Expires)
+	w.tombs.Put(r.Owner, driver.ErrBroken, now, broken.Expires)
 	w.settle()
 	if w.rng.IntN(2) == 0 { // else the break alone must have passed the name on
 		if got := w.c.Renew(ctx, []driver.Grant{g})[0].Err; !errors.Is(got, driver.ErrBroken) {
@@ -252,7 +252,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 // asked compares the outcome of a request.
 func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant, err error) {
 	w.Helper()
-	if why := w.tombs.To(r.Owner, w.clock.now); why != nil {
+	if why := w.tombs.Get(r.Owner, w.clock.now); why != nil {
 		if !errors.Is(err, why) {
 			w.Errorf("%s of an owner with a tombstone returned %v, the record says %v", step, err, why)
 		}
@@ -279,7 +279,7 @@ func (w *twin) gave(step string, r driver.Request, got error, held bool) {
 	w.Helper()
 	want := error(nil)
 	if !held {
-		if want = w.tombs.To(r.Owner, w.clock.now); want == nil {
+		if want = w.tombs.Get(r.Owner, w.clock.now); want == nil {
 			want = driver.ErrNotHeld
 		}
 	}

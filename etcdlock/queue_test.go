@@ -42,12 +42,12 @@ func messages(t testing.TB, addr string) (n int) {
 }
 
 // listens reports whether all that it follows has begun.
-func (v *vigil) listens() bool {
+func (v *waitCall) listens() bool {
 	return v.fs[0] != nil && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && !f.begun })
 }
 
-// crowd is many who wait for one name that is held.
-type crowd struct {
+// queueOf is many waiters for one name that is held.
+type queueOf struct {
 	testing.TB
 	c       *client
 	hold    driver.Grant
@@ -56,23 +56,23 @@ type crowd struct {
 	waiting sync.WaitGroup
 }
 
-// newCrowd takes the name and puts so many in the queue behind it. Polls are rare,
+// newQueueOf takes the name and puts so many in the queue behind it. Polls are rare,
 // so that what is asked is asked for a hand-off.
-func newCrowd(t testing.TB, addrs string, waiters int) *crowd {
+func newQueueOf(t testing.TB, addrs string, waiters int) *queueOf {
 	t.Helper()
 	c, err := connect(t.Context(), dialClient(t, addrs), true, &Options{Poll: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	w := &crowd{TB: t, c: c, granted: make(chan driver.Grant, waiters), stop: stop}
-	if w.hold, err = c.Try(ctx, request("crowd")); err != nil {
+	w := &queueOf{TB: t, c: c, granted: make(chan driver.Grant, waiters), stop: stop}
+	if w.hold, err = c.Try(ctx, request("queue")); err != nil {
 		t.Fatal(err)
 	}
 	lined, asks := make(chan struct{}, waiters), make(chan struct{}, 32) // no more at a time
 	for range waiters {
 		w.waiting.Go(func() {
-			req := request("crowd")
+			req := request("queue")
 			asks <- struct{}{}
 			g, err := c.Enqueue(ctx, req)
 			<-asks
@@ -108,7 +108,7 @@ func newCrowd(t testing.TB, addrs string, waiters int) *crowd {
 }
 
 // pass releases the name and waits for whoever has it then.
-func (w *crowd) pass() {
+func (w *queueOf) pass() {
 	w.Helper()
 	if err := w.c.Release(w.Context(), []driver.Grant{w.hold})[0]; err != nil {
 		w.Fatal(err)
@@ -120,19 +120,19 @@ func (w *crowd) pass() {
 	}
 }
 
-func (w *crowd) end() {
+func (w *queueOf) end() {
 	w.stop()
 	w.waiting.Wait()
 	w.c.Close()
 }
 
-// TestCrowd: a hand-off takes a few messages, however many wait.
-func TestCrowd(t *testing.T) {
-	const atMost = 8 // of each: delete, look, watch and its end; and the keepalives of the crowd
+// TestHandOverCost: a hand-off takes a few messages, however many wait.
+func TestHandOverCost(t *testing.T) {
+	const atMost = 8 // of each: delete, look, watch and its end; and the keepalives of the waiters
 	for _, waiters := range []int{16, 256} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
 			server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: 5 * time.Second})
-			w := newCrowd(t, server.Addrs(), waiters)
+			w := newQueueOf(t, server.Addrs(), waiters)
 			defer w.end()
 			const turns = 10
 			before := messages(t, server.Addrs())
@@ -148,9 +148,9 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// BenchmarkCrowd reports what one of a thousand waiters takes of the client's
+// BenchmarkWaiters reports what one of a thousand waiters takes of the client's
 // memory beyond a goroutine that waits for a channel, and what a hand-off costs.
-func BenchmarkCrowd(b *testing.B) {
+func BenchmarkWaiters(b *testing.B) {
 	const waiters = 1000
 	server := testserver.StartEtcd(b, testserver.EtcdOptions{Election: 5 * time.Second})
 	parked := heapAndStacks()
@@ -161,7 +161,7 @@ func BenchmarkCrowd(b *testing.B) {
 	parked = heapAndStacks() - parked
 	close(release)
 	before := heapAndStacks()
-	w := newCrowd(b, server.Addrs(), waiters)
+	w := newQueueOf(b, server.Addrs(), waiters)
 	defer w.end()
 	each := float64(heapAndStacks()-before-parked) / waiters
 	count, turns := messages(b, server.Addrs()), 0

@@ -1,0 +1,488 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/fence"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// openLocks opens a client by its URL.
+func openLocks(t *testing.T, url string) *holdfast.Client {
+	t.Helper()
+	locks, err := holdfast.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+// TestHandedOver: goroutines of two clients want one name. Holds are handed over inside a
+// process, and a guard admits each of them (P3).
+func TestHandedOver(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	var gate fence.Gate
+	var inside sync.Mutex // TryLock must never fail
+	var last driver.Token
+	var holds, passed atomic.Int64
+	var wg sync.WaitGroup
+	for range 2 {
+		locks := openLocks(t, "etcd://"+server.Addrs())
+		for range 20 {
+			wg.Go(func() {
+				for range 25 {
+					lease, err := locks.Mutex("hot", nil).Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if !inside.TryLock() {
+						t.Error("P1: two hold the name")
+						return
+					}
+					if lease.Token() <= last {
+						t.Errorf("P3: token %d after %d", lease.Token(), last)
+					}
+					if lease.Token()>>10 == last>>10 {
+						passed.Add(1)
+					}
+					last = lease.Token()
+					holds.Add(1)
+					if err := gate.Admit(lease.Token(), driver.Exclusive); err != nil {
+						t.Errorf("P3: %v", err)
+					}
+					inside.Unlock()
+					if err := lease.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if passed.Load() < holds.Load()/2 {
+		t.Errorf("of %d holds %d were handed over in their process", holds.Load(), passed.Load())
+	}
+}
+
+// passedOn returns a lease on a name whose hold was handed over to it in its process.
+func passedOn(t *testing.T, locks *holdfast.Client, name string) *holdfast.Lease {
+	t.Helper()
+	const waiters = 5
+	lock := locks.Mutex(name, nil)
+	for {
+		// Only a hold that is asked for while others wait can be handed over.
+		first, err := lock.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases := make(chan *holdfast.Lease, waiters)
+		for range waiters {
+			go func() {
+				lease, err := lock.Acquire(t.Context())
+				if err != nil && t.Context().Err() == nil {
+					t.Error(err)
+				}
+				leases <- lease
+			}()
+		}
+		if err := first.Release(); err != nil {
+			t.Error(err)
+		}
+		var last *holdfast.Lease
+		for i := range waiters {
+			lease := <-leases
+			if lease == nil {
+				t.FailNow()
+			}
+			if last != nil && last.Token()>>10 == lease.Token()>>10 {
+				go func() { // the others wait for this one
+					for range waiters - i - 1 {
+						if next := <-leases; next != nil {
+							next.Release()
+						}
+					}
+				}()
+				return lease
+			}
+			last = lease
+			if err := lease.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestPassedOnIsRecorded: the store gets to know the token of a hold that was handed over,
+// and everything that is done with the hold goes by it.
+func TestPassedOnIsRecorded(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	other := dial(t, server.Addrs(), nil)
+	defer other.Close()
+	shows := func(name string, token driver.Token, mode driver.Mode, note string) {
+		t.Helper()
+		info, err := other.Inspect(t.Context(), name)
+		if err != nil || len(info.Holders) != 1 || info.Holders[0].Token != token || info.Holders[0].Mode != mode || info.Holders[0].Note != note {
+			t.Errorf("P3: %s is shown as %+v, %v; token %d, %v, %q are right", name, info, err, token, mode, note)
+		}
+	}
+	wide := func(name string) driver.Grant {
+		req := request(name)
+		req.Tokens, req.Note = 100, "a note"
+		g := take(t, c, req)
+		if g.Block != 100 || g.Token%1024 != 0 {
+			t.Fatalf("P3: 100 tokens were asked for, the grant has %d from %d on", g.Block, g.Token)
+		}
+		g.Token, g.Passed = g.Token+7, true
+		return g
+	}
+	t.Run("renewed", func(t *testing.T) {
+		g := wide("renewed")
+		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid != g.TTL {
+			t.Fatalf("P2: it is renewed as %+v", r)
+		}
+		shows(g.Name, g.Token, driver.Exclusive, "a note")
+		g.Token, g.Note = g.Token+92, "another"
+		if err := c.Annotate(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		shows(g.Name, g.Token, driver.Exclusive, "another")
+		for _, stale := range []driver.Token{g.Token - 99, g.Token - 92, g.Token - 1, g.Token + 1} {
+			if err := other.Break(t.Context(), g.Name, stale); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("P4: a break with %d of a hold with token %d: %v", stale, g.Token, err)
+			}
+		}
+		if err := other.Break(t.Context(), g.Name, g.Token); err != nil {
+			t.Fatalf("P4: %v", err)
+		}
+		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; !errors.Is(r.Err, driver.ErrBroken) {
+			t.Errorf("P2: a hold that was broken is renewed: %v", r.Err)
+		}
+	})
+	t.Run("downgraded", func(t *testing.T) {
+		g := wide("downgraded")
+		shared, err := c.Downgrade(t.Context(), g)
+		if err != nil || shared.Token != g.Token || shared.Mode != driver.Shared {
+			t.Fatalf("P3: a downgrade of %+v gives %+v, %v", g, shared, err)
+		}
+		shows(g.Name, g.Token, driver.Shared, "a note")
+		reader := request(g.Name)
+		reader.Mode = driver.Shared
+		if next, err := other.Try(t.Context(), reader); err != nil || next.Token <= g.Token {
+			t.Errorf("P3: a reader after a writer with token %d: %d, %v", g.Token, next.Token, err)
+		}
+	})
+	t.Run("released", func(t *testing.T) {
+		g := wide("released")
+		g.Token += 92 // the last of its block
+		if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+			t.Fatal(err)
+		}
+		if next := take(t, other, request(g.Name)); next.Token <= g.Token {
+			t.Errorf("P3: token %d after %d", next.Token, g.Token)
+		}
+	})
+	t.Run("through the client", func(t *testing.T) {
+		locks := openLocks(t, "etcd://"+server.Addrs())
+		lease := passedOn(t, locks, "through")
+		defer lease.Release()
+		observer := openLocks(t, "etcd://"+server.Addrs())
+		if err := observer.CheckSequencer(t.Context(), lease.Sequencer()); err != nil {
+			t.Errorf("P3: %v", err)
+		}
+		if r, err := c.etcd.Txn(t.Context()).If(Compare(lease)).Commit(); err != nil || !r.Succeeded {
+			t.Errorf("P3: Compare of a hold that was handed over is not true: %v", err)
+		}
+	})
+}
+
+// TestLateRecord: a renewal that puts a token on record arrives when the hold has been
+// downgraded. It must not make a writer of the reader again (P1).
+func TestLateRecord(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	req := request("late")
+	req.Tokens = 10
+	g := take(t, c, req)
+	passed := g
+	passed.Token, passed.Passed = g.Token+3, true
+	kv := c.kv
+	late := &heldUp{KV: kv}
+	c.kv = late
+	r := c.record(g.Name, g.Owner)
+	if _, err := c.recordPassed(t.Context(), r, &passed); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("nothing was held up: %v", err)
+	}
+	c.kv = kv
+	if _, err := c.Downgrade(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := late.txn.Txn.Commit(); err != nil || r.Succeeded {
+		t.Errorf("P1: a change that is late took effect, %v", err)
+	}
+	if info, err := c.Inspect(t.Context(), g.Name); err != nil || len(info.Holders) != 1 || info.Holders[0].Mode != driver.Shared {
+		t.Errorf("P1: the reader is shown as %+v, %v", info, err)
+	}
+}
+
+// TestContended: a grant says that others were queued behind it where the look at what is
+// before it has shown them.
+func TestContended(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	var clients [4]*client
+	for i := range clients {
+		clients[i] = dial(t, server.Addrs(), nil)
+		defer clients[i].Close()
+	}
+	g := take(t, clients[0], request("contended"))
+	if g.Contended {
+		t.Error("a grant of a free name is contended")
+	}
+	var reqs [4]driver.Request
+	for i := 1; i < len(reqs); i++ {
+		reqs[i] = request("contended")
+		line(t, clients[i], reqs[i])
+	}
+	for i := 1; i < len(reqs); i++ {
+		if err := clients[i-1].Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for g, err = clients[i].Enqueue(t.Context(), reqs[i]); errors.Is(err, driver.ErrHeld); {
+			g, err = clients[i].Wait(t.Context(), reqs[i])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Enqueue looks at what is before it, when the key before it is gone.
+		if want := i < len(reqs)-1; g.Contended != want {
+			t.Errorf("grant %d of 3 that waited says contended: %t", i, g.Contended)
+		}
+	}
+}
+
+// TestOtherVersion: a client of the first version of the format, whose tokens are lower,
+// has a key of the name. Nobody of this version gets beside it, and all are told why.
+func TestOtherVersion(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	locks := openLocks(t, "etcd://"+server.Addrs())
+	old := func(name string) (key string) {
+		t.Helper()
+		lease, err := c.etcd.Grant(t.Context(), 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key = "holdfast/lock/" + name + "/ABCDEFGHIJKLMNOP.0"
+		const value = `{"holdfast":1,"owner":"an old one","mode":"exclusive","note":"old","client":"ABCDEFGHIJKLMNOP","asked_ms":1700000000000}`
+		if _, err := c.etcd.Put(t.Context(), key, value, clientv3.WithLease(lease.ID)); err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	refuses := func(why string, err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrMismatch) || !strings.Contains(fmt.Sprint(err), "version 1 of the format") {
+			t.Errorf("P10: %s: %v", why, err)
+		}
+	}
+	t.Run("holds", func(t *testing.T) {
+		key := old("holds")
+		for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
+			req := request("holds")
+			req.Mode = mode
+			_, err := c.Try(t.Context(), req)
+			refuses("a try", err)
+			_, err = c.Enqueue(t.Context(), req)
+			refuses("a place", err)
+		}
+		_, err := locks.Mutex("holds", nil).Acquire(t.Context())
+		refuses("an acquire", err)
+		if n := keys(t, c, "holds"); n != 1 {
+			t.Errorf("P6: %d keys are there", n)
+		}
+		info, err := c.Inspect(t.Context(), "holds")
+		if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "an old one" {
+			t.Fatalf("it is shown as %+v, %v", info, err)
+		}
+		if err := c.Break(t.Context(), "holds", info.Holders[0].Token); err != nil {
+			t.Errorf("P4: it cannot be broken: %v", err)
+		}
+		// Where it looks for what operators broke.
+		created := c.layout.created(info.Holders[0].Token)
+		r, err := c.etcd.Get(t.Context(), fmt.Sprintf("holdfast/broken/ABCDEFGHIJKLMNOP/%d", created), clientv3.WithCountOnly())
+		if err != nil || r.Count != 1 {
+			t.Errorf("P2: it is not told that it was broken: %v", err)
+		}
+		if r, err := c.etcd.Get(t.Context(), key); err != nil || len(r.Kvs) > 0 {
+			t.Errorf("P4: its key is there after it was broken: %v", err)
+		}
+		take(t, c, request("holds"))
+	})
+	t.Run("waits", func(t *testing.T) {
+		g := take(t, c, request("waits"))
+		before := request("waits")
+		line(t, c, before)
+		old("waits")
+		_, err := c.Enqueue(t.Context(), request("waits"))
+		refuses("a place behind it", err)
+		if n := keys(t, c, "waits"); n != 3 {
+			t.Errorf("P6: %d keys are there, not 3", n)
+		}
+		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
+			t.Errorf("P2: the hold before it: %v", r.Err)
+		}
+		line(t, c, before) // the place before it stays
+		if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Wait(t.Context(), before); err != nil {
+			t.Errorf("P7: the place before it: %v", err)
+		}
+	})
+	t.Run("not in the layout stock", func(t *testing.T) {
+		stock := dial(t, server.Addrs(), &Options{Layout: Stock})
+		defer stock.Close()
+		req := request("orders")
+		req.Mode = driver.Shared
+		g := take(t, stock, req)
+		r, err := stock.etcd.Get(t.Context(), stock.layout.dir("orders"), clientv3.WithPrefix())
+		if err != nil || len(r.Kvs) != 1 || !strings.HasPrefix(string(r.Kvs[0].Value), `{"holdfast":1,`) {
+			t.Errorf("a hold in the layout stock is %+v, %v", r, err)
+		}
+		if int64(g.Token) != r.Kvs[0].CreateRevision {
+			t.Errorf("its token is %d, its key's create revision %d", g.Token, r.Kvs[0].CreateRevision)
+		}
+	})
+}
+
+// TestRevisionsLeaveRoom: tokens stay below 2^53.
+func TestRevisionsLeaveRoom(t *testing.T) {
+	for _, kind := range []string{Escaped, Stock} {
+		l, err := newLayout(kind, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, high := int64(1), int64(1)<<53
+		for low+1 < high { // the highest that is accepted
+			if mid := (low + high) / 2; l.checkRevision(mid) == nil {
+				low = mid
+			} else {
+				high = mid
+			}
+		}
+		top := l.token(low) + driver.Token(l.block()) - 1
+		if kind == Escaped && (top > maxToken || top < maxToken/4) {
+			t.Errorf("the highest token of a store that is accepted is %d", top)
+		}
+		for _, rev := range []int64{1, 7, low} {
+			for _, n := range []int{0, l.block() - 1} {
+				if token := l.token(rev) + driver.Token(n); l.created(token) != rev {
+					t.Errorf("token %d of revision %d is of %d", token, rev, l.created(token))
+				}
+			}
+			if l.token(rev)+driver.Token(l.block()) > l.token(rev+1) {
+				t.Errorf("P3: the block of revision %d reaches into that of the next", rev)
+			}
+		}
+	}
+}
+
+// TestMixedFleet: in the layout stock our clients and etcd's own Mutex have one name in
+// turn, and one guard tells who of them is the newest.
+func TestMixedFleet(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	locks := openLocks(t, "etcd://"+server.Addrs()+"?hf.layout=stock")
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	var gate fence.Gate
+	var mu sync.Mutex // guards the rest
+	var last driver.Token
+	var kinds [2]driver.Token // the last of each kind
+	enter := func(kind int, token driver.Token) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if token <= last {
+			t.Errorf("P3: token %d after %d", token, last)
+		}
+		if err := gate.Admit(token, driver.Exclusive); err != nil {
+			t.Errorf("P3: %v", err)
+		}
+		if old := kinds[1-kind]; old != 0 {
+			if err := gate.Admit(old, driver.Exclusive); !errors.Is(err, fence.ErrStale) {
+				t.Errorf("P3: the other kind's holder from before is admitted: %v", err)
+			}
+		}
+		last, kinds[kind] = token, token
+	}
+	const holds = 30
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range holds {
+				lease, err := locks.Mutex("fleet/1", nil).Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				enter(0, lease.Token())
+				if err := lease.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 2 {
+		wg.Go(func() {
+			session, err := concurrency.NewSession(etcd)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer session.Close()
+			for range holds {
+				m := concurrency.NewMutex(session, "fleet/1")
+				if err := m.Lock(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+				r, err := etcd.Get(t.Context(), m.Key())
+				if err != nil || len(r.Kvs) != 1 {
+					t.Errorf("P1: the key of a hold: %+v, %v", r, err)
+					return
+				}
+				enter(1, driver.Token(r.Kvs[0].CreateRevision))
+				if err := m.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if caps := locks.Caps(); caps.TokenBlock != 1 {
+		t.Errorf("a hold in the layout stock has %d tokens", caps.TokenBlock)
+	}
+	if kinds[0] == 0 || kinds[1] == 0 {
+		t.Error("one kind never had the name")
+	}
+}
