@@ -39,7 +39,9 @@ func (c *Client) stepInBackground(ev engine.Event, operations int) {
 // stepLocked is step but for the contexts: takeCancelsLocked must follow, except after events
 // that end no lease.
 func (c *Client) stepLocked(ev *engine.Event) engine.Action {
-	ev.Now = c.clock.Now()
+	if ev.Now == 0 {
+		ev.Now = c.clock.Now() // a system call
+	}
 	next := c.engine.Step(ev)
 	effects := c.engine.Effects()
 	for i := range effects {

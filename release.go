@@ -55,13 +55,15 @@ func (c *Client) endLease(le *Lease, unused bool) engine.Action {
 	case next.Do == engine.Wait && le.signal == nil:
 		le.signal = make(chan struct{})
 	}
+	stopped := engine.Event{Kind: engine.Stopped, Caller: &le.caller, Now: c.engine.Now()}
 	if cancels := c.takeCancelsLocked(); cancels != nil {
 		c.mu.Unlock()
 		cancels.run() // the work ends
 		c.mu.Lock()
+		stopped.Now = 0 // that may have taken long
 	}
 	if last {
-		next = c.stepLocked(&engine.Event{Kind: engine.Stopped, Caller: &le.caller})
+		next = c.stepLocked(&stopped)
 		if next.Do != engine.GiveBack {
 			c.endReleaseLocked(le)
 		}
