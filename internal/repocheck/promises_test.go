@@ -11,7 +11,7 @@ import (
 )
 
 // promisesPage is the page with the table of promises and the places that keep them.
-const promisesPage = "internal/repocheck/testdata/promises.md"
+const promisesPage = "docs/design.md"
 
 // promisesHeading is the heading of the table's section, with or without a number before it.
 const promisesHeading = "Promises and where they are kept"
