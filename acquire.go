@@ -114,7 +114,6 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 // of them on until leave.
 func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !a.entered {
 		a.entered = true
 		c.active++
@@ -122,6 +121,12 @@ func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	next := c.stepLocked(ev)
 	if next.Do == engine.Sleep || next.Do == engine.Pause {
 		a.lease.ensureSignalLocked() // before anybody can wake it
+	}
+	interrupts := c.interrupts
+	c.interrupts = nil
+	c.mu.Unlock()
+	for _, interrupt := range interrupts {
+		interrupt()
 	}
 	return next
 }
@@ -163,11 +168,25 @@ func (c *Client) await(ctx context.Context, a *acquisition, next *engine.Action)
 	}
 	poll, cancel := context.WithTimeout(a.waiting.ctx, next.For)
 	defer cancel()
+	if c.interruptible(a.lease, cancel) {
+		return driver.Grant{}, ErrHeld // it is to ask again already
+	}
 	grant, err := c.queuer.Wait(poll, next.Grant.Request)
+	c.interruptible(a.lease, nil)
 	if err != nil && poll.Err() != nil {
 		err = ErrHeld // time to ask again, or to see that the context has ended
 	}
 	return grant, err
+}
+
+// interruptible says how the lease's wait for the store is ended, and reports whether that has
+// been wanted already.
+func (c *Client) interruptible(le *Lease, by func()) (interrupted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	interrupted = le.interrupted
+	le.interrupt, le.interrupted = by, false
+	return interrupted
 }
 
 // reasons returns why there is no lease: what the engine says, or else what has ended the

@@ -59,6 +59,12 @@ func (c *Client) carryOutLocked(f *engine.Effect) {
 	switch f.Kind {
 	case engine.Wake:
 		f.Caller.Ref.(*Lease).wakeLocked()
+	case engine.Interrupt:
+		le := f.Caller.Ref.(*Lease)
+		le.interrupted = true
+		if le.interrupt != nil {
+			c.interrupts = append(c.interrupts, le.interrupt)
+		}
 	case engine.End:
 		if contexts := f.Caller.Ref.(*Lease).endLocked(f.Err); contexts != nil {
 			c.cancels = append(c.cancels, cancellation{contexts, f.Err})

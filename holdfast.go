@@ -51,15 +51,16 @@ type Client struct {
 	closing context.Context // ends when Close begins
 	close   context.CancelCauseFunc
 
-	mu      sync.Mutex
-	engine  *engine.Engine
-	shared  map[settingsKey]*settings
-	bound   bound
-	cancels cancellations // of leases that have just ended
-	active  int           // operations and batches under way, for Close to wait for
-	quiet   chan struct{} // closed by the last of them, once closing
-	closed  bool
-	done    chan struct{} // closed when Close has done all
+	mu         sync.Mutex
+	engine     *engine.Engine
+	shared     map[settingsKey]*settings
+	bound      bound
+	cancels    cancellations // of leases that have just ended
+	interrupts []func()      // of heads that are to ask again
+	active     int           // operations and batches under way, for Close to wait for
+	quiet      chan struct{} // closed by the last of them, once closing
+	closed     bool
+	done       chan struct{} // closed when Close has done all
 }
 
 // settingsKey is what settings are made from.

@@ -22,8 +22,10 @@ type Lease struct {
 	end    atomic.Pointer[ending] // set once
 
 	// Guarded by the client's mutex.
-	signal   chan struct{} // before it is held: the engine has woken its goroutine. Later: closed when Release has returned
-	audience *audience     // nil: nobody yet
+	signal      chan struct{} // before it is held: the engine has woken its goroutine. Later: closed when Release has returned
+	audience    *audience     // nil: nobody yet
+	interrupt   func()        // while it awaits the store: ends that
+	interrupted bool          // it is to ask the store again
 }
 
 // newLease returns a lease that is not held yet.

@@ -72,7 +72,18 @@ func (e *Engine) entered(c *Caller, contended bool) Action {
 	}
 	c.state = behind
 	g.add(c)
+	e.reserveForFollowers(g)
 	return Action{Do: Sleep}
+}
+
+// reserveForFollowers lets a head ask again that has asked for a place when nobody was behind
+// it: now it needs tokens for those that it may hand its hold over to.
+func (e *Engine) reserveForFollowers(g *gate) {
+	h, t := g.first, &g.talk
+	if h.state == head && t.step == await && e.Queue && t.tokens < e.tokensFor(g, h) {
+		t.tokens = e.tokensFor(g, h) // once is enough
+		e.effect(Effect{Kind: Interrupt, Caller: h})
+	}
 }
 
 // knownHolder is what can be said of the holder without asking the store.
@@ -149,16 +160,25 @@ func (e *Engine) ask(c *Caller) Action {
 	}
 	g.place.sent = true
 	a := Action{Do: Try, Grant: driver.Grant{Request: c.settings.request(e.Prefix+c.name, g.place.owner)}}
-	if g.followed && c.settings.mayHandOver() {
-		a.Grant.Tokens = max(1, e.TokenBlock)
-	}
+	a.Grant.Tokens = e.tokensFor(g, c)
 	switch {
 	case t.step == enqueue:
 		a.Do = Enqueue
 	case t.step == await && e.Queue:
 		a.Do, a.For = Await, t.untilOpen(e.Jitter(e.Poll))
+		return a
 	}
+	t.tokens = a.Grant.Tokens
 	return a
+}
+
+// tokensFor is how many tokens the head's hold needs: one, unless it may be handed over to
+// others who wait behind it, or have since the last grant.
+func (e *Engine) tokensFor(g *gate, c *Caller) int {
+	if g.followed && c.settings.mayHandOver() {
+		return max(1, e.TokenBlock)
+	}
+	return 1
 }
 
 // firstPause is the first pause between two polls of a store without a queue, and after an
@@ -274,7 +294,7 @@ func (e *Engine) failed(c *Caller, err, over error) Action {
 		return e.giveUp(c, t.held)
 	case held:
 		t.last = nil
-		if e.Queue && t.step != enqueue {
+		if e.Queue && (t.step != enqueue || t.tokens < e.tokensFor(g, c)) {
 			t.step = enqueue
 		} else {
 			t.step = await

@@ -180,6 +180,7 @@ type EffectKind uint8
 // The kinds of effects, and the fields that each has.
 const (
 	Wake       EffectKind = iota // Caller: it sleeps or pauses, and there is news
+	Interrupt                    // Caller: it awaits the store, and is to ask again now
 	End                          // Caller, Err: its lease is over
 	Tell                         // News: hooks and the logger hear of it
 	FindShards                   // Due: ask the driver for the shards of Due.Requests

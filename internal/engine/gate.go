@@ -42,6 +42,7 @@ type dialogue struct {
 	contact bool              // the store has answered: from now on its errors are retried
 	held    *driver.HeldError // the last that it said of the holder
 	last    error             // its last error
+	tokens  int               // that it has asked for
 	pause   time.Duration     // before the next request; it grows
 	paused  bool              // the pause before the next request is over
 	grant   driver.Grant      // to be renewed before it is used

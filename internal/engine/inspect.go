@@ -202,7 +202,7 @@ func (w *stateWriter) bits(bits ...bool) {
 
 func (w *stateWriter) gate(g *gate) {
 	w.bits(g.told, g.hot, g.followed, g.closed, g.place.sent, g.place.stray, g.talk.contact, g.talk.held != nil, g.talk.last != nil, g.talk.paused)
-	w.int(int64(g.talk.step), int64(g.talk.pause))
+	w.int(int64(g.talk.step), int64(g.talk.pause), int64(g.talk.tokens))
 	w.text(g.place.owner)
 	for c := range g.callers() {
 		w.int(int64(w.number(c)), int64(c.state))
