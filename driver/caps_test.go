@@ -64,7 +64,7 @@ func TestMissing(t *testing.T) {
 		{"everything", Caps{MinTTL: time.Hour, MaxTTL: time.Hour}, Caps{
 			Ops: OpDowngrade, Fencing: true, Shared: true, Slots: true, Fair: true, MinTTL: 1, MaxTTL: 2 * time.Hour,
 		}, []string{"operations downgrade", "fencing tokens", "shared locks", "semaphores", "fairness", "TTLs down", "TTLs up"}},
-		{"Store, Poll, TokenBlock and Guarantees are not looked at", Caps{}, Caps{
+		{"Store, Poll, TokenBlock and Guarantees do not matter", Caps{}, Caps{
 			Store: "x", Poll: 1, TokenBlock: 1, Guarantees: Guarantees{Summary: "x"},
 		}, nil},
 	} {
@@ -84,7 +84,7 @@ func TestPollInterval(t *testing.T) {
 	}
 }
 
-// TestWords holds the words that documentation and logs are made of.
+// TestWords fixes the words of documentation and logs.
 func TestWords(t *testing.T) {
 	for _, c := range []struct {
 		word fmt.Stringer

@@ -118,9 +118,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// FuzzURL: nothing that a store URL goes through panics, and a password, escaped
-// or not, is in no error and in no redaction. The same goes for the values of
-// parameters that are not ours.
+// FuzzURL: no store URL makes a function of this package panic. No error and no redaction shows a
+// password, escaped or not, or the value of a parameter that is not ours.
 func FuzzURL(f *testing.F) {
 	const canary = "Zq7canary"
 	for _, password := range []string{"", "p@ss", "12/34", "12?34", "12#34", "1@2/34", "1:2", "%", "%zz", "[", " ", "a&b=c", "/", "?", "#", "\n", "ü"} {

@@ -23,7 +23,7 @@ func TestSuspendCounter(t *testing.T) {
 			var counter suspendCounter
 			for i := range c.mono {
 				if got := counter.now(c.mono[i], c.wall[i]); got != Instant(c.want[i]) {
-					t.Errorf("look %d: %v, want %v", i, time.Duration(got), c.want[i])
+					t.Errorf("reading %d: %v, want %v", i, time.Duration(got), c.want[i])
 				}
 			}
 		})
