@@ -27,7 +27,7 @@ func TestDo(t *testing.T) {
 			t.Errorf("Do returned %v", err)
 		}
 		if inner.Err() == nil {
-			t.Error("the context goes on after Do")
+			t.Error("the context has not ended after Do")
 		}
 		w.free("x", "after Do")
 
@@ -107,8 +107,8 @@ func TestWithContext(t *testing.T) {
 	})
 }
 
-// Nested acquires of a name that the context holds: joined, refused or, for a
-// semaphore with room, taken.
+// Nested acquires of a name that the context holds join the hold, or are refused, or, in a
+// semaphore with room, take a hold of their own.
 func TestNested(t *testing.T) {
 	type c = *holdfast.Client
 	reentrant := &holdfast.Options{Reentrant: true}
@@ -158,7 +158,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// Whoever has lost or released the outer hold does not hold it.
+// A context whose lease was lost or released does not hold the name.
 func TestNestedAfterTheEnd(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -199,7 +199,7 @@ func TestMultiLock(t *testing.T) {
 		}
 		<-ml.Done()
 
-		// The first loss is the loss of all.
+		// When one lock is lost, all are.
 		err = all.Do(w.ctx, func(ctx context.Context, ml *holdfast.MultiLease) error {
 			if err := b.Break(w.ctx, "y", ml.Tokens()["y"]); err != nil {
 				t.Error(err)
@@ -221,7 +221,7 @@ func TestMultiLock(t *testing.T) {
 	})
 }
 
-// Over several clients, of unlike stores.
+// A MultiLock of several clients, on different stores.
 func TestMultiLockOverClients(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -263,8 +263,8 @@ func TestMultiLockRefuses(t *testing.T) {
 	})
 }
 
-// TestBlockingContext: a context of the caller's own type that blocks when one made from
-// it is cancelled holds up neither renewals nor the loss of other leases (P2).
+// TestBlockingContext: suppose a context of the caller's own type blocks while one made from it is
+// cancelled. It delays neither renewals nor the loss of other leases (P2).
 func TestBlockingContext(t *testing.T) {
 	for name, lose := range map[string]func(w *world, c *holdfast.Client, l *holdfast.Lease){
 		"lost by the clock": func(w *world, _ *holdfast.Client, l *holdfast.Lease) { <-l.Done() },
@@ -286,7 +286,7 @@ func TestBlockingContext(t *testing.T) {
 				long := w.acquire(c.Mutex("long", nil))
 				for _, name := range []string{"x", "y"} {
 					lease := w.acquire(c.Mutex(name, &holdfast.Options{TTL: time.Second, RenewEvery: -1}))
-					_, cancel := lease.WithContext(parting{w.ctx, make(chan struct{}), func() { <-blocked }})
+					_, cancel := lease.WithContext(hookedContext{w.ctx, make(chan struct{}), func() { <-blocked }})
 					lose(w, c, lease)
 					_ = cancel // it would wait too
 				}

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A driver that panics in a renewal in the background ends neither the process nor the
-// renewals: the lease is in doubt, as after any error, and the next attempt renews it.
+// A driver that panics in a renewal in the background ends neither the process nor the renewals:
+// the lease is in doubt, as after any error, and the next attempt renews it.
 func TestPanicInRenew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var log strings.Builder
@@ -81,7 +81,7 @@ func TestPanicInShard(t *testing.T) {
 	})
 }
 
-// A log handler that blocks on the news of a driver's panic holds up no withdrawal.
+// A log handler that blocks on the record of a driver's panic delays no withdrawal.
 func TestPanicIsLoggedAside(t *testing.T) {
 	inWorld(t, func(w *world) {
 		blocked := make(chan struct{})

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// P10: what is wrong is refused before any I/O, by an error that names the
-// thing and the value and says what is right.
+// P10: bad input is refused before any I/O, by an error that names the thing and its value and says
+// what is right.
 func TestBadInput(t *testing.T) {
 	type c = *holdfast.Client
 	o := func(o holdfast.Options) *holdfast.Options { return &o }
@@ -217,7 +217,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A prefix keeps programs apart that share a store, and is not seen by them.
+// A prefix keeps apart programs that share a store, and they do not see it.
 func TestPrefix(t *testing.T) {
 	ctx := t.Context()
 	a, err := holdfast.Open(ctx, "mem://prefix?hf.prefix=a/")
@@ -340,7 +340,7 @@ func TestUnsupported(t *testing.T) {
 	})
 }
 
-// Events and log records tell the same story.
+// Events and log records report the same.
 func TestEventsAndLog(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var events []string
@@ -402,7 +402,7 @@ func TestListPrefixes(t *testing.T) {
 	})
 }
 
-// A large margin moves the default renewal, rather than refusing it.
+// A large margin makes the default renewal earlier, and is not refused.
 func TestLargeMargin(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(&holdfast.ClientOptions{Margin: 5 * time.Second})

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Several dead stores cost Release as much time as one, and one that lives nothing. The
-// errors are joined in the order in which the locks are given back.
+// Several dead stores delay Release as long as one does, and the release in a live store is not
+// delayed. The errors are joined in the order of the releases.
 func TestMultiReleaseOverDeadStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -45,7 +45,7 @@ func TestMultiReleaseOverDeadStores(t *testing.T) {
 	})
 }
 
-// A driver's panic in any of the releases is the caller's, after all others.
+// A driver's panic in one of the releases reaches the caller after all other releases.
 func TestMultiReleasePanic(t *testing.T) {
 	for _, bad := range []string{"a", "b", "c"} {
 		t.Run(bad, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMultiAcquirePanic(t *testing.T) {
 	})
 }
 
-// ReleaseNow of several locks is without the minimum hold of any, and Release is not.
+// ReleaseNow of several locks ignores the minimum hold of each; Release does not.
 func TestMultiReleaseNow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)

@@ -42,7 +42,7 @@ func TestReleaseIsIdempotent(t *testing.T) {
 	})
 }
 
-// Every Release returns what the first does, whether it comes meanwhile or later.
+// Every Release returns what the first returns, whether it is called meanwhile or later.
 func TestEveryReleaseReturnsTheSame(t *testing.T) {
 	for name, spoil := range map[string]func(*world, *faulty){
 		"it goes well":      func(*world, *faulty) {},
@@ -97,8 +97,8 @@ func TestReleaseInTheBackground(t *testing.T) {
 	})
 }
 
-// The release goes through and its answer is lost: the second attempt finds
-// nothing, which is no loss.
+// Suppose a release succeeds and its answer is lost. The second attempt finds nothing, and that is
+// no loss.
 func TestReleaseWhoseAnswerIsLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -154,13 +154,13 @@ func TestReleaseIsBoundedByTheValidity(t *testing.T) {
 func TestReleaseTellsTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
-		// Nobody has looked: the store says so.
+		// Err was not called: the store reports the loss.
 		lease := w.acquire(c.Mutex("x", nil))
 		w.store.Advance(time.Hour)
 		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Release of a hold that the store has ended: %v", err)
 		}
-		// The clock says so: and what may be left in the store is withdrawn.
+		// The clock reports it. What may be left in the store is withdrawn.
 		lease = w.acquire(c.Mutex("y", nil))
 		w.clock.suspend(29500 * time.Millisecond)
 		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) {
@@ -190,7 +190,7 @@ func TestMinHoldAndLockDelay(t *testing.T) {
 		_ = lease.Release()
 
 		lease = w.acquire(a.Mutex("z", &holdfast.Options{LockDelay: time.Minute}))
-		f.set(func() { f.renew, f.release = failRenewals, failReleases }) // it vanishes
+		f.set(func() { f.renew, f.release = failRenewals, failReleases }) // the holder vanishes
 		took := w.took(func() { w.acquire(b.Mutex("z", nil)) })
 		if took < 90*time.Second || took > 91*time.Second {
 			t.Errorf("P5: a vanished holder's name opened after %v, want TTL + lock-delay = 90s", took)
@@ -201,7 +201,7 @@ func TestMinHoldAndLockDelay(t *testing.T) {
 	})
 }
 
-// A job crashes, and its name stays closed for the minimum hold, however it came by the
+// The name of a job that crashes stays closed for the minimum hold, whichever way the job got the
 // name.
 func TestMinHoldOfACrash(t *testing.T) {
 	for _, waited := range []bool{false, true} {
@@ -262,8 +262,8 @@ func TestReenter(t *testing.T) {
 	})
 }
 
-// A loss ends every lease of the hold, and the store is asked to forget it only
-// when all of them have stopped.
+// A loss ends every lease of the hold. The hold is given back to the store only when all of them
+// are released.
 func TestLossOfASharedHold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -275,7 +275,7 @@ func TestLossOfASharedHold(t *testing.T) {
 		_ = one.Release()
 		synctest.Wait()
 		if n := f.releases.Load(); n != 0 {
-			t.Error("the hold was given back while one of its leases had not stopped")
+			t.Error("the hold was given back before one of its leases was released")
 		}
 		if err := two.Release(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release: %v", err)
@@ -296,7 +296,7 @@ func TestDowngrade(t *testing.T) {
 		token := writer.Token()
 		again, _ := writer.Reenter()
 		if err := writer.Downgrade(w.ctx); err == nil {
-			t.Error("downgraded under another lease that counts on being alone")
+			t.Error("downgraded under another lease that relies on holding the name alone")
 		}
 		_ = again.Release()
 		if err := writer.Downgrade(w.ctx); err != nil {
@@ -382,7 +382,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A store that never answers does not hold up Close for more than 5 s.
+// A store that never answers delays Close for at most 5 s.
 func TestCloseIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)

@@ -124,8 +124,8 @@ func TestOneBatchForEachShard(t *testing.T) {
 	}
 }
 
-// TestBusyShard: what is due waits for its shard, is not counted by Next, and
-// goes out when the shard is free.
+// TestBusyShard: a thing that is due waits for its busy shard, is ignored by Next, and goes out
+// when the shard is free.
 func TestBusyShard(t *testing.T) {
 	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "B", 0))
 	p.Set(p.things["a"], 0)
@@ -143,7 +143,7 @@ func TestBusyShard(t *testing.T) {
 	p.expect(t, 5, "A: b")
 }
 
-// TestWaitingIsMoved: what waits for its shard can be planned anew, or dropped.
+// TestWaitingIsMoved: a thing that waits for its shard can be set again, or dropped.
 func TestWaitingIsMoved(t *testing.T) {
 	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "A", 0))
 	p.Set(p.things["a"], 0)
@@ -160,8 +160,8 @@ func TestWaitingIsMoved(t *testing.T) {
 	p.expect(t, 9, "A: b")
 }
 
-// TestSlack: each thing goes along as early as its own slack allows, with a
-// batch that goes anyway.
+// TestSlack: each thing joins a batch as early as its own slack allows, if the batch goes out
+// anyway.
 func TestSlack(t *testing.T) {
 	things := []*thing{
 		newThing("a", "A", 10), newThing("b", "A", 5), newThing("c", "B", 5), newThing("d", "A", 0), newThing("e", "A", 90),
@@ -179,8 +179,7 @@ func TestSlack(t *testing.T) {
 	p.expect(t, 16, "A: d e")
 }
 
-// TestSlackOfBusyShard: what is not due stays in the plan while its shard is
-// busy.
+// TestSlackOfBusyShard: a thing that is not due stays in the plan while its shard is busy.
 func TestSlackOfBusyShard(t *testing.T) {
 	p := newPlan(newThing("a", "A", 9), newThing("b", "A", 9), newThing("c", "B", 9))
 	p.Set(p.things["a"], 0)
@@ -191,8 +190,8 @@ func TestSlackOfBusyShard(t *testing.T) {
 	p.expectNext(t, 12)
 }
 
-// TestGathers: ten thousand things that were set one after the other share a
-// few batches in the first period, and stay together.
+// TestGathers: ten thousand things that were set one after the other share a few batches in the
+// first period, and stay together.
 func TestGathers(t *testing.T) {
 	const many, period, apart = 10_000, 80_000, 4
 	p := newPlan()

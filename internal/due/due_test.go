@@ -24,8 +24,8 @@ func newThings(n int) (due.Queue[*thing], []*thing) {
 	return due.New(func(t *thing) *due.Entry { return &t.entry }), things
 }
 
-// TestAgainstSortedSlice does random things to a queue and to a slice that is
-// sorted each time, and compares.
+// TestAgainstSortedSlice does random things to a queue and to a slice that is sorted each time, and
+// compares them.
 func TestAgainstSortedSlice(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -94,8 +94,7 @@ func drain(t *testing.T, q *due.Queue[*thing], at map[int]driver.Instant) {
 	}
 }
 
-// TestDropTwice: a thing that is not queued may be dropped, and keeps its
-// instant.
+// TestDropTwice: dropping a thing that is not queued changes nothing, not even its instant.
 func TestDropTwice(t *testing.T) {
 	q, things := newThings(1)
 	th := things[0]
@@ -111,8 +110,8 @@ func TestDropTwice(t *testing.T) {
 	}
 }
 
-// TestShrinks: what ten thousand things needed is given back when they are
-// gone, in any order, and those that stay are still in order (P9).
+// TestShrinks: the memory for ten thousand things is freed when they are gone, in any order, and
+// the things that stay are still in order (P9).
 func TestShrinks(t *testing.T) {
 	const many, few = 10_000, 20
 	q, things := newThings(many)

@@ -28,8 +28,8 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// TestStart: the deadline is counted from the sending, less the margin; a claim
-// is renewed at a third of what is left of it, even by who renews never.
+// TestStart: the deadline is counted from the sending, less the margin. A claim is renewed at a
+// third of what is left of it, even in a lease that is never renewed otherwise.
 func TestStart(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -55,8 +55,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestPassedOn: what was another's is trusted for no longer, and renewed no later, than
-// that one was and would be.
+// TestPassedOn: a hold that was handed over is trusted no longer, and renewed no later, than by the
+// holder before.
 func TestPassedOn(t *testing.T) {
 	for _, c := range []struct{ until, renew, wantUntil, wantRenew driver.Instant }{
 		{20 * second, 5 * second, 20 * second, 5 * second},
@@ -70,7 +70,7 @@ func TestPassedOn(t *testing.T) {
 	}
 }
 
-// TestTrusted: the deadline itself is too late, and a look at it is for good.
+// TestTrusted: a lease is lost at its deadline, and for good once Trusted has said so.
 func TestTrusted(t *testing.T) {
 	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	if !m.Trusted(29*second-1) || m.State() != lease.Held {
@@ -138,8 +138,8 @@ func TestLastAttempts(t *testing.T) {
 	}
 }
 
-// TestFinish: no renewal is due any more, and the answer to one that is under way moves
-// nothing, whatever it says.
+// TestFinish: after Finish no renewal is due, and the answer to one that is under way does not move
+// the deadline.
 func TestFinish(t *testing.T) {
 	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	m.Send(10 * second)
@@ -160,7 +160,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// TestOver: whatever ends a lease, nothing that comes later counts.
+// TestOver: after the end of a lease no later event counts.
 func TestOver(t *testing.T) {
 	for name, end := range map[string]func(*lease.Machine) bool{
 		"released": func(m *lease.Machine) bool { return m.Release(second) },

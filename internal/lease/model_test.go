@@ -250,8 +250,8 @@ var starts = []struct {
 	{"from a claim, then renewed for some time", renewing, claim, true, false},
 }
 
-// TestModel: a lease that says it is trusted has its hold in the store, and one
-// that was at its end is never trusted again (P1, P2).
+// TestModel: a trusted lease has its hold in the store, and one that was at its end is never
+// trusted again (P1, P2).
 func TestModel(t *testing.T) {
 	for _, c := range starts {
 		t.Run(c.name, func(t *testing.T) {
@@ -264,8 +264,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestModelProgress: while the store answers, a lease with renewal is never
-// lost.
+// TestModelProgress: while the store answers, a lease with renewal is never lost.
 func TestModelProgress(t *testing.T) {
 	for _, c := range starts[:2] {
 		t.Run(c.name, func(t *testing.T) {
