@@ -11,12 +11,11 @@ import (
 	"github.com/holdfastlock/holdfast/internal/batch"
 )
 
-// thing says itself to which shard it belongs, how early it may go and by when it must
-// be done.
+// thing has its own shard, slack and end.
 type thing struct {
 	name, shard string
 	slack       time.Duration
-	end         driver.Instant // 0: there is all the time in the world
+	end         driver.Instant // 0: none
 	entry       batch.Entry
 }
 
@@ -29,7 +28,7 @@ const longest = 5 * time.Second
 type plan struct {
 	*batch.Plan[*thing]
 	things map[string]*thing
-	out    map[string]batch.Batch[*thing] // by what take has said of it
+	out    map[string]batch.Batch[*thing] // by their descriptions by take
 }
 
 func newPlan(things ...*thing) plan {
@@ -54,13 +53,13 @@ func newPlan(things ...*thing) plan {
 	return p
 }
 
-// send gives out the batches of what is due.
+// send sends what is due, and describes the batches.
 func (p plan) send(now driver.Instant) []batch.Batch[*thing] {
 	due := p.Due(now)
 	return p.Send(now, due, func(i int) string { return due[i].shard })
 }
 
-// take gives out batches, and describes them: "A: a b; B: c".
+// take sends things, and describes the batches: "A: a b; B: c".
 func (p plan) take(now driver.Instant) string {
 	var texts []string
 	for _, b := range p.send(now) {
@@ -75,7 +74,7 @@ func (p plan) take(now driver.Instant) string {
 	return strings.Join(texts, "; ")
 }
 
-// done says that the batch that take has described has come back.
+// done tells that the batch with this description has come back.
 func (p plan) done(t *testing.T, text string, now driver.Instant, r batch.Result) {
 	t.Helper()
 	b, ok := p.out[text]
@@ -173,7 +172,7 @@ func TestSlack(t *testing.T) {
 	}
 	p.expect(t, 9, "") // nothing is due, so nothing goes along
 	p.expect(t, 10, "A: a b; B: c")
-	p.expectNext(t, 16) // d may not go early, and nothing behind it is looked at
+	p.expectNext(t, 16) // d may not go early, and the things behind it are not considered
 	p.done(t, "A: a b", 10, batch.Result{})
 	p.expect(t, 15, "")
 	p.expect(t, 16, "A: d e")

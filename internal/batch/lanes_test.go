@@ -11,7 +11,7 @@ import (
 
 func at(d time.Duration) driver.Instant { return driver.Instant(d) }
 
-// ending is a thing of shard A that must be done by then.
+// ending returns a thing of shard A that must be done by then.
 func ending(name string, end time.Duration) *thing {
 	return &thing{name: name, shard: "A", end: at(end)}
 }
@@ -85,14 +85,14 @@ func TestLimit(t *testing.T) {
 	round(100, batch.Result{Took: longest, RanOut: true, Through: 40})
 	round(20, batch.Result{Took: time.Second})                        // half of what went through
 	round(40, batch.Result{Took: 3 * time.Second})                    // twice as many would still have fitted
-	round(45, batch.Result{Took: 4 * time.Second})                    // no such luck, but a few more may
+	round(45, batch.Result{Took: 4 * time.Second})                    // they did not fit, but a few more may
 	round(50, batch.Result{Took: longest, RanOut: true})              // nothing went through
 	round(25, batch.Result{Took: time.Second})                        // a half
 	round(50, batch.Result{Took: time.Second})                        //
 	round(100, batch.Result{Took: longest, RanOut: true, Through: 1}) //
 	round(1, batch.Result{Took: longest, RanOut: true})               // one at least
 	round(1, batch.Result{Took: time.Second})
-	now = now.Add(time.Minute) // what was learned in a storm long ago does not count for ever
+	now = now.Add(time.Minute) // a limit learned long ago does not count for ever
 	round(100, batch.Result{Took: time.Second})
 }
 

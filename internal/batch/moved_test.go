@@ -33,6 +33,6 @@ func TestShardMoves(t *testing.T) {
 	}
 	p.Done(first[0], 0, Result{Through: 1})
 	if n := p.Len(); n != 0 {
-		t.Errorf("what was dropped is back: %d entries", n)
+		t.Errorf("a dropped entry is back: %d entries", n)
 	}
 }

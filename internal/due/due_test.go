@@ -49,7 +49,7 @@ func TestAgainstSortedSlice(t *testing.T) {
 	}
 }
 
-// compare looks at everything that a queue tells.
+// compare compares all that a queue returns.
 func compare(t *testing.T, q *due.Queue[*thing], things []*thing, at map[int]driver.Instant) {
 	t.Helper()
 	if q.Len() != len(at) || len(q.All()) != len(at) {
@@ -67,7 +67,7 @@ func compare(t *testing.T, q *due.Queue[*thing], things []*thing, at map[int]dri
 		t.Errorf("the first of %d is %v", len(at), first)
 	case ok:
 		if want := at[first.number]; due != want {
-			t.Errorf("the first is said to be due at %v, and is at %v", due, want)
+			t.Errorf("First says %v, and the entry is due at %v", due, want)
 		}
 		for _, instant := range at {
 			if instant < due {
@@ -106,7 +106,7 @@ func TestDropTwice(t *testing.T) {
 		t.Errorf("%d things, queued %v at %v", q.Len(), th.entry.Queued(), th.entry.At())
 	}
 	if kept := q.All()[:1]; kept[0] != nil {
-		t.Error("P9: what was dropped is kept alive")
+		t.Error("P9: a dropped thing is kept alive")
 	}
 }
 

@@ -123,7 +123,7 @@ func TestRenewal(t *testing.T) {
 	}
 	// An answer to an earlier request comes last: it takes nothing away.
 	if !m.Renewed(31*second, 20*second, ttl) || m.Until() != 58*second || m.Since() != 29*second {
-		t.Errorf("an old answer moved the deadline to %v, counted from %v", m.Until(), m.Since())
+		t.Errorf("an older answer moved the deadline to %v, counted from %v", m.Until(), m.Since())
 	}
 }
 
@@ -156,7 +156,7 @@ func TestFinish(t *testing.T) {
 	m = lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	m.Finish()
 	if !m.Gone() {
-		t.Error("what the store has forgotten is trusted, because renewals have ended")
+		t.Error("a hold that the store has dropped is trusted, because renewals have ended")
 	}
 }
 
