@@ -62,7 +62,8 @@ func TestAcquireGivesUp(t *testing.T) {
 				if took := w.took(func() { _, err = b.Mutex("x", nil).Acquire(ctx) }); took != time.Minute {
 					t.Errorf("gave up after %v", took)
 				}
-				if held := (*holdfast.HeldError)(nil); !errors.As(err, &held) || held.Token != lease.Token() || held.Note == "" {
+				if held := (*holdfast.HeldError)(nil); !errors.As(err, &held) ||
+					held.Token != lease.Token() || held.Note == "" {
 					t.Errorf("%q does not name the holder", err)
 				}
 				for _, want := range c.want {
@@ -88,7 +89,8 @@ func TestContextThatHasEndedAsksNothing(t *testing.T) {
 		c, f := w.client(nil)
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
-		if _, err := c.Mutex("x", nil).Acquire(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, holdfast.ErrHeld) {
+		if _, err := c.Mutex("x", nil).Acquire(ctx); !errors.Is(err, context.Canceled) ||
+			errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire returned %v", err)
 		}
 		if f.tries.Load() != 0 {
@@ -184,7 +186,8 @@ func TestSharedNeighboursGoTogether(t *testing.T) {
 		wg.Wait()
 		for _, r := range readers {
 			if r.Token() <= writer.Token() || r.Mode() != holdfast.Shared {
-				t.Errorf("P3: a reader after writer %d has %v token %d", writer.Token(), r.Mode(), r.Token())
+				t.Errorf("P3: a reader after writer %d has %v token %d",
+					writer.Token(), r.Mode(), r.Token())
 			}
 		}
 		// The last reader frees the name, and none before.
@@ -242,7 +245,8 @@ func TestStoreErrors(t *testing.T) {
 
 		// The wait succeeds once the store has recovered.
 		go func() {
-			result <- b.Mutex("x", nil).Do(w.ctx, func(context.Context, *holdfast.Lease) error { return nil })
+			result <- b.Mutex("x", nil).Do(w.ctx,
+				func(context.Context, *holdfast.Lease) error { return nil })
 		}()
 		time.Sleep(time.Minute)
 		f.set(func() { f.enqueue, f.wait = nil, nil })
@@ -333,7 +337,8 @@ func TestTryBehindTheHead(t *testing.T) {
 		})
 		cancel()
 		synctest.Wait()
-		if _, err := b.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) || !strings.Contains(err.Error(), "held by another") {
+		if _, err := b.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) ||
+			!strings.Contains(err.Error(), "held by another") {
 			t.Errorf("TryAcquire behind a new head: %v", err)
 		}
 		_ = lease.Release()
@@ -431,7 +436,8 @@ func TestMismatch(t *testing.T) {
 		a, _ := w.client(nil)
 		b, _ := w.client(nil)
 		lease := w.acquire(a.Semaphore("x", 3, nil))
-		for _, l := range []*holdfast.Lock{b.Mutex("x", nil), b.RWMutex("x", nil).Read, b.Semaphore("x", 4, nil), a.Mutex("x", nil)} {
+		for _, l := range []*holdfast.Lock{b.Mutex("x", nil), b.RWMutex("x", nil).Read,
+			b.Semaphore("x", 4, nil), a.Mutex("x", nil)} {
 			if _, err := l.Acquire(w.ctx); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("P10: %v of a semaphore of 3: %v", l.Name(), err)
 			}

@@ -91,7 +91,8 @@ func TestCohortTimeout(t *testing.T) {
 		defer cancel()
 		_, err := c.Mutex("n", nil).Acquire(ctx)
 		held := (*holdfast.HeldError)(nil)
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) || held.Token != lease.Token() {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) ||
+			held.Token != lease.Token() {
 			t.Errorf("P6: an acquire that ended during a cohort returned %v (%+v)", err, held)
 		}
 		w.release(lease)
@@ -272,7 +273,8 @@ func TestCohortLostByRenewal(t *testing.T) {
 				}
 				defer c.Close()
 				answer := make(chan struct{})
-				q, first := w.contend(c, 2, &holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
+				q, first := w.contend(c, 2,
+					&holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
 				f.set(func() {
 					f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
 						r := d.Renew(ctx, g)

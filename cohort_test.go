@@ -131,7 +131,8 @@ func TestCohortHandsOver(t *testing.T) {
 			theirs.nobody("the cohort is not over")
 			next := q.next("it was handed over")
 			if next.Token() != lease.Token()+1 {
-				t.Errorf("P3: hold %d of the cohort has token %d after %d", i+2, next.Token(), lease.Token())
+				t.Errorf("P3: hold %d of the cohort has token %d after %d",
+					i+2, next.Token(), lease.Token())
 			}
 			if !errors.Is(lease.Err(), holdfast.ErrReleased) || next.Err() != nil {
 				t.Errorf("P1: after its hand-over a lease has %v, the next %v", lease.Err(), next.Err())
@@ -269,7 +270,8 @@ func TestCohortRefusesTries(t *testing.T) {
 		tries := f.tries.Load()
 		_, err := c.Mutex("n", nil).TryAcquire(w.ctx)
 		held := (*holdfast.HeldError)(nil)
-		if !errors.As(err, &held) || held.Name != "n" || held.Token != first.Token() || held.Note != "the note" || held.ExpiresIn <= 0 {
+		if !errors.As(err, &held) || held.Name != "n" || held.Token != first.Token() ||
+			held.Note != "the note" || held.ExpiresIn <= 0 {
 			t.Errorf("P1: a try returned %v (%+v)", err, held)
 		}
 		if _, err := c.Semaphore("n", 2, nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrMismatch) {
@@ -384,7 +386,8 @@ func TestCohortHandles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := w.holder(); next.Token() != token || at.Token != token || at.Mode != holdfast.Shared {
-			t.Errorf("P3: token %d was downgraded to %d, in the store to %v with %d", token, next.Token(), at.Mode, at.Token)
+			t.Errorf("P3: token %d was downgraded to %d, in the store to %v with %d",
+				token, next.Token(), at.Mode, at.Token)
 		}
 		w.release(next)
 		w.release(q.next("the reader has released"))

@@ -85,7 +85,8 @@ func TestWithContext(t *testing.T) {
 		cancelTwo()
 		cancelTwo()
 		if one.Err() != nil || two.Err() == nil || three.Err() != nil || lease.Err() != nil {
-			t.Errorf("after cancelling the second: %v, %v, %v, %v", one.Err(), two.Err(), three.Err(), lease.Err())
+			t.Errorf("after cancelling the second: %v, %v, %v, %v",
+				one.Err(), two.Err(), three.Err(), lease.Err())
 		}
 		parent, stop := context.WithCancel(w.ctx)
 		child, cancelChild := lease.WithContext(parent)
@@ -95,7 +96,8 @@ func TestWithContext(t *testing.T) {
 			t.Errorf("after the parent's end: %v, %v", child.Err(), lease.Err())
 		}
 		_ = lease.Release()
-		if !errors.Is(context.Cause(one), holdfast.ErrReleased) || !errors.Is(context.Cause(three), holdfast.ErrReleased) {
+		if !errors.Is(context.Cause(one), holdfast.ErrReleased) ||
+			!errors.Is(context.Cause(three), holdfast.ErrReleased) {
 			t.Errorf("causes %v and %v", context.Cause(one), context.Cause(three))
 		}
 		cancelOne()
@@ -118,15 +120,25 @@ func TestNested(t *testing.T) {
 		want         error
 		sameToken    bool
 	}{
-		{"mutex in mutex", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, holdfast.ErrDeadlock, false},
-		{"reentrant", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("x", reentrant) }, nil, true},
-		{"read in write", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
-		{"read in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
+		{"mutex in mutex", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, holdfast.ErrDeadlock, false},
+		{"reentrant", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.Mutex("x", reentrant) }, nil, true},
+		{"read in write", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
+		{"read in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read },
+			func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
 		{"read in read, not reentrant", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, holdfast.ErrDeadlock, false},
-		{"write in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Write }, holdfast.ErrDeadlock, false},
-		{"other name", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("y", nil) }, nil, false},
-		{"semaphore with room", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, nil, false},
-		{"semaphore without", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, func(c c) *holdfast.Lock { return c.Semaphore("x", 2, &holdfast.Options{Permits: 2}) }, holdfast.ErrDeadlock, false},
+		{"write in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read },
+			func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Write },
+			holdfast.ErrDeadlock, false},
+		{"other name", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.Mutex("y", nil) }, nil, false},
+		{"semaphore with room", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) },
+			func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, nil, false},
+		{"semaphore without", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) },
+			func(c c) *holdfast.Lock { return c.Semaphore("x", 2, &holdfast.Options{Permits: 2}) },
+			holdfast.ErrDeadlock, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -187,10 +199,12 @@ func TestMultiLock(t *testing.T) {
 		for _, l := range ml.Leases() {
 			names = append(names, l.Name())
 		}
-		if len(names) != 3 || names[0] != "x" || names[2] != "z" || len(ml.Tokens()) != 3 || ml.Tokens()["z"] != ml.Leases()[2].Token() {
+		if len(names) != 3 || names[0] != "x" || names[2] != "z" || len(ml.Tokens()) != 3 ||
+			ml.Tokens()["z"] != ml.Leases()[2].Token() {
 			t.Errorf("taken in the order %v, tokens %v", names, ml.Tokens())
 		}
-		if _, err := holdfast.All(b.Mutex("a", nil), b.Mutex("z", nil)).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+		both := holdfast.All(b.Mutex("a", nil), b.Mutex("z", nil))
+		if _, err := both.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryAcquire with one held: %v", err)
 		}
 		w.free("a", "P6: all or nothing")
@@ -206,7 +220,8 @@ func TestMultiLock(t *testing.T) {
 			}
 			<-ctx.Done()
 			<-ml.Done()
-			if !errors.Is(context.Cause(ctx), holdfast.ErrBroken) || !errors.Is(ml.Err(), holdfast.ErrBroken) {
+			if !errors.Is(context.Cause(ctx), holdfast.ErrBroken) ||
+				!errors.Is(ml.Err(), holdfast.ErrBroken) {
 				t.Errorf("cause %v, Err %v", context.Cause(ctx), ml.Err())
 			}
 			return nil

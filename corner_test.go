@@ -78,7 +78,8 @@ func TestUncertainDowngrade(t *testing.T) {
 		defer cancel()
 		re, reErr := c.Mutex("x", &holdfast.Options{Reentrant: true}).Acquire(ctx)
 		if lease.Err() == nil && lease.Mode() == holdfast.Exclusive && reader.Err() == nil {
-			t.Errorf("downgrade %v; trusted as %v (%s) beside a reader; reentrant mutex: %v %v", err, lease.Mode(), lease.Sequencer(), re, reErr)
+			t.Errorf("downgrade %v; trusted as %v (%s) beside a reader; reentrant mutex: %v %v",
+				err, lease.Mode(), lease.Sequencer(), re, reErr)
 		}
 	})
 }
@@ -332,7 +333,8 @@ func TestErrorsThatDoNotCompare(t *testing.T) {
 				t.Errorf("panic: %v", p)
 			}
 		}()
-		if _, err := c.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, driver.ErrMismatch) || !errors.Is(err, errStore) {
+		if _, err := c.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, driver.ErrMismatch) ||
+			!errors.Is(err, errStore) {
 			t.Errorf("Acquire returned %v", err)
 		}
 	})

@@ -41,9 +41,11 @@ func TestPanicInRenew(t *testing.T) {
 		lease := w.acquire(c.Mutex("x", nil))
 		time.Sleep(5 * time.Minute)
 		if err := lease.Err(); err != nil || doubts.Load() != 1 || recoveries.Load() != 1 {
-			t.Errorf("P2: %v, %d times in doubt and %d times recovered", err, doubts.Load(), recoveries.Load())
+			t.Errorf("P2: %v, %d times in doubt and %d times recovered",
+				err, doubts.Load(), recoveries.Load())
 		}
-		if !strings.Contains(log.String(), "the driver panicked") || !strings.Contains(log.String(), "method=Renew") {
+		if !strings.Contains(log.String(), "the driver panicked") ||
+			!strings.Contains(log.String(), "method=Renew") {
 			t.Errorf("the log says %q", log.String())
 		}
 		f.set(func() {

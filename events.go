@@ -51,8 +51,8 @@ type Event struct {
 	Until time.Time // InDoubt, Recovered, Expiring: the trust deadline by the wall clock
 	Err   error
 
-	// Dropped is how many events before this one no hook and no Logger was told of, because they
-	// were too slow.
+	// Dropped is how many events before this one were delivered to nobody, because the hooks or the
+	// Logger were too slow.
 	Dropped int
 }
 

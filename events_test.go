@@ -207,9 +207,10 @@ func TestEventsInOrder(t *testing.T) {
 			state[e.Token] = to
 		}
 	}
-	c, err := holdfast.New(memlock.NewStore(&memlock.Options{TokenBlock: 16}).Client(), &holdfast.ClientOptions{Events: holdfast.Events{
-		Acquired: told("", "acquired"), Released: told("acquired", "over"), Lost: told("acquired", "over"),
-	}})
+	c, err := holdfast.New(memlock.NewStore(&memlock.Options{TokenBlock: 16}).Client(),
+		&holdfast.ClientOptions{Events: holdfast.Events{
+			Acquired: told("", "acquired"), Released: told("acquired", "over"), Lost: told("acquired", "over"),
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

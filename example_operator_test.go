@@ -30,7 +30,8 @@ func ExampleInfo() {
 		log.Fatal(err)
 	}
 	for _, h := range info.Holders {
-		fmt.Printf("%s: %s, token %d, %q, ends within 30 s: %t\n", info.Name, h.Mode, h.Token, h.Note, h.Expires.Seconds() <= 30)
+		fmt.Printf("%s: %s, token %d, %q, ends within 30 s: %t\n", info.Name, h.Mode, h.Token,
+			h.Note, h.Expires.Seconds() <= 30)
 	}
 	fmt.Println(len(info.Waiters), "waiting")
 	// Output:

@@ -145,7 +145,8 @@ func ExampleLock_Acquire() {
 	}
 
 	_, err = lock.Acquire(patience) // held: gives up when patience ends
-	fmt.Println("timed out:", errors.Is(err, context.DeadlineExceeded), "while held:", errors.Is(err, holdfast.ErrHeld))
+	fmt.Println("timed out:", errors.Is(err, context.DeadlineExceeded), "while held:",
+		errors.Is(err, holdfast.ErrHeld))
 	fmt.Println("the first lease:", lease.Err())
 
 	// Returns the loss, if there was one: the work may then have run unprotected.

@@ -76,7 +76,8 @@ func TestConcurrent(t *testing.T) {
 		go func() {
 			n := 0
 			for j := range 100 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%7)*time.Millisecond+time.Second*time.Duration(j%2))
+				ctx, cancel := context.WithTimeout(t.Context(),
+					time.Duration(i*j%7)*time.Millisecond+time.Second*time.Duration(j%2))
 				rw := c.RWMutex("rw", nil)
 				err := rw.Write.Do(ctx, func(context.Context, *holdfast.Lease) error {
 					writes++

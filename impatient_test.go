@@ -62,7 +62,8 @@ func (ct contest) share(t *testing.T) float64 {
 		total += n
 	}
 	share := float64(grants[0]) / float64(total)
-	t.Logf("grants: %v; the impatient client's share is %.1f%%, and 1/%d is %.1f%%", grants, 100*share, contestClients, 100.0/contestClients)
+	t.Logf("grants: %v; the impatient client's share is %.1f%%, and 1/%d is %.1f%%",
+		grants, 100*share, contestClients, 100.0/contestClients)
 	return share
 }
 

@@ -91,7 +91,8 @@ func TestShortSectionsCostNoLongLease(t *testing.T) {
 		for i := range 40 {
 			workers.Go(func() {
 				for !stop.Load() {
-					lease, err := c.Mutex(fmt.Sprint("row/", i), &holdfast.Options{TTL: 100 * time.Millisecond, RenewEvery: -1}).Acquire(w.ctx)
+					lease, err := c.Mutex(fmt.Sprint("row/", i),
+						&holdfast.Options{TTL: 100 * time.Millisecond, RenewEvery: -1}).Acquire(w.ctx)
 					if err != nil {
 						t.Error(err)
 						return

@@ -54,7 +54,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // Lease.WithContext).
 //
 // Do returns the error of fn joined with that of the release, so a section that may have run
-// unprotected never succeeds. If fn panics, only Events tell of the release's error.
+// unprotected is never reported as a success. If fn panics, only Events tell of the release's error.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context, *Lease) error) error {
 	if err := l.check(ctx, "do"); err != nil {
 		return err

@@ -43,12 +43,18 @@ func TestMaxHold(t *testing.T) {
 		renewals    int32
 		unreachable bool // the store, from just before the end of the maximum on
 	}{
-		{name: "between renewals", options: holdfast.Options{MaxHold: 65 * time.Second}, end: 89400 * time.Millisecond, renewals: 6},
-		{name: "as a renewal is due", options: holdfast.Options{MaxHold: 60 * time.Second}, end: 79400 * time.Millisecond, renewals: 5},
-		{name: "less than the TTL", options: holdfast.Options{MaxHold: 15 * time.Second}, end: 39400 * time.Millisecond, renewals: 1},
-		{name: "less than a renewal's interval", options: holdfast.Options{MaxHold: time.Second}, end: 29400 * time.Millisecond},
-		{name: "never renewed", options: holdfast.Options{MaxHold: time.Second, RenewEvery: -1}, end: 29400 * time.Millisecond},
-		{name: "in doubt", options: holdfast.Options{MaxHold: 65 * time.Second}, end: 79400 * time.Millisecond, renewals: 7, unreachable: true},
+		{name: "between renewals", options: holdfast.Options{MaxHold: 65 * time.Second},
+			end: 89400 * time.Millisecond, renewals: 6},
+		{name: "as a renewal is due", options: holdfast.Options{MaxHold: 60 * time.Second},
+			end: 79400 * time.Millisecond, renewals: 5},
+		{name: "less than the TTL", options: holdfast.Options{MaxHold: 15 * time.Second},
+			end: 39400 * time.Millisecond, renewals: 1},
+		{name: "less than a renewal's interval", options: holdfast.Options{MaxHold: time.Second},
+			end: 29400 * time.Millisecond},
+		{name: "never renewed", options: holdfast.Options{MaxHold: time.Second, RenewEvery: -1},
+			end: 29400 * time.Millisecond},
+		{name: "in doubt", options: holdfast.Options{MaxHold: 65 * time.Second},
+			end: 79400 * time.Millisecond, renewals: 7, unreachable: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -69,7 +75,8 @@ func TestMaxHold(t *testing.T) {
 				}
 				synctest.Wait()
 				if len(told.at) != 1 || told.at[0] != c.options.MaxHold || told.until[0] != c.end {
-					t.Errorf("told at %v that it ends at %v, want once at %v", told.at, told.until, c.options.MaxHold)
+					t.Errorf("told at %v that it ends at %v, want once at %v",
+						told.at, told.until, c.options.MaxHold)
 				}
 				if len(told.lost) != 1 || !errors.Is(told.lost[0], holdfast.ErrMaxHold) {
 					t.Errorf("the losses are %v", told.lost)
@@ -131,7 +138,8 @@ func TestMaxHoldRenew(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrMaxHold) || errors.Is(err, holdfast.ErrLost) || f.renewals.Load() != 1 {
+		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrMaxHold) ||
+			errors.Is(err, holdfast.ErrLost) || f.renewals.Load() != 1 {
 			t.Errorf("after the maximum, and %d renewals, Renew returned %v", f.renewals.Load(), err)
 		}
 		if err := lease.Err(); err != nil {
@@ -141,7 +149,8 @@ func TestMaxHoldRenew(t *testing.T) {
 		if d := time.Since(start); d != 19*time.Second+29400*time.Millisecond {
 			t.Errorf("it ended after %v", d)
 		}
-		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrMaxHold) {
+		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrLost) ||
+			!errors.Is(err, holdfast.ErrMaxHold) {
 			t.Errorf("after the end Renew returned %v", err)
 		}
 	})
@@ -161,7 +170,8 @@ func TestMaxHoldPassesDuringRenewal(t *testing.T) {
 		{name: "renewed", end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold},
 		{name: "renewed by hand", end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold, byHand: true},
 		{name: "failed", answer: errStore, end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold},
-		{name: "failed by hand", answer: errStore, end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold, byHand: true},
+		{name: "failed by hand", answer: errStore, end: 29400 * time.Millisecond,
+			reason: holdfast.ErrMaxHold, byHand: true},
 		{name: "gone", answer: holdfast.ErrBroken, end: 14 * time.Second, reason: holdfast.ErrBroken},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,7 +203,8 @@ func TestMaxHoldPassesDuringRenewal(t *testing.T) {
 				}
 				synctest.Wait()
 				if len(told.at) != 1 || told.until[0] != 29400*time.Millisecond || told.doubt != 0 {
-					t.Errorf("told at %v that it ends at %v, and %d doubts", told.at, told.until, told.doubt)
+					t.Errorf("told at %v that it ends at %v, and %d doubts",
+						told.at, told.until, told.doubt)
 				}
 			})
 		})
@@ -233,7 +244,8 @@ func TestMaxHoldOfSharedLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second) // beyond the maximum
-		if err := errors.Join(lease.Err(), again.SetNote(w.ctx, "nearly done"), again.Downgrade(w.ctx)); err != nil {
+		if err := errors.Join(lease.Err(), again.SetNote(w.ctx, "nearly done"),
+			again.Downgrade(w.ctx)); err != nil {
 			t.Error(err)
 		}
 		<-lease.Done()
@@ -241,7 +253,9 @@ func TestMaxHoldOfSharedLeases(t *testing.T) {
 		if d := time.Since(told.start); d != 19*time.Second+29400*time.Millisecond {
 			t.Errorf("it ended after %v", d)
 		}
-		if !errors.Is(lease.Err(), holdfast.ErrMaxHold) || !errors.Is(again.Err(), holdfast.ErrMaxHold) || len(told.at) != 1 || told.at[0] != 25*time.Second {
+		if !errors.Is(lease.Err(), holdfast.ErrMaxHold) ||
+			!errors.Is(again.Err(), holdfast.ErrMaxHold) || len(told.at) != 1 ||
+			told.at[0] != 25*time.Second {
 			t.Errorf("ended by %v and %v, told at %v", lease.Err(), again.Err(), told.at)
 		}
 	})
@@ -271,7 +285,8 @@ func TestMaxHoldHandedOver(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		var told expiries
 		c, f := w.client(told.options())
-		q, first := w.contendBy(c.Mutex("n", &holdfast.Options{MaxHold: time.Millisecond}), c.Mutex("n", &holdfast.Options{MaxHold: time.Minute}), c.Mutex("n", nil))
+		q, first := w.contendBy(c.Mutex("n", &holdfast.Options{MaxHold: time.Millisecond}),
+			c.Mutex("n", &holdfast.Options{MaxHold: time.Minute}), c.Mutex("n", nil))
 		start := time.Now()
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
@@ -311,7 +326,8 @@ func TestMaxHoldOfReaders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
 		writer, q := w.acquire(c.Mutex("x", nil)), w.waiters()
-		limited, free := c.RWMutex("x", &holdfast.Options{MaxHold: time.Second}).Read, c.RWMutex("x", nil).Read
+		limited, free := c.RWMutex("x", &holdfast.Options{MaxHold: time.Second}).Read,
+			c.RWMutex("x", nil).Read
 		for _, l := range []*holdfast.Lock{limited, limited, free, free} {
 			q.join(w.ctx, l)
 		}

@@ -94,7 +94,8 @@ func TestAllUndoneHasNoMinHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.free("a", "P6: All has failed")
-		if _, err := holdfast.All(c.Mutex("b", nil), c.Mutex("c", nil)).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+		both = holdfast.All(c.Mutex("b", nil), c.Mutex("c", nil))
+		if _, err := both.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("P6: All, whose first lock is held, returned %v", err)
 		}
 		w.free("c", "P6: All has taken nothing")

@@ -16,7 +16,8 @@ import (
 func TestMultiReleaseOverDeadStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
-		ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil), c.Mutex("d", nil)).Acquire(w.ctx)
+		ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil),
+			c.Mutex("d", nil)).Acquire(w.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,8 @@ func TestMultiReleaseOverDeadStores(t *testing.T) {
 			t.Errorf("after %v: %v", took, err)
 		}
 		lines := strings.Split(err.Error(), "\n")
-		if len(lines) != 3 || !strings.Contains(lines[0], `"d"`) || !strings.Contains(lines[1], `"c"`) || !strings.Contains(lines[2], `"a"`) {
+		if len(lines) != 3 || !strings.Contains(lines[0], `"d"`) ||
+			!strings.Contains(lines[1], `"c"`) || !strings.Contains(lines[2], `"a"`) {
 			t.Errorf("the errors are %q", lines)
 		}
 		f.set(func() { f.release = nil })
@@ -51,7 +53,8 @@ func TestMultiReleasePanic(t *testing.T) {
 		t.Run(bad, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c, f := w.client(nil)
-				ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil)).Acquire(w.ctx)
+				ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil),
+					c.Mutex("c", nil)).Acquire(w.ctx)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -83,7 +83,8 @@ func (d noLosses) Caps() driver.Caps {
 // TestSetNoteFindsTheLoss: an answer that the hold is gone makes the lease lost (P2).
 func TestSetNoteFindsTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
-		holder, err := holdfast.New(noLosses{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
+		holder, err := holdfast.New(noLosses{driver.Forward{Driver: w.store.Client()}},
+			&holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -44,13 +44,13 @@ type Options struct {
 	// the lease then ends at its TTL.
 	RenewEvery time.Duration
 	// LockDelay is how much longer than its TTL the store keeps the name of a vanished holder
-	// closed, until what the holder had under way is over. A release frees the name at once. 0:
-	// none.
+	// closed, so that what the holder had under way can end. A release frees the name at once.
+	// 0: none.
 	LockDelay time.Duration
 	// MaxHold is how long the lease is renewed, counted from its acquire: a section that hangs must
 	// not keep its lock for ever. When it is over Events.Expiring is called, Lease.Renew returns
 	// ErrMaxHold, and the trust deadline stands, even if a renewal that is under way succeeds.
-	// Unless the lease is released before that deadline, it is lost then, for ErrMaxHold. So a hold
+	// Unless the lease is released before that deadline, it is lost then, by ErrMaxHold. So a hold
 	// ends at most MaxHold and one TTL after it was taken. With a MaxHold shorter than RenewEvery a
 	// full TTL is never renewed. 0: no limit.
 	MaxHold time.Duration
@@ -66,8 +66,8 @@ type Options struct {
 	// Unfair allows barging: the lock may be taken before others who wait in the store's queue, if
 	// the name happens to be free.
 	Unfair bool
-	// Permits is how many slots of a semaphore one hold takes. 0: 1. With any other lock it must be
-	// 0.
+	// Permits is how many slots of a semaphore one hold takes; 0 means 1. With any other lock it
+	// must be 0.
 	Permits int
 	// Note is shown to operators. It has up to MaxNote bytes of UTF-8. "": program, host and
 	// process id.

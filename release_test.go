@@ -36,7 +36,8 @@ func TestReleaseIsIdempotent(t *testing.T) {
 		// P4: a second Release must not free the next holder.
 		next := w.acquire(c.Mutex("x", nil))
 		_ = lease.Release()
-		if _, err := c.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) || next.Err() != nil {
+		if _, err := c.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) ||
+			next.Err() != nil {
 			t.Errorf("P4: a repeated release freed a later holder: %v, %v", err, next.Err())
 		}
 	})
@@ -85,7 +86,8 @@ func TestReleaseInTheBackground(t *testing.T) {
 		f.set(func() { f.release = failReleases })
 		var err error
 		took := w.took(func() { err = lease.Release() })
-		if !errors.Is(err, holdfast.ErrUncertain) || !errors.Is(err, errStore) || errors.Is(err, holdfast.ErrLost) {
+		if !errors.Is(err, holdfast.ErrUncertain) || !errors.Is(err, errStore) ||
+			errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release returned %v", err)
 		}
 		if took > 5*time.Second || took < 4*time.Second {
@@ -157,7 +159,8 @@ func TestReleaseTellsTheLoss(t *testing.T) {
 		// Err was not called: the store reports the loss.
 		lease := w.acquire(c.Mutex("x", nil))
 		w.store.Advance(time.Hour)
-		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrNotHeld) {
+		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) ||
+			!errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Release of a hold that the store has ended: %v", err)
 		}
 		// The clock reports it. What may be left in the store is withdrawn.
@@ -226,7 +229,8 @@ func TestMinHoldOfACrash(t *testing.T) {
 			f.set(func() { f.renew, f.release = failRenewals, failReleases })
 			took := w.took(func() { w.acquire(c.Mutex("x", nil)) })
 			if took < 119*time.Second || took > 122*time.Second {
-				t.Errorf("P5: the name of a job that crashed opened after %v, want 2m (waited: %v)", took, waited)
+				t.Errorf("P5: the name of a job that crashed opened after %v, want 2m (waited: %v)",
+					took, waited)
 			}
 			if lease.Err() == nil {
 				t.Error("P1: the vanished holder trusts its lease")
@@ -246,7 +250,8 @@ func TestReenter(t *testing.T) {
 		if again.Token() != lease.Token() || f.tries.Load() != 1 {
 			t.Errorf("tokens %d and %d after %d round trips", lease.Token(), again.Token(), f.tries.Load())
 		}
-		if err := lease.Release(); err != nil || again.Err() != nil || !errors.Is(lease.Err(), holdfast.ErrReleased) {
+		if err := lease.Release(); err != nil || again.Err() != nil ||
+			!errors.Is(lease.Err(), holdfast.ErrReleased) {
 			t.Errorf("after the first release: %v, %v, %v", err, again.Err(), lease.Err())
 		}
 		if _, err := lease.Reenter(); !errors.Is(err, holdfast.ErrReleased) {

@@ -56,7 +56,8 @@ func TestFailingRenewals(t *testing.T) {
 			t.Errorf("P2: lost after %v, want exactly 29.4s", at)
 		}
 		err := lease.Err()
-		if le := (*holdfast.LostError)(nil); !errors.As(err, &le) || !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, errStore) || le.Name != "x" {
+		if le := (*holdfast.LostError)(nil); !errors.As(err, &le) ||
+			!errors.Is(err, holdfast.ErrLost) || !errors.Is(err, errStore) || le.Name != "x" {
 			t.Errorf("Err is %v; a *LostError with the store's error is right", err)
 		}
 		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) {
@@ -333,7 +334,8 @@ func TestBreakIsToldAtOnce(t *testing.T) {
 		a, _ := w.client(nil)
 		b, _ := w.client(nil)
 		lease := w.acquire(a.Mutex("x", nil))
-		if err := b.Break(w.ctx, "x", lease.Token()+1); !errors.Is(err, holdfast.ErrNotHeld) || lease.Err() != nil {
+		if err := b.Break(w.ctx, "x", lease.Token()+1); !errors.Is(err, holdfast.ErrNotHeld) ||
+			lease.Err() != nil {
 			t.Errorf("P4: breaking another token returned %v; the lease is %v", err, lease.Err())
 		}
 		if err := b.Break(w.ctx, "x", lease.Token()); err != nil {

@@ -38,7 +38,8 @@ func TestSequencerUnknownToTheStore(t *testing.T) {
 			ctx, cancel := context.WithTimeout(w.ctx, patience)
 			err := other.CheckSequencer(ctx, lease.Sequencer())
 			cancel()
-			if errors.Is(err, holdfast.ErrNotHeld) || !errors.Is(err, holdfast.ErrUncertain) || lease.Err() != nil {
+			if errors.Is(err, holdfast.ErrNotHeld) || !errors.Is(err, holdfast.ErrUncertain) ||
+				lease.Err() != nil {
 				t.Errorf("P3: the live holder's sequencer, asked about for %v: %v", patience, err)
 			}
 			ctx, cancel = context.WithTimeout(w.ctx, patience)

@@ -46,7 +46,8 @@ func TestUncertainAcquiresAreBounded(t *testing.T) {
 		if n := f.releases.Load() - calls; n < 10 || n > 100 {
 			t.Errorf("%d calls in 10 s to withdraw them all; they are repeated each second at the least, and together", n)
 		}
-		if _, err := c.Mutex("one more", nil).TryAcquire(w.ctx); !errors.Is(err, errStore) || asked.Load() != most {
+		if _, err := c.Mutex("one more", nil).TryAcquire(w.ctx); !errors.Is(err, errStore) ||
+			asked.Load() != most {
 			t.Errorf("after ten seconds: %v", err)
 		}
 		f.set(func() { f.release, f.try = nil, nil })

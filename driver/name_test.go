@@ -65,7 +65,8 @@ func TestCheckName(t *testing.T) {
 // breaks, in one printable line.
 func FuzzName(f *testing.F) {
 	for _, seed := range []string{
-		"orders/42", "", "/", "a//b", "a/", "\x00", "\xff", "\u0085", "größe", "\u2028", strings.Repeat("ab/", 171), strings.Repeat("x", 513),
+		"orders/42", "", "/", "a//b", "a/", "\x00", "\xff", "\u0085", "größe", "\u2028",
+		strings.Repeat("ab/", 171), strings.Repeat("x", 513),
 	} {
 		f.Add(seed)
 	}

@@ -163,7 +163,8 @@ func TestWaitingIsMoved(t *testing.T) {
 // anyway.
 func TestSlack(t *testing.T) {
 	things := []*thing{
-		newThing("a", "A", 10), newThing("b", "A", 5), newThing("c", "B", 5), newThing("d", "A", 0), newThing("e", "A", 90),
+		newThing("a", "A", 10), newThing("b", "A", 5), newThing("c", "B", 5), newThing("d", "A", 0),
+		newThing("e", "A", 90),
 	}
 	at := []driver.Instant{10, 15, 15, 16, 20}
 	p := newPlan(things...)

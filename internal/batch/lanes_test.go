@@ -19,7 +19,8 @@ func ending(name string, end time.Duration) *thing {
 // TestUrgentApart: urgent things do not cut the time of the others, and neither wait for the
 // others' batch. In a batch the most urgent come first.
 func TestUrgentApart(t *testing.T) {
-	p := newPlan(ending("long", 20*time.Second), ending("longer", time.Minute), ending("short", 600*time.Millisecond), ending("shorter", 520*time.Millisecond))
+	p := newPlan(ending("long", 20*time.Second), ending("longer", time.Minute),
+		ending("short", 600*time.Millisecond), ending("shorter", 520*time.Millisecond))
 	for _, name := range []string{"longer", "long", "short", "shorter"} {
 		p.Set(p.things[name], 0)
 	}
@@ -35,7 +36,8 @@ func TestUrgentApart(t *testing.T) {
 // TestWaitsNoLongerThanItCan: a thing as urgent as the batch under way waits for it, unless that
 // may take more than half of the time that is left.
 func TestWaitsNoLongerThanItCan(t *testing.T) {
-	p := newPlan(ending("a", 1000*time.Millisecond), ending("b", 1020*time.Millisecond), ending("c", 1030*time.Millisecond), ending("d", 1200*time.Millisecond))
+	p := newPlan(ending("a", 1000*time.Millisecond), ending("b", 1020*time.Millisecond),
+		ending("c", 1030*time.Millisecond), ending("d", 1200*time.Millisecond))
 	p.Set(p.things["a"], 0)
 	p.expect(t, 0, "A: a") // has 500 ms
 	p.Set(p.things["b"], 0)

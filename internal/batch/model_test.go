@@ -343,7 +343,8 @@ func setups() map[string]setup {
 	classes.shards, classes.left = [...]string{"A", "A", "A"}, [...]time.Duration{8 * ms, 3 * ms, ms}
 	limits.shards, limits.longest, limits.runOut = [...]string{"A", "A", "A"}, ms, true
 	return map[string]setup{
-		"two shards": s, "apart": apart, "two shards with slack": slack, "three shards": three, "classes": classes, "limits": limits,
+		"two shards": s, "apart": apart, "two shards with slack": slack, "three shards": three,
+		"classes": classes, "limits": limits,
 	}
 }
 

@@ -58,7 +58,8 @@ func compare(t *testing.T, q *due.Queue[*thing], things []*thing, at map[int]dri
 	for i, th := range things {
 		want, queued := at[i]
 		if th.entry.Queued() != queued || queued && th.entry.At() != want {
-			t.Errorf("thing %d: queued %v at %v, want %v at %v", i, th.entry.Queued(), th.entry.At(), queued, want)
+			t.Errorf("thing %d: queued %v at %v, want %v at %v",
+				i, th.entry.Queued(), th.entry.At(), queued, want)
 		}
 	}
 	first, due, ok := q.First()

@@ -47,10 +47,12 @@ func TestStart(t *testing.T) {
 		{"a claim", 1 * second, 0, 8 * time.Second, every, 7 * second, 3 * second},
 		{"a claim, then never", 1 * second, 0, 8 * time.Second, -1, 7 * second, 3 * second},
 	} {
-		m := lease.Start(c.now, c.since, c.valid, &lease.Pace{TTL: ttl, Every: c.every, Margin: time.Second})
+		m := lease.Start(c.now, c.since, c.valid,
+			&lease.Pace{TTL: ttl, Every: c.every, Margin: time.Second})
 		at, ok := m.RenewAt()
 		if m.Until() != c.until || at != c.renewAt || ok != (c.renewAt != 0) || m.State() != lease.Held {
-			t.Errorf("%s: trusted until %v, renewed at %v %v, state %v", c.name, m.Until(), at, ok, m.State())
+			t.Errorf("%s: trusted until %v, renewed at %v %v, state %v",
+				c.name, m.Until(), at, ok, m.State())
 		}
 	}
 }
@@ -150,7 +152,8 @@ func TestFinish(t *testing.T) {
 	if _, ok := m.RenewAt(); ok || m.Send(14*second) || !m.Final() {
 		t.Error("renewed after Finish")
 	}
-	if m.State() != lease.Held || m.Until() != 29*second || !m.Trusted(29*second-1) || m.Trusted(29*second) {
+	if m.State() != lease.Held || m.Until() != 29*second || !m.Trusted(29*second-1) ||
+		m.Trusted(29*second) {
 		t.Errorf("state %v until %v, want the deadline that stood", m.State(), m.Until())
 	}
 	m = lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
@@ -173,7 +176,8 @@ func TestOver(t *testing.T) {
 			t.Errorf("%s: it did not end", name)
 		}
 		state := m.State()
-		if m.Renewed(2*second, second, ttl) || m.Failed(2*second) || m.Gone() || m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
+		if m.Renewed(2*second, second, ttl) || m.Failed(2*second) || m.Gone() ||
+			m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
 			t.Errorf("%s: something counted afterwards", name)
 		}
 		if _, ok := m.RenewAt(); ok || m.State() != state || m.Until() != 29*second {

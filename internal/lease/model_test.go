@@ -78,7 +78,8 @@ func renewed(w *world, c call, err error) {
 }
 
 func (s *store) model() explore.Model[world, world] {
-	w := world{m: Start(0, 0, s.valid, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}), left: s.valid}
+	w := world{m: Start(0, 0, s.valid, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}),
+		left: s.valid}
 	return explore.Model[world, world]{
 		Start: w,
 		Key:   s.key,
@@ -322,7 +323,8 @@ func TestModelFinds(t *testing.T) {
 				renewed(w, c, err)
 			}
 		}},
-		{"renewed too late", "although the store answers", func(s *store) { s.responsive, s.every = true, 4*tick }},
+		{"renewed too late", "although the store answers",
+			func(s *store) { s.responsive, s.every = true, 4*tick }},
 		{"never renewed", "although the store answers", func(s *store) {
 			s.responsive, s.every = true, never
 		}},
