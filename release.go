@@ -22,8 +22,8 @@ func (le *Lease) Release() error { return le.release(false) }
 
 // ReleaseNow releases the lease without the minimum hold (Options.MinHold). Use it if the work
 // could not begin and nothing was done under the lease, so that another may do it at once. If
-// several leases share a hold, the minimum holds unless all of them are released by ReleaseNow.
-// After Release or ReleaseNow it does nothing.
+// several leases share a hold, the minimum holds unless all of them are released by ReleaseNow. A
+// second call, of either, does nothing but wait for the first and return its result.
 func (le *Lease) ReleaseNow() error { return le.release(true) }
 
 // release is Release, or, with unused, ReleaseNow.
