@@ -94,8 +94,8 @@ func TestAllUndoneHasNoMinHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.free("a", "P6: All has failed")
-		both = holdfast.All(c.Mutex("b", nil), c.Mutex("c", nil))
-		if _, err := both.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+		blocked := holdfast.All(c.Mutex("b", nil), c.Mutex("c", nil))
+		if _, err := blocked.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("P6: All, whose first lock is held, returned %v", err)
 		}
 		w.free("c", "P6: All has taken nothing")

@@ -23,7 +23,7 @@ type Fault string
 // The faults that every store is judged by.
 const (
 	ClientCrash   Fault = "client crash"         // the holder's process is killed, or its host dies
-	ClientPause   Fault = "client pause"         // the holder stands still for longer than its TTL, then acts
+	ClientPause   Fault = "client pause"         // the holder stands still beyond its TTL, then acts without asking
 	ClientSuspend Fault = "client suspend"       // the holder's host sleeps for longer than the TTL
 	StorePause    Fault = "store pause"          // the store stands still for longer than the TTL
 	StoreRestart  Fault = "store restart"        // the store is killed and started again with its data
@@ -60,7 +60,7 @@ const (
 	Impossible               // this fault cannot happen to this store
 	Keeps                    // the promise holds, and nothing waits longer than without the fault
 	Delays                   // the promise holds; names may open later
-	Breaks                   // the promise can be broken: guard the resource with the token
+	Breaks                   // the promise can be broken: guard the resource with the token, if tokens hold
 )
 
 // String returns a word for the documentation's tables.
