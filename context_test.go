@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,15 +262,16 @@ func TestMultiLockRefuses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
 		d, _ := w.client(nil)
-		for name, all := range map[string]*holdfast.MultiLock{
-			"nothing":         holdfast.All(),
-			"nil":             holdfast.All(c.Mutex("x", nil), nil),
-			"twice":           holdfast.All(c.Mutex("x", nil), c.Mutex("y", nil), c.RWMutex("x", nil).Read),
-			"twice, 2 client": holdfast.All(c.Mutex("x", nil), d.Mutex("x", nil)),
-			"bad name":        holdfast.All(c.Mutex("x", nil), c.Mutex("", nil)),
+		x, y := c.Mutex("x", nil), c.Mutex("y", nil)
+		for want, all := range map[string]*holdfast.MultiLock{
+			"All needs at least one lock": holdfast.All(),
+			"lock 2 of All is nil":        holdfast.All(x, nil),
+			`All has "x" of`:              holdfast.All(x, y, c.RWMutex("x", nil).Read),
+			"twice":                       holdfast.All(x, d.Mutex("x", nil)),
+			"name is empty":               holdfast.All(x, c.Mutex("", nil)),
 		} {
-			if _, err := all.Acquire(w.ctx); err == nil {
-				t.Errorf("P10: All of %s was accepted", name)
+			if _, err := all.Acquire(w.ctx); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("P10: the error is %v, want %q", err, want)
 			}
 		}
 		if f.tries.Load() != 0 {
