@@ -11,8 +11,8 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// acquire is every way to get a lock. It feeds what happens to the engine, which says what
-// to do next, on the goroutine of the caller.
+// acquire is Acquire and TryAcquire. It runs on the caller's goroutine: it feeds what happens to
+// the engine, which says what to do next.
 func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error) {
 	if err := l.check(ctx, op); err != nil {
 		return nil, err
@@ -36,18 +36,18 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 	}
 }
 
-// acquisition is what an acquire needs beside its lease.
+// acquisition is the state of an acquire beside its lease.
 type acquisition struct {
 	lease   *Lease
 	op      string
 	try     bool
 	entered bool  // the engine knows of it
-	over    bool  // the engine knows that it is; else the driver has panicked
+	over    bool  // the engine knows that it is over; else the driver has panicked
 	err     error // why there is no lease
 	waiting *waiting
 }
 
-// leave ends an acquire. If the driver has panicked, nothing of it may be left either (P6).
+// leave ends an acquire. If the driver has panicked, it leaves nothing behind either (P6).
 func (c *Client) leave(a *acquisition) {
 	if a.waiting != nil {
 		a.waiting.stop()
@@ -63,17 +63,17 @@ func (c *Client) leave(a *acquisition) {
 	c.finishLocked(1)
 }
 
-// proceed tells the engine what has happened to the caller, and does what it says until the
-// caller is to sleep, has its lease (Yes) or does not get it (No). It is a function of
-// its own, whose frame is gone while the caller sleeps: a thousand goroutines that wait
-// have stacks of half the size.
+// proceed tells the engine what has happened to the caller, and does what the engine says until the
+// caller must sleep, has its lease (Yes), or does not get it (No). It is a function of its own so
+// that its frame is gone while the caller sleeps: a thousand goroutines that wait have stacks of
+// half the size.
 //
 //go:noinline
 func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) engine.Do {
 	le := a.lease
 	event := engine.Event{Kind: kind, Caller: &le.caller}
 	if kind == engine.Entered {
-		// The driver is asked without the mutex, which no code of others may hold up.
+		// Without the mutex: a driver that blocks must not delay the client.
 		event.Contended = c.hinter != nil && !a.try && c.hinter.Contended(c.opts.Prefix+le.Name())
 	}
 	for {
@@ -110,8 +110,8 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 	}
 }
 
-// acquireStep is step for events of an acquire, which end no lease. Close waits from the first
-// of them on until leave.
+// acquireStep is step for events of an acquire, which end no lease. From the first of them until
+// leave Close waits for the acquire.
 func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	c.mu.Lock()
 	if !a.entered {
@@ -120,7 +120,7 @@ func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	}
 	next := c.stepLocked(ev)
 	if next.Do == engine.Sleep || next.Do == engine.Pause {
-		a.lease.ensureSignalLocked() // before anybody can wake it
+		a.lease.ensureSignalLocked() // before an effect can wake it
 	}
 	interrupts := c.interrupts
 	c.interrupts = nil
@@ -160,9 +160,11 @@ func (c *Client) pause(ctx context.Context, le *Lease, d time.Duration) engine.K
 	return engine.Rested
 }
 
-// await waits for the store to grant the caller's place, or until it is time to ask again,
-// for which it returns ErrHeld.
-func (c *Client) await(ctx context.Context, a *acquisition, next *engine.Action) (driver.Grant, error) {
+// await waits until the store grants the caller's place, or, returning ErrHeld, until it is time to
+// ask again.
+func (c *Client) await(
+	ctx context.Context, a *acquisition, next *engine.Action,
+) (driver.Grant, error) {
 	if a.waiting == nil {
 		a.waiting = c.waiting(ctx)
 	}
@@ -174,7 +176,7 @@ func (c *Client) await(ctx context.Context, a *acquisition, next *engine.Action)
 	grant, err := c.queuer.Wait(poll, next.Grant.Request)
 	c.interruptible(a.lease, nil)
 	if err != nil && poll.Err() != nil {
-		err = ErrHeld // time to ask again, or to see that the context has ended
+		err = ErrHeld // time to ask again, or to find that the context has ended
 	}
 	return grant, err
 }
@@ -189,12 +191,12 @@ func (c *Client) interruptible(le *Lease, by func()) (interrupted bool) {
 	return interrupted
 }
 
-// reasons returns why there is no lease: what the engine says, or else what has ended the
-// wait, and what the store said before.
+// reasons returns why there is no lease: the engine's error, or else what has ended the wait, and
+// what the store said before.
 func reasons(ctx context.Context, a *engine.Action) []error {
 	switch {
 	case errors.Is(a.Err, ErrHeld):
-		return []error{a.Err} // a try: this says it all
+		return []error{a.Err} // a try
 	case a.Err == nil:
 		a.Err = ErrClosed
 		if err := ended(ctx); err != nil {
@@ -211,7 +213,7 @@ func reasons(ctx context.Context, a *engine.Action) []error {
 	return errs
 }
 
-// waiting is a caller's context that the end of the client ends too.
+// waiting is a caller's context that also ends with the client.
 type waiting struct {
 	ctx    context.Context
 	unhook func() bool
@@ -225,14 +227,14 @@ func (c *Client) waiting(ctx context.Context) *waiting {
 	return w
 }
 
-// stop frees what the context costs.
+// stop frees the context's resources.
 func (w *waiting) stop() {
 	w.unhook()
 	w.cancel(nil)
 }
 
-// jitter returns a duration between half of d and d, so that clients that started together
-// do not stay together.
+// jitter returns a duration between half of d and d, so that clients that started together drift
+// apart.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }

@@ -26,7 +26,7 @@ func TestAcquireWaitsAndTryDoesNot(t *testing.T) {
 			t.Fatalf("TryAcquire of a held lock: %v", err)
 		}
 		if held.Name != "x" || held.Note != "the first" || held.Token != lease.Token() {
-			t.Errorf("the holder is told as %+v", held)
+			t.Errorf("the holder is reported as %+v", held)
 		}
 		time.AfterFunc(time.Minute, func() { _ = lease.Release() })
 		if took := w.took(func() { w.acquire(b.Mutex("x", nil)) }); took != time.Minute {
@@ -35,7 +35,8 @@ func TestAcquireWaitsAndTryDoesNot(t *testing.T) {
 	})
 }
 
-// What an Acquire returns when its context ends first, and what it leaves.
+// TestAcquireGivesUp: if its context ends first, an Acquire returns the error that tells why, and
+// leaves nothing behind.
 func TestAcquireGivesUp(t *testing.T) {
 	reason := errors.New("the user went home")
 	for _, c := range []struct {
@@ -61,8 +62,9 @@ func TestAcquireGivesUp(t *testing.T) {
 				if took := w.took(func() { _, err = b.Mutex("x", nil).Acquire(ctx) }); took != time.Minute {
 					t.Errorf("gave up after %v", took)
 				}
-				if held := (*holdfast.HeldError)(nil); !errors.As(err, &held) || held.Token != lease.Token() || held.Note == "" {
-					t.Errorf("%q does not say who holds the lock", err)
+				if held := (*holdfast.HeldError)(nil); !errors.As(err, &held) ||
+					held.Token != lease.Token() || held.Note == "" {
+					t.Errorf("%q does not name the holder", err)
 				}
 				for _, want := range c.want {
 					if !errors.Is(err, want) {
@@ -87,7 +89,8 @@ func TestContextThatHasEndedAsksNothing(t *testing.T) {
 		c, f := w.client(nil)
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
-		if _, err := c.Mutex("x", nil).Acquire(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, holdfast.ErrHeld) {
+		if _, err := c.Mutex("x", nil).Acquire(ctx); !errors.Is(err, context.Canceled) ||
+			errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire returned %v", err)
 		}
 		if f.tries.Load() != 0 {
@@ -122,8 +125,8 @@ func TestArrivalOrder(t *testing.T) {
 	})
 }
 
-// P8 between clients: a head that gives up passes its place in the store's
-// queue on to the next of its client.
+// P8 between clients: suppose the head of a client gives up. The next of the same client inherits
+// its place in the store's queue.
 func TestPlaceIsInherited(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -149,7 +152,7 @@ func TestPlaceIsInherited(t *testing.T) {
 		}
 		enter("b1", b, impatient)
 		enter("c", c, w.ctx)
-		enter("b2", b, w.ctx) // came after c, and stands behind b1's place
+		enter("b2", b, w.ctx) // comes after c, and inherits b1's place
 		cancel()
 		synctest.Wait()
 		_ = lease.Release()
@@ -183,10 +186,11 @@ func TestSharedNeighboursGoTogether(t *testing.T) {
 		wg.Wait()
 		for _, r := range readers {
 			if r.Token() <= writer.Token() || r.Mode() != holdfast.Shared {
-				t.Errorf("P3: a reader after writer %d has %v token %d", writer.Token(), r.Mode(), r.Token())
+				t.Errorf("P3: a reader after writer %d has %v token %d",
+					writer.Token(), r.Mode(), r.Token())
 			}
 		}
-		// The last to go frees, and none before.
+		// The last reader frees the name, and none before.
 		for i, r := range readers {
 			if _, err := rw.Write.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 				t.Fatalf("P1: a writer beside %d readers: %v", len(readers)-i, err)
@@ -203,8 +207,8 @@ func TestSharedNeighboursGoTogether(t *testing.T) {
 	})
 }
 
-// Before the store has answered at all its errors are returned; after that they
-// are retried while the context lasts.
+// Until the store has answered once, its errors are returned; after that the acquire retries while
+// the context lasts.
 func TestStoreErrors(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -239,9 +243,10 @@ func TestStoreErrors(t *testing.T) {
 			}
 		}
 
-		// And the wait goes on when the store does.
+		// The wait succeeds once the store has recovered.
 		go func() {
-			result <- b.Mutex("x", nil).Do(w.ctx, func(context.Context, *holdfast.Lease) error { return nil })
+			result <- b.Mutex("x", nil).Do(w.ctx,
+				func(context.Context, *holdfast.Lease) error { return nil })
 		}()
 		time.Sleep(time.Minute)
 		f.set(func() { f.enqueue, f.wait = nil, nil })
@@ -276,7 +281,7 @@ func TestUncertainAcquireIsWithdrawn(t *testing.T) {
 	})
 }
 
-// P6: withdrawals end when the store has forgotten the request by itself.
+// P6: withdrawals end when the store has dropped the request by itself.
 func TestWithdrawalEndsWithTheTTL(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -296,8 +301,7 @@ func TestWithdrawalEndsWithTheTTL(t *testing.T) {
 	})
 }
 
-// TryAcquire awaits the attempt in flight, and is told at once when the head is
-// known to wait.
+// TryAcquire waits for the attempt in flight, and returns at once if the head is known to wait.
 func TestTryBehindTheHead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -322,7 +326,7 @@ func TestTryBehindTheHead(t *testing.T) {
 		if n := f.tries.Load(); n != 1 {
 			t.Errorf("the store was asked %d times", n)
 		}
-		// The head gives up, and the next has not asked for itself yet.
+		// The head gives up, and the next has not asked the store yet.
 		go func() { _, _ = b.Mutex("x", nil).Acquire(w.ctx) }()
 		synctest.Wait()
 		f.set(func() {
@@ -333,8 +337,9 @@ func TestTryBehindTheHead(t *testing.T) {
 		})
 		cancel()
 		synctest.Wait()
-		if _, err := b.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) || !strings.Contains(err.Error(), "held by another") {
-			t.Errorf("TryAcquire behind an heir: %v", err)
+		if _, err := b.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) ||
+			!strings.Contains(err.Error(), "held by another") {
+			t.Errorf("TryAcquire behind a new head: %v", err)
 		}
 		_ = lease.Release()
 	})
@@ -358,8 +363,7 @@ func TestLostPush(t *testing.T) {
 	})
 }
 
-// A store without a queue is polled, and its own client's release is noticed at
-// once.
+// A store without a queue is polled. A release by the same client is noticed at once.
 func TestPolledStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -378,7 +382,7 @@ func TestPolledStore(t *testing.T) {
 			t.Errorf("P7: free after 10 s, acquired by polling after %v", took)
 		}
 		if n := f.tries.Load(); n > 40 {
-			t.Errorf("%d looks in 10 s", n)
+			t.Errorf("%d polls in 10 s", n)
 		}
 		time.AfterFunc(10*time.Second, func() { _ = mine.Release() })
 		if took := w.took(func() { mine = w.acquire(c.Mutex("x", nil)) }); took != 10*time.Second {
@@ -400,8 +404,8 @@ func (p *polled) Caps() driver.Caps {
 	return caps
 }
 
-// An operator who breaks a claim that is still being waited for must not leave
-// the waiter waiting.
+// If an operator breaks a claim before the waiter has collected it, the waiter goes on and gets a
+// lease.
 func TestBrokenWhileCollecting(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -432,7 +436,8 @@ func TestMismatch(t *testing.T) {
 		a, _ := w.client(nil)
 		b, _ := w.client(nil)
 		lease := w.acquire(a.Semaphore("x", 3, nil))
-		for _, l := range []*holdfast.Lock{b.Mutex("x", nil), b.RWMutex("x", nil).Read, b.Semaphore("x", 4, nil), a.Mutex("x", nil)} {
+		for _, l := range []*holdfast.Lock{b.Mutex("x", nil), b.RWMutex("x", nil).Read,
+			b.Semaphore("x", 4, nil), a.Mutex("x", nil)} {
 			if _, err := l.Acquire(w.ctx); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("P10: %v of a semaphore of 3: %v", l.Name(), err)
 			}
@@ -458,8 +463,8 @@ func TestSemaphorePermits(t *testing.T) {
 	})
 }
 
-// P6: the reply to a try is lost, the place under the same owner is granted and
-// released, and then the try arrives.
+// P6: suppose the reply to a try is lost, the place under the same owner is granted and released,
+// and only then the try arrives.
 func TestStrayRequestTakesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -468,7 +473,7 @@ func TestStrayRequestTakesNothing(t *testing.T) {
 		f.set(func() {
 			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
 				if stray.Owner == "" {
-					stray = r // under way, and not there yet
+					stray = r // sent, and not arrived yet
 					return driver.Grant{Request: r}, driver.Uncertain(errStore)
 				}
 				return q.Enqueue(ctx, r)

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// BenchmarkUncontended is an acquire and a release that nobody contends, beside
-// the floor: the same two calls of the driver.
+// BenchmarkUncontended measures an uncontended acquire and release, beside the same two calls of
+// the driver.
 func BenchmarkUncontended(b *testing.B) {
 	store := memlock.NewStore(nil)
 	ctx := context.Background()
@@ -47,8 +47,8 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkContended is 64 goroutines on one name, in one client and in four:
-// how often the lock changes hands, and how evenly (Jain's index, 1 is even).
+// BenchmarkContended measures 64 goroutines on one name, in one client and in four: how often the
+// lock changes hands, and how evenly (Jain's index, 1 is even).
 func BenchmarkContended(b *testing.B) {
 	for _, clients := range []int{1, 4} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
@@ -97,7 +97,7 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// memory is the live heap and the stacks in use, in bytes.
+// memory returns the live heap and the stacks in use, in bytes.
 func memory() (heap, stack float64) {
 	runtime.GC()
 	runtime.GC()
@@ -106,9 +106,9 @@ func memory() (heap, stack float64) {
 	return float64(m.HeapAlloc), float64(m.StackInuse)
 }
 
-// BenchmarkWaiters is what a waiter costs beyond a goroutine that waits for two
-// channels in the same place: on the heap, and as its stack, which is the
-// caller's own and as deep as a handler's of a server.
+// BenchmarkWaiters measures what a waiter costs beyond a goroutine that waits for two channels in
+// the same place: on the heap, and in its stack, which belongs to the caller and is as deep as that
+// of a server's handler.
 func BenchmarkWaiters(b *testing.B) {
 	const n = 1000
 	for b.Loop() {
@@ -144,7 +144,7 @@ func BenchmarkWaiters(b *testing.B) {
 	}
 }
 
-// park starts n goroutines that wait, and returns what each costs.
+// park starts n goroutines that wait, and returns the cost of each.
 func park(waiters *sync.WaitGroup, n int, wait func()) (heap, stack float64) {
 	before, stackBefore := memory()
 	for range n {
@@ -164,8 +164,8 @@ func below(f func()) {
 	runtime.KeepAlive(&frame)
 }
 
-// BenchmarkLeases is what a held lease costs the client. The store's part, which
-// memlock has in the same heap, is measured apart and taken off.
+// BenchmarkLeases measures what a held lease costs the client. The store's part, which memlock has
+// in the same heap, is measured apart and subtracted.
 func BenchmarkLeases(b *testing.B) {
 	const n = 10_000
 	names := make([]string, n)

@@ -9,16 +9,17 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// Close ends the client: waiting acquires return ErrClosed, leases are ended
-// (ErrReleased) and released in batches, and the driver is closed. It takes at
-// most about 5 s; if the store has not confirmed every release by then, the
-// error is ErrUncertain, and what is left ends with its TTL. Last it waits for
-// hooks and the Logger to be told of all that has happened, for at most 1 s. A second
-// call waits for the first, for at most 5 s, and returns nil.
+// Close closes the client: waiting acquires return ErrClosed, leases end (ErrReleased) and are
+// released in batches, and the driver is closed.
+//
+// It waits at most about 5 s for the store. If the store has not confirmed every release by then,
+// the error is ErrUncertain, and what is left ends with its TTL. Then it waits, for at most 1 s,
+// until the hooks and the Logger have been told everything. A second call waits for the first, for
+// at most 5 s, and returns nil.
 func (c *Client) Close() error {
 	cancels, first := c.beginClose()
 	if !first {
-		// Not for ever: it may come from a hook that the first waits for.
+		// Not for ever: the call may come from a hook that the first call waits for.
 		ctx, cancel := context.WithTimeout(context.Background(), engine.ReleaseWithin)
 		defer cancel()
 		select {
@@ -56,8 +57,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// beginClose ends all leases and refuses new operations. It returns false if another call
-// has done so.
+// beginClose ends all leases and refuses new operations. It returns false if another call has done
+// so.
 func (c *Client) beginClose() (cancellations, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +70,8 @@ func (c *Client) beginClose() (cancellations, bool) {
 	return c.takeCancelsLocked(), true
 }
 
-// awaitQuiet waits until no operation is under way and the store has confirmed every
-// release, but not for long.
+// awaitQuiet waits, for a bounded time, until no operation is under way and the store has confirmed
+// every release.
 func (c *Client) awaitQuiet(quiet <-chan struct{}) error {
 	timer := time.NewTimer(engine.ReleaseWithin)
 	defer timer.Stop()
@@ -85,5 +86,6 @@ func (c *Client) awaitQuiet(quiet <-chan struct{}) error {
 		return nil
 	}
 	c.quiet = nil
-	return fmt.Errorf("holdfast: close: %w: %d operations under way, %d releases unconfirmed", ErrUncertain, c.active, c.engine.Unconfirmed())
+	return fmt.Errorf("holdfast: close: %w: %d operations under way, %d releases unconfirmed",
+		ErrUncertain, c.active, c.engine.Unconfirmed())
 }

@@ -13,29 +13,29 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// parting is a context that calls leave when one made from it is cancelled.
-type parting struct {
+// hookedContext is a context that calls onCancel when a context made from it is cancelled.
+type hookedContext struct {
 	context.Context
-	done  chan struct{}
-	leave func()
+	done     chan struct{}
+	onCancel func()
 }
 
-func (p parting) Done() <-chan struct{} { return p.done }
+func (p hookedContext) Done() <-chan struct{} { return p.done }
 
-func (p parting) AfterFunc(func()) func() bool {
-	return func() bool { p.leave(); return true }
+func (p hookedContext) AfterFunc(func()) func() bool {
+	return func() bool { p.onCancel(); return true }
 }
 
-// TestCohortLostBetweenHolders: a loss that the store tells of while one holder has
-// stopped and the next has not begun is not overheard.
+// TestCohortLostBetweenHolders: suppose the store reports a loss after one holder has stopped and
+// before the next has begun. The loss takes effect.
 func TestCohortLostBetweenHolders(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
 		q, first := w.contend(c, 2, nil)
 		other, _ := w.client(nil)
-		theirs := w.line()
+		theirs := w.waiters()
 		theirs.join(w.ctx, other.Mutex("n", nil))
-		_, cancel := first.WithContext(parting{w.ctx, make(chan struct{}), func() {
+		_, cancel := first.WithContext(hookedContext{w.ctx, make(chan struct{}), func() {
 			if err := other.Break(w.ctx, "n", first.Token()); err != nil {
 				t.Error(err)
 			}
@@ -53,18 +53,18 @@ func TestCohortLostBetweenHolders(t *testing.T) {
 	})
 }
 
-// TestCohortClosedBetweenHolders: a client that is being closed passes nothing on (P6).
+// TestCohortClosedBetweenHolders: a client that is being closed hands nothing over (P6).
 func TestCohortClosedBetweenHolders(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		closing, released, closed := make(chan struct{}), make(chan struct{}), make(chan error)
 		c, _ := w.client(nil)
-		_, cancel := w.acquire(c.Mutex("another", nil)).WithContext(parting{w.ctx, make(chan struct{}), func() {
-			close(closing) // Close has dropped it, and has not told those who wait
+		_, cancel := w.acquire(c.Mutex("another", nil)).WithContext(hookedContext{w.ctx, make(chan struct{}), func() {
+			close(closing) // Close has ended it, and has not woken the waiters
 			<-released
 		}})
 		defer cancel()
 		q, first := w.contend(c, 2, nil)
-		_, cancel = first.WithContext(parting{w.ctx, make(chan struct{}), func() {
+		_, cancel = first.WithContext(hookedContext{w.ctx, make(chan struct{}), func() {
 			go func() { closed <- c.Close() }()
 			<-closing
 		}})
@@ -73,7 +73,7 @@ func TestCohortClosedBetweenHolders(t *testing.T) {
 		q.nobody("the client is closed")
 		close(released)
 		if err := <-q.errs; !errors.Is(err, holdfast.ErrClosed) {
-			t.Errorf("P6: who waited got %v", err)
+			t.Errorf("P6: the waiter got %v", err)
 		}
 		if err := <-closed; err != nil {
 			t.Error(err)
@@ -82,7 +82,7 @@ func TestCohortClosedBetweenHolders(t *testing.T) {
 	})
 }
 
-// TestCohortTimeout: who gives up during a cohort is told that the name is held.
+// TestCohortTimeout: a waiter that gives up during a cohort gets ErrHeld.
 func TestCohortTimeout(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -91,7 +91,8 @@ func TestCohortTimeout(t *testing.T) {
 		defer cancel()
 		_, err := c.Mutex("n", nil).Acquire(ctx)
 		held := (*holdfast.HeldError)(nil)
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) || held.Token != lease.Token() {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) ||
+			held.Token != lease.Token() {
 			t.Errorf("P6: an acquire that ended during a cohort returned %v (%+v)", err, held)
 		}
 		w.release(lease)
@@ -99,14 +100,14 @@ func TestCohortTimeout(t *testing.T) {
 	})
 }
 
-// TestCohortDowngraded: a hold that was made a shared one is shared at once.
+// TestCohortDowngraded: a hold that was downgraded is shared at once.
 func TestCohortDowngraded(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
 		ctx, cancel := context.WithCancel(w.ctx)
 		other, _ := w.client(nil)
 		held := w.acquire(other.Mutex("n", nil))
-		q, impatient := w.line(), w.line()
+		q, impatient := w.waiters(), w.waiters()
 		q.join(w.ctx, c.Mutex("n", nil))
 		impatient.join(ctx, c.Mutex("n", nil))
 		w.release(held)
@@ -125,23 +126,24 @@ func TestCohortDowngraded(t *testing.T) {
 	})
 }
 
-// lookedAt is a clock that calls look, once, before it tells the time.
-type lookedAt struct {
+// hookedClock is a clock that calls hook, once, before it returns the time.
+type hookedClock struct {
 	driver.Clock
-	look atomic.Pointer[func()]
+	hook atomic.Pointer[func()]
 }
 
-func (c *lookedAt) Now() driver.Instant {
-	if look := c.look.Swap(nil); look != nil {
-		(*look)()
+func (c *hookedClock) Now() driver.Instant {
+	if hook := c.hook.Swap(nil); hook != nil {
+		(*hook)()
 	}
 	return c.Clock.Now()
 }
 
-// TestCohortNoteTooLate: a note that comes as the hold is handed over is not the next's.
+// TestCohortNoteTooLate: if a note is set while the hold is handed over, the next holder does not
+// get it.
 func TestCohortNoteTooLate(t *testing.T) {
 	withBlocks(t, func(w *world) {
-		clock := &lookedAt{Clock: w.clock}
+		clock := &hookedClock{Clock: w.clock}
 		c, err := holdfast.New(w.store.Client(), &holdfast.ClientOptions{Clock: clock})
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +151,7 @@ func TestCohortNoteTooLate(t *testing.T) {
 		defer c.Close()
 		q, first := w.contend(c, 2, &holdfast.Options{Note: "ours"})
 		release := func() { w.release(first) }
-		clock.look.Store(&release)
+		clock.hook.Store(&release)
 		if err := first.SetNote(w.ctx, "mine"); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("P4: a note for a released hold: %v", err)
 		}
@@ -161,8 +163,8 @@ func TestCohortNoteTooLate(t *testing.T) {
 	})
 }
 
-// TestCohortTrustsTheLatest: an answer to an older renewal that comes late does not give
-// the next holder more time than the one before had (P1).
+// TestCohortTrustsTheLatest: a late answer to an older renewal does not give the next holder more
+// time than the holder before had (P1).
 func TestCohortTrustsTheLatest(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -193,13 +195,13 @@ func TestCohortTrustsTheLatest(t *testing.T) {
 		until := first.ValidUntil()
 		w.release(first)
 		if got := q.next("it was handed over").ValidUntil(); got.After(until) {
-			t.Errorf("P1: passing a hold on moved its deadline by %v", got.Sub(until))
+			t.Errorf("P1: handing a hold over moved its deadline by %v", got.Sub(until))
 		}
 	})
 }
 
-// TestCohortSequencer: the sequencer of a hold that was handed over is believed, also when
-// the store learns of it late, and those of the cohort's other holds are not.
+// TestCohortSequencer: the sequencer of the present hold of a cohort is current, even if the store
+// learns of it late. Those of the cohort's other holds are not.
 func TestCohortSequencer(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -226,7 +228,7 @@ func TestCohortSequencer(t *testing.T) {
 	})
 }
 
-// TestCohortPanics: a hook that panics ends no hold, and keeps none from being handed over.
+// TestCohortPanics: a hook that panics ends no hold, and prevents no hand-over.
 func TestCohortPanics(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		panicked := 0
@@ -253,8 +255,9 @@ func TestCohortPanics(t *testing.T) {
 	})
 }
 
-// TestCohortLostByRenewal: an answer that comes for the hold before tells that the present
-// one is broken, because it is the same in the store. (P2)
+// TestCohortLostByRenewal: suppose the renewal of an earlier hold of the cohort is answered late,
+// with ErrBroken. The present hold is lost, because the store has one hold for all of the cohort
+// (P2).
 func TestCohortLostByRenewal(t *testing.T) {
 	for name, renewal := range map[string]func(*holdfast.Lease){
 		"in the background": func(*holdfast.Lease) { time.Sleep(6 * time.Millisecond) },
@@ -270,7 +273,8 @@ func TestCohortLostByRenewal(t *testing.T) {
 				}
 				defer c.Close()
 				answer := make(chan struct{})
-				q, first := w.contend(c, 2, &holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
+				q, first := w.contend(c, 2,
+					&holdfast.Options{TTL: 60 * time.Millisecond, RenewEvery: 5 * time.Millisecond})
 				f.set(func() {
 					f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
 						r := d.Renew(ctx, g)
@@ -284,7 +288,7 @@ func TestCohortLostByRenewal(t *testing.T) {
 				}
 				theirs := w.acquire(other.Mutex("n", nil))
 				renewal(first)
-				synctest.Wait() // the store has said that it is broken, and the answer is on its way
+				synctest.Wait() // the store has answered that it is broken, and the answer is on its way
 				w.release(first)
 				next := q.next("it was handed over")
 				close(answer)

@@ -27,19 +27,19 @@ func withBlocks(t *testing.T, test func(*world)) {
 	})
 }
 
-// line is goroutines that wait for a lock one behind the other.
-type line struct {
+// waiters are goroutines that wait for a lock, one behind the other.
+type waiters struct {
 	w      *world
 	leases chan *holdfast.Lease
 	errs   chan error
 }
 
-func (w *world) line() *line {
-	return &line{w, make(chan *holdfast.Lease, 100), make(chan error, 100)}
+func (w *world) waiters() *waiters {
+	return &waiters{w, make(chan *holdfast.Lease, 100), make(chan error, 100)}
 }
 
-// join lines up one more, and returns when it waits.
-func (q *line) join(ctx context.Context, l *holdfast.Lock) {
+// join starts one more, and returns when it waits.
+func (q *waiters) join(ctx context.Context, l *holdfast.Lock) {
 	go func() {
 		lease, err := l.Acquire(ctx)
 		if err != nil {
@@ -51,8 +51,8 @@ func (q *line) join(ctx context.Context, l *holdfast.Lock) {
 	synctest.Wait()
 }
 
-// next returns the lease of whoever has one now.
-func (q *line) next(why string) *holdfast.Lease {
+// next returns the lease of the goroutine that has got one.
+func (q *waiters) next(why string) *holdfast.Lease {
 	q.w.Helper()
 	synctest.Wait()
 	select {
@@ -65,7 +65,7 @@ func (q *line) next(why string) *holdfast.Lease {
 }
 
 // nobody fails the test if somebody has a lease.
-func (q *line) nobody(why string) {
+func (q *waiters) nobody(why string) {
 	q.w.Helper()
 	synctest.Wait()
 	if len(q.leases) > 0 {
@@ -80,19 +80,19 @@ func (w *world) release(l *holdfast.Lease) {
 	}
 }
 
-// contend lines up n goroutines of one client behind another client's hold, and
-// returns the line when the first of them has the name.
-func (w *world) contend(c *holdfast.Client, n int, how *holdfast.Options) (*line, *holdfast.Lease) {
+// contend has n goroutines of one client wait behind another client's hold, and returns them when
+// the first of them has the name.
+func (w *world) contend(c *holdfast.Client, n int, options *holdfast.Options) (*waiters, *holdfast.Lease) {
 	w.Helper()
-	return w.contendBy(slices.Repeat([]*holdfast.Lock{c.Mutex("n", how)}, n)...)
+	return w.contendBy(slices.Repeat([]*holdfast.Lock{c.Mutex("n", options)}, n)...)
 }
 
-// contendBy is contend for locks of the same client that may be unlike.
-func (w *world) contendBy(locks ...*holdfast.Lock) (*line, *holdfast.Lease) {
+// contendBy is contend for locks of one client that may differ.
+func (w *world) contendBy(locks ...*holdfast.Lock) (*waiters, *holdfast.Lease) {
 	w.Helper()
 	other, _ := w.client(nil)
 	held := w.acquire(other.Mutex("n", nil))
-	q := w.line()
+	q := w.waiters()
 	for _, l := range locks {
 		q.join(w.ctx, l)
 	}
@@ -103,7 +103,7 @@ func (w *world) contendBy(locks ...*holdfast.Lock) (*line, *holdfast.Lease) {
 	return q, q.next("it was handed over")
 }
 
-// holder is what the store knows of the name's one holder.
+// holder returns what the store knows of the name's one holder.
 func (w *world) holder() driver.Holder {
 	w.Helper()
 	d := w.store.Client()
@@ -115,15 +115,15 @@ func (w *world) holder() driver.Holder {
 	return info.Holders[0]
 }
 
-// TestCohortHandsOver: inside a client a hold goes from one to the next under its
-// own token (P3), in the order of arrival (P8), without the store; and when the block
-// is used up the other client gets the name.
+// TestCohortHandsOver: inside a client a hold goes from one to the next without the store, each
+// time under a token of its own (P3), in the order of arrival (P8). When the block is used up the
+// other client gets the name.
 func TestCohortHandsOver(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
 		q, lease := w.contend(c, 2*block, nil)
 		other, _ := w.client(nil)
-		theirs := w.line()
+		theirs := w.waiters()
 		theirs.join(w.ctx, other.Mutex("n", nil))
 		releases := f.releases.Load()
 		for i := range block - 1 {
@@ -131,10 +131,11 @@ func TestCohortHandsOver(t *testing.T) {
 			theirs.nobody("the cohort is not over")
 			next := q.next("it was handed over")
 			if next.Token() != lease.Token()+1 {
-				t.Errorf("P3: hold %d of the cohort has token %d after %d", i+2, next.Token(), lease.Token())
+				t.Errorf("P3: hold %d of the cohort has token %d after %d",
+					i+2, next.Token(), lease.Token())
 			}
 			if !errors.Is(lease.Err(), holdfast.ErrReleased) || next.Err() != nil {
-				t.Errorf("P1: after it is handed over a lease has %v, the next %v", lease.Err(), next.Err())
+				t.Errorf("P1: after its hand-over a lease has %v, the next %v", lease.Err(), next.Err())
 			}
 			lease = next
 		}
@@ -156,8 +157,8 @@ func TestCohortHandsOver(t *testing.T) {
 	})
 }
 
-// TestCohortEnds: who holds for longer than a moment keeps nobody from the store's queue,
-// and the store knows its token.
+// TestCohortEnds: a long hold goes back to the store's queue and not to a local waiter, and the
+// store learns its token.
 func TestCohortEnds(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -178,7 +179,7 @@ func TestCohortEnds(t *testing.T) {
 			t.Errorf("P4: a break by the token of the hold before: %v", err)
 		}
 		other, _ := w.client(nil)
-		theirs := w.line()
+		theirs := w.waiters()
 		theirs.join(w.ctx, other.Mutex("n", nil))
 		releases := f.releases.Load()
 		w.release(lease)
@@ -193,8 +194,8 @@ func TestCohortEnds(t *testing.T) {
 	})
 }
 
-// TestCohortAlternates: two goroutines that take turns stay in one cohort until its block
-// is used up, although nobody is at the gate between a pass and the next arrival.
+// TestCohortAlternates: two goroutines that alternate stay in one cohort until its block is used
+// up, although nobody is at the gate between a hand-over and the next arrival.
 func TestCohortAlternates(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -213,8 +214,8 @@ func TestCohortAlternates(t *testing.T) {
 	})
 }
 
-// TestCohortTrust: what is handed over is trusted no longer than it was (P1), and then lost
-// without a word of the store (P2).
+// TestCohortTrust: a hold that is handed over is trusted no longer than before (P1), and then lost
+// without asking the store (P2).
 func TestCohortTrust(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -225,7 +226,7 @@ func TestCohortTrust(t *testing.T) {
 		w.release(first)
 		lease := q.next("it was handed over")
 		if got := lease.ValidUntil(); !got.Equal(until) {
-			t.Errorf("P1: passing a hold on moved its deadline by %v", got.Sub(until))
+			t.Errorf("P1: handing a hold over moved its deadline by %v", got.Sub(until))
 		}
 		<-lease.Done()
 		if now := time.Now(); now.After(until) {
@@ -237,8 +238,8 @@ func TestCohortTrust(t *testing.T) {
 	})
 }
 
-// TestCohortBroken: a break, by the token that the store shows, reaches whoever has the
-// hold by then.
+// TestCohortBroken: a break by the token that the store shows reaches the holder that has the hold
+// by then.
 func TestCohortBroken(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -261,7 +262,7 @@ func TestCohortBroken(t *testing.T) {
 	})
 }
 
-// TestCohortRefusesTries: whoever only tries is told who holds, without a word to the store.
+// TestCohortRefusesTries: a try during a cohort returns the holder without asking the store.
 func TestCohortRefusesTries(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -269,7 +270,8 @@ func TestCohortRefusesTries(t *testing.T) {
 		tries := f.tries.Load()
 		_, err := c.Mutex("n", nil).TryAcquire(w.ctx)
 		held := (*holdfast.HeldError)(nil)
-		if !errors.As(err, &held) || held.Name != "n" || held.Token != first.Token() || held.Note != "the note" || held.ExpiresIn <= 0 {
+		if !errors.As(err, &held) || held.Name != "n" || held.Token != first.Token() ||
+			held.Note != "the note" || held.ExpiresIn <= 0 {
 			t.Errorf("P1: a try returned %v (%+v)", err, held)
 		}
 		if _, err := c.Semaphore("n", 2, nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrMismatch) {
@@ -284,7 +286,7 @@ func TestCohortRefusesTries(t *testing.T) {
 	})
 }
 
-// TestCohortRefusals: what cannot be handed over as it is goes through the store.
+// TestCohortRefusals: a hold that may not be handed over locally goes back to the store at once.
 func TestCohortRefusals(t *testing.T) {
 	note := func(w *world, l *holdfast.Lease) {
 		if err := l.SetNote(w.ctx, "another"); err != nil {
@@ -292,13 +294,13 @@ func TestCohortRefusals(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name string
-		how  holdfast.Options // of those who wait
-		do   func(*world, *holdfast.Client, *faulty, *holdfast.Lease)
+		name    string
+		options holdfast.Options // of the waiters
+		do      func(*world, *holdfast.Client, *faulty, *holdfast.Lease)
 	}{
-		{name: "a minimum hold", how: holdfast.Options{MinHold: time.Millisecond}},
-		{name: "no renewal", how: holdfast.Options{RenewEvery: -1}},
-		{name: "little left", how: holdfast.Options{TTL: 20 * time.Millisecond, RenewEvery: 12 * time.Millisecond}, do: func(*world, *holdfast.Client, *faulty, *holdfast.Lease) {
+		{name: "a minimum hold", options: holdfast.Options{MinHold: time.Millisecond}},
+		{name: "no renewal", options: holdfast.Options{RenewEvery: -1}},
+		{name: "little left", options: holdfast.Options{TTL: 20 * time.Millisecond, RenewEvery: 12 * time.Millisecond}, do: func(*world, *holdfast.Client, *faulty, *holdfast.Lease) {
 			time.Sleep(8 * time.Millisecond)
 		}},
 		{name: "a long suspend", do: func(w *world, _ *holdfast.Client, _ *faulty, _ *holdfast.Lease) { w.clock.suspend(time.Second / 10) }},
@@ -325,7 +327,7 @@ func TestCohortRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			withBlocks(t, func(w *world) {
 				client, f := w.client(nil)
-				q, lease := w.contend(client, 2, &c.how)
+				q, lease := w.contend(client, 2, &c.options)
 				if c.do != nil {
 					c.do(w, client, f, lease)
 				}
@@ -341,13 +343,14 @@ func TestCohortRefusals(t *testing.T) {
 	}
 }
 
-// TestCohortKeepsTheOrder: the hold is not passed over the head of who came first.
+// TestCohortKeepsTheOrder: suppose a reader is the first waiter and a writer the second. The
+// writer's hold is not handed over past the reader.
 func TestCohortKeepsTheOrder(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
 		other, _ := w.client(nil)
 		held := w.acquire(other.Mutex("n", nil))
-		q, readers := w.line(), w.line()
+		q, readers := w.waiters(), w.waiters()
 		q.join(w.ctx, c.Mutex("n", nil))
 		readers.join(w.ctx, c.RWMutex("n", nil).Read)
 		q.join(w.ctx, c.Mutex("n", nil))
@@ -364,8 +367,8 @@ func TestCohortKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// TestCohortHandles: a hold is handed over when the last of its leases is released, and a
-// downgrade tells the store the token first.
+// TestCohortHandles: a hold is handed over when the last of its leases is released. A downgrade
+// first tells the store the token.
 func TestCohortHandles(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -383,7 +386,8 @@ func TestCohortHandles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := w.holder(); next.Token() != token || at.Token != token || at.Mode != holdfast.Shared {
-			t.Errorf("P3: token %d was downgraded to %d, in the store to %v with %d", token, next.Token(), at.Mode, at.Token)
+			t.Errorf("P3: token %d was downgraded to %d, in the store to %v with %d",
+				token, next.Token(), at.Mode, at.Token)
 		}
 		w.release(next)
 		w.release(q.next("the reader has released"))
@@ -391,7 +395,7 @@ func TestCohortHandles(t *testing.T) {
 	})
 }
 
-// TestCohortContexts: a holder's work has ended before the next begins.
+// TestCohortContexts: the work of a holder ends before that of the next begins.
 func TestCohortContexts(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -400,21 +404,21 @@ func TestCohortContexts(t *testing.T) {
 		defer cancel()
 		w.release(lease)
 		if !errors.Is(context.Cause(ctx), holdfast.ErrReleased) {
-			t.Errorf("P1: the context of who has passed the hold on: %v", context.Cause(ctx))
+			t.Errorf("P1: the context of the holder before: %v", context.Cause(ctx))
 		}
 		w.release(q.next("it was handed over"))
 	})
 }
 
-// TestCohortGivenUp: those who give up meanwhile are passed over, and a cohort that nobody
-// waits for any more leaves nothing (P6, P9).
+// TestCohortGivenUp: waiters that have given up are skipped, and a cohort without waiters leaves
+// nothing behind (P6, P9).
 func TestCohortGivenUp(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
 		other, _ := w.client(nil)
 		held := w.acquire(other.Mutex("n", nil))
 		ctx, cancel := context.WithCancel(w.ctx)
-		q, impatient := w.line(), w.line()
+		q, impatient := w.waiters(), w.waiters()
 		q.join(w.ctx, c.Mutex("n", nil))
 		impatient.join(ctx, c.Mutex("n", nil))
 		q.join(w.ctx, c.Mutex("n", nil))
@@ -423,7 +427,7 @@ func TestCohortGivenUp(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if err := <-impatient.errs; !errors.Is(err, context.Canceled) {
-			t.Errorf("P6: who gave up got %v", err)
+			t.Errorf("P6: the waiter that gave up got %v", err)
 		}
 		w.release(first)
 		last := q.next("it was handed over")
@@ -434,7 +438,7 @@ func TestCohortGivenUp(t *testing.T) {
 	})
 }
 
-// TestCohortClosed: Close ends a cohort, those who wait for it, and the hold.
+// TestCohortClosed: Close ends a cohort, its waiters, and the hold.
 func TestCohortClosed(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -445,7 +449,7 @@ func TestCohortClosed(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-q.errs; !errors.Is(err, holdfast.ErrClosed) {
-			t.Errorf("P6: who waited got %v", err)
+			t.Errorf("P6: the waiter got %v", err)
 		}
 		if !errors.Is(lease.Err(), holdfast.ErrReleased) {
 			t.Errorf("P2: the lease has %v", lease.Err())
@@ -454,7 +458,7 @@ func TestCohortClosed(t *testing.T) {
 	})
 }
 
-// TestCohortLost: the end of a hold whose cohort is on wakes those who wait for it.
+// TestCohortLost: the loss of a hold wakes the waiters of its cohort.
 func TestCohortLost(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -471,9 +475,9 @@ func TestCohortLost(t *testing.T) {
 	})
 }
 
-// TestCohortHistory: with all that can happen at once, tokens increase from hold to hold,
-// whoever has them, no lease is lost, and nothing is left. The goroutines run side by side,
-// but in virtual time: on a machine that lets them starve, claims would run out.
+// TestCohortHistory: with everything happening at once, tokens increase from hold to hold, no lease
+// is lost, and nothing is left. The goroutines run side by side, but in virtual time: on a loaded
+// machine claims would run out.
 func TestCohortHistory(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block, Poll: 100 * time.Millisecond})
@@ -506,7 +510,7 @@ func TestCohortHistory(t *testing.T) {
 	})
 }
 
-// cohortHistory is the tokens of holds, one after the other.
+// cohortHistory is the tokens of successive holds.
 type cohortHistory struct {
 	*world
 	inside sync.Mutex // never contended, if the lock works
@@ -531,7 +535,7 @@ func (h *cohortHistory) hold(lock *holdfast.Lock, impatient bool, patience time.
 		h.Error("P1: two holders")
 	} else {
 		h.tokens = append(h.tokens, lease.Token())
-		runtime.Gosched() // so that others line up
+		runtime.Gosched() // so that others wait
 		work := rand.N(200 * time.Microsecond)
 		if rand.N(50) == 0 {
 			work = 12 * time.Millisecond // longer than a cohort
@@ -547,7 +551,7 @@ func (h *cohortHistory) hold(lock *holdfast.Lock, impatient bool, patience time.
 	}
 }
 
-// check looks at the tokens when all is over.
+// check checks the tokens at the end.
 func (h *cohortHistory) check() {
 	if !slices.IsSorted(h.tokens) || len(slices.Compact(h.tokens)) != len(h.tokens) {
 		h.Error("P3: tokens do not increase from hold to hold")

@@ -15,21 +15,22 @@ type leaseContext struct {
 	prev, next *leaseContext
 }
 
-// heldKey is the key under which a context carries the leases that it holds.
+// heldKey is the key under which a context carries its leases.
 type heldKey struct{}
 
-// heldList is the leases that a context holds, the innermost first.
+// heldList is the leases that a context carries, the innermost first.
 type heldList struct {
 	lease *Lease
 	outer *heldList
 }
 
-// WithContext returns a context that ends when the lease does: its cause is
-// then the *LostError, or ErrReleased. It also ends with parent, for its cause,
-// and with the CancelFunc (context.Canceled). It carries the
-// hold, so that a nested acquire of the same name under it is seen (ErrDeadlock)
-// or joins (Options.Reentrant): a goroutine started under it is the holder too.
-// The CancelFunc frees what the context costs; the lease goes on.
+// WithContext returns a context that ends when the lease does; its cause is then the *LostError or
+// ErrReleased. It also ends with parent, for parent's cause, and by the CancelFunc
+// (context.Canceled).
+//
+// It carries the hold: a nested acquire of the same name under it returns ErrDeadlock, or joins the
+// hold with Options.Reentrant. So a goroutine started under it counts as the holder. The CancelFunc
+// frees the context's resources; the lease goes on.
 func (le *Lease) WithContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	outer, _ := parent.Value(heldKey{}).(*heldList)
@@ -37,8 +38,8 @@ func (le *Lease) WithContext(parent context.Context) (context.Context, context.C
 	return held, le.bind(cancel)
 }
 
-// bind has cancel called with the reason when the lease ends, and returns what
-// undoes it and cancels.
+// bind arranges that cancel is called with the reason when the lease ends. The function that it
+// returns removes it again and cancels.
 func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
 	entry := &leaseContext{cancel: cancel}
 	c := le.client
@@ -63,10 +64,10 @@ func (le *Lease) bind(cancel context.CancelCauseFunc) context.CancelFunc {
 	}
 }
 
-// unbindLocked takes the entry out of the lease's list, if it is still there.
+// unbindLocked removes the entry from the lease's list, if it is still there.
 func (le *Lease) unbindLocked(entry *leaseContext) {
 	if le.end.Load() != nil || entry.prev == nil && le.audience.contexts != entry {
-		return // the list has been handed over to the end, or the entry is out
+		return // the lease has ended, and its list is gone, or the entry is removed already
 	}
 	if entry.prev == nil {
 		le.audience.contexts = entry.next
@@ -79,23 +80,23 @@ func (le *Lease) unbindLocked(entry *leaseContext) {
 	entry.prev, entry.next = nil, nil
 }
 
-// nested looks for holds that the context already has on the lock's name. It
-// returns a lease if the lock joins one of them, or ErrDeadlock if waiting
-// would be waiting for ourselves.
+// nested checks for holds on the lock's name that the context already has. It returns a lease if
+// the lock joins one of them, and ErrDeadlock if the caller would wait for itself.
 func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 	held, _ := ctx.Value(heldKey{}).(*heldList)
 	permits := l.settings.Permits
 	var seen []*engine.Hold
 	for ; held != nil; held = held.outer {
 		h := held.lease.caller.Hold()
-		if held.lease.client != l.settings.client || held.lease.Name() != l.name || slices.Contains(seen, h) || held.lease.Err() != nil {
+		other := held.lease.client != l.settings.client || held.lease.Name() != l.name
+		if other || slices.Contains(seen, h) || held.lease.Err() != nil {
 			continue
 		}
 		seen = append(seen, h)
 		mode := held.lease.Mode()
 		switch {
 		case (mode == Slot) != (l.settings.Mode == Slot):
-			// Another kind of lock: the store says that it is one.
+			// Another kind of lock: the store returns ErrMismatch.
 		case mode == Slot:
 			if permits += held.lease.caller.Permits(); permits > l.settings.Slots {
 				return nil, deadlock(try)
@@ -109,13 +110,13 @@ func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
 			}
 			if err == nil {
 				return lease, nil
-			} // else it has just ended: we do not hold the name
+			} // else it has just ended, and the context does not hold the name by it
 		}
 	}
 	return nil, nil
 }
 
-// deadlock is ErrDeadlock, which for a try is a way of being held.
+// deadlock returns ErrDeadlock; for a try it is ErrHeld too.
 func deadlock(try bool) error {
 	if try {
 		return fmt.Errorf("%w: %w", ErrHeld, ErrDeadlock)

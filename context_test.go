@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ func TestDo(t *testing.T) {
 			t.Errorf("Do returned %v", err)
 		}
 		if inner.Err() == nil {
-			t.Error("the context goes on after Do")
+			t.Error("the context has not ended after Do")
 		}
 		w.free("x", "after Do")
 
@@ -85,7 +86,8 @@ func TestWithContext(t *testing.T) {
 		cancelTwo()
 		cancelTwo()
 		if one.Err() != nil || two.Err() == nil || three.Err() != nil || lease.Err() != nil {
-			t.Errorf("after cancelling the second: %v, %v, %v, %v", one.Err(), two.Err(), three.Err(), lease.Err())
+			t.Errorf("after cancelling the second: %v, %v, %v, %v",
+				one.Err(), two.Err(), three.Err(), lease.Err())
 		}
 		parent, stop := context.WithCancel(w.ctx)
 		child, cancelChild := lease.WithContext(parent)
@@ -95,7 +97,8 @@ func TestWithContext(t *testing.T) {
 			t.Errorf("after the parent's end: %v, %v", child.Err(), lease.Err())
 		}
 		_ = lease.Release()
-		if !errors.Is(context.Cause(one), holdfast.ErrReleased) || !errors.Is(context.Cause(three), holdfast.ErrReleased) {
+		if !errors.Is(context.Cause(one), holdfast.ErrReleased) ||
+			!errors.Is(context.Cause(three), holdfast.ErrReleased) {
 			t.Errorf("causes %v and %v", context.Cause(one), context.Cause(three))
 		}
 		cancelOne()
@@ -107,8 +110,8 @@ func TestWithContext(t *testing.T) {
 	})
 }
 
-// Nested acquires of a name that the context holds: joined, refused or, for a
-// semaphore with room, taken.
+// Nested acquires of a name that the context holds join the hold, or are refused, or, in a
+// semaphore with room, take a hold of their own.
 func TestNested(t *testing.T) {
 	type c = *holdfast.Client
 	reentrant := &holdfast.Options{Reentrant: true}
@@ -118,15 +121,25 @@ func TestNested(t *testing.T) {
 		want         error
 		sameToken    bool
 	}{
-		{"mutex in mutex", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, holdfast.ErrDeadlock, false},
-		{"reentrant", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("x", reentrant) }, nil, true},
-		{"read in write", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
-		{"read in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
+		{"mutex in mutex", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, holdfast.ErrDeadlock, false},
+		{"reentrant", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.Mutex("x", reentrant) }, nil, true},
+		{"read in write", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
+		{"read in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read },
+			func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Read }, nil, true},
 		{"read in read, not reentrant", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, holdfast.ErrDeadlock, false},
-		{"write in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read }, func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Write }, holdfast.ErrDeadlock, false},
-		{"other name", func(c c) *holdfast.Lock { return c.Mutex("x", nil) }, func(c c) *holdfast.Lock { return c.Mutex("y", nil) }, nil, false},
-		{"semaphore with room", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, nil, false},
-		{"semaphore without", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, func(c c) *holdfast.Lock { return c.Semaphore("x", 2, &holdfast.Options{Permits: 2}) }, holdfast.ErrDeadlock, false},
+		{"write in read", func(c c) *holdfast.Lock { return c.RWMutex("x", nil).Read },
+			func(c c) *holdfast.Lock { return c.RWMutex("x", reentrant).Write },
+			holdfast.ErrDeadlock, false},
+		{"other name", func(c c) *holdfast.Lock { return c.Mutex("x", nil) },
+			func(c c) *holdfast.Lock { return c.Mutex("y", nil) }, nil, false},
+		{"semaphore with room", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) },
+			func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) }, nil, false},
+		{"semaphore without", func(c c) *holdfast.Lock { return c.Semaphore("x", 2, nil) },
+			func(c c) *holdfast.Lock { return c.Semaphore("x", 2, &holdfast.Options{Permits: 2}) },
+			holdfast.ErrDeadlock, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -158,7 +171,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// Whoever has lost or released the outer hold does not hold it.
+// A context whose lease was lost or released does not hold the name.
 func TestNestedAfterTheEnd(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -187,10 +200,12 @@ func TestMultiLock(t *testing.T) {
 		for _, l := range ml.Leases() {
 			names = append(names, l.Name())
 		}
-		if len(names) != 3 || names[0] != "x" || names[2] != "z" || len(ml.Tokens()) != 3 || ml.Tokens()["z"] != ml.Leases()[2].Token() {
+		if len(names) != 3 || names[0] != "x" || names[2] != "z" || len(ml.Tokens()) != 3 ||
+			ml.Tokens()["z"] != ml.Leases()[2].Token() {
 			t.Errorf("taken in the order %v, tokens %v", names, ml.Tokens())
 		}
-		if _, err := holdfast.All(b.Mutex("a", nil), b.Mutex("z", nil)).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+		both := holdfast.All(b.Mutex("a", nil), b.Mutex("z", nil))
+		if _, err := both.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryAcquire with one held: %v", err)
 		}
 		w.free("a", "P6: all or nothing")
@@ -199,14 +214,15 @@ func TestMultiLock(t *testing.T) {
 		}
 		<-ml.Done()
 
-		// The first loss is the loss of all.
+		// When one lock is lost, all are.
 		err = all.Do(w.ctx, func(ctx context.Context, ml *holdfast.MultiLease) error {
 			if err := b.Break(w.ctx, "y", ml.Tokens()["y"]); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()
 			<-ml.Done()
-			if !errors.Is(context.Cause(ctx), holdfast.ErrBroken) || !errors.Is(ml.Err(), holdfast.ErrBroken) {
+			if !errors.Is(context.Cause(ctx), holdfast.ErrBroken) ||
+				!errors.Is(ml.Err(), holdfast.ErrBroken) {
 				t.Errorf("cause %v, Err %v", context.Cause(ctx), ml.Err())
 			}
 			return nil
@@ -221,7 +237,7 @@ func TestMultiLock(t *testing.T) {
 	})
 }
 
-// Over several clients, of unlike stores.
+// A MultiLock of several clients, on different stores.
 func TestMultiLockOverClients(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -246,15 +262,16 @@ func TestMultiLockRefuses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
 		d, _ := w.client(nil)
-		for name, all := range map[string]*holdfast.MultiLock{
-			"nothing":         holdfast.All(),
-			"nil":             holdfast.All(c.Mutex("x", nil), nil),
-			"twice":           holdfast.All(c.Mutex("x", nil), c.Mutex("y", nil), c.RWMutex("x", nil).Read),
-			"twice, 2 client": holdfast.All(c.Mutex("x", nil), d.Mutex("x", nil)),
-			"bad name":        holdfast.All(c.Mutex("x", nil), c.Mutex("", nil)),
+		x, y := c.Mutex("x", nil), c.Mutex("y", nil)
+		for want, all := range map[string]*holdfast.MultiLock{
+			"All needs at least one lock": holdfast.All(),
+			"lock 2 of All is nil":        holdfast.All(x, nil),
+			`All has "x" of`:              holdfast.All(x, y, c.RWMutex("x", nil).Read),
+			"twice":                       holdfast.All(x, d.Mutex("x", nil)),
+			"name is empty":               holdfast.All(x, c.Mutex("", nil)),
 		} {
-			if _, err := all.Acquire(w.ctx); err == nil {
-				t.Errorf("P10: All of %s was accepted", name)
+			if _, err := all.Acquire(w.ctx); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("P10: the error is %v, want %q", err, want)
 			}
 		}
 		if f.tries.Load() != 0 {
@@ -263,8 +280,8 @@ func TestMultiLockRefuses(t *testing.T) {
 	})
 }
 
-// TestBlockingContext: a context of the caller's own type that blocks when one made from
-// it is cancelled holds up neither renewals nor the loss of other leases (P2).
+// TestBlockingContext: suppose a context of the caller's own type blocks while one made from it is
+// cancelled. It delays neither renewals nor the loss of other leases (P2).
 func TestBlockingContext(t *testing.T) {
 	for name, lose := range map[string]func(w *world, c *holdfast.Client, l *holdfast.Lease){
 		"lost by the clock": func(w *world, _ *holdfast.Client, l *holdfast.Lease) { <-l.Done() },
@@ -286,7 +303,7 @@ func TestBlockingContext(t *testing.T) {
 				long := w.acquire(c.Mutex("long", nil))
 				for _, name := range []string{"x", "y"} {
 					lease := w.acquire(c.Mutex(name, &holdfast.Options{TTL: time.Second, RenewEvery: -1}))
-					_, cancel := lease.WithContext(parting{w.ctx, make(chan struct{}), func() { <-blocked }})
+					_, cancel := lease.WithContext(hookedContext{w.ctx, make(chan struct{}), func() { <-blocked }})
 					lose(w, c, lease)
 					_ = cancel // it would wait too
 				}

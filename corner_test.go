@@ -31,8 +31,7 @@ func (w *world) downer() (*holdfast.Client, *downer) {
 	return c, f
 }
 
-// One renewal of a long lease hangs: the short ones that wait for the same shard
-// must not pay for it.
+// While the renewal of a long lease hangs, short leases of the same shard are renewed all the same.
 func TestHungRenewalOfALongLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -61,8 +60,8 @@ func TestHungRenewalOfALongLease(t *testing.T) {
 	})
 }
 
-// P1: the store has downgraded the hold, and the answer is lost: from the
-// sending on nobody may count on being alone.
+// P1: the store has downgraded the hold, and the answer is lost. From the sending on no lease
+// counts as exclusive.
 func TestUncertainDowngrade(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.downer()
@@ -79,7 +78,8 @@ func TestUncertainDowngrade(t *testing.T) {
 		defer cancel()
 		re, reErr := c.Mutex("x", &holdfast.Options{Reentrant: true}).Acquire(ctx)
 		if lease.Err() == nil && lease.Mode() == holdfast.Exclusive && reader.Err() == nil {
-			t.Errorf("downgrade %v; trusted as %v (%s) beside a reader; reentrant mutex: %v %v", err, lease.Mode(), lease.Sequencer(), re, reErr)
+			t.Errorf("downgrade %v; trusted as %v (%s) beside a reader; reentrant mutex: %v %v",
+				err, lease.Mode(), lease.Sequencer(), re, reErr)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestReleaseRacesDowngrade(t *testing.T) {
 	})
 }
 
-// A reader who wants renewals does not share the hold of one who does not.
+// A reader that wants renewals does not share the hold of a reader that does not.
 func TestNeighbourOfAFixedLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -156,7 +156,7 @@ func TestNeighbourOfAFixedLease(t *testing.T) {
 	})
 }
 
-// A second Release, or Close, is not done before the first.
+// A second Release, and a second Close, wait for the first.
 func TestSecondReleaseAndCloseWait(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -184,7 +184,7 @@ func TestSecondReleaseAndCloseWait(t *testing.T) {
 	})
 }
 
-// What the driver says of an uncertain request comes back with its withdrawal.
+// The handle of an uncertain request goes back to the driver with the withdrawal.
 func TestUncertainHandleIsGivenBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -276,7 +276,7 @@ func TestTryHeldAtTheDeadline(t *testing.T) {
 	})
 }
 
-// A grant of no use goes back as the driver gave it.
+// A grant that is not used is released as the driver returned it.
 func TestUndoneGrantIsReleasedAsItWas(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -333,14 +333,14 @@ func TestErrorsThatDoNotCompare(t *testing.T) {
 				t.Errorf("panic: %v", p)
 			}
 		}()
-		if _, err := c.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, driver.ErrMismatch) || !errors.Is(err, errStore) {
+		if _, err := c.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, driver.ErrMismatch) ||
+			!errors.Is(err, errStore) {
 			t.Errorf("Acquire returned %v", err)
 		}
 	})
 }
 
-// A store that rounds the TTL down does not keep a lease alive that is not to be
-// renewed.
+// A lease that is not to be renewed ends, even if the store rounds its TTL down.
 func TestFixedLeaseOfARoundingStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -364,7 +364,7 @@ func TestFixedLeaseOfARoundingStore(t *testing.T) {
 	})
 }
 
-// There is no use in waiting for the second lock when the first is lost.
+// If the first lock is lost, the wait for the second ends.
 func TestMultiLockStopsAtALoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)

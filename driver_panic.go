@@ -10,19 +10,22 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// This file calls the driver in the background. Nobody is there to see a panic of it, which
-// would end the process: it is logged, and is an error like others. A panic in a call that
-// the caller waits for is the caller's.
+// This file calls the driver in the background. A panic of the driver there would end the process,
+// and no caller could recover it: it is logged, and counts as an error of the call. A panic in a
+// call on a caller's goroutine is the caller's.
 
-// guarded calls f, which calls the driver's method of that name, and returns its panic as an
-// error.
+// guarded calls f, which calls the driver's method of that name, and returns a panic as an error.
 func (c *Client) guarded(method string, f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the driver's %s panicked: %v", method, p)
-			c.events.put(queuedEvent{level: slog.LevelError, msg: "the driver panicked", panicked: []slog.Attr{
-				slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())),
-			}})
+			attrs := []slog.Attr{
+				slog.String("method", method), slog.String("panic", fmt.Sprint(p)),
+				slog.String("stack", string(debug.Stack())),
+			}
+			c.events.put(queuedEvent{
+				level: slog.LevelError, msg: "the driver panicked", panicked: attrs,
+			})
 		}
 	}()
 	f()
@@ -53,8 +56,8 @@ func (c *Client) releaseAll(ctx context.Context, grants []driver.Grant) (errs []
 	return errs
 }
 
-// shardOf returns the shard of a request, or "" if the driver panics: then renewals of
-// unlike shards may wait for one another, but are not lost for it.
+// shardOf returns the shard of a request, or "" if the driver panics: then renewals of different
+// shards may wait for one another, but none is lost by that.
 func (c *Client) shardOf(r driver.Request) (shard string) {
 	_ = c.guarded("Shard", func() { shard = c.sharder.Shard(r) })
 	return shard

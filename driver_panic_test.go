@@ -13,8 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A driver that panics in a renewal in the background ends neither the process nor the
-// renewals: the lease is in doubt, as after any error, and the next attempt renews it.
+// A driver that panics in a renewal in the background ends neither the process nor the renewals:
+// the lease is in doubt, as after any error, and the next attempt renews it.
 func TestPanicInRenew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var log strings.Builder
@@ -41,9 +41,11 @@ func TestPanicInRenew(t *testing.T) {
 		lease := w.acquire(c.Mutex("x", nil))
 		time.Sleep(5 * time.Minute)
 		if err := lease.Err(); err != nil || doubts.Load() != 1 || recoveries.Load() != 1 {
-			t.Errorf("P2: %v, %d times in doubt and %d times recovered", err, doubts.Load(), recoveries.Load())
+			t.Errorf("P2: %v, %d times in doubt and %d times recovered",
+				err, doubts.Load(), recoveries.Load())
 		}
-		if !strings.Contains(log.String(), "the driver panicked") || !strings.Contains(log.String(), "method=Renew") {
+		if !strings.Contains(log.String(), "the driver panicked") ||
+			!strings.Contains(log.String(), "method=Renew") {
 			t.Errorf("the log says %q", log.String())
 		}
 		f.set(func() {
@@ -81,7 +83,7 @@ func TestPanicInShard(t *testing.T) {
 	})
 }
 
-// A log handler that blocks on the news of a driver's panic holds up no withdrawal.
+// A log handler that blocks on the record of a driver's panic delays no withdrawal.
 func TestPanicIsLoggedAside(t *testing.T) {
 	inWorld(t, func(w *world) {
 		blocked := make(chan struct{})

@@ -10,49 +10,42 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// The errors to match with errors.Is. Everything that this package returns
-// names the operation and the lock, and wraps one of these where one applies.
+// The errors to match with errors.Is. Each error of this package names the operation and the lock,
+// and wraps one of these where one applies.
 var (
-	// ErrHeld: the name is held by another, or closed, or others come first.
-	// TryAcquire returns it, and an Acquire whose context ended while it
-	// waited. The details are in a *HeldError.
+	// ErrHeld: another holds the name, the name is closed, or others come first. TryAcquire returns
+	// it, and an Acquire whose context ended while it waited. The details are in a *HeldError.
 	ErrHeld = driver.ErrHeld
-	// ErrNotHeld: there is no such hold, or not any more.
+	// ErrNotHeld: there is no such hold, or no longer.
 	ErrNotHeld = driver.ErrNotHeld
-	// ErrLost: the lease was lost before it was released. The details are in a
-	// *LostError.
+	// ErrLost: the lease was lost before it was released. The details are in a *LostError.
 	ErrLost = errors.New("lock lost")
 	// ErrBroken: the lease was lost because an operator broke it.
 	ErrBroken = driver.ErrBroken
-	// ErrMaxHold: the lease is not renewed any more, or was lost, because
-	// Options.MaxHold is over.
+	// ErrMaxHold: the lease is no longer renewed, or was lost, because Options.MaxHold is over.
 	ErrMaxHold = engine.ErrMaxHold
 	// ErrReleased: the lease has been released.
 	ErrReleased = engine.ErrReleased
-	// ErrDeadlock: the context already holds this name, so waiting for it would
-	// never end.
+	// ErrDeadlock: the context already holds this name, so the wait would never end.
 	ErrDeadlock = errors.New("already held by this context")
-	// ErrMismatch: the name is in use as another kind of lock, or as a
-	// semaphore with another number of slots.
+	// ErrMismatch: the name is in use as another kind of lock, or as a semaphore with another
+	// number of slots.
 	ErrMismatch = driver.ErrMismatch
 	// ErrUnsupported: the store cannot do this.
 	ErrUnsupported = driver.ErrUnsupported
-	// ErrUncertain: the store has not confirmed it. What was to be released, or
-	// may have been acquired, is given back in the background, until the store
-	// confirms that or the TTL is over.
+	// ErrUncertain: the store has not confirmed the operation. What may be held is released in the
+	// background until the store confirms that or the TTL is over.
 	ErrUncertain = driver.ErrUncertain
 	// ErrClosed: the client has been closed.
 	ErrClosed = driver.ErrClosed
 )
 
-// HeldError is ErrHeld with what is known of the holder: his note and token, how
-// many wait, and when it is worth asking again. The fields are shown by
-// go doc driver.HeldError.
+// HeldError is ErrHeld with what is known of the holder: its note and token, how many wait, and
+// when it is worth asking again. The fields are shown by go doc driver.HeldError.
 type HeldError = driver.HeldError
 
-// LostError is ErrLost with the reason. Unwrap gives the reason: ErrBroken,
-// ErrNotHeld, ErrMaxHold, or the store's errors because of which the lease was not renewed
-// in time.
+// LostError is ErrLost with the reason: ErrBroken, ErrNotHeld, ErrMaxHold, or the store's errors
+// that prevented the renewal in time.
 type LostError struct {
 	Name   string
 	Token  Token
@@ -78,8 +71,8 @@ func newUncertainRelease(name string, err error) error {
 	return failed("release", name, ErrUncertain, err)
 }
 
-// opError says what was being done to which lock when errs happened. The first
-// of errs says most; all are reachable by errors.Is and errors.As.
+// opError says in which operation on which lock errs happened. The first of errs says most;
+// errors.Is and errors.As reach all of them.
 type opError struct {
 	op, name string
 	errs     []error
@@ -101,9 +94,8 @@ func (e *opError) Error() string {
 
 func (e *opError) Unwrap() []error { return e.errs }
 
-// failed makes an opError of the errors that are not nil. It stays out of its
-// callers' frames: a thousand goroutines that wait in Acquire fit into stacks of
-// half the size.
+// failed makes an opError of the errors that are not nil. It stays out of its callers' frames: a
+// thousand goroutines that wait in Acquire have stacks of half the size.
 //
 //go:noinline
 func failed(op, name string, errs ...error) error {
@@ -116,8 +108,8 @@ func failed(op, name string, errs ...error) error {
 	return e
 }
 
-// ended returns what is to be said of a context that has ended: its error, and
-// its cause where that says more. It is nil for one that has not.
+// ended returns the error of a context that has ended, with its cause if that says more. It is nil
+// if the context has not ended.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil || cause == err {

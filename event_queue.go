@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// eventQueue is what hooks and the logger have not been told yet. They are the caller's
-// code, which may block or panic: a goroutine of the queue's calls them, so that it is
-// the only one that suffers. It exists only while there is something to tell (P9).
+// eventQueue is the events that hooks and the logger have not been told yet. Hooks and loggers are
+// the user's code, which may block or panic. The queue's own goroutine calls them, so nothing else
+// suffers. It exists only while there are events (P9).
 type eventQueue struct {
 	logger *slog.Logger // nil: none
 
 	mu      sync.Mutex
 	waiting []queuedEvent
-	dropped int           // how many did not fit since the last one that did
+	dropped int           // how many have been dropped since the last one that fitted
 	running bool          // the goroutine exists
-	idle    chan struct{} // closed when all has been told; nil: nobody waits for that
+	idle    chan struct{} // closed when all have been delivered; nil: nobody waits for that
 }
 
-// queuedEvent is an event, with what it is told to and how.
+// queuedEvent is an event with its hook, its level and its message in the log.
 type queuedEvent struct {
 	hook  func(Event) // nil: none
 	level slog.Level
 	msg   string
 	event Event
 
-	panicked []slog.Attr // not nil: there is no event, but a panic of the driver to be logged
+	panicked []slog.Attr // not nil: a panic of the driver to be logged, instead of an event
 }
 
 const (
-	// maxQueued bounds the queue. A client may lose, or release, ten thousand leases at
-	// once, and that much fits.
+	// maxQueued bounds the queue. The events of a client that loses or releases ten thousand
+	// leases at once fit.
 	maxQueued = 1 << 14
 	// hooksWithin bounds how long Close waits for the hooks.
 	hooksWithin = time.Second
 )
 
-// put queues an event, or counts it if there is no room. It never waits for a hook.
+// put queues an event, or counts it as dropped if there is no room. It never waits for a hook.
 func (q *eventQueue) put(e queuedEvent) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,12 +58,12 @@ func (q *eventQueue) put(e queuedEvent) {
 	}
 }
 
-// run tells one event after the other until there is none.
+// run delivers one event after the other until there is none.
 func (q *eventQueue) run() {
 	done := false
 	defer func() {
 		if !done {
-			go q.run() // a hook has ended the goroutine, as testing's FailNow does
+			go q.run() // a hook has ended this goroutine, as testing's FailNow does
 		}
 	}()
 	for {
@@ -76,8 +76,8 @@ func (q *eventQueue) run() {
 	}
 }
 
-// next takes out the oldest event. It returns false, and the goroutine has ended, when
-// there is none.
+// next removes the oldest event and returns it. If there is none, it returns false, and the
+// goroutine counts as ended.
 func (q *eventQueue) next() (queuedEvent, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,12 +90,12 @@ func (q *eventQueue) next() (queuedEvent, bool) {
 		return queuedEvent{}, false
 	}
 	e := q.waiting[0]
-	q.waiting[0] = queuedEvent{} // the array must not keep what it refers to
+	q.waiting[0] = queuedEvent{} // free what it refers to
 	q.waiting = q.waiting[1:]
 	return e, true
 }
 
-// drained returns a channel that is closed when all that is queued has been told.
+// drained returns a channel that is closed when all events have been delivered.
 func (q *eventQueue) drained() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,33 +118,37 @@ func (q *eventQueue) tell(e queuedEvent) {
 		log = slog.Default()
 	}
 	if log != nil {
-		q.guard(e, "log handler", nil, func() { log.LogAttrs(context.Background(), e.level, "holdfast: "+e.msg, e.attrs()...) })
+		q.guard(e, "log handler", nil, func() {
+			log.LogAttrs(context.Background(), e.level, "holdfast: "+e.msg, e.attrs()...)
+		})
 	}
 }
 
-// guard runs f and writes a panic in it to the log, or, where that is nil, to
-// slog.Default.
+// guard runs f. It writes a panic of f to the log, or to slog.Default if log is nil.
 func (q *eventQueue) guard(e queuedEvent, what string, log *slog.Logger, f func()) {
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		defer func() { _ = recover() }() // the log panics too: there is nobody else to tell
+		defer func() { _ = recover() }() // the log panics too
 		if log == nil {
 			log = slog.Default()
 		}
-		log.Error("holdfast: a "+what+" panicked", "event", e.msg, "lock", e.event.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		log.Error("holdfast: a "+what+" panicked", "event", e.msg, "lock", e.event.Name,
+			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}()
 	f()
 }
 
-// attrs are those of the event's log record.
+// attrs returns the attributes of the event's log record.
 func (e *queuedEvent) attrs() []slog.Attr {
 	if e.panicked != nil {
 		return e.panicked
 	}
-	attrs := []slog.Attr{slog.String("lock", e.event.Name), slog.String("mode", e.event.Mode.String())}
+	attrs := []slog.Attr{
+		slog.String("lock", e.event.Name), slog.String("mode", e.event.Mode.String()),
+	}
 	if e.event.Token != 0 {
 		attrs = append(attrs, slog.Int64("token", int64(e.event.Token)))
 	}

@@ -56,8 +56,8 @@ func (l *records) String() string {
 	return strings.Join(l.lines, "\n")
 }
 
-// TestBlockingHook: while a hook or a log handler blocks, leases are renewed, those that
-// are lost end in time (P2), names are taken and released, and contexts end.
+// TestBlockingHook: while a hook or a log handler blocks, leases are renewed, lost leases end in
+// time (P2), names are taken and released, and contexts end.
 func TestBlockingHook(t *testing.T) {
 	for name, options := range map[string]func(block func()) *holdfast.ClientOptions{
 		"a hook": func(block func()) *holdfast.ClientOptions {
@@ -97,8 +97,8 @@ func TestBlockingHook(t *testing.T) {
 	}
 }
 
-// TestPanickingHook: a panic in a hook is logged, and changes nothing for the goroutine
-// whose event it was, nor for others.
+// TestPanickingHook: a panic in a hook is logged. It affects neither the goroutine whose event it
+// was nor others.
 func TestPanickingHook(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var log records
@@ -109,7 +109,7 @@ func TestPanickingHook(t *testing.T) {
 		})
 		other, _ := w.client(nil)
 		l := w.acquire(other.Mutex("x", nil))
-		q := w.line()
+		q := w.waiters()
 		q.join(w.ctx, c.Mutex("x", nil))
 		w.release(l)
 		w.release(q.next("it is free"))
@@ -134,7 +134,7 @@ func TestPanickingHookOfOneReader(t *testing.T) {
 				}
 			}},
 		})
-		writer, q := w.acquire(c.Mutex("x", nil)), w.line()
+		writer, q := w.acquire(c.Mutex("x", nil)), w.waiters()
 		q.join(w.ctx, c.RWMutex("x", nil).Read)
 		q.join(w.ctx, c.RWMutex("x", nil).Read)
 		w.release(writer)
@@ -149,8 +149,7 @@ func TestPanickingHookOfOneReader(t *testing.T) {
 	})
 }
 
-// TestPanickingLogHandler: a log handler that panics holds up neither the hooks nor the
-// records that come next.
+// TestPanickingLogHandler: a log handler that panics delays neither hooks nor later records.
 func TestPanickingLogHandler(t *testing.T) {
 	var log records
 	standard := slog.Default()
@@ -166,7 +165,7 @@ func TestPanickingLogHandler(t *testing.T) {
 		w.release(w.acquire(c.Mutex("x", nil)))
 		synctest.Wait()
 		if told != 2 || written != 4 {
-			t.Errorf("%d events were told and %d written, want 2 and 4", told, written)
+			t.Errorf("%d events were delivered and %d logged, want 2 and 4", told, written)
 		}
 		if n := strings.Count(log.String(), "holdfast: a log handler panicked"); n != 4 {
 			t.Errorf("%d of 4 panics were logged:\n%s", n, &log)
@@ -174,8 +173,8 @@ func TestPanickingLogHandler(t *testing.T) {
 	})
 }
 
-// TestHookEndsGoroutine: a hook that ends its goroutine, as FailNow of package testing
-// does, keeps nobody from being told of what comes next.
+// TestHookEndsGoroutine: after a hook that ends its goroutine, as FailNow of package testing does,
+// later events are delivered.
 func TestHookEndsGoroutine(t *testing.T) {
 	inWorld(t, func(w *world) {
 		released := 0
@@ -188,13 +187,13 @@ func TestHookEndsGoroutine(t *testing.T) {
 		}
 		synctest.Wait()
 		if released != 3 {
-			t.Errorf("%d of 3 releases were told", released)
+			t.Errorf("%d of 3 releases were delivered", released)
 		}
 	})
 }
 
-// TestEventsInOrder: each hold's beginning is told before its end, once, however soon
-// that comes, and Close waits until all is told.
+// TestEventsInOrder: each hold's beginning is delivered before its end, once, however soon the end
+// comes. Close waits until all events are delivered.
 func TestEventsInOrder(t *testing.T) {
 	var mu sync.Mutex
 	state := map[holdfast.Token]string{}
@@ -203,14 +202,15 @@ func TestEventsInOrder(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if state[e.Token] != from {
-				t.Errorf("hold %d was %q when %q was told", e.Token, state[e.Token], to)
+				t.Errorf("hold %d was %q when %q was delivered", e.Token, state[e.Token], to)
 			}
 			state[e.Token] = to
 		}
 	}
-	c, err := holdfast.New(memlock.NewStore(&memlock.Options{TokenBlock: 16}).Client(), &holdfast.ClientOptions{Events: holdfast.Events{
-		Acquired: told("", "acquired"), Released: told("acquired", "over"), Lost: told("acquired", "over"),
-	}})
+	c, err := holdfast.New(memlock.NewStore(&memlock.Options{TokenBlock: 16}).Client(),
+		&holdfast.ClientOptions{Events: holdfast.Events{
+			Acquired: told("", "acquired"), Released: told("acquired", "over"), Lost: told("acquired", "over"),
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,16 +239,16 @@ func TestEventsInOrder(t *testing.T) {
 	defer mu.Unlock()
 	for token, last := range state {
 		if last != "over" {
-			t.Errorf("hold %d: %s, and no end was told", token, last)
+			t.Errorf("hold %d: %s, and no end was delivered", token, last)
 		}
 	}
 	if len(state) != workers*each {
-		t.Errorf("%d of %d holds were told", len(state), workers*each)
+		t.Errorf("%d of %d holds were delivered", len(state), workers*each)
 	}
 }
 
-// TestDroppedEvents: a hook that is too slow for ever misses events, and is told how many;
-// the queue does not grow without bound.
+// TestDroppedEvents: a hook that is too slow misses events and learns how many. The queue does not
+// grow without bound.
 func TestDroppedEvents(t *testing.T) {
 	inWorld(t, func(w *world) {
 		blocked := make(chan struct{})
@@ -268,16 +268,16 @@ func TestDroppedEvents(t *testing.T) {
 		if told < 10_000 || told > 20_000 {
 			t.Errorf("%d events were queued", told)
 		}
-		w.release(w.acquire(lock)) // tells of those before it
+		w.release(w.acquire(lock)) // its events count the dropped ones
 		synctest.Wait()
 		if told+dropped != holds+1 || dropped == 0 {
-			t.Errorf("%d events were told and %d dropped, of %d", told, dropped, holds+1)
+			t.Errorf("%d events were delivered and %d dropped, of %d", told, dropped, holds+1)
 		}
 	})
 }
 
-// TestCloseWaitsForHooks: when Close returns all has been told, unless a hook takes too
-// long.
+// TestCloseWaitsForHooks: Close returns after all events have been delivered, unless a hook takes
+// too long.
 func TestCloseWaitsForHooks(t *testing.T) {
 	for takes, want := range map[time.Duration]time.Duration{
 		100 * time.Millisecond: 300 * time.Millisecond, // three events
@@ -301,7 +301,7 @@ func TestCloseWaitsForHooks(t *testing.T) {
 			} else if want == time.Second && d != want {
 				t.Errorf("Close took %v, want %v", d, want)
 			} else if want < time.Second && len(told) != 4 {
-				t.Errorf("Close returned when %q had been told", told)
+				t.Errorf("Close returned when %q had been delivered", told)
 			}
 			if err := lease.Err(); !errors.Is(err, holdfast.ErrReleased) {
 				t.Error(err)
@@ -311,7 +311,7 @@ func TestCloseWaitsForHooks(t *testing.T) {
 	}
 }
 
-// TestReleasedHookCloses: a hook may close the client, though it waits for itself.
+// TestReleasedHookCloses: a hook may close the client, although Close then waits for the hook.
 func TestReleasedHookCloses(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var c *holdfast.Client

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// A lease is renewed in the background. Ask it before each step that must not
-// be done without the lock.
+// A lease is renewed in the background. Call Err before each step that must not be done without the
+// lock.
 func ExampleLease() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")
@@ -27,7 +27,7 @@ func ExampleLease() {
 		log.Fatal(err)
 	}
 	for _, step := range []string{"reserve", "charge", "ship"} {
-		if err := lease.Err(); err != nil { // a look at the clock, no I/O
+		if err := lease.Err(); err != nil { // reads the clock, no I/O
 			log.Fatal(err)
 		}
 		fmt.Println(step)
@@ -67,8 +67,8 @@ func ExampleLease_WithContext() {
 	// Output: true true
 }
 
-// A lease without renewal is for work of a known length. Renew extends it on
-// demand; what nobody renews ends at its TTL.
+// A lease without renewal is for work of a known length. Renew extends it on demand; otherwise it
+// ends at its TTL.
 func ExampleLease_Renew() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")
@@ -93,8 +93,8 @@ func ExampleLease_Renew() {
 	// release tells it too: true
 }
 
-// A function that gets a lease and keeps working after its caller is done takes
-// a handle of its own. The name is free when the last handle is released.
+// A function that gets a lease and goes on after its caller has returned takes a lease of its own.
+// The name is free when the last lease is released.
 func ExampleLease_Reenter() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")
@@ -128,7 +128,7 @@ func ExampleLease_Reenter() {
 	// <nil> free: true
 }
 
-// Who has written and goes on reading lets other readers in, and no writer.
+// A writer that goes on reading lets other readers in, and no writer.
 func ExampleLease_Downgrade() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")
@@ -177,8 +177,8 @@ func ExampleLease_Sequencer() {
 	// Output: hf1:x:1:orders%2F42
 }
 
-// The resource remembers the highest token and refuses lower ones. Here the
-// first holder stands still for longer than its lease, and then writes.
+// The resource remembers the highest token and refuses lower ones. Here the first holder stands
+// still for longer than its lease, and then writes.
 func ExampleToken() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// Who has it, and who waits?
+// Inspect shows the holders of a name and its waiters.
 func ExampleInfo() {
 	ctx := context.Background()
 	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
@@ -30,7 +30,8 @@ func ExampleInfo() {
 		log.Fatal(err)
 	}
 	for _, h := range info.Holders {
-		fmt.Printf("%s: %s, token %d, %q, ends within 30 s: %t\n", info.Name, h.Mode, h.Token, h.Note, h.Expires.Seconds() <= 30)
+		fmt.Printf("%s: %s, token %d, %q, ends within 30 s: %t\n", info.Name, h.Mode, h.Token,
+			h.Note, h.Expires.Seconds() <= 30)
 	}
 	fmt.Println(len(info.Waiters), "waiting")
 	// Output:
@@ -64,7 +65,7 @@ func ExampleClient_List() {
 	// orders/43
 }
 
-// An operator breaks the hold that he saw, by its token, and never a later one.
+// Break ends the hold that Inspect showed, by its token, and never a later one.
 func ExampleClient_Break() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")
@@ -100,7 +101,7 @@ func ExampleClient_Break() {
 	// the next holder: <nil>
 }
 
-// A third party that was handed a sequencer asks the store about it.
+// A third party that has got a sequencer asks the store about it.
 func ExampleClient_CheckSequencer() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")
@@ -123,7 +124,7 @@ func ExampleClient_CheckSequencer() {
 	// holdfast: check sequencer "deploy": not held
 }
 
-// Tell who is in the way.
+// A HeldError says who holds the lock.
 func ExampleHeldError() {
 	ctx := context.Background()
 	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
@@ -147,7 +148,7 @@ func ExampleHeldError() {
 	// deploy 1 release 7, by Ada
 }
 
-// What a store can do, and what it guarantees when things go wrong, is data.
+// Caps says what a store can do, and what it guarantees when things go wrong.
 func ExampleCaps() {
 	locks, err := holdfast.Open(context.Background(), "mem://shop")
 	if err != nil {

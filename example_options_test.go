@@ -12,8 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// A job that every host's cron starts at about the same time, and that must run
-// once: the name stays closed for a while although the job is done at once.
+// Suppose the cron of every host starts a job at about the same time, and it must run once. The name
+// stays closed for a while although the job is done at once.
 func ExampleOptions() {
 	ctx := context.Background()
 	locks, err := holdfast.New(memlock.NewStore(nil).Client(), nil)
@@ -45,8 +45,8 @@ func ExampleOptions() {
 	// host b is too late
 }
 
-// A function that locks calls another that locks the same name. The context
-// tells: by default that is a deadlock, which is reported instead of suffered.
+// A function that holds a lock calls another that acquires the same name. The context carries the
+// hold: by default the inner acquire returns ErrDeadlock, and does not hang.
 func ExampleOptions_reentrant() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, "mem://shop")
@@ -117,7 +117,7 @@ func ExampleEvents() {
 	// released orders/42
 }
 
-// Tell the user why the program stands still.
+// Waiting tells the user why the program stands still.
 func ExampleEvent() {
 	ctx, giveUp := context.WithCancel(context.Background())
 	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{

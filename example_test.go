@@ -23,7 +23,7 @@ func Example() {
 	defer locks.Close()
 
 	stock := 3
-	var stockroom fence.Gate // refuses whoever comes after a later holder
+	var stockroom fence.Gate // refuses a holder that comes after a later one
 	sell := func() error {
 		return locks.Mutex("stock/anvil", nil).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
 			return stockroom.Do(lease.Token(), lease.Mode(), func() error {
@@ -66,8 +66,7 @@ func ExampleOpen() {
 	// Output: holdfast: open mem://shop?hf.prefx=billing%2F: unknown URL parameter "hf.prefx" for mem://; known are: none
 }
 
-// New takes a driver that the store's package made, here one of a store that
-// only this test has.
+// New takes a driver that the store's package made, here for a store that only this test has.
 func ExampleNew() {
 	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{Prefix: "billing/"})
 	if err != nil {
@@ -106,7 +105,7 @@ func ExampleClient() {
 	// holdfast: acquire "orders/43": closed
 }
 
-// A Lock does no I/O: what is wrong with it is told by its first use.
+// A Lock does no I/O: its first use returns what is wrong with it.
 func ExampleLock() {
 	locks, err := holdfast.Open(context.Background(), "mem://shop")
 	if err != nil {
@@ -146,7 +145,8 @@ func ExampleLock_Acquire() {
 	}
 
 	_, err = lock.Acquire(patience) // held: gives up when patience ends
-	fmt.Println("timed out:", errors.Is(err, context.DeadlineExceeded), "while held:", errors.Is(err, holdfast.ErrHeld))
+	fmt.Println("timed out:", errors.Is(err, context.DeadlineExceeded), "while held:",
+		errors.Is(err, holdfast.ErrHeld))
 	fmt.Println("the first lease:", lease.Err())
 
 	// Returns the loss, if there was one: the work may then have run unprotected.
@@ -157,7 +157,7 @@ func ExampleLock_Acquire() {
 	// release: <nil>
 }
 
-// A job that every replica starts, and one of them does.
+// Every replica starts a job, and one of them does it.
 func ExampleLock_TryAcquire() {
 	ctx := context.Background()
 	for _, replica := range []string{"replica 1", "replica 2"} {

@@ -10,8 +10,8 @@ import (
 
 // This file carries out what the engine says: see package engine.
 
-// step feeds an event to the engine, carries out its effects, and returns what the event's
-// caller does next.
+// step feeds an event to the engine, carries out its effects, and returns what the event's caller
+// does next.
 func (c *Client) step(ev engine.Event) engine.Action {
 	c.mu.Lock()
 	next := c.stepLocked(&ev)
@@ -21,10 +21,9 @@ func (c *Client) step(ev engine.Event) engine.Action {
 	return next
 }
 
-// stepInBackground is step for events of no caller's. Contexts are cancelled on a goroutine of
-// their own. They may have been made from contexts of the user's own types, whose methods
-// are called then and may block: that must hold up neither the client's loop nor the news
-// of other losses.
+// stepInBackground is step for events that belong to no caller. It cancels contexts on a goroutine
+// of their own: they may have been made from contexts of the user's own types, whose methods may
+// block, and that must delay neither the client's loop nor the news of other losses.
 func (c *Client) stepInBackground(ev engine.Event, operations int) {
 	c.mu.Lock()
 	c.stepLocked(&ev)
@@ -36,8 +35,8 @@ func (c *Client) stepInBackground(ev engine.Event, operations int) {
 	}
 }
 
-// stepLocked is step but for the contexts: takeCancelsLocked must follow, except after events
-// that end no lease.
+// stepLocked is step without the cancelling of contexts: takeCancelsLocked must follow, except
+// after events that end no lease.
 func (c *Client) stepLocked(ev *engine.Event) engine.Action {
 	if ev.Now == 0 {
 		ev.Now = c.clock.Now() // a system call
@@ -47,14 +46,14 @@ func (c *Client) stepLocked(ev *engine.Event) engine.Action {
 	for i := range effects {
 		c.carryOutLocked(&effects[i])
 	}
-	clear(effects) // the engine's array must not keep what they refer to
+	clear(effects) // free what they refer to: the engine keeps the array
 	if at, ok := c.engine.Next(); ok {
 		c.timer.Set(at)
 	}
 	return next
 }
 
-// carryOutLocked carries an effect out. It waits for nothing.
+// carryOutLocked carries out one effect. It waits for nothing.
 func (c *Client) carryOutLocked(f *engine.Effect) {
 	switch f.Kind {
 	case engine.Wake:
@@ -83,13 +82,13 @@ func (c *Client) carryOutLocked(f *engine.Effect) {
 	}
 }
 
-// cancellation is the contexts of a lease that is over, and why it is.
+// cancellation is the contexts of a lease that is over, and the reason.
 type cancellation struct {
 	contexts *leaseContext
 	err      error
 }
 
-// cancellations are to be run without the client's mutex.
+// cancellations must be run without the client's mutex.
 type cancellations []cancellation
 
 func (cs cancellations) run() {
@@ -110,7 +109,7 @@ func (c *Client) takeCancelsLocked() cancellations {
 // tick is called by the timer when something is due.
 func (c *Client) tick() { c.stepInBackground(engine.Event{Kind: engine.Ticked}, 0) }
 
-// findShards asks the driver to which shards requests belong.
+// findShards asks the driver for the shards of requests.
 func (c *Client) findShards(d *engine.Due) {
 	shards := make([]string, len(d.Requests))
 	for i, r := range d.Requests {
@@ -125,29 +124,33 @@ func (c *Client) renewBatch(b *engine.Batch) {
 	renewals := c.renewAll(ctx, b.Grants)
 	ranOut := ctx.Err() != nil
 	cancel()
-	c.stepInBackground(engine.Event{Kind: engine.BatchRenewed, Batch: b, Renewals: renewals[:len(b.Grants)], RanOut: ranOut}, 1)
+	c.stepInBackground(engine.Event{
+		Kind: engine.BatchRenewed, Batch: b, Renewals: renewals[:len(b.Grants)], RanOut: ranOut,
+	}, 1)
 }
 
-// withdrawBatch makes one attempt to have the store forget what the client does not want
-// any more.
+// withdrawBatch makes one attempt to withdraw requests and holds that the client no longer wants.
 func (c *Client) withdrawBatch(b *engine.Batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.Within)
 	errs := c.releaseAll(ctx, b.Grants)
 	ranOut := ctx.Err() != nil
 	cancel()
-	c.stepInBackground(engine.Event{Kind: engine.BatchWithdrawn, Batch: b, Errs: errs[:len(b.Grants)], RanOut: ranOut}, 1)
+	c.stepInBackground(engine.Event{
+		Kind: engine.BatchWithdrawn, Batch: b, Errs: errs[:len(b.Grants)], RanOut: ranOut,
+	}, 1)
 }
 
 // renew1 renews one grant, on its caller's goroutine.
 func (c *Client) renew1(ctx context.Context, g driver.Grant) driver.Renewal {
 	out := c.driver.Renew(ctx, []driver.Grant{g})
 	if len(out) != 1 {
-		return driver.Renewal{Err: fmt.Errorf("the driver returned %d results for one renewal", len(out))}
+		err := fmt.Errorf("the driver returned %d results for one renewal", len(out))
+		return driver.Renewal{Err: err}
 	}
 	return out[0]
 }
 
-// listen takes in the losses that the driver learns of by itself.
+// listen receives the losses that the driver learns of by itself.
 func (c *Client) listen(losses <-chan driver.Loss) {
 	for {
 		select {
@@ -174,8 +177,8 @@ func (c *Client) lost(loss driver.Loss) {
 	c.stepInBackground(engine.Event{Kind: engine.LossesTold, Losses: reasons}, 0)
 }
 
-// start counts an operation that Close must wait for, unless the client is
-// closed; stop ends it.
+// start counts an operation that Close must wait for; stop ends it. The error is ErrClosed if the
+// client is closed.
 func (c *Client) start() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +195,7 @@ func (c *Client) stop() {
 	c.finishLocked(1)
 }
 
-// finishLocked counts operations out, and tells Close when there is nothing left.
+// finishLocked counts operations out, and tells Close when none is left.
 func (c *Client) finishLocked(n int) {
 	c.active -= n
 	if c.quiet != nil && c.active == 0 && c.engine.Unconfirmed() == 0 {

@@ -13,18 +13,18 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// Types of package driver that users of locks meet too.
+// Types of package driver that users of locks need too.
 type (
-	// Token is a fencing token, an int64 that grows with every new hold on a
-	// name (P3). 0: the store gives none.
+	// Token is a fencing token, an int64 that grows with every new hold on a name (P3). 0: the
+	// store gives none.
 	Token = driver.Token
 	// Mode says how a lease holds its name: Exclusive, Shared or Slot.
 	Mode = driver.Mode
-	// Caps says what a store can do, and in Guarantees what remains of the
-	// promises when things go wrong. The fields are shown by go doc driver.Caps.
+	// Caps says what a store can do, and in Guarantees what remains of the promises when things
+	// go wrong. The fields are shown by go doc driver.Caps.
 	Caps = driver.Caps
-	// Info is the state of one name, for operators: its holders and waiters.
-	// The fields are shown by go doc driver.Info.
+	// Info is the state of one name, for operators: its holders and waiters. The fields are shown
+	// by go doc driver.Info.
 	Info = driver.Info
 )
 
@@ -35,14 +35,13 @@ const (
 	Slot      = driver.Slot
 )
 
-// Client takes locks in one store. Make one per store and process, and close it
-// at the end: it renews all leases together, in one loop. Safe for concurrent
-// use.
+// Client takes locks in one store. Make one per store and process, and close it at the end. It
+// renews all its leases together. Safe for concurrent use.
 type Client struct {
 	driver  driver.Driver
 	queuer  driver.Queuer   // nil: the store has no queue
 	sharder driver.Sharder  // nil: the store has no parts
-	hinter  driver.Foreseer // nil: it does not know who else wants a name
+	hinter  driver.Foreseer // nil: the driver gives no hints of contention
 	caps    Caps
 	opts    ClientOptions
 	clock   driver.Clock
@@ -58,12 +57,12 @@ type Client struct {
 	cancels    cancellations // of leases that have just ended
 	interrupts []func()      // of heads that are to ask again
 	active     int           // operations and batches under way, for Close to wait for
-	quiet      chan struct{} // closed by the last of them, once closing
+	quiet      chan struct{} // closed when the last of them ends after Close has begun
 	closed     bool
-	done       chan struct{} // closed when Close has done all
+	done       chan struct{} // closed when Close has finished
 }
 
-// settingsKey is what settings are made from.
+// settingsKey is the arguments from which settings are made.
 type settingsKey struct {
 	Options
 	mode  Mode
@@ -71,15 +70,14 @@ type settingsKey struct {
 	rw    bool // of a read-write lock
 }
 
-// Open opens the store that the URL names and returns a client of it. The
-// store's package must have been imported, if only for its side effect:
+// Open opens the store that the URL names and returns a client for it. The context bounds the
+// opening only. The package of the store must have been imported, if only for its side effect:
 //
 //	import _ "github.com/holdfastlock/holdfast/memlock" // mem://
 //
-// Parameters of the URL that begin with "hf." are Holdfast's: hf.prefix is
-// ClientOptions.Prefix, the others are the driver's. One that is not known is an
-// error. No password of the URL appears in an error, a log or a note. The
-// context bounds the opening only.
+// Parameters of the URL that begin with "hf." are Holdfast's: hf.prefix is ClientOptions.Prefix,
+// the others are the driver's. An unknown one is an error. No error, log record or note shows the
+// URL's password.
 func Open(ctx context.Context, rawURL string) (*Client, error) {
 	if ctx == nil {
 		return nil, errNilContext("open")
@@ -109,8 +107,8 @@ func Open(ctx context.Context, rawURL string) (*Client, error) {
 	return c, nil
 }
 
-// New returns a client that keeps its locks by a driver, which it closes when
-// it is closed itself. Nil options are fine. It does no I/O.
+// New returns a client that keeps its locks in the driver's store. It does no I/O. Nil options mean
+// the defaults. Close of the client closes the driver too.
 func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	if d == nil {
 		return nil, errors.New("holdfast: new: the driver is nil")
@@ -137,7 +135,8 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		Prefix: c.opts.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
 		Poll: c.caps.PollInterval(), TokenBlock: c.caps.TokenBlock,
 		Silent:   !c.opts.Events.any() && c.opts.Logger == nil,
-		NewOwner: rand.Text, Jitter: jitter, LostError: newLostError, UncertainRelease: newUncertainRelease,
+		NewOwner: rand.Text, Jitter: jitter,
+		LostError: newLostError, UncertainRelease: newUncertainRelease,
 	})
 	c.timer = alarm.New(c.clock, c.tick)
 	c.closing, c.close = context.WithCancelCause(context.Background())
@@ -147,7 +146,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// check looks at the options and at what the driver says of itself.
+// check returns what is wrong with the options, or with what the driver announces.
 func (c *Client) check() error {
 	if c.caps.Store == "" {
 		return errors.New("the driver does not identify its store (Caps.Store is empty)")
@@ -167,13 +166,14 @@ func (c *Client) check() error {
 		}
 	}
 	if missing := c.caps.Missing(c.opts.Need); len(missing) > 0 {
-		return fmt.Errorf("%s: %w: it lacks %s", c.caps.Store, ErrUnsupported, strings.Join(missing, ", "))
+		return fmt.Errorf("%s: %w: it lacks %s",
+			c.caps.Store, ErrUnsupported, strings.Join(missing, ", "))
 	}
 	if c.opts.Margin < 0 {
 		return fmt.Errorf("option Margin is %v: it must not be negative", c.opts.Margin)
 	}
 	if c.opts.Prefix != "" {
-		// A prefix is right if a name behind it is.
+		// A prefix is valid if a name with it is.
 		if err := driver.CheckName(c.opts.Prefix + "x"); err != nil {
 			return fmt.Errorf("option Prefix: %w", err)
 		}
@@ -189,20 +189,20 @@ func has[T any](d driver.Driver) bool {
 // Caps returns what the store can do and what it guarantees.
 func (c *Client) Caps() Caps { return c.caps }
 
-// Mutex returns the lock that holds name exclusively. Nil options are fine.
-// What is wrong with the name or the options is returned by its first use.
+// Mutex returns the lock that holds name exclusively. Nil options mean the defaults. Each use of
+// the lock returns what is wrong with the name or the options.
 func (c *Client) Mutex(name string, o *Options) *Lock {
 	return c.lock(name, settingsKey{mode: Exclusive}, o)
 }
 
-// RWMutex is a read-write lock: any number of shared holds, or one exclusive.
+// RWMutex is a read-write lock: any number of shared holds, or one exclusive hold.
 type RWMutex struct {
 	Read  *Lock // shared
 	Write *Lock // exclusive: the same lock as Mutex
 }
 
-// RWMutex returns the read-write lock on name. Readers and writers are served
-// in the order in which they came, where Caps.Fair, so neither starves.
+// RWMutex returns the read-write lock on name. Where Caps.Fair, readers and writers are served in
+// the order in which they came, so neither starves.
 func (c *Client) RWMutex(name string, o *Options) RWMutex {
 	return RWMutex{
 		Read:  c.lock(name, settingsKey{mode: Shared, rw: true}, o),
@@ -210,8 +210,8 @@ func (c *Client) RWMutex(name string, o *Options) RWMutex {
 	}
 }
 
-// Semaphore returns the lock that takes Options.Permits of the name's slots. All
-// who use the name must give the same number of slots.
+// Semaphore returns the lock that takes Options.Permits of the name's slots. All users of the name
+// must give the same number of slots.
 func (c *Client) Semaphore(name string, slots int, o *Options) *Lock {
 	return c.lock(name, settingsKey{mode: Slot, slots: slots}, o)
 }
@@ -239,12 +239,11 @@ func (c *Client) checkName(name string) error {
 	return driver.CheckName(c.opts.Prefix + name)
 }
 
-// maxShared bounds the cache of settings, for programs that make up a Note for
-// every lock.
+// maxShared bounds the cache of settings, for programs that make a new Note for every lock.
 const maxShared = 64
 
-// settings returns the settings for the key, shared with the locks before that
-// had the same: ten thousand locks have a handful of settings.
+// settings returns the settings for the key. Locks with the same key share them: ten thousand locks
+// have a handful of settings.
 func (c *Client) settings(key settingsKey) (*settings, error) {
 	c.mu.Lock()
 	s := c.shared[key]

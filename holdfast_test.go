@@ -27,8 +27,8 @@ func realClient(t testing.TB, s *memlock.Store) *holdfast.Client {
 	return c
 }
 
-// The same in real time, on the host's clock and the alarm of the system: short
-// leases are renewed, and end when they are not.
+// In real time, on the host's clock and the system's timer: short leases are renewed, and end if
+// they are not.
 func TestOnTheHostClock(t *testing.T) {
 	c := realClient(t, memlock.NewStore(nil))
 	ctx := t.Context()
@@ -56,9 +56,8 @@ func TestOnTheHostClock(t *testing.T) {
 	}
 }
 
-// Exclusion under real concurrency, with goroutines that give up, in every
-// mode: a plain counter that only the lock protects (P1), and nothing left (P6,
-// P9).
+// Exclusion under real concurrency, in every mode, with goroutines that give up: only the lock
+// protects a plain counter (P1), and nothing is left (P6, P9).
 func TestConcurrent(t *testing.T) {
 	store := memlock.NewStore(nil)
 	clients := []*holdfast.Client{realClient(t, store), realClient(t, store), realClient(t, store)}
@@ -77,7 +76,8 @@ func TestConcurrent(t *testing.T) {
 		go func() {
 			n := 0
 			for j := range 100 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%7)*time.Millisecond+time.Second*time.Duration(j%2))
+				ctx, cancel := context.WithTimeout(t.Context(),
+					time.Duration(i*j%7)*time.Millisecond+time.Second*time.Duration(j%2))
 				rw := c.RWMutex("rw", nil)
 				err := rw.Write.Do(ctx, func(context.Context, *holdfast.Lease) error {
 					writes++
@@ -86,7 +86,7 @@ func TestConcurrent(t *testing.T) {
 				})
 				if err == nil && j%3 == 0 {
 					err = rw.Read.Do(ctx, func(context.Context, *holdfast.Lease) error {
-						_ = writes // the race detector looks
+						_ = writes // for the race detector
 						change(&readers, 1, 24)
 						change(&readers, -1, 24)
 						return nil
@@ -128,7 +128,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// P6: a hold that comes to a waiter in the moment in which its context ends is
+// P6: suppose a waiter is granted the hold at the moment at which its context ends. The hold is
 // used or given back, never dropped.
 func TestGrantMeetsCancellation(t *testing.T) {
 	c := realClient(t, memlock.NewStore(nil))
@@ -161,7 +161,7 @@ func TestGrantMeetsCancellation(t *testing.T) {
 	}
 }
 
-// P9: at most 8 allocations for an acquire and a release that nobody contends.
+// P9: an uncontended acquire and release make at most 8 allocations.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Log("not counted under the race detector, which allocates itself")

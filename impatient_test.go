@@ -11,23 +11,23 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// crowd is eight clients on one lock: seven whose one goroutine waits as long
-// as it takes, and an impatient one whose goroutines each give up after a
-// fraction of a round and begin again at once.
-type crowd struct {
+// contest is eight clients on one lock. Seven have one goroutine, which waits as long as it takes.
+// The eighth is impatient: its goroutines each give up after a fraction of a round and begin again
+// at once.
+type contest struct {
 	hold, patience, runs time.Duration
 	impatient            int                         // goroutines of the impatient client
 	options              func(int) *holdfast.Options // of each of them
 }
 
-const crowdClients = 8
+const contestClients = 8
 
 // share returns the impatient client's share of all grants.
-func (cr crowd) share(t *testing.T) float64 {
+func (ct contest) share(t *testing.T) float64 {
 	t.Helper()
-	var grants [crowdClients]int
+	var grants [contestClients]int
 	inWorld(t, func(w *world) {
-		ctx, cancel := context.WithTimeout(w.ctx, cr.runs)
+		ctx, cancel := context.WithTimeout(w.ctx, ct.runs)
 		defer cancel()
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -35,7 +35,7 @@ func (cr crowd) share(t *testing.T) float64 {
 			c, _ := w.client(nil)
 			work := func(lock *holdfast.Lock, patience time.Duration) {
 				for ctx.Err() == nil {
-					if cr.turn(w, ctx, lock, patience) {
+					if ct.attempt(w, ctx, lock, patience) {
 						mu.Lock()
 						grants[i]++
 						mu.Unlock()
@@ -43,18 +43,18 @@ func (cr crowd) share(t *testing.T) float64 {
 				}
 			}
 			if i > 0 {
-				wg.Go(func() { work(c.Mutex("x", nil), cr.runs) })
+				wg.Go(func() { work(c.Mutex("x", nil), ct.runs) })
 				continue
 			}
-			for n := range cr.impatient {
+			for n := range ct.impatient {
 				wg.Go(func() {
-					time.Sleep(time.Duration(n) * cr.patience / time.Duration(cr.impatient)) // not all give up together
-					work(c.Mutex("x", cr.options(n)), cr.patience)
+					time.Sleep(time.Duration(n) * ct.patience / time.Duration(ct.impatient)) // they do not give up together
+					work(c.Mutex("x", ct.options(n)), ct.patience)
 				})
 			}
 		}
 		wg.Wait()
-		time.Sleep(time.Second) // what was withdrawn is gone by then
+		time.Sleep(time.Second) // until withdrawals are over
 		w.free("x", "nobody is left")
 	})
 	total := 0
@@ -62,45 +62,45 @@ func (cr crowd) share(t *testing.T) float64 {
 		total += n
 	}
 	share := float64(grants[0]) / float64(total)
-	t.Logf("grants: %v; the impatient client's share is %.1f%%, and 1/%d is %.1f%%", grants, 100*share, crowdClients, 100.0/crowdClients)
+	t.Logf("grants: %v; the impatient client's share is %.1f%%, and 1/%d is %.1f%%",
+		grants, 100*share, contestClients, 100.0/contestClients)
 	return share
 }
 
-// turn is one attempt: it returns whether it had the lock.
-func (cr crowd) turn(w *world, ctx context.Context, lock *holdfast.Lock, patience time.Duration) bool {
+// attempt makes one attempt, and reports whether it had the lock.
+func (ct contest) attempt(w *world, ctx context.Context, lock *holdfast.Lock, patience time.Duration) bool {
 	wait, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	lease, err := lock.Acquire(wait)
 	if err != nil {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			w.Error(err)
-			time.Sleep(cr.patience) // time must go on
+			time.Sleep(ct.patience) // time must go on
 		}
 		return false
 	}
-	time.Sleep(cr.hold)
+	time.Sleep(ct.hold)
 	if err := lease.Release(); err != nil {
 		w.Error(err)
 	}
 	return true
 }
 
-// TestImpatientClient: a client whose goroutines never wait for a whole round
-// gets its share all the same, because the place in the store's queue is the
-// gate's and passes from one who gives up to the next (P8). Goroutines that
-// cannot inherit from one another, for their notes differ, get next to nothing:
-// the measure can tell.
+// TestImpatientClient: a client whose goroutines never wait for a whole round gets its share all
+// the same, because the place in the store's queue belongs to the gate, and the next goroutine
+// inherits it from one that gives up (P8). Goroutines with different notes cannot inherit and get
+// next to nothing, so the measure can tell the difference.
 func TestImpatientClient(t *testing.T) {
-	const fair = 1.0 / crowdClients
-	cr := crowd{
+	const fair = 1.0 / contestClients
+	ct := contest{
 		hold: 10 * time.Millisecond, patience: 30 * time.Millisecond, runs: 20 * time.Second, impatient: 4,
 		options: func(int) *holdfast.Options { return nil },
 	}
-	if share := cr.share(t); share < fair/2 || share > fair*3/2 {
-		t.Errorf("with places passed on the share is %.3f, want about %.3f", share, fair)
+	if share := ct.share(t); share < fair/2 || share > fair*3/2 {
+		t.Errorf("with inherited places the share is %.3f, want about %.3f", share, fair)
 	}
-	cr.options = func(n int) *holdfast.Options { return &holdfast.Options{Note: fmt.Sprint("goroutine ", n)} }
-	if share := cr.share(t); share > fair/10 {
-		t.Errorf("without places passed on the share is %.3f, want next to nothing", share)
+	ct.options = func(n int) *holdfast.Options { return &holdfast.Options{Note: fmt.Sprint("goroutine ", n)} }
+	if share := ct.share(t); share > fair/10 {
+		t.Errorf("without inherited places the share is %.3f, want next to nothing", share)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// P10: what is wrong is refused before any I/O, by an error that names the
-// thing and the value and says what is right.
+// P10: bad input is refused before any I/O, by an error that names the thing and its value and says
+// what is right.
 func TestBadInput(t *testing.T) {
 	type c = *holdfast.Client
 	o := func(o holdfast.Options) *holdfast.Options { return &o }
@@ -26,11 +26,14 @@ func TestBadInput(t *testing.T) {
 		want []string // parts of the error
 	}{
 		{"empty name", func(c c) *holdfast.Lock { return c.Mutex("", nil) }, []string{"empty", "1 to 512"}},
-		{"long name", func(c c) *holdfast.Lock { return c.Mutex(strings.Repeat("n", 513), nil) }, []string{"513", "512"}},
+		{"long name", func(c c) *holdfast.Lock { return c.Mutex(strings.Repeat("n", 513), nil) },
+			[]string{"513", "512"}},
 		{"long with the prefix", func(c c) *holdfast.Lock { return c.Mutex(strings.Repeat("n", 511), nil) }, []string{"513", "512", "prefix"}},
-		{"control character", func(c c) *holdfast.Lock { return c.Mutex("a\nb", nil) }, []string{`a\nb`, "control", "byte 1"}},
+		{"control character", func(c c) *holdfast.Lock { return c.Mutex("a\nb", nil) },
+			[]string{`a\nb`, "control", "byte 1"}},
 		{"not UTF-8", func(c c) *holdfast.Lock { return c.Mutex("a\xff", nil) }, []string{`\xff`, "UTF-8"}},
-		{"empty element", func(c c) *holdfast.Lock { return c.Mutex("a//b", nil) }, []string{"a//b", "slash"}},
+		{"empty element", func(c c) *holdfast.Lock { return c.Mutex("a//b", nil) },
+			[]string{"a//b", "slash"}},
 		{"negative TTL", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: -time.Second})) }, []string{"TTL", "-1s", "positive"}},
 		{"short TTL", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: time.Microsecond})) }, []string{"TTL", "1µs", "1ms"}},
 		{"TTL within the margin", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{TTL: 4 * time.Millisecond})) }, []string{"TTL", "4ms", "margin", "5ms"}},
@@ -51,8 +54,10 @@ func TestBadInput(t *testing.T) {
 		{"negative maximum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MaxHold: -1})) }, []string{"MaxHold", "-1ns", "8760h"}},
 		{"long maximum", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{MaxHold: holdfast.MaxTTL + 1})) }, []string{"MaxHold", "8760h"}},
 		{"permits of a mutex", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Permits: 1})) }, []string{"Permits", "1", "semaphore"}},
-		{"no slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 0, nil) }, []string{"0 slots", "1 to"}},
-		{"many slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 1<<21, nil) }, []string{"2097152 slots", "1048576"}},
+		{"no slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 0, nil) },
+			[]string{"0 slots", "1 to"}},
+		{"many slots", func(c c) *holdfast.Lock { return c.Semaphore("x", 1<<21, nil) },
+			[]string{"2097152 slots", "1048576"}},
 		{"too many permits", func(c c) *holdfast.Lock { return c.Semaphore("x", 3, o(holdfast.Options{Permits: 4})) }, []string{"Permits", "4", "1 to 3"}},
 		{"negative permits", func(c c) *holdfast.Lock { return c.Semaphore("x", 3, o(holdfast.Options{Permits: -1})) }, []string{"Permits", "-1", "1 to 3"}},
 		{"long note", func(c c) *holdfast.Lock { return c.Mutex("x", o(holdfast.Options{Note: strings.Repeat("n", 257)})) }, []string{"Note", "257", "256"}},
@@ -138,7 +143,8 @@ func TestDefaultTTLFitsTheStore(t *testing.T) {
 				t.Errorf("bounds %v to %v: the default TTL is %v, want %v", tc.min, tc.max, got, tc.want)
 			}
 			if tc.max > 0 {
-				if _, err := c.Mutex("x", &holdfast.Options{TTL: tc.max + 1}).Acquire(w.ctx); err == nil || !strings.Contains(err.Error(), "longest") {
+				_, err := c.Mutex("x", &holdfast.Options{TTL: tc.max + 1}).Acquire(w.ctx)
+				if err == nil || !strings.Contains(err.Error(), "longest") {
 					t.Errorf("P10: beyond the store's longest TTL: %v", err)
 				}
 			}
@@ -164,7 +170,8 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		if c, err := try(); err == nil || c != nil {
 			t.Errorf("P10: %s was accepted", name)
-		} else if name == "need" && (!errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "shard")) {
+		} else if name == "need" && (!errors.Is(err, holdfast.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "shard")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -217,7 +224,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A prefix keeps programs apart that share a store, and is not seen by them.
+// A prefix keeps apart programs that share a store, and they do not see it.
 func TestPrefix(t *testing.T) {
 	ctx := t.Context()
 	a, err := holdfast.Open(ctx, "mem://prefix?hf.prefix=a/")
@@ -340,7 +347,7 @@ func TestUnsupported(t *testing.T) {
 	})
 }
 
-// Events and log records tell the same story.
+// Events and log records report the same.
 func TestEventsAndLog(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var events []string
@@ -350,7 +357,8 @@ func TestEventsAndLog(t *testing.T) {
 		var log strings.Builder
 		c, _ := w.client(&holdfast.ClientOptions{
 			Events: holdfast.Events{
-				Acquired: add("acquired"), Waiting: add("waiting"), Lost: add("lost"), Released: add("released"),
+				Acquired: add("acquired"), Waiting: add("waiting"), Lost: add("lost"),
+				Released: add("released"),
 			},
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		})
@@ -369,7 +377,8 @@ func TestEventsAndLog(t *testing.T) {
 		if strings.Join(events, ", ") != strings.Join(want, ", ") {
 			t.Errorf("events %q, want %q", events, want)
 		}
-		for _, part := range []string{"holdfast: waiting", "lock=x", "mode=exclusive", "token=", "level=WARN msg=\"holdfast: lost\"", "broken by an operator"} {
+		for _, part := range []string{"holdfast: waiting", "lock=x", "mode=exclusive", "token=",
+			"level=WARN msg=\"holdfast: lost\"", "broken by an operator"} {
 			if !strings.Contains(log.String(), part) {
 				t.Errorf("the log does not say %q:\n%s", part, &log)
 			}
@@ -402,7 +411,7 @@ func TestListPrefixes(t *testing.T) {
 	})
 }
 
-// A large margin moves the default renewal, rather than refusing it.
+// A large margin makes the default renewal earlier, and is not refused.
 func TestLargeMargin(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(&holdfast.ClientOptions{Margin: 5 * time.Second})
@@ -417,7 +426,8 @@ func TestLargeMargin(t *testing.T) {
 func TestNilFunction(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
-		for _, err := range []error{c.Mutex("x", nil).Do(w.ctx, nil), holdfast.All(c.Mutex("x", nil)).Do(w.ctx, nil)} {
+		for _, err := range []error{c.Mutex("x", nil).Do(w.ctx, nil),
+			holdfast.All(c.Mutex("x", nil)).Do(w.ctx, nil)} {
 			if err == nil || !strings.Contains(err.Error(), "function is nil") || f.tries.Load() != 0 {
 				t.Errorf("P10: Do of no function: %v", err)
 			}

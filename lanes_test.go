@@ -14,7 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// slowRenewals need so long for a batch, and honour the context.
+// slowRenewals is a driver that needs that long for a batch, and obeys the context.
 func slowRenewals(latency time.Duration) func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal {
 	return func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
 		out := make([]driver.Renewal, len(g))
@@ -30,7 +30,7 @@ func slowRenewals(latency time.Duration) func(context.Context, driver.Driver, []
 	}
 }
 
-// oneByOne renews one lease after the other, as a database does with shared holds.
+// oneByOne is a driver that renews one lease after the other, as a database does with shared holds.
 func oneByOne(w *world, each time.Duration) func(context.Context, driver.Driver, []driver.Grant) []driver.Renewal {
 	return func(ctx context.Context, d driver.Driver, g []driver.Grant) (out []driver.Renewal) {
 		sent := w.clock.Now()
@@ -43,7 +43,7 @@ func oneByOne(w *world, each time.Duration) func(context.Context, driver.Driver,
 	}
 }
 
-// A store that needs 400 ms for a renewal cannot keep a lease of 1 s, but one of 30 s,
+// A store that needs 400 ms for a renewal cannot keep a lease of 1 s. It keeps one of 30 s,
 // whatever else the client holds.
 func TestShortLeaseCostsNoLongOne(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -58,7 +58,7 @@ func TestShortLeaseCostsNoLongOne(t *testing.T) {
 				if err != nil {
 					return
 				}
-				<-lease.Done() // and it is taken anew
+				<-lease.Done() // and it is taken again
 				losses.Add(1)
 				_ = lease.Release()
 			}
@@ -72,7 +72,7 @@ func TestShortLeaseCostsNoLongOne(t *testing.T) {
 	})
 }
 
-// Forty sections with a TTL of 100 ms, never renewed, in a store 40 ms away.
+// Forty sections with a TTL of 100 ms, never renewed, in a store with a round trip of 40 ms.
 func TestShortSectionsCostNoLongLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -91,7 +91,8 @@ func TestShortSectionsCostNoLongLease(t *testing.T) {
 		for i := range 40 {
 			workers.Go(func() {
 				for !stop.Load() {
-					lease, err := c.Mutex(fmt.Sprint("row/", i), &holdfast.Options{TTL: 100 * time.Millisecond, RenewEvery: -1}).Acquire(w.ctx)
+					lease, err := c.Mutex(fmt.Sprint("row/", i),
+						&holdfast.Options{TTL: 100 * time.Millisecond, RenewEvery: -1}).Acquire(w.ctx)
 					if err != nil {
 						t.Error(err)
 						return
@@ -111,8 +112,8 @@ func TestShortSectionsCostNoLongLease(t *testing.T) {
 	})
 }
 
-// A thousand leases of 30 s that are renewed one after the other, 12 ms each: there is
-// time for all, though not every 10 s, and none is ever in doubt.
+// A thousand leases of 30 s are renewed one after the other, in 12 ms each. There is time for all,
+// though not every 10 s, and none is ever in doubt.
 func TestManyLeasesOneByOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var lost, doubts atomic.Int32
@@ -131,7 +132,7 @@ func TestManyLeasesOneByOne(t *testing.T) {
 	})
 }
 
-// The same, with a store for which that is too many: it loses some, not all.
+// The same with too many leases for the store: it loses some of them, not all.
 func TestTooManyLeasesOneByOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var lost atomic.Int32
@@ -154,8 +155,8 @@ func TestTooManyLeasesOneByOne(t *testing.T) {
 	})
 }
 
-// Ten thousand leases cost a store that renews them together a few calls, also beside
-// one that is renewed all the time, and after a time in which it has not answered.
+// Ten thousand leases cost a store that renews them together a few calls, even beside a lease that
+// is renewed all the time, and after a time in which the store has not answered.
 func TestManyLeasesTogether(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -198,7 +199,7 @@ func TestManyLeasesTogether(t *testing.T) {
 	})
 }
 
-// The shortest renewal that is accepted is kept up, and so is the shortest TTL.
+// The shortest RenewEvery and the shortest TTL that are accepted can be kept up.
 func TestShortestRenewal(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)

@@ -9,23 +9,24 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// Lease is one hold on a lock, kept alive in the background until it is
-// released or lost. Safe for concurrent use.
+// Lease is one hold on a lock. The client renews it in the background until it is released or lost.
+// Safe for concurrent use.
 //
-// Whoever holds a lease can be wrong about it: the process may stand still
-// between a look at the lease and the act that relied on it. Where that must not
-// happen, hand the token to the resource and let it refuse older ones: see
-// package fence.
+// A holder can be wrong about its lease: the process may stand still between a check of the lease
+// and the act that relies on it. If that must not happen, hand the token to the resource and let it
+// refuse lower ones: see package fence.
 type Lease struct {
 	client *Client
 	caller engine.Caller          // guarded by the client's mutex, but for Until
 	end    atomic.Pointer[ending] // set once
 
 	// Guarded by the client's mutex.
-	signal      chan struct{} // before it is held: the engine has woken its goroutine. Later: closed when Release has returned
-	audience    *audience     // nil: nobody yet
-	interrupt   func()        // while it awaits the store: ends that
-	interrupted bool          // it is to ask the store again
+
+	// signal wakes the goroutine of an acquire. Later it is closed when Release has returned.
+	signal      chan struct{}
+	audience    *audience // nil: nobody yet
+	interrupt   func()    // ends the wait for the store, while there is one
+	interrupted bool      // the store is to be asked again
 }
 
 // newLease returns a lease that is not held yet.
@@ -35,16 +36,16 @@ func newLease(c *Client, name string, s *settings, try bool) *Lease {
 	return le
 }
 
-// audience is who hears of a lease's end.
+// audience is what is told when a lease ends.
 type audience struct {
-	done     chan struct{} // nil: nobody has asked for it
+	done     chan struct{} // nil: Done was not called
 	contexts *leaseContext
 }
 
 // ending is why a lease is over.
 type ending struct{ err error }
 
-// endedChannel is the channel of leases that nobody asked for one before they ended.
+// endedChannel is the channel of leases that had ended before Done was called.
 var endedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -64,7 +65,7 @@ func (le *Lease) ensureSignalLocked() {
 func (le *Lease) wakeLocked() {
 	select {
 	case le.signal <- struct{}{}:
-	default: // it has been told already, or talks to the store
+	default: // it is woken already, or talks to the store
 	}
 }
 
@@ -86,10 +87,10 @@ func (le *Lease) endLocked(err error) *leaseContext {
 	return contexts
 }
 
-// Name returns the lock's name, without the client's prefix.
+// Name returns the lock's name without the client's prefix.
 func (le *Lease) Name() string { return le.caller.Name() }
 
-// Mode returns how the name is held.
+// Mode returns how the lease holds the name.
 func (le *Lease) Mode() Mode {
 	c := le.client
 	c.mu.Lock()
@@ -97,10 +98,10 @@ func (le *Lease) Mode() Mode {
 	return le.caller.Mode()
 }
 
-// Token returns the fencing token: greater than those of the exclusive holds on
-// the name before it, and for an exclusive lease than those of the shared ones
-// too, as far as the store's Guarantees go (P3). It stays the same for the whole
-// life of the lease, but for a downgrade. 0: the store gives none.
+// Token returns the fencing token. It is higher than those of the exclusive holds on the name
+// before it; that of an exclusive lease is higher than those of the shared holds too. The store's
+// Guarantees say how far that holds (P3). It does not change during the life of the lease, except
+// by Downgrade. 0: the store gives none.
 func (le *Lease) Token() Token {
 	c := le.client
 	c.mu.Lock()
@@ -108,9 +109,8 @@ func (le *Lease) Token() Token {
 	return le.caller.Token()
 }
 
-// Sequencer returns name, mode and token as one opaque line of printable ASCII,
-// to be handed to whoever guards the resource: see Client.CheckSequencer and
-// package fence.
+// Sequencer returns name, mode and token as one opaque line of printable ASCII, to be handed to the
+// guard of the resource: see Client.CheckSequencer and package fence.
 func (le *Lease) Sequencer() string {
 	c := le.client
 	c.mu.Lock()
@@ -120,9 +120,9 @@ func (le *Lease) Sequencer() string {
 	}.String()
 }
 
-// Grant returns the hold as its driver knows it, for packages that belong to one
-// store, such as the guards for data beside the locks. Since and Valid tell
-// nothing that Err does not.
+// Grant returns the hold as its driver knows it. It is for packages that belong to one store, such
+// as the guards for data beside the locks. To learn whether the lease is trusted use Err: Since and
+// Valid say no more.
 func (le *Lease) Grant() driver.Grant {
 	c := le.client
 	c.mu.Lock()
@@ -130,9 +130,9 @@ func (le *Lease) Grant() driver.Grant {
 	return c.engine.Grant(&le.caller)
 }
 
-// Err returns nil while the lease can be trusted, and then for good a
-// *LostError or ErrReleased. It reads the clock: it is right at every instant,
-// whatever timers and the network do (P2).
+// Err returns nil while the lease can be trusted, and after that always the same *LostError or
+// ErrReleased. It reads the clock, so it is right at every instant, whatever timers and the network
+// do (P2).
 func (le *Lease) Err() error {
 	for {
 		if e := le.end.Load(); e != nil {
@@ -148,8 +148,8 @@ func (le *Lease) Err() error {
 	}
 }
 
-// Done returns a channel that is closed when Err is not nil any more: at the
-// loss, as soon as the process runs, or at the release.
+// Done returns a channel that is closed when Err is no longer nil: at the release, or at the loss,
+// as soon as the process runs.
 func (le *Lease) Done() <-chan struct{} {
 	c := le.client
 	c.mu.Lock()
@@ -172,17 +172,16 @@ func (le *Lease) audienceLocked() *audience {
 	return le.audience
 }
 
-// ValidUntil returns the trust deadline as it stands, by the present wall
-// clock: for people and for estimates. Err decides.
+// ValidUntil returns the present trust deadline, by the present wall clock. Use it to show and to
+// estimate; Err decides.
 func (le *Lease) ValidUntil() time.Time {
 	return le.client.wall(le.caller.Until())
 }
 
-// Renew renews the lease now, for a holder that wants to know before it begins
-// something, or that has switched the renewal off. It returns nil when the TTL
-// has started again; what Err returns, if the lease is over; ErrMaxHold, if it goes on
-// but may not become longer (Options.MaxHold); else the store's error, with the lease in
-// doubt.
+// Renew renews the lease now. Use it to be sure of the lease before something begins, or if
+// Options.RenewEvery has switched renewal off. It returns nil if the TTL has started again, and the
+// error of Err if the lease is over. It returns ErrMaxHold if the lease goes on but must not become
+// longer (Options.MaxHold). Any other error is the store's; the lease is then in doubt.
 func (le *Lease) Renew(ctx context.Context) error {
 	const op = "renew"
 	if ctx == nil {
@@ -199,12 +198,14 @@ func (le *Lease) Renew(ctx context.Context) error {
 	next := c.step(engine.Event{Kind: engine.RenewCalled, Caller: &le.caller})
 	if next.Do == engine.Ask {
 		r := c.renew1(ctx, next.Grant)
-		next = c.step(engine.Event{Kind: engine.RenewAnswered, Caller: &le.caller, Grant: next.Grant, Renewal: r})
+		next = c.step(engine.Event{
+			Kind: engine.RenewAnswered, Caller: &le.caller, Grant: next.Grant, Renewal: r,
+		})
 	}
 	return le.result(op, next.Err)
 }
 
-// result is what an operation on the lease returns: why the lease is over, or else err.
+// result returns why the lease is over, or else err, as the error of an operation on the lease.
 func (le *Lease) result(op string, err error) error {
 	if over := le.Err(); over != nil {
 		err = over
@@ -215,9 +216,8 @@ func (le *Lease) result(op string, err error) error {
 	return nil
 }
 
-// Reenter returns one more lease on the same hold. The hold is released when
-// the last of its leases is; a loss ends them all. It costs no round trip, and
-// the store shows one hold.
+// Reenter returns one more lease on the same hold. The hold is released when the last of its leases
+// is; a loss ends all of them. It costs no round trip, and the store shows one hold.
 func (le *Lease) Reenter() (*Lease, error) {
 	again, err := le.share(Shared)
 	if err != nil {
@@ -226,8 +226,8 @@ func (le *Lease) Reenter() (*Lease, error) {
 	return again, nil
 }
 
-// share returns one more lease on the hold. It is ErrDeadlock if mode is
-// Exclusive and the hold is not.
+// share returns one more lease on the hold. The error is ErrDeadlock if mode is Exclusive and the
+// hold is not.
 func (le *Lease) share(mode Mode) (*Lease, error) {
 	if err := le.Err(); err != nil {
 		return nil, err
@@ -235,7 +235,9 @@ func (le *Lease) share(mode Mode) (*Lease, error) {
 	c := le.client
 	other := &Lease{client: c}
 	le.caller.InitSharer(&other.caller, other)
-	next := c.step(engine.Event{Kind: engine.Shared, Caller: &le.caller, Other: &other.caller, Mode: mode})
+	next := c.step(engine.Event{
+		Kind: engine.Shared, Caller: &le.caller, Other: &other.caller, Mode: mode,
+	})
 	if next.Do == engine.Yes {
 		return other, nil
 	}
@@ -245,11 +247,10 @@ func (le *Lease) share(mode Mode) (*Lease, error) {
 	return nil, ErrDeadlock
 }
 
-// Downgrade turns an exclusive hold into a shared one without a gap: nobody can
-// hold the name exclusively in between. It is refused while the hold has other
-// leases, which count on being alone. After an error that is not a loss the
-// lease goes on, as a shared one, because the store may have done it; Downgrade
-// may be tried again.
+// Downgrade turns an exclusive hold into a shared one without a gap: nobody can hold the name
+// exclusively in between. It is refused while the hold has other leases, which rely on holding the
+// name alone. After an error that is not a loss the lease counts as shared, because the store may
+// have downgraded it; Downgrade may be called again.
 func (le *Lease) Downgrade(ctx context.Context) error {
 	const op = "downgrade"
 	if ctx == nil {
@@ -276,7 +277,9 @@ func (le *Lease) Downgrade(ctx context.Context) error {
 	}
 	if next.Do == engine.Ask {
 		g, err := d.Downgrade(ctx, next.Grant)
-		next = c.step(engine.Event{Kind: engine.DowngradeAnswered, Caller: &le.caller, Grant: g, Err: err})
+		next = c.step(engine.Event{
+			Kind: engine.DowngradeAnswered, Caller: &le.caller, Grant: g, Err: err,
+		})
 	}
 	return le.result(op, next.Err)
 }

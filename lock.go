@@ -5,56 +5,56 @@ import (
 	"errors"
 )
 
-// Lock is a name and how to hold it. It holds no state and does no I/O: make
-// one whenever it is convenient, and use it from any goroutine. What is wrong
-// with its name or options is returned by each use, before any I/O (P10).
+// Lock is a name and how to hold it. It has no state and does no I/O: make one whenever it is
+// convenient, and use it from any goroutine. If its name or its options are wrong, each use returns
+// an error before any I/O (P10).
 type Lock struct {
 	name     string
 	settings *settings
 }
 
-// Name returns the name, without the client's prefix.
+// Name returns the name without the client's prefix.
 func (l *Lock) Name() string { return l.name }
 
-// Acquire waits until it has the lock, and returns the lease that it has it by.
-// The lease is renewed until it is released or the client is closed: release it.
+// Acquire blocks until the lock is held and returns its lease. The lease is renewed until it is
+// released or the client is closed: release it.
 //
-// The context bounds the wait only; the lease outlives it (P11). When it ends
-// first, the error is that of the context, and ErrHeld if the lock was known to
-// be held, with the last error of the store if there was one. An Acquire that
-// returns an error holds nothing and waits for nothing (P6). Before the store
-// has answered at all its errors are returned at once; after that they are
-// retried while the context lasts.
+// The context bounds the wait only; the lease outlives it (P11). If it ends first, the error wraps
+// the context's error, ErrHeld if the lock was known to be held, and the store's last error if
+// there was one. An Acquire that returns an error holds nothing and waits for nothing (P6): if the
+// outcome is not known, it is withdrawn in the background.
 //
-// What is uncertain when the context ends is withdrawn in the background. While 16384
-// acquires and releases of the client await a store that does not answer, another acquire
-// asks the store nothing: it fails with the store's error, or retries as above.
+// Until the store has answered once, Acquire returns the store's errors at once; after that it
+// retries while the context lasts. Suppose a store does not answer, and 16384 acquires and releases
+// of the client await it. Then a further acquire does not ask the store: it returns the store's
+// error, or retries as above.
 //
-// Those who wait in one client are served in the order in which they came; clients,
-// where Caps.Fair, in turns of one hold or, where Caps.TokenBlock allows, of as many as
-// begin within 10 ms.
+// The goroutines of one client are served in the order in which they came. Where Caps.Fair, clients
+// are served in the order of the store's queue, each for one hold or, where Caps.TokenBlock allows,
+// for as many as begin within 10 ms.
 //
-// If the context already holds the name (see Lease.WithContext and Lock.Do) the
-// error is ErrDeadlock, or, with Options.Reentrant, the outer hold is joined.
+// If the context already holds the name (see Lease.WithContext and Lock.Do) the error is
+// ErrDeadlock; with Options.Reentrant the outer hold is joined instead.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "acquire", false)
 }
 
-// TryAcquire takes the lock if it is free, and does not wait for it: otherwise
-// the error is ErrHeld, with details in a *HeldError where the store has them.
-// It still asks the store, which the context bounds. Where the context holds the
-// name itself, the error is both ErrHeld and ErrDeadlock.
+// TryAcquire takes the lock if it is free, and does not wait for it. Otherwise the error is
+// ErrHeld, with details in a *HeldError where the store has them. It still asks the store, which
+// the context bounds. If the context holds the name itself, the error is both ErrHeld and
+// ErrDeadlock.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "try", true)
 }
 
-// Do acquires the lock, runs fn, and releases the lock, also when fn panics.
-// The context given to fn ends when the lock cannot be trusted any more, with
-// the *LostError as its cause, and carries the hold for the detection of
-// deadlocks: goroutines started under it are the holder too. Do returns the
-// error of fn joined with that of the release, so a section that may have run
-// unprotected is never reported as a success; when fn panics, Events alone tell
-// of the release.
+// Do acquires the lock, runs fn, and releases the lock, also if fn panics.
+//
+// The context given to fn ends when the lock can no longer be trusted; its cause is then the
+// *LostError. It carries the hold, so that goroutines started under it count as the holder (see
+// Lease.WithContext).
+//
+// Do returns the error of fn joined with that of the release, so a section that may have run
+// unprotected is never reported as a success. If fn panics, only Events tell of the release's error.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context, *Lease) error) error {
 	if err := l.check(ctx, "do"); err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// expiries collects what is told of a client's maximum holds.
+// expiries collects the events of a client's maximum holds.
 type expiries struct {
 	start time.Time
-	at    []time.Duration // when Expiring was told
+	at    []time.Duration // when Expiring was called
 	until []time.Duration // its trust deadlines
 	doubt int
 	lost  []error
@@ -32,29 +32,35 @@ func (e *expiries) options() *holdfast.ClientOptions {
 	}}
 }
 
-// TestMaxHold: when the maximum hold is over renewals stop, which is told once, and the
-// lease ends exactly at the trust deadline that stands then. The deadlines follow from a
-// TTL of 30 s, renewals each 10 s and the margin of 0.6 s.
+// TestMaxHold: when the maximum hold is over, renewals stop, Expiring is called once, and the lease
+// ends exactly at the trust deadline of that moment. The deadlines follow from a TTL of 30 s,
+// renewals every 10 s and the margin of 0.6 s.
 func TestMaxHold(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		how         holdfast.Options
+		options     holdfast.Options
 		end         time.Duration
 		renewals    int32
 		unreachable bool // the store, from just before the end of the maximum on
 	}{
-		{name: "between renewals", how: holdfast.Options{MaxHold: 65 * time.Second}, end: 89400 * time.Millisecond, renewals: 6},
-		{name: "as a renewal is due", how: holdfast.Options{MaxHold: 60 * time.Second}, end: 79400 * time.Millisecond, renewals: 5},
-		{name: "less than the TTL", how: holdfast.Options{MaxHold: 15 * time.Second}, end: 39400 * time.Millisecond, renewals: 1},
-		{name: "less than a renewal's cohort", how: holdfast.Options{MaxHold: time.Second}, end: 29400 * time.Millisecond},
-		{name: "never renewed", how: holdfast.Options{MaxHold: time.Second, RenewEvery: -1}, end: 29400 * time.Millisecond},
-		{name: "in doubt", how: holdfast.Options{MaxHold: 65 * time.Second}, end: 79400 * time.Millisecond, renewals: 7, unreachable: true},
+		{name: "between renewals", options: holdfast.Options{MaxHold: 65 * time.Second},
+			end: 89400 * time.Millisecond, renewals: 6},
+		{name: "as a renewal is due", options: holdfast.Options{MaxHold: 60 * time.Second},
+			end: 79400 * time.Millisecond, renewals: 5},
+		{name: "less than the TTL", options: holdfast.Options{MaxHold: 15 * time.Second},
+			end: 39400 * time.Millisecond, renewals: 1},
+		{name: "less than a renewal's interval", options: holdfast.Options{MaxHold: time.Second},
+			end: 29400 * time.Millisecond},
+		{name: "never renewed", options: holdfast.Options{MaxHold: time.Second, RenewEvery: -1},
+			end: 29400 * time.Millisecond},
+		{name: "in doubt", options: holdfast.Options{MaxHold: 65 * time.Second},
+			end: 79400 * time.Millisecond, renewals: 7, unreachable: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				var told expiries
 				client, f := w.client(told.options())
-				lease := w.acquire(client.Mutex("x", &c.how))
+				lease := w.acquire(client.Mutex("x", &c.options))
 				if c.unreachable {
 					time.Sleep(59 * time.Second)
 					f.set(func() { f.renew = failRenewals })
@@ -68,11 +74,12 @@ func TestMaxHold(t *testing.T) {
 					t.Errorf("P2: Err is %v", err)
 				}
 				synctest.Wait()
-				if len(told.at) != 1 || told.at[0] != c.how.MaxHold || told.until[0] != c.end {
-					t.Errorf("told at %v that it ends at %v, want once at %v", told.at, told.until, c.how.MaxHold)
+				if len(told.at) != 1 || told.at[0] != c.options.MaxHold || told.until[0] != c.end {
+					t.Errorf("told at %v that it ends at %v, want once at %v",
+						told.at, told.until, c.options.MaxHold)
 				}
 				if len(told.lost) != 1 || !errors.Is(told.lost[0], holdfast.ErrMaxHold) {
-					t.Errorf("the losses told are %v", told.lost)
+					t.Errorf("the losses are %v", told.lost)
 				}
 				if n := f.renewals.Load(); n != c.renewals {
 					t.Errorf("%d renewals, want %d", n, c.renewals)
@@ -87,8 +94,8 @@ func TestMaxHold(t *testing.T) {
 	}
 }
 
-// TestMaxHoldNotReached: a lease that is released in time, or lost for another reason,
-// has nothing to do with its maximum.
+// TestMaxHoldNotReached: the maximum does not matter to a lease that is released in time or lost
+// for another reason.
 func TestMaxHoldNotReached(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var told expiries
@@ -99,28 +106,28 @@ func TestMaxHoldNotReached(t *testing.T) {
 		fixed := w.acquire(c.Mutex("x", &holdfast.Options{MaxHold: time.Minute, RenewEvery: -1}))
 		<-fixed.Done()
 		if err := fixed.Err(); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrMaxHold) {
-			t.Errorf("what was never renewed ended by its TTL: %v", err)
+			t.Errorf("a lease that is never renewed ended by its TTL: %v", err)
 		}
 		late := w.acquire(c.Mutex("y", &holdfast.Options{MaxHold: time.Hour}))
 		f.set(func() { f.renew = failRenewals })
 		<-late.Done()
 		if err := late.Err(); !errors.Is(err, errStore) || errors.Is(err, holdfast.ErrMaxHold) {
-			t.Errorf("what could not be renewed: %v", err)
+			t.Errorf("a lease that could not be renewed: %v", err)
 		}
 		slept := w.acquire(c.Mutex("z", &holdfast.Options{MaxHold: time.Minute}))
 		w.clock.suspend(time.Hour)
 		if err := slept.Err(); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrMaxHold) {
-			t.Errorf("what was lost while the host was suspended: %v", err)
+			t.Errorf("a lease that was lost while the host was suspended: %v", err)
 		}
 		synctest.Wait()
 		if len(told.at) != 0 {
-			t.Errorf("expiries were told: %v", told.at)
+			t.Errorf("expiries were reported: %v", told.at)
 		}
 	})
 }
 
-// TestMaxHoldRenew: Renew is of no use after the maximum hold, and before it does not
-// move it.
+// TestMaxHoldRenew: Renew before the end of the maximum hold does not move it; Renew after it
+// returns ErrMaxHold.
 func TestMaxHoldRenew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -131,7 +138,8 @@ func TestMaxHoldRenew(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrMaxHold) || errors.Is(err, holdfast.ErrLost) || f.renewals.Load() != 1 {
+		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrMaxHold) ||
+			errors.Is(err, holdfast.ErrLost) || f.renewals.Load() != 1 {
 			t.Errorf("after the maximum, and %d renewals, Renew returned %v", f.renewals.Load(), err)
 		}
 		if err := lease.Err(); err != nil {
@@ -141,15 +149,16 @@ func TestMaxHoldRenew(t *testing.T) {
 		if d := time.Since(start); d != 19*time.Second+29400*time.Millisecond {
 			t.Errorf("it ended after %v", d)
 		}
-		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrMaxHold) {
+		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrLost) ||
+			!errors.Is(err, holdfast.ErrMaxHold) {
 			t.Errorf("after the end Renew returned %v", err)
 		}
 	})
 }
 
-// TestMaxHoldPassesDuringRenewal: the answer to a renewal that is under way when the
-// maximum hold is over does not move the deadline, and brings no doubt; but that the hold is
-// gone counts.
+// TestMaxHoldPassesDuringRenewal: suppose a renewal is under way when the maximum hold is over. Its
+// answer does not move the deadline and causes no doubt, but the lease is lost if the answer is
+// that the hold is gone.
 func TestMaxHoldPassesDuringRenewal(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -161,7 +170,8 @@ func TestMaxHoldPassesDuringRenewal(t *testing.T) {
 		{name: "renewed", end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold},
 		{name: "renewed by hand", end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold, byHand: true},
 		{name: "failed", answer: errStore, end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold},
-		{name: "failed by hand", answer: errStore, end: 29400 * time.Millisecond, reason: holdfast.ErrMaxHold, byHand: true},
+		{name: "failed by hand", answer: errStore, end: 29400 * time.Millisecond,
+			reason: holdfast.ErrMaxHold, byHand: true},
 		{name: "gone", answer: holdfast.ErrBroken, end: 14 * time.Second, reason: holdfast.ErrBroken},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -176,11 +186,11 @@ func TestMaxHoldPassesDuringRenewal(t *testing.T) {
 						return out
 					}
 				})
-				how := holdfast.Options{MaxHold: 12 * time.Second}
+				options := holdfast.Options{MaxHold: 12 * time.Second}
 				if c.byHand {
-					how.RenewEvery = -1
+					options.RenewEvery = -1
 				}
-				lease := w.acquire(client.Mutex("x", &how))
+				lease := w.acquire(client.Mutex("x", &options))
 				if c.byHand {
 					time.Sleep(10 * time.Second)
 					if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrMaxHold) {
@@ -193,7 +203,8 @@ func TestMaxHoldPassesDuringRenewal(t *testing.T) {
 				}
 				synctest.Wait()
 				if len(told.at) != 1 || told.until[0] != 29400*time.Millisecond || told.doubt != 0 {
-					t.Errorf("told at %v that it ends at %v, and %d doubts", told.at, told.until, told.doubt)
+					t.Errorf("told at %v that it ends at %v, and %d doubts",
+						told.at, told.until, told.doubt)
 				}
 			})
 		})
@@ -213,8 +224,8 @@ func TestMaxHoldLateTimer(t *testing.T) {
 	})
 }
 
-// TestMaxHoldOfSharedLeases: Reenter, SetNote and Downgrade leave the maximum as it was:
-// it counts from when the hold was taken, for all of its leases.
+// TestMaxHoldOfSharedLeases: the maximum counts from the taking of the hold, for all of its leases.
+// Reenter, SetNote and Downgrade do not change it.
 func TestMaxHoldOfSharedLeases(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var told expiries
@@ -233,7 +244,8 @@ func TestMaxHoldOfSharedLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second) // beyond the maximum
-		if err := errors.Join(lease.Err(), again.SetNote(w.ctx, "nearly done"), again.Downgrade(w.ctx)); err != nil {
+		if err := errors.Join(lease.Err(), again.SetNote(w.ctx, "nearly done"),
+			again.Downgrade(w.ctx)); err != nil {
 			t.Error(err)
 		}
 		<-lease.Done()
@@ -241,14 +253,16 @@ func TestMaxHoldOfSharedLeases(t *testing.T) {
 		if d := time.Since(told.start); d != 19*time.Second+29400*time.Millisecond {
 			t.Errorf("it ended after %v", d)
 		}
-		if !errors.Is(lease.Err(), holdfast.ErrMaxHold) || !errors.Is(again.Err(), holdfast.ErrMaxHold) || len(told.at) != 1 || told.at[0] != 25*time.Second {
+		if !errors.Is(lease.Err(), holdfast.ErrMaxHold) ||
+			!errors.Is(again.Err(), holdfast.ErrMaxHold) || len(told.at) != 1 ||
+			told.at[0] != 25*time.Second {
 			t.Errorf("ended by %v and %v, told at %v", lease.Err(), again.Err(), told.at)
 		}
 	})
 }
 
-// TestMaxHoldDowngrade: what a downgrade restarts in the store does not become the
-// lease's after the maximum hold.
+// TestMaxHoldDowngrade: a downgrade after the maximum hold may restart the TTL in the store, but
+// not the lease's.
 func TestMaxHoldDowngrade(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -265,18 +279,19 @@ func TestMaxHoldDowngrade(t *testing.T) {
 	})
 }
 
-// TestMaxHoldHandedOver: each holder to which a hold is handed over has its own maximum,
-// counted from when it got it, and inherits the deadline only.
+// TestMaxHoldHandedOver: each holder of a cohort has its own maximum, counted from when it got the
+// hold. It inherits only the trust deadline.
 func TestMaxHoldHandedOver(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		var told expiries
 		c, f := w.client(told.options())
-		q, first := w.contendBy(c.Mutex("n", &holdfast.Options{MaxHold: time.Millisecond}), c.Mutex("n", &holdfast.Options{MaxHold: time.Minute}), c.Mutex("n", nil))
+		q, first := w.contendBy(c.Mutex("n", &holdfast.Options{MaxHold: time.Millisecond}),
+			c.Mutex("n", &holdfast.Options{MaxHold: time.Minute}), c.Mutex("n", nil))
 		start := time.Now()
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		if len(told.at) != 1 {
-			t.Fatalf("the first holder's maximum was told %d times", len(told.at))
+			t.Fatalf("the first holder's maximum was reported %d times", len(told.at))
 		}
 		deadline := first.ValidUntil()
 		tries := f.releases.Load()
@@ -291,7 +306,7 @@ func TestMaxHoldHandedOver(t *testing.T) {
 		time.Sleep(70 * time.Second)
 		synctest.Wait()
 		if len(told.at) != 2 {
-			t.Fatalf("after 70 s %d expiries have been told", len(told.at))
+			t.Fatalf("after 70 s %d expiries have been reported", len(told.at))
 		}
 		if d := told.at[1] - time.Duration(start.Sub(told.start)); d != time.Minute+2*time.Millisecond {
 			t.Errorf("the second holder's maximum was over after %v", d)
@@ -300,19 +315,19 @@ func TestMaxHoldHandedOver(t *testing.T) {
 		third := q.next("it is free")
 		time.Sleep(time.Hour)
 		if err := third.Err(); err != nil {
-			t.Errorf("who has no maximum: %v", err)
+			t.Errorf("a holder without a maximum: %v", err)
 		}
 		w.release(third)
 	})
 }
 
-// TestMaxHoldOfReaders: readers of unlike maxima do not share a hold; those of the same
-// do.
+// TestMaxHoldOfReaders: readers share a hold only if their maxima are equal.
 func TestMaxHoldOfReaders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
-		writer, q := w.acquire(c.Mutex("x", nil)), w.line()
-		limited, free := c.RWMutex("x", &holdfast.Options{MaxHold: time.Second}).Read, c.RWMutex("x", nil).Read
+		writer, q := w.acquire(c.Mutex("x", nil)), w.waiters()
+		limited, free := c.RWMutex("x", &holdfast.Options{MaxHold: time.Second}).Read,
+			c.RWMutex("x", nil).Read
 		for _, l := range []*holdfast.Lock{limited, limited, free, free} {
 			q.join(w.ctx, l)
 		}

@@ -15,8 +15,8 @@ func (w *world) opens(name string) time.Duration {
 	return w.took(func() { w.release(w.acquire(c.Mutex(name, nil))) })
 }
 
-// TestReleaseNow: the minimum hold does not apply to what was never used: the name is
-// free at once, also if the lease was lost meanwhile by its clock only.
+// TestReleaseNow: the minimum hold does not apply to a lease that was never used. The name is free
+// at once, even if the lease was lost by the clock meanwhile.
 func TestReleaseNow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -50,8 +50,8 @@ func TestReleaseNow(t *testing.T) {
 	})
 }
 
-// TestReleaseNowOfSharedHold: where leases share a hold, the minimum applies if one of
-// them was used, whichever of them is released last.
+// TestReleaseNowOfSharedHold: where leases share a hold, the minimum applies if one of them was
+// used, whichever is released last.
 func TestReleaseNowOfSharedHold(t *testing.T) {
 	release, now := (*holdfast.Lease).Release, (*holdfast.Lease).ReleaseNow
 	for _, c := range []struct {
@@ -83,8 +83,7 @@ func TestReleaseNowOfSharedHold(t *testing.T) {
 	}
 }
 
-// TestAllUndoneHasNoMinHold: an All that fails has begun no work, so that it closes no
-// name (P6).
+// TestAllUndoneHasNoMinHold: an All that fails has begun no work, so it keeps no name closed (P6).
 func TestAllUndoneHasNoMinHold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -95,7 +94,8 @@ func TestAllUndoneHasNoMinHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.free("a", "P6: All has failed")
-		if _, err := holdfast.All(c.Mutex("b", nil), c.Mutex("c", nil)).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
+		blocked := holdfast.All(c.Mutex("b", nil), c.Mutex("c", nil))
+		if _, err := blocked.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("P6: All, whose first lock is held, returned %v", err)
 		}
 		w.free("c", "P6: All has taken nothing")

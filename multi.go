@@ -10,22 +10,24 @@ import (
 	"time"
 )
 
-// MultiLock is several locks taken as one: all of them, or none. They may be of
-// several clients, on unlike stores too. Like a Lock it holds no state.
+// MultiLock is several locks that are taken as one: all of them, or none. They may belong to
+// several clients, and to different stores. Like a Lock it has no state.
 type MultiLock struct {
 	locks []*Lock // in the order in which they are taken
 	err   error
 }
 
-// All returns the locks as one. Every process takes them in the same order, by
-// store and name, whatever the order here, so that two of them never wait for
-// one another; where a store's data were wiped, clients opened before and after
-// may see it as another store (Caps.Store), see its Guarantees. The same name of one store twice is refused, in any modes, and so
-// is an empty list: by the first use, like the errors of the locks themselves.
+// All returns the locks as one. Every process takes them in the same order, by store (Caps.Store)
+// and name, whatever the order here, so that two processes never wait for one another. (After a
+// store has lost its data, clients opened before and after may see it as different stores: see its
+// Guarantees.)
+//
+// The list must not be empty, and must not contain the same name of one store twice, in any modes.
+// Each use of the MultiLock returns such an error, and the errors of the locks.
 func All(locks ...*Lock) *MultiLock {
 	m := &MultiLock{locks: slices.Clone(locks)}
 	if len(locks) == 0 {
-		m.err = errors.New("holdfast: All of no locks")
+		m.err = errors.New("holdfast: All needs at least one lock")
 		return m
 	}
 	if i := slices.Index(locks, nil); i >= 0 {
@@ -35,7 +37,8 @@ func All(locks ...*Lock) *MultiLock {
 	slices.SortStableFunc(m.locks, (*Lock).compare)
 	for i, l := range m.locks[1:] {
 		if l.compare(m.locks[i]) == 0 {
-			m.err = fmt.Errorf("holdfast: All has %q of %s twice", l.name, l.settings.client.caps.Store)
+			m.err = fmt.Errorf("holdfast: All has %q of %s twice",
+				l.name, l.settings.client.caps.Store)
 		}
 	}
 	return m
@@ -43,14 +46,15 @@ func All(locks ...*Lock) *MultiLock {
 
 // compare orders locks by the identity of the store and the name in it.
 func (l *Lock) compare(other *Lock) int {
+	mine, others := l.settings.client, other.settings.client
 	return cmp.Or(
-		cmp.Compare(l.settings.client.caps.Store, other.settings.client.caps.Store),
-		cmp.Compare(l.settings.client.opts.Prefix+l.name, other.settings.client.opts.Prefix+other.name),
+		cmp.Compare(mine.caps.Store, others.caps.Store),
+		cmp.Compare(mine.opts.Prefix+l.name, others.opts.Prefix+other.name),
 	)
 }
 
-// Acquire waits until it has all locks, one after the other. On an error it
-// gives back what it had.
+// Acquire blocks until all locks are held, which it takes one after the other, and returns their
+// lease. On an error it releases those that it has.
 func (m *MultiLock) Acquire(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, (*Lock).Acquire)
 }
@@ -60,7 +64,8 @@ func (m *MultiLock) TryAcquire(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, (*Lock).TryAcquire)
 }
 
-// Do is Lock.Do for several locks: the context ends at the first loss.
+// Do acquires the locks, runs fn, and releases them, like Lock.Do. The context ends at the first
+// loss.
 func (m *MultiLock) Do(ctx context.Context, fn func(context.Context, *MultiLease) error) error {
 	if fn == nil {
 		return fmt.Errorf("holdfast: do: %w", errNilFunc)
@@ -72,29 +77,32 @@ func (m *MultiLock) Do(ctx context.Context, fn func(context.Context, *MultiLease
 	return protect(ctx, lease, func(ctx context.Context) error { return fn(ctx, lease) })
 }
 
-func (m *MultiLock) acquire(ctx context.Context, acquire func(*Lock, context.Context) (*Lease, error)) (*MultiLease, error) {
+// acquireOne is (*Lock).Acquire or (*Lock).TryAcquire.
+type acquireOne func(*Lock, context.Context) (*Lease, error)
+
+func (m *MultiLock) acquire(ctx context.Context, one acquireOne) (*MultiLease, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	for _, l := range m.locks {
-		// What is wrong with any of them is known before the first is taken.
+		// An error of any lock is returned before the first is taken (P10).
 		if err := l.check(ctx, "acquire"); err != nil {
 			return nil, err
 		}
 	}
 	ml := &MultiLease{}
 	ml.first, ml.cancel = context.WithCancelCause(context.Background())
-	// Once one is lost there is no use in waiting for the others.
+	// Once one is lost, waiting for the others is of no use.
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ml.first, func() { cancel(context.Cause(ml.first)) })()
 	panicked := true
 	defer func() {
-		if panicked { // the driver, in the acquire of one: the others are held (P6)
+		if panicked { // the driver panicked in the acquire of one; others are held (P6)
 			_ = ml.undo()
 		}
 	}()
-	err := ml.take(wait, m.locks, acquire)
+	err := ml.take(wait, m.locks, one)
 	panicked = false
 	if err != nil {
 		return nil, errors.Join(err, ml.undo())
@@ -102,21 +110,21 @@ func (m *MultiLock) acquire(ctx context.Context, acquire func(*Lock, context.Con
 	return ml, nil
 }
 
-// take acquires the locks. After an error it has some of them.
-func (ml *MultiLease) take(ctx context.Context, locks []*Lock, acquire func(*Lock, context.Context) (*Lease, error)) error {
+// take acquires the locks. After an error ml has some of them.
+func (ml *MultiLease) take(ctx context.Context, locks []*Lock, one acquireOne) error {
 	for _, l := range locks {
-		lease, err := acquire(l, ctx)
+		lease, err := one(l, ctx)
 		if err != nil {
 			return err
 		}
 		ml.leases = append(ml.leases, lease)
 		ml.unbind = append(ml.unbind, lease.bind(ml.cancel))
 	}
-	return ml.Err() // one may have been lost while we waited for the next
+	return ml.Err() // one may have been lost during the wait for the next
 }
 
-// MultiLease is the hold on all locks of a MultiLock. It is lost as a whole
-// when one of them is. Safe for concurrent use.
+// MultiLease is the hold on all locks of a MultiLock. When one of them is lost, all of it is. Safe
+// for concurrent use.
 type MultiLease struct {
 	leases []*Lease
 	unbind []context.CancelFunc
@@ -124,11 +132,11 @@ type MultiLease struct {
 	cancel context.CancelCauseFunc
 }
 
-// Leases returns the single leases, in the order in which they were taken.
+// Leases returns the leases in the order in which they were taken.
 func (ml *MultiLease) Leases() []*Lease { return slices.Clone(ml.leases) }
 
-// Tokens returns the fencing tokens by name. Where two stores have a lock of the
-// same name, use Leases.
+// Tokens returns the fencing tokens by name. If two stores have a lock of the same name, use
+// Leases.
 func (ml *MultiLease) Tokens() map[string]Token {
 	tokens := make(map[string]Token, len(ml.leases))
 	for _, l := range ml.leases {
@@ -137,8 +145,7 @@ func (ml *MultiLease) Tokens() map[string]Token {
 	return tokens
 }
 
-// Err returns nil while all leases can be trusted; else what Err of the first
-// that cannot returns.
+// Err returns nil while all leases can be trusted, and else the error of the first that cannot.
 func (ml *MultiLease) Err() error {
 	for _, l := range ml.leases {
 		if err := l.Err(); err != nil {
@@ -162,8 +169,8 @@ func (ml *MultiLease) ValidUntil() time.Time {
 	return first
 }
 
-// WithContext is Lease.WithContext for all of the leases: the context ends at
-// the first loss, and carries every hold.
+// WithContext is Lease.WithContext for all leases: the context ends at the first loss, and carries
+// every hold.
 func (ml *MultiLease) WithContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancels := parent, make([]context.CancelFunc, len(ml.leases))
 	for i, l := range ml.leases {
@@ -176,12 +183,11 @@ func (ml *MultiLease) WithContext(parent context.Context) (context.Context, cont
 	}
 }
 
-// Release releases all leases at the same time, so that one dead store does not hold up
-// the others, and returns their errors joined, that of the lease taken last first. See
-// Lease.Release.
+// Release releases all leases at the same time, so that a dead store does not delay the others. It
+// returns their errors joined, that of the lease taken last first. See Lease.Release.
 func (ml *MultiLease) Release() error { return ml.release((*Lease).Release) }
 
-// ReleaseNow is Release without the minimum hold of any of them: see Lease.ReleaseNow.
+// ReleaseNow releases all leases without their minimum holds. See Lease.ReleaseNow.
 func (ml *MultiLease) ReleaseNow() error { return ml.release((*Lease).ReleaseNow) }
 
 func (ml *MultiLease) release(one func(*Lease) error) error {
@@ -192,11 +198,11 @@ func (ml *MultiLease) release(one func(*Lease) error) error {
 	}
 	n := len(ml.leases)
 	if n == 0 {
-		return nil // undo, when the first lock was not to be had
+		return nil // called by undo: the first lock was not acquired
 	}
 	errs, panics := make([]error, n), make([]any, n)
 	var others sync.WaitGroup
-	defer others.Wait() // also when the caller's own panics
+	defer others.Wait() // also if the release of the first panics
 	for i, l := range ml.leases[1:] {
 		others.Go(func() {
 			defer func() { panics[i+1] = recover() }()
@@ -207,14 +213,14 @@ func (ml *MultiLease) release(one func(*Lease) error) error {
 	others.Wait()
 	for _, p := range panics {
 		if p != nil {
-			panic(p) // the driver's: it is for our caller
+			panic(p) // the driver's panic is the caller's
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// undo gives back what an acquire has that failed, without its minimum hold (P6).
-// Losses among it are of no interest: nothing has been done under them.
+// undo releases what a failed acquire has, without the minimum hold (P6). It ignores losses:
+// nothing has been done under the leases.
 func (ml *MultiLease) undo() error {
 	err := ml.ReleaseNow()
 	if errors.Is(err, ErrUncertain) {

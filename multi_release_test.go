@@ -11,12 +11,13 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// Several dead stores cost Release as much time as one, and one that lives nothing. The
-// errors are joined in the order in which the locks are given back.
+// Several dead stores delay Release as long as one does, and the release in a live store is not
+// delayed. The errors are joined in the order of the releases.
 func TestMultiReleaseOverDeadStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
-		ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil), c.Mutex("d", nil)).Acquire(w.ctx)
+		ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil),
+			c.Mutex("d", nil)).Acquire(w.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,20 +39,22 @@ func TestMultiReleaseOverDeadStores(t *testing.T) {
 			t.Errorf("after %v: %v", took, err)
 		}
 		lines := strings.Split(err.Error(), "\n")
-		if len(lines) != 3 || !strings.Contains(lines[0], `"d"`) || !strings.Contains(lines[1], `"c"`) || !strings.Contains(lines[2], `"a"`) {
+		if len(lines) != 3 || !strings.Contains(lines[0], `"d"`) ||
+			!strings.Contains(lines[1], `"c"`) || !strings.Contains(lines[2], `"a"`) {
 			t.Errorf("the errors are %q", lines)
 		}
 		f.set(func() { f.release = nil })
 	})
 }
 
-// A driver's panic in any of the releases is the caller's, after all others.
+// A driver's panic in one of the releases reaches the caller after all other releases.
 func TestMultiReleasePanic(t *testing.T) {
 	for _, bad := range []string{"a", "b", "c"} {
 		t.Run(bad, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c, f := w.client(nil)
-				ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil), c.Mutex("c", nil)).Acquire(w.ctx)
+				ml, err := holdfast.All(c.Mutex("a", nil), c.Mutex("b", nil),
+					c.Mutex("c", nil)).Acquire(w.ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -108,7 +111,7 @@ func TestMultiAcquirePanic(t *testing.T) {
 	})
 }
 
-// ReleaseNow of several locks is without the minimum hold of any, and Release is not.
+// ReleaseNow of several locks ignores the minimum hold of each; Release does not.
 func TestMultiReleaseNow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)

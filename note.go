@@ -12,7 +12,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// defaultNote tells an operator where to look for the holder.
+// defaultNote tells an operator where to find the holder.
 var defaultNote = func() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -42,11 +42,10 @@ func checkNote(note string) error {
 	return nil
 }
 
-// SetNote changes what operators and watchers see beside the hold: up to MaxNote
-// bytes of UTF-8, "" for the default (Options.Note). All leases of the hold have
-// the same note. It returns ErrUnsupported if the store cannot change one, what
-// Err returns if the lease is over, else the store's error; the note may then
-// have changed or not.
+// SetNote changes the note that operators and watchers see beside the hold: up to MaxNote bytes of
+// UTF-8, "" for the default (Options.Note). All leases of the hold have the same note. The error is
+// ErrUnsupported if the store cannot change a note, and that of Err if the lease is over. After any
+// other error, which is the store's, the note may have changed or not.
 func (le *Lease) SetNote(ctx context.Context, note string) error {
 	const op = "set note"
 	if ctx == nil {
@@ -71,7 +70,9 @@ func (le *Lease) SetNote(ctx context.Context, note string) error {
 	next := c.step(engine.Event{Kind: engine.AnnotateCalled, Caller: &le.caller, Note: note})
 	if next.Do == engine.Ask {
 		err := a.Annotate(ctx, next.Grant)
-		next = c.step(engine.Event{Kind: engine.AnnotateAnswered, Caller: &le.caller, Note: note, Err: err})
+		next = c.step(engine.Event{
+			Kind: engine.AnnotateAnswered, Caller: &le.caller, Note: note, Err: err,
+		})
 	}
 	return le.result(op, next.Err)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// shown is the note that the store shows.
+// shown returns the note that the store shows.
 func (w *world) shown(c *holdfast.Client, name string) string {
 	w.Helper()
 	info, err := c.Inspect(w.ctx, name)
@@ -25,8 +25,8 @@ func (w *world) shown(c *holdfast.Client, name string) string {
 	return info.Holders[0].Note
 }
 
-// TestSetNote: the note is the hold's, over renewals and a downgrade, and for
-// all its leases.
+// TestSetNote: the note belongs to the hold: it stays over renewals and a downgrade, and is the
+// same for all leases.
 func TestSetNote(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -71,19 +71,20 @@ func TestSetNote(t *testing.T) {
 	})
 }
 
-// deaf is a driver that hears of no losses.
-type deaf struct{ driver.Forward }
+// noLosses is a driver that learns of no losses.
+type noLosses struct{ driver.Forward }
 
-func (d deaf) Caps() driver.Caps {
+func (d noLosses) Caps() driver.Caps {
 	c := d.Forward.Caps()
 	c.Ops &^= driver.OpNotify
 	return c
 }
 
-// TestSetNoteFindsTheLoss: an answer that the hold is gone is a loss (P2).
+// TestSetNoteFindsTheLoss: an answer that the hold is gone makes the lease lost (P2).
 func TestSetNoteFindsTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
-		holder, err := holdfast.New(deaf{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
+		holder, err := holdfast.New(noLosses{driver.Forward{Driver: w.store.Client()}},
+			&holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -108,8 +109,7 @@ func TestSetNoteFindsTheLoss(t *testing.T) {
 	})
 }
 
-// TestWatch: holders as they are and then each change of them, and no news that
-// is none.
+// TestWatch: a watch yields the present holders, then each change of them, and nothing else.
 func TestWatch(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 			leases = append(leases, lease)
 			synctest.Wait()
 		}
-		time.Sleep(time.Minute) // renewals are no news
+		time.Sleep(time.Minute) // renewals are no changes
 		for _, lease := range leases {
 			if err := lease.Release(); err != nil {
 				w.Fatal(err)
@@ -152,7 +152,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestWatchBadInput is refused at once (P10).
+// TestWatchBadInput: a watch refuses bad input at once (P10).
 func TestWatchBadInput(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)

@@ -11,10 +11,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// Inspect returns who holds a name and who waits for it, with their tokens and
-// notes. Of a hold that is passed on inside a process it may show a token that is 10 ms
-// old. A name that nobody uses is no error. ErrUnsupported if the store cannot
-// tell.
+// Inspect returns the holders and the waiters of a name, with their tokens and notes. A name that
+// nobody uses is no error. If a hold is handed over inside a process, its token may be 10 ms old.
+// The error is ErrUnsupported if the store cannot tell.
 func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	inspector, err := c.inspector(ctx, "inspect", name)
 	if err != nil {
@@ -37,8 +36,8 @@ func (c *Client) inspector(ctx context.Context, op, name string) (driver.Inspect
 	return inspector, c.admit(ctx, op, name)
 }
 
-// admit checks what an operation on a name needs, and counts it in: if there is
-// no error, stop must follow.
+// admit checks the arguments of an operation on a name, and counts it in. If the error is nil, stop
+// must follow.
 func (c *Client) admit(ctx context.Context, op, name string) error {
 	if ctx == nil {
 		return errNilContext(op)
@@ -52,11 +51,11 @@ func (c *Client) admit(ctx context.Context, op, name string) error {
 	return nil
 }
 
-// List yields the names in use that begin with prefix, in any order, and stops
-// after the first error.
+// List yields the names in use that begin with prefix, in any order, and stops after the first
+// error.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		// What no name can begin with is refused, like a bad name (P10).
+		// A prefix with which no name can begin is refused, like a bad name (P10).
 		sample := strings.TrimSuffix(prefix, "/")
 		if prefix == "" {
 			sample = "any"
@@ -80,12 +79,12 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 	}
 }
 
-// Break ends somebody's hold, for an operator: the one that has this token and
-// no later one (P4), else the error is ErrNotHeld. The name is free at once, and
-// the holder, with all leases that share the hold, learns of it as soon as the
-// store can tell it, at the latest when it
-// next renews; until then it may still act, so break what is dead or
-// guarded by its token.
+// Break ends the hold on name that has this token, for an operator, and frees the name at once. If
+// there is none, the error is ErrNotHeld: a later hold is never broken (P4).
+//
+// The holder learns of it, on all leases that share the hold, as soon as the store can tell it, at
+// the latest at its next renewal. Until then it may still act, so break only holders that are dead,
+// or whose resource is guarded by the token.
 func (c *Client) Break(ctx context.Context, name string, t Token) error {
 	b, ok := driver.As[driver.Breaker](c.driver, driver.OpBreak)
 	if !ok {
@@ -104,20 +103,21 @@ func (c *Client) Break(ctx context.Context, name string, t Token) error {
 	return nil
 }
 
-// sayWithin is the longest pause between two looks for a token that the store is about
-// to be told: a renewal may be slow, or wait for a batch before it.
-const sayWithin = 32 * engine.CohortAlone
+// publishWithin bounds the pauses between two checks for a token that the store is about to be
+// told: a renewal may be slow, or wait for an earlier batch.
+const publishWithin = 32 * engine.CohortAlone
 
-var errUnsaid = errors.New("the hold may have been passed on inside a process, and the store not have learned of it")
+var errUnpublished = errors.New("the hold may have been handed over inside a process, " +
+	"and the store may not have learned of it yet")
 
-// CheckSequencer asks the store whether the hold that a sequencer names is
-// still the current one: nil, or ErrNotHeld. The answer is about the past; a guard that
-// remembers tokens (package fence) is exact.
+// CheckSequencer asks the store whether the hold that a sequencer names is still the current one.
+// It returns nil, or ErrNotHeld. The answer is about the past; a guard that remembers tokens
+// (package fence) is exact.
 //
-// A hold may just have been passed on inside a process. The store learns of that within
-// 10 ms, as a rule, and until then the hold before passes for the current one. Then
-// CheckSequencer looks again for up to about a second; if the store still does not know,
-// or the context ends, the error is ErrUncertain: the sequencer may be the holder's.
+// Suppose the hold has just been handed over inside its process. The store learns of that within 10
+// ms as a rule, and until then the hold before seems to be the current one. CheckSequencer
+// therefore asks again for up to about a second. If the store still does not know, or the context
+// ends, the error is ErrUncertain: the sequencer may be the holder's.
 func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	const op = "check sequencer"
 	seq, err := driver.ParseSequencer(s)
@@ -127,7 +127,8 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	name, ours := strings.CutPrefix(seq.Name, c.opts.Prefix)
 	switch {
 	case !ours:
-		return failed(op, seq.Name, fmt.Errorf("the name is not under this client's prefix %q", c.opts.Prefix))
+		return failed(op, seq.Name,
+			fmt.Errorf("the name is not under this client's prefix %q", c.opts.Prefix))
 	case seq.Token == 0:
 		return failed(op, name, fmt.Errorf("it has no token: %w", ErrUnsupported))
 	}
@@ -136,19 +137,21 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 		if err != nil {
 			return fmt.Errorf("holdfast: %s: %w", op, err)
 		}
-		unsaid := false // the store may not know yet that the hold was passed on: see turn
+		behind := false // the store may not know yet that the hold was handed over
 		for _, h := range info.Holders {
-			// A downgrade without an answer makes a lease shared before its hold is.
-			if h.Token == seq.Token && (h.Mode == seq.Mode || h.Mode == Exclusive && seq.Mode == Shared) {
+			// Until a downgrade is answered the lease may be shared and its hold exclusive.
+			sameMode := h.Mode == seq.Mode || h.Mode == Exclusive && seq.Mode == Shared
+			if h.Token == seq.Token && sameMode {
 				return nil
 			}
-			unsaid = unsaid || h.Token < seq.Token && seq.Token < h.Token+Token(c.caps.TokenBlock)
+			block := Token(c.caps.TokenBlock)
+			behind = behind || h.Token < seq.Token && seq.Token < h.Token+block
 		}
 		switch {
-		case !unsaid:
+		case !behind:
 			return failed(op, name, ErrNotHeld)
-		case pause > sayWithin || !rest(ctx, pause):
-			return failed(op, name, ErrUncertain, errUnsaid, ended(ctx))
+		case pause > publishWithin || !rest(ctx, pause):
+			return failed(op, name, ErrUncertain, errUnpublished, ended(ctx))
 		}
 	}
 }

@@ -10,71 +10,66 @@ import (
 	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
-// ClientOptions configure a client. The zero value is right for most.
+// ClientOptions configure a client. The zero value means the defaults.
 type ClientOptions struct {
-	// Prefix is put in front of every name in the store, so that programs that
-	// share a store stay apart: "billing/" makes "orders" the store's
-	// "billing/orders"; no slash is added. The client's own calls use names
-	// without it.
+	// Prefix is put in front of every name in the store, to keep apart programs that share a store:
+	// with "billing/" the store's name for "orders" is "billing/orders". No slash is added. The
+	// client's methods take and return names without the prefix.
 	Prefix string
-	// Need lists capabilities without which New fails: each boolean that is
-	// true, each operation, and a TTL range, which the store must cover.
+	// Need lists capabilities without which New fails: each boolean that is true, each operation,
+	// and the TTL range, which the store must cover.
 	Need Caps
-	// Events are told what happens to locks.
+	// Events are hooks that are told what happens to locks.
 	Events Events
-	// Logger gets the same events as log records, on the goroutine that calls the
-	// hooks, and panics of the driver in the background. Nil: silence, but slog.Default
-	// gets the panics.
+	// Logger gets the same events as log records, on the goroutine that calls the hooks, and the
+	// driver's panics in the background. Nil: no records, and slog.Default gets the panics.
 	Logger *slog.Logger
-	// Margin is how long before the end of the store's TTL a lease stops being
-	// trusted. It must cover how far the rates of the clocks drift apart in one
-	// TTL, and the time between a look at the lease and the act that follows.
-	// 0: a fiftieth of the TTL, at least 5 ms.
+	// Margin is how long before the end of the store's TTL a lease stops being trusted. It must
+	// cover how far the rates of the clocks drift apart in one TTL, and the time between a check of
+	// the lease and the act that follows. 0: a fiftieth of the TTL, at least 5 ms.
 	Margin time.Duration
-	// Clock is what leases are trusted by; the driver must use the same. Nil:
-	// the host's, which counts the time that the host is suspended.
+	// Clock is the clock by which leases are trusted; the driver must use the same. Nil: the
+	// host's, which counts the time for which the host is suspended.
 	Clock driver.Clock
 }
 
-// Options say how a lock is taken. They are plain data; the zero value of each
-// field is its default. TTLs and MaxHold go up to MaxTTL, delays up to MaxDelay.
+// Options say how a lock is taken. They are plain data; the zero value of each field is its
+// default. TTL and MaxHold go up to MaxTTL, LockDelay and MinHold up to MaxDelay.
 type Options struct {
-	// TTL is how long the store keeps the lock when the holder has vanished.
-	// 0: 30 s, or the nearest that the store takes.
+	// TTL is how long the store keeps the lock after the holder has vanished. 0: 30 s, or the
+	// nearest that the store takes.
 	TTL time.Duration
-	// RenewEvery is how often the lease is renewed. 0: a third of the TTL.
-	// Negative: never; the lease then ends at its TTL. It must be at least
-	// MinRenewEvery, and shorter than the TTL less the margin
-	// (ClientOptions.Margin).
+	// RenewEvery is how often the lease is renewed. It must be at least MinRenewEvery, and shorter
+	// than the TTL less the margin (ClientOptions.Margin). 0: a third of the TTL. Negative: never;
+	// the lease then ends at its TTL.
 	RenewEvery time.Duration
-	// LockDelay is how much longer than its TTL the store keeps the name of a
-	// vanished holder closed, for what it had under way. A release frees at
-	// once. 0: none.
+	// LockDelay is how much longer than its TTL the store keeps the name of a vanished holder
+	// closed, so that what the holder had under way can end. A release frees the name at once.
+	// 0: none.
 	LockDelay time.Duration
-	// MaxHold is how long the lease is renewed, counted from when it was acquired: a
-	// section that hangs must not keep its lock for ever. After it Events.Expiring tells
-	// so, Lease.Renew returns ErrMaxHold, and the lease, unless it is released before, is
-	// lost at the trust deadline that stands then, for ErrMaxHold; an answer to a renewal
-	// under way does not move that. So a hold ends at most MaxHold and one TTL after it
-	// was taken. With less than RenewEvery a full TTL is not renewed at all. 0: no limit.
+	// MaxHold is how long the lease is renewed, counted from its acquire: a section that hangs must
+	// not keep its lock for ever. When it is over Events.Expiring is called, Lease.Renew returns
+	// ErrMaxHold, and the trust deadline stands, even if a renewal that is under way succeeds.
+	// Unless the lease is released before that deadline, it is lost then, by ErrMaxHold. So a hold
+	// ends at most MaxHold and one TTL after it was taken. With a MaxHold shorter than RenewEvery a
+	// full TTL is never renewed. 0: no limit.
 	MaxHold time.Duration
-	// MinHold keeps the name closed for at least this long after it was
-	// acquired, even if it is released sooner (but see Lease.ReleaseNow) or the holder
-	// crashes: for jobs that must run once per tick on hosts whose clocks differ. An
-	// acquire that fails closes nothing, unless the store is out of reach for the whole
-	// TTL after it: then it cannot tell the acquire from a crash. 0: none.
+	// MinHold keeps the name closed for at least this long after it was acquired, even if the lock
+	// is released sooner (but see Lease.ReleaseNow) or the holder crashes. It is for jobs that must
+	// run once per tick on hosts whose clocks differ. An acquire that fails does not close the
+	// name, unless the store is out of reach for the whole TTL after it: then the store cannot tell
+	// the acquire from a crash. 0: none.
 	MinHold time.Duration
-	// Reentrant joins the hold that the context carries instead of failing with
-	// ErrDeadlock. The hold stays as it was taken: the other options here do not
-	// change it.
+	// Reentrant joins the hold that the context carries instead of failing with ErrDeadlock. The
+	// hold stays as it was taken: the other options here do not change it.
 	Reentrant bool
-	// Unfair allows the lock to be taken past others who wait in the store's
-	// queue, when the name happens to be free.
+	// Unfair allows barging: the lock may be taken before others who wait in the store's queue, if
+	// the name happens to be free.
 	Unfair bool
-	// Permits is how many slots of a semaphore one hold takes. 0: 1. It is an
-	// error with any other lock.
+	// Permits is how many slots of a semaphore one hold takes; 0 means 1. With any other lock it
+	// must be 0.
 	Permits int
-	// Note is shown to operators, up to MaxNote bytes of UTF-8. "": program, host and
+	// Note is shown to operators. It has up to MaxNote bytes of UTF-8. "": program, host and
 	// process id.
 	Note string
 }
@@ -89,17 +84,16 @@ const (
 	MaxNote       = 256                  // bytes
 )
 
-// settings are options with the defaults filled in, checked, for one mode and
-// size in one client. Locks with the same settings share them.
+// settings are checked options for one mode and size in one client, with the defaults filled in.
+// Locks with the same settings share them.
 type settings struct {
 	client *Client
 	engine.Settings
 	reentrant bool
-	err       error // what is wrong with them, or with the one name that they are for
+	err       error // what is wrong with them, or with the one name that they belong to
 }
 
-// settle fills in the defaults and checks the options against the rules and the
-// store (P10).
+// settle fills in the defaults and checks the options against the rules and the store (P10).
 func settle(o settingsKey, caps *Caps, margin time.Duration) (*settings, error) {
 	s := &settings{
 		Settings: engine.Settings{MaxHold: o.MaxHold, Terms: engine.Terms{
@@ -140,7 +134,8 @@ func (s *settings) settleKind(caps *Caps) error {
 	case s.Slots < 1 || s.Slots > MaxSlots:
 		return fmt.Errorf("a semaphore with %d slots: 1 to %d are allowed", s.Slots, MaxSlots)
 	case s.Permits < 0 || s.Permits > s.Slots:
-		return fmt.Errorf("option Permits is %d: 1 to %d, the semaphore's slots, are allowed", s.Permits, s.Slots)
+		return fmt.Errorf("option Permits is %d: 1 to %d, the semaphore's slots, are allowed",
+			s.Permits, s.Slots)
 	}
 	if s.Permits == 0 {
 		s.Permits = 1
@@ -160,13 +155,19 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 	case s.TTL > MaxTTL:
 		return fmt.Errorf("option TTL is %v: at most %v is allowed", s.TTL, MaxTTL)
 	case trusted <= 0:
-		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v", s.TTL, lease.Margin(margin, s.TTL))
+		return fmt.Errorf("option TTL is %v: it must be longer than the margin of %v",
+			s.TTL, lease.Margin(margin, s.TTL))
 	case s.RenewEvery >= 0 && trusted <= MinRenewEvery:
-		return fmt.Errorf("option TTL is %v: to be renewed it must be longer than margin and %v, %v together", s.TTL, MinRenewEvery, lease.Margin(margin, s.TTL)+MinRenewEvery)
+		return fmt.Errorf("option TTL is %v: "+
+			"to be renewed it must be longer than margin and %v, %v together",
+			s.TTL, MinRenewEvery, lease.Margin(margin, s.TTL)+MinRenewEvery)
 	case s.RenewEvery >= 0 && s.RenewEvery < MinRenewEvery:
-		return fmt.Errorf("option RenewEvery is %v: it must be at least %v; negative means never", s.RenewEvery, MinRenewEvery)
+		return fmt.Errorf("option RenewEvery is %v: it must be at least %v; negative means never",
+			s.RenewEvery, MinRenewEvery)
 	case s.RenewEvery >= trusted:
-		return fmt.Errorf("option RenewEvery is %v: it must be shorter than TTL less margin, %v; negative means never", s.RenewEvery, trusted)
+		return fmt.Errorf("option RenewEvery is %v: "+
+			"it must be shorter than TTL less margin, %v; negative means never",
+			s.RenewEvery, trusted)
 	case s.LockDelay < 0 || s.LockDelay > MaxDelay:
 		return fmt.Errorf("option LockDelay is %v: 0 to %v is allowed", s.LockDelay, MaxDelay)
 	case s.MaxHold < 0 || s.MaxHold > MaxTTL:

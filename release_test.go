@@ -36,13 +36,14 @@ func TestReleaseIsIdempotent(t *testing.T) {
 		// P4: a second Release must not free the next holder.
 		next := w.acquire(c.Mutex("x", nil))
 		_ = lease.Release()
-		if _, err := c.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) || next.Err() != nil {
+		if _, err := c.Mutex("x", nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrHeld) ||
+			next.Err() != nil {
 			t.Errorf("P4: a repeated release freed a later holder: %v, %v", err, next.Err())
 		}
 	})
 }
 
-// Every Release returns what the first does, whether it comes meanwhile or later.
+// Every Release returns what the first returns, whether it is called meanwhile or later.
 func TestEveryReleaseReturnsTheSame(t *testing.T) {
 	for name, spoil := range map[string]func(*world, *faulty){
 		"it goes well":      func(*world, *faulty) {},
@@ -85,7 +86,8 @@ func TestReleaseInTheBackground(t *testing.T) {
 		f.set(func() { f.release = failReleases })
 		var err error
 		took := w.took(func() { err = lease.Release() })
-		if !errors.Is(err, holdfast.ErrUncertain) || !errors.Is(err, errStore) || errors.Is(err, holdfast.ErrLost) {
+		if !errors.Is(err, holdfast.ErrUncertain) || !errors.Is(err, errStore) ||
+			errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release returned %v", err)
 		}
 		if took > 5*time.Second || took < 4*time.Second {
@@ -97,8 +99,8 @@ func TestReleaseInTheBackground(t *testing.T) {
 	})
 }
 
-// The release goes through and its answer is lost: the second attempt finds
-// nothing, which is no loss.
+// Suppose a release succeeds and its answer is lost. The second attempt finds nothing, and that is
+// no loss.
 func TestReleaseWhoseAnswerIsLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -154,13 +156,14 @@ func TestReleaseIsBoundedByTheValidity(t *testing.T) {
 func TestReleaseTellsTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
-		// Nobody has looked: the store says so.
+		// Err was not called: the store reports the loss.
 		lease := w.acquire(c.Mutex("x", nil))
 		w.store.Advance(time.Hour)
-		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrNotHeld) {
+		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) ||
+			!errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Release of a hold that the store has ended: %v", err)
 		}
-		// The clock says so: and what may be left in the store is withdrawn.
+		// The clock reports it. What may be left in the store is withdrawn.
 		lease = w.acquire(c.Mutex("y", nil))
 		w.clock.suspend(29500 * time.Millisecond)
 		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) {
@@ -190,7 +193,7 @@ func TestMinHoldAndLockDelay(t *testing.T) {
 		_ = lease.Release()
 
 		lease = w.acquire(a.Mutex("z", &holdfast.Options{LockDelay: time.Minute}))
-		f.set(func() { f.renew, f.release = failRenewals, failReleases }) // it vanishes
+		f.set(func() { f.renew, f.release = failRenewals, failReleases }) // the holder vanishes
 		took := w.took(func() { w.acquire(b.Mutex("z", nil)) })
 		if took < 90*time.Second || took > 91*time.Second {
 			t.Errorf("P5: a vanished holder's name opened after %v, want TTL + lock-delay = 90s", took)
@@ -201,7 +204,7 @@ func TestMinHoldAndLockDelay(t *testing.T) {
 	})
 }
 
-// A job crashes, and its name stays closed for the minimum hold, however it came by the
+// The name of a job that crashes stays closed for the minimum hold, whichever way the job got the
 // name.
 func TestMinHoldOfACrash(t *testing.T) {
 	for _, waited := range []bool{false, true} {
@@ -226,7 +229,8 @@ func TestMinHoldOfACrash(t *testing.T) {
 			f.set(func() { f.renew, f.release = failRenewals, failReleases })
 			took := w.took(func() { w.acquire(c.Mutex("x", nil)) })
 			if took < 119*time.Second || took > 122*time.Second {
-				t.Errorf("P5: the name of a job that crashed opened after %v, want 2m (waited: %v)", took, waited)
+				t.Errorf("P5: the name of a job that crashed opened after %v, want 2m (waited: %v)",
+					took, waited)
 			}
 			if lease.Err() == nil {
 				t.Error("P1: the vanished holder trusts its lease")
@@ -246,7 +250,8 @@ func TestReenter(t *testing.T) {
 		if again.Token() != lease.Token() || f.tries.Load() != 1 {
 			t.Errorf("tokens %d and %d after %d round trips", lease.Token(), again.Token(), f.tries.Load())
 		}
-		if err := lease.Release(); err != nil || again.Err() != nil || !errors.Is(lease.Err(), holdfast.ErrReleased) {
+		if err := lease.Release(); err != nil || again.Err() != nil ||
+			!errors.Is(lease.Err(), holdfast.ErrReleased) {
 			t.Errorf("after the first release: %v, %v, %v", err, again.Err(), lease.Err())
 		}
 		if _, err := lease.Reenter(); !errors.Is(err, holdfast.ErrReleased) {
@@ -262,8 +267,8 @@ func TestReenter(t *testing.T) {
 	})
 }
 
-// A loss ends every lease of the hold, and the store is asked to forget it only
-// when all of them have stopped.
+// A loss ends every lease of the hold. The hold is given back to the store only when all of them
+// are released.
 func TestLossOfASharedHold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -275,7 +280,7 @@ func TestLossOfASharedHold(t *testing.T) {
 		_ = one.Release()
 		synctest.Wait()
 		if n := f.releases.Load(); n != 0 {
-			t.Error("the hold was given back while one of its leases had not stopped")
+			t.Error("the hold was given back before one of its leases was released")
 		}
 		if err := two.Release(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release: %v", err)
@@ -296,7 +301,7 @@ func TestDowngrade(t *testing.T) {
 		token := writer.Token()
 		again, _ := writer.Reenter()
 		if err := writer.Downgrade(w.ctx); err == nil {
-			t.Error("downgraded under another lease that counts on being alone")
+			t.Error("downgraded under another lease that relies on holding the name alone")
 		}
 		_ = again.Release()
 		if err := writer.Downgrade(w.ctx); err != nil {
@@ -382,7 +387,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A store that never answers does not hold up Close for more than 5 s.
+// A store that never answers delays Close for at most 5 s.
 func TestCloseIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)

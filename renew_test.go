@@ -56,7 +56,8 @@ func TestFailingRenewals(t *testing.T) {
 			t.Errorf("P2: lost after %v, want exactly 29.4s", at)
 		}
 		err := lease.Err()
-		if le := (*holdfast.LostError)(nil); !errors.As(err, &le) || !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, errStore) || le.Name != "x" {
+		if le := (*holdfast.LostError)(nil); !errors.As(err, &le) ||
+			!errors.Is(err, holdfast.ErrLost) || !errors.Is(err, errStore) || le.Name != "x" {
 			t.Errorf("Err is %v; a *LostError with the store's error is right", err)
 		}
 		if err := lease.Release(); !errors.Is(err, holdfast.ErrLost) {
@@ -90,7 +91,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// A renewal that hangs must not keep the next attempts from being made.
+// A renewal that hangs does not prevent the next attempts.
 func TestHangingRenewalIsTriedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -112,9 +113,8 @@ func TestHangingRenewalIsTriedAgain(t *testing.T) {
 	})
 }
 
-// The host sleeps: boot time jumps, monotonic time and with it every timer does
-// not (P2).
-func TestSuspendIsALossAtTheFirstLook(t *testing.T) {
+// While the host sleeps, boot time goes on, and monotonic time and every timer stand still (P2).
+func TestSuspendIsALossAtTheFirstCheck(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, _ := w.client(nil)
 		lease := w.acquire(c.Mutex("x", nil))
@@ -138,7 +138,7 @@ func TestSuspendIsALossAtTheFirstLook(t *testing.T) {
 	})
 }
 
-// The same without a look: Done closes with the next thing that runs.
+// The same without a call of Err: Done closes with the next thing that runs.
 func TestSuspendIsNoticedByTheNextRenewal(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -153,8 +153,7 @@ func TestSuspendIsNoticedByTheNextRenewal(t *testing.T) {
 	})
 }
 
-// A renewal that the store did, but whose answer comes after the deadline,
-// revives nothing (P2).
+// A renewal that the store made, but whose answer comes after the deadline, revives no lease (P2).
 func TestLateRenewalRevivesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -162,7 +161,7 @@ func TestLateRenewalRevivesNothing(t *testing.T) {
 		f.set(func() {
 			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
 				out := d.Renew(ctx, g)
-				time.Sleep(time.Minute) // deaf to its context, too
+				time.Sleep(time.Minute) // ignores its context too
 				return out
 			}
 		})
@@ -231,7 +230,7 @@ func TestStaleGrantIsRenewedFirst(t *testing.T) {
 	})
 }
 
-// One that cannot be renewed any more is not handed out, and nothing is held.
+// A grant that can no longer be renewed gives no lease, and nothing is held.
 func TestDeadGrantIsNotHandedOut(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -249,7 +248,7 @@ func TestDeadGrantIsNotHandedOut(t *testing.T) {
 	})
 }
 
-// What is due together goes together, and a dead shard holds up no other.
+// Renewals that are due together go out together, and a dead shard delays no other.
 func TestBatchesAndShards(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -274,7 +273,7 @@ func TestBatchesAndShards(t *testing.T) {
 						t.Error("two renewals under way for one shard")
 					}
 					defer inFlight.Add(-1)
-					time.Sleep(time.Hour) // dead, and deaf to its context
+					time.Sleep(time.Hour) // dead, and ignores its context
 				}
 				calls.Add(1)
 				most.Store(max(most.Load(), int32(len(g))))
@@ -300,7 +299,7 @@ func TestBatchesAndShards(t *testing.T) {
 	})
 }
 
-// A claim that was handed over is used at once and renewed in the background.
+// A claim is used at once, and renewed in the background.
 func TestClaimIsExtendedInTheBackground(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
@@ -335,7 +334,8 @@ func TestBreakIsToldAtOnce(t *testing.T) {
 		a, _ := w.client(nil)
 		b, _ := w.client(nil)
 		lease := w.acquire(a.Mutex("x", nil))
-		if err := b.Break(w.ctx, "x", lease.Token()+1); !errors.Is(err, holdfast.ErrNotHeld) || lease.Err() != nil {
+		if err := b.Break(w.ctx, "x", lease.Token()+1); !errors.Is(err, holdfast.ErrNotHeld) ||
+			lease.Err() != nil {
 			t.Errorf("P4: breaking another token returned %v; the lease is %v", err, lease.Err())
 		}
 		if err := b.Break(w.ctx, "x", lease.Token()); err != nil {

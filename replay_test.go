@@ -19,10 +19,10 @@ type bubbleClock struct{ start time.Time }
 
 func (c bubbleClock) Now() driver.Instant { return driver.Instant(time.Since(c.start)) }
 
-// moody is a driver whose answers are lost or refused at times.
-type moody struct{ driver.Forward }
+// flaky is a driver that fails or loses its answer at times.
+type flaky struct{ driver.Forward }
 
-func (m moody) mood(do func() error) error {
+func (m flaky) flake(do func() error) error {
 	switch rand.IntN(20) {
 	case 0:
 		return errors.New("the store is out of order")
@@ -33,29 +33,28 @@ func (m moody) mood(do func() error) error {
 	return do()
 }
 
-func (m moody) Try(ctx context.Context, r driver.Request) (g driver.Grant, err error) {
-	err = m.mood(func() (err error) { g, err = m.Driver.Try(ctx, r); return err })
+func (m flaky) Try(ctx context.Context, r driver.Request) (g driver.Grant, err error) {
+	err = m.flake(func() (err error) { g, err = m.Driver.Try(ctx, r); return err })
 	return g, err
 }
 
-func (m moody) Enqueue(ctx context.Context, r driver.Request) (g driver.Grant, err error) {
-	err = m.mood(func() (err error) { g, err = m.Forward.Enqueue(ctx, r); return err })
+func (m flaky) Enqueue(ctx context.Context, r driver.Request) (g driver.Grant, err error) {
+	err = m.flake(func() (err error) { g, err = m.Forward.Enqueue(ctx, r); return err })
 	return g, err
 }
 
-func (m moody) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+func (m flaky) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	out := m.Driver.Renew(ctx, grants)
 	for i := range out {
-		if err := m.mood(func() error { return out[i].Err }); err != nil {
+		if err := m.flake(func() error { return out[i].Err }); err != nil {
 			out[i] = driver.Renewal{Err: err}
 		}
 	}
 	return out
 }
 
-// TestReplay: what the engine was told and said in real runs, with goroutines, two clients
-// and a store that is out of order at times, it says again, and nothing is wrong in any
-// of its states.
+// TestReplay: a new engine answers the events of real runs as the engine of the run did, and none
+// of its states is wrong. The runs have goroutines, two clients and a store that fails at times.
 func TestReplay(t *testing.T) {
 	for range 20 {
 		var logs []*replay.Log
@@ -64,7 +63,7 @@ func TestReplay(t *testing.T) {
 			store := memlock.NewStore(&memlock.Options{Clock: clock, TokenBlock: 8, Poll: 100 * time.Millisecond})
 			var clients []*Client
 			for range 2 {
-				c, err := New(moody{driver.Forward{Driver: store.Client()}}, &ClientOptions{Clock: clock})
+				c, err := New(flaky{driver.Forward{Driver: store.Client()}}, &ClientOptions{Clock: clock})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +90,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// wander takes locks and lets them go, as it comes.
+// wander takes and releases locks at random.
 func wander(c *Client) {
 	for range 20 {
 		o := &Options{TTL: 60 * time.Millisecond}

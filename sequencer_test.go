@@ -14,7 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/fence"
 )
 
-// knock sends a request of the lease's holder to a door that asks the client.
+// knock sends a request with the lease's sequencer to a door that checks it by the client.
 func knock(ctx context.Context, c *holdfast.Client, lease *holdfast.Lease) int {
 	door := fence.Handler(http.NotFoundHandler(), &fence.HandlerOptions{Check: c.CheckSequencer})
 	r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
@@ -24,9 +24,8 @@ func knock(ctx context.Context, c *holdfast.Client, lease *holdfast.Lease) int {
 	return w.Code
 }
 
-// The store does not know of the holder yet, because the hold was handed over and the
-// renewal that tells it does not come through: a guard must not say that the lock is
-// lost.
+// Suppose the hold was handed over and the renewal that tells the store does not get through. The
+// store does not know the holder yet, and a guard must not say that the lock is lost.
 func TestSequencerUnknownToTheStore(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -39,7 +38,8 @@ func TestSequencerUnknownToTheStore(t *testing.T) {
 			ctx, cancel := context.WithTimeout(w.ctx, patience)
 			err := other.CheckSequencer(ctx, lease.Sequencer())
 			cancel()
-			if errors.Is(err, holdfast.ErrNotHeld) || !errors.Is(err, holdfast.ErrUncertain) || lease.Err() != nil {
+			if errors.Is(err, holdfast.ErrNotHeld) || !errors.Is(err, holdfast.ErrUncertain) ||
+				lease.Err() != nil {
 				t.Errorf("P3: the live holder's sequencer, asked about for %v: %v", patience, err)
 			}
 			ctx, cancel = context.WithTimeout(w.ctx, patience)
@@ -62,8 +62,8 @@ func TestSequencerUnknownToTheStore(t *testing.T) {
 	})
 }
 
-// A downgrade that has not reached the store: the lease counts as shared already, and is
-// still current.
+// Suppose a downgrade has not reached the store. The lease counts as shared already, and is still
+// current.
 func TestSequencerWhileDowngrading(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.downer()

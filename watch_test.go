@@ -11,21 +11,21 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// hardOfHearing is a driver whose watches fail, or end as soon as they have begun.
-type hardOfHearing struct {
+// brokenWatches is a driver whose watches fail, or end as soon as they have begun.
+type brokenWatches struct {
 	driver.Forward
 	t       *testing.T
 	begun   int
-	present context.Context // of the watch before
+	present context.Context // of the previous watch
 }
 
-func (d *hardOfHearing) Watch(ctx context.Context, _ string) (<-chan struct{}, error) {
+func (d *brokenWatches) Watch(ctx context.Context, _ string) (<-chan struct{}, error) {
 	if d.begun++; d.begun > 1000 {
-		<-ctx.Done() // it has been counted enough
+		<-ctx.Done() // enough have been counted
 		return nil, ctx.Err()
 	}
 	if d.present != nil && d.present.Err() == nil {
-		d.t.Error("a watch has begun and the context of the one before it has not ended")
+		d.t.Error("a watch has begun and the context of the previous one has not ended")
 	}
 	d.present = ctx
 	if d.begun%2 == 0 {
@@ -36,11 +36,11 @@ func (d *hardOfHearing) Watch(ctx context.Context, _ string) (<-chan struct{}, e
 	return hints, nil
 }
 
-// A watch whose hints fail again and again leaves nothing behind (P9), and is
-// no worse for the store than polls.
+// A watch whose hints fail again and again leaves nothing behind (P9), and asks the store no more
+// than polls do.
 func TestWatchWithoutHints(t *testing.T) {
 	inWorld(t, func(w *world) {
-		d := &hardOfHearing{Forward: driver.Forward{Driver: w.store.Client()}, t: w.T}
+		d := &brokenWatches{Forward: driver.Forward{Driver: w.store.Client()}, t: w.T}
 		c, err := holdfast.New(d, &holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			w.Fatal(err)

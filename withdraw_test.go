@@ -15,9 +15,9 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A store that does not answer leaves a bounded number of uncertain acquires behind. What
-// comes then fails without asking the store, and holds nothing for certain. Once the
-// store answers, all are withdrawn (P6), and acquires go through.
+// A store that does not answer leaves a bounded number of uncertain acquires behind. Later acquires
+// fail without asking the store, so they certainly hold nothing. Once the store answers, all are
+// withdrawn (P6), and acquires succeed.
 func TestUncertainAcquiresAreBounded(t *testing.T) {
 	const most = 1 << 14 // as the documentation of Acquire says
 	inWorld(t, func(w *world) {
@@ -46,7 +46,8 @@ func TestUncertainAcquiresAreBounded(t *testing.T) {
 		if n := f.releases.Load() - calls; n < 10 || n > 100 {
 			t.Errorf("%d calls in 10 s to withdraw them all; they are repeated each second at the least, and together", n)
 		}
-		if _, err := c.Mutex("one more", nil).TryAcquire(w.ctx); !errors.Is(err, errStore) || asked.Load() != most {
+		if _, err := c.Mutex("one more", nil).TryAcquire(w.ctx); !errors.Is(err, errStore) ||
+			asked.Load() != most {
 			t.Errorf("after ten seconds: %v", err)
 		}
 		f.set(func() { f.release, f.try = nil, nil })
@@ -60,7 +61,7 @@ func TestUncertainAcquiresAreBounded(t *testing.T) {
 	})
 }
 
-// So many that are withdrawn at a store that answers refuse nobody.
+// As many withdrawals at a store that answers refuse no acquire.
 func TestManyWithdrawalsRefuseNobody(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
@@ -87,8 +88,7 @@ func TestManyWithdrawalsRefuseNobody(t *testing.T) {
 	})
 }
 
-// A driver that panics in Release: the caller sees the panic, and others no more than an
-// uncertain release.
+// If a driver panics in Release, the caller sees the panic, and others see an uncertain release.
 func TestPanicInRelease(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprint("again: ", again), func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestPanicInRelease(t *testing.T) {
 				f.set(func() {
 					f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
 						if f.releases.Load() == 1 || again {
-							time.Sleep(time.Millisecond) // somebody waits for the outcome
+							time.Sleep(time.Millisecond) // another waits for the outcome
 							panic("driver")
 						}
 						return d.Release(ctx, g)

@@ -91,8 +91,8 @@ func (w *world) took(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// faulty is a driver with faults for one test. Each function that is set is
-// called instead of the store, and can call it by the driver it is given.
+// faulty is a driver with faults for one test. Each function that is set is called instead of the
+// store; it can call the store by the driver that it is given.
 type faulty struct {
 	driver.Forward
 	mu      sync.Mutex
@@ -183,7 +183,7 @@ func (f *faulty) Shard(r driver.Request) string {
 
 var errStore = errors.New("the store is out of order")
 
-// failRenewals is a renewal that fails for every grant.
+// failRenewals fails for every grant.
 func failRenewals(_ context.Context, _ driver.Driver, g []driver.Grant) []driver.Renewal {
 	out := make([]driver.Renewal, len(g))
 	for i := range out {
@@ -192,7 +192,7 @@ func failRenewals(_ context.Context, _ driver.Driver, g []driver.Grant) []driver
 	return out
 }
 
-// failReleases is a release that fails for every grant.
+// failReleases fails for every grant.
 func failReleases(_ context.Context, _ driver.Driver, g []driver.Grant) []error {
 	out := make([]error, len(g))
 	for i := range out {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Ops is the set of optional interfaces that a driver supports. A type
-// assertion alone does not tell: a wrapper has every method ([Forward]).
+// Ops is the set of optional interfaces that a driver supports. A type assertion alone does not
+// tell, because a wrapper has every method (see [Forward]): use [As].
 type Ops uint
 
 // The optional interfaces.
@@ -27,7 +27,9 @@ func (o Ops) Has(ops Ops) bool { return o&ops == ops }
 
 // String lists the operations, for example "queue+inspect", or "none".
 func (o Ops) String() string {
-	names := [...]string{"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch"}
+	names := [...]string{
+		"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch",
+	}
 	var have []string
 	for i, name := range names {
 		if o.Has(1 << i) {
@@ -43,43 +45,40 @@ func (o Ops) String() string {
 	return strings.Join(have, "+")
 }
 
-// Caps says what a store can do. It is plain data, the same for the life of
-// the driver.
+// Caps says what a store can do. It MUST stay the same for the life of the driver.
 type Caps struct {
-	// Store identifies the store itself, equal in every process that uses it
-	// and different for different stores. Several locks are taken in the order
-	// of (Store, name), so it must not depend on how the store was reached. It
-	// holds no secret.
+	// Store identifies the store. It MUST be equal in every process that uses the store, different
+	// for different stores, and independent of how the store was reached, because several locks are
+	// taken in the order of (Store, name). It MUST NOT hold a secret.
 	Store string
 	Ops   Ops
 
 	Fencing bool // grants carry tokens that keep P3
 	Shared  bool // shared holds
 	Slots   bool // semaphores
-	Fair    bool // clients have their turns in the order of the store's queue (P8)
+	Fair    bool // clients are served in the order of the store's queue (P8)
 
 	MinTTL, MaxTTL time.Duration // the TTLs that the store takes; 0: no bound
 
-	// Poll is the longest that a waiter goes without asking the store again,
-	// whatever wakes it sooner; each poll is jittered down to half of it. A
-	// store that queues drops a place after two polls without a sign of life
-	// (P7). 0: DefaultPoll.
+	// Poll is the longest time for which a waiter does not ask the store again, whatever wakes it
+	// sooner. Package holdfast jitters each poll down to half of it. A store that queues drops a
+	// place after two polls in which it was not confirmed (P7). 0: DefaultPoll.
 	Poll time.Duration
 
-	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). With them
-	// an exclusive hold that is released may be handed over to the next who waits in the
-	// same process, without the store: under the same owner, each time with the next token
-	// (P3), for at most 10 ms (P8). 0 and 1: no such hand-over.
+	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). Suppose an
+	// exclusive hold is released and another goroutine of the same process waits for it. Then the
+	// hold may be handed over without the store: under the same owner, each time with the next
+	// token of its block (P3), for at most 10 ms (P8). 0 and 1: no such hand-over.
 	TokenBlock int
 
 	Guarantees Guarantees
 }
 
-// DefaultPoll is the poll of a store that pushes: slow, because a push is
-// almost always there first, and bounded, because a push can be lost.
+// DefaultPoll is the poll of a store that pushes. It is long, because a push almost always comes
+// first, and bounded, because a push can be lost.
 const DefaultPoll = time.Second
 
-// PollInterval returns Poll, or DefaultPoll where that is 0.
+// PollInterval returns Poll, or DefaultPoll if that is 0.
 func (c Caps) PollInterval() time.Duration {
 	if c.Poll > 0 {
 		return c.Poll
@@ -87,10 +86,9 @@ func (c Caps) PollInterval() time.Duration {
 	return DefaultPoll
 }
 
-// Missing lists what need asks for and c does not have, in words; it is empty
-// when c has it all. Of need it looks at the operations, the booleans and the
-// TTL bounds: a store serves if it takes TTLs at least as short as need.MinTTL
-// and at least as long as need.MaxTTL.
+// Missing lists, in words, what need asks for and c lacks; it is empty if c has everything. Of need
+// it checks the operations, the booleans and the TTL bounds: a store qualifies if it takes TTLs at
+// least as short as need.MinTTL and at least as long as need.MaxTTL.
 func (c Caps) Missing(need Caps) []string {
 	var missing []string
 	if ops := need.Ops &^ c.Ops; ops != 0 {
@@ -110,10 +108,12 @@ func (c Caps) Missing(need Caps) []string {
 		}
 	}
 	if need.MinTTL != 0 && c.MinTTL > need.MinTTL {
-		missing = append(missing, fmt.Sprintf("TTLs down to %v (its shortest is %v)", need.MinTTL, c.MinTTL))
+		missing = append(missing,
+			fmt.Sprintf("TTLs down to %v (its shortest is %v)", need.MinTTL, c.MinTTL))
 	}
 	if need.MaxTTL != 0 && c.MaxTTL != 0 && c.MaxTTL < need.MaxTTL {
-		missing = append(missing, fmt.Sprintf("TTLs up to %v (its longest is %v)", need.MaxTTL, c.MaxTTL))
+		missing = append(missing,
+			fmt.Sprintf("TTLs up to %v (its longest is %v)", need.MaxTTL, c.MaxTTL))
 	}
 	return missing
 }

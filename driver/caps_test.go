@@ -32,7 +32,8 @@ func TestOpsString(t *testing.T) {
 
 func TestOpsHas(t *testing.T) {
 	have := OpQueue | OpBreak
-	for ops, want := range map[Ops]bool{0: true, OpQueue: true, have: true, OpInspect: false, OpQueue | OpInspect: false} {
+	for ops, want := range map[Ops]bool{0: true, OpQueue: true, have: true, OpInspect: false,
+		OpQueue | OpInspect: false} {
 		if got := have.Has(ops); got != want {
 			t.Errorf("%v has %v: %t, want %t", have, ops, got, want)
 		}
@@ -51,20 +52,24 @@ func TestMissing(t *testing.T) {
 	}{
 		{"nothing is needed", Caps{}, Caps{}, nil},
 		{"all is there", all, all, nil},
-		{"operations", Caps{Ops: OpQueue}, Caps{Ops: OpQueue | OpInspect | OpBreak}, []string{"operations inspect+break"}},
+		{"operations", Caps{Ops: OpQueue}, Caps{Ops: OpQueue | OpInspect | OpBreak},
+			[]string{"operations inspect+break"}},
 		{"tokens", Caps{}, Caps{Fencing: true}, []string{"fencing tokens"}},
 		{"shared", Caps{}, Caps{Shared: true}, []string{"shared locks"}},
 		{"semaphores", Caps{}, Caps{Slots: true}, []string{"semaphores"}},
 		{"fairness", Caps{}, Caps{Fair: true}, []string{"fairness between clients"}},
 		{"TTLs as the store has them", all, Caps{MinTTL: time.Second, MaxTTL: time.Minute}, nil},
 		{"TTLs within", all, Caps{MinTTL: 2 * time.Second, MaxTTL: 30 * time.Second}, nil},
-		{"shorter TTLs", all, Caps{MinTTL: time.Millisecond}, []string{"TTLs down to 1ms (its shortest is 1s)"}},
+		{"shorter TTLs", all, Caps{MinTTL: time.Millisecond},
+			[]string{"TTLs down to 1ms (its shortest is 1s)"}},
 		{"longer TTLs", all, Caps{MaxTTL: time.Hour}, []string{"TTLs up to 1h0m0s (its longest is 1m0s)"}},
 		{"no bounds", Caps{}, Caps{MinTTL: 1, MaxTTL: 1000 * time.Hour}, nil},
 		{"everything", Caps{MinTTL: time.Hour, MaxTTL: time.Hour}, Caps{
-			Ops: OpDowngrade, Fencing: true, Shared: true, Slots: true, Fair: true, MinTTL: 1, MaxTTL: 2 * time.Hour,
-		}, []string{"operations downgrade", "fencing tokens", "shared locks", "semaphores", "fairness", "TTLs down", "TTLs up"}},
-		{"Store, Poll, TokenBlock and Guarantees are not looked at", Caps{}, Caps{
+			Ops: OpDowngrade, Fencing: true, Shared: true, Slots: true, Fair: true, MinTTL: 1,
+			MaxTTL: 2 * time.Hour,
+		}, []string{"operations downgrade", "fencing tokens", "shared locks", "semaphores",
+			"fairness", "TTLs down", "TTLs up"}},
+		{"Store, Poll, TokenBlock and Guarantees do not matter", Caps{}, Caps{
 			Store: "x", Poll: 1, TokenBlock: 1, Guarantees: Guarantees{Summary: "x"},
 		}, nil},
 	} {
@@ -84,14 +89,15 @@ func TestPollInterval(t *testing.T) {
 	}
 }
 
-// TestWords holds the words that documentation and logs are made of.
+// TestWords fixes the words of documentation and logs.
 func TestWords(t *testing.T) {
 	for _, c := range []struct {
 		word fmt.Stringer
 		want string
 	}{
 		{Exclusive, "exclusive"}, {Shared, "shared"}, {Slot, "slot"}, {Slot + 1, "unknown mode"},
-		{Unstated, "unstated"}, {Impossible, "n/a"}, {Keeps, "kept"}, {Delays, "kept, late"}, {Breaks, "can break"}, {Breaks + 1, "unstated"},
+		{Unstated, "unstated"}, {Impossible, "n/a"}, {Keeps, "kept"}, {Delays, "kept, late"},
+		{Breaks, "can break"}, {Breaks + 1, "unstated"},
 	} {
 		if got := c.word.String(); got != c.want {
 			t.Errorf("%#v is called %q, want %q", c.word, got, c.want)
@@ -101,7 +107,8 @@ func TestWords(t *testing.T) {
 
 func TestFaultsAreDistinct(t *testing.T) {
 	faults := Faults()
-	if sorted := slices.Sorted(slices.Values(faults)); len(slices.Compact(sorted)) != len(faults) || sorted[0] == "" {
+	if sorted := slices.Sorted(slices.Values(faults)); len(slices.Compact(sorted)) != len(faults) ||
+		sorted[0] == "" {
 		t.Errorf("a fault is named twice or not at all: %q", faults)
 	}
 }

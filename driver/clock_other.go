@@ -11,7 +11,6 @@ var (
 
 func hostNow() Instant {
 	now := time.Now()
-	// Round(0) strips the monotonic reading, so the second difference is the
-	// wall clock's.
+	// Round(0) strips the monotonic reading, so the second difference is the wall clock's.
 	return host.now(now.Sub(processStart), now.Round(0).Sub(processStart.Round(0)))
 }

@@ -1,16 +1,15 @@
-// Package driver is the seam between Holdfast's portable part and the stores
-// in which locks live.
+// Package driver is the seam between Holdfast's portable part and the stores in which locks live.
 //
-// A driver is small on purpose: it takes, renews and releases holds in one
-// store, once and without waiting. Everything that is hard and the same for
-// every store — renewing in time, trust deadlines, the queue inside the
-// process, retries, re-entry, causes and events — stands once, above this
-// seam, in package holdfast. What a store can do beyond the core is an
-// optional interface, announced in [Caps.Ops].
+// A driver is small: it takes, renews and releases holds in one store. Each call is one attempt and
+// does not wait for a held lock. Package holdfast, above the seam, does what is the same for every
+// store: it renews in time, computes trust deadlines, queues the goroutines of a process, retries,
+// re-enters, and reports causes and events. What a store can do beyond the core is an optional
+// interface, announced in [Caps.Ops].
 //
-// Users of locks do not import this package; they import a driver's package
-// for its URL scheme and package holdfast for the rest. The guide for authors
-// is docs/writing-a-driver.md, the check of a driver is package drivertest.
+// Users of locks import a driver's package for its URL scheme and package holdfast for the rest;
+// they need not import this one. docs/writing-a-driver.md is the guide for authors of drivers, and
+// package drivertest checks a driver. In the contracts here MUST, MUST NOT and MAY bind the driver,
+// unless a sentence names package holdfast.
 package driver
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// Mode is the way in which a hold takes its name.
+// Mode says how a hold takes its name.
 type Mode uint8
 
 // The modes. Exclusive and Shared belong to one kind, the read-write lock: a
@@ -42,154 +41,158 @@ func (m Mode) String() string {
 	return "unknown mode"
 }
 
-// Token is a fencing token. It grows with every new hold on a name and stays
-// the same over renewals; 0 means that the store gives none. Values stay below
-// 1<<53, so that they survive JSON and Lua numbers.
+// Token is a fencing token. It grows with every new hold on a name and stays the same over
+// renewals. 0 means that the store gives none. A token is below 1<<53, so that it survives JSON and
+// Lua numbers.
 type Token int64
 
-// Request asks for one hold. Package holdfast has checked every field against
-// the rules and the driver's [Caps] before a driver sees it (P10).
+// Request asks for one hold. Package holdfast has checked every field against the rules and the
+// driver's [Caps] before a driver sees it (P10).
 type Request struct {
 	Name      string        // what is locked, with the client's prefix
 	Owner     string        // unguessable, unique for each hold; chosen by the client
-	Mode      Mode          // how
+	Mode      Mode          // how the name is held
 	Slots     int           // Slot: the size of the semaphore; else 0
 	Permits   int           // Slot: how many of its slots this hold takes; else 0
 	TTL       time.Duration // how long the store keeps the hold unrenewed
 	LockDelay time.Duration // how much longer a vanished hold keeps the name closed
-	MinHold   time.Duration // if the hold ends sooner than this after the grant, the name stays closed until then
+	MinHold   time.Duration // how long after the grant the name stays closed at least
 	Unfair    bool          // may take a free name although others are queued (barging)
 	Note      string        // shown to operators
 
-	// Tokens is how many tokens to reserve for the hold, its own and those above it: 1, or
-	// Caps.TokenBlock if others in the same process wait for the name. 0 counts as 1.
+	// Tokens is how many tokens the store reserves for the hold, its own included: 1, or
+	// Caps.TokenBlock if others in the same process wait for the name. 0 counts as 1. A driver MAY
+	// reserve fewer: see Grant.Block.
 	Tokens int
-	// RW says that the lock is a half of a read-write lock (Client.RWMutex), not a mutex.
-	// Layouts of other programs keep the two apart; where both are one lock, a driver
-	// ignores it.
+	// RW says that the lock is one half of a read-write lock (Client.RWMutex), not a mutex. A
+	// driver whose layout keeps the two apart MUST obey it; other drivers ignore it.
 	RW bool
 }
 
-// Grant is a hold as the store gave it. Drivers get it back, unchanged but for
-// MinHold (0 when the hold is undone rather than released), Stray, and Token with
-// Passed, to renew, release and downgrade.
+// Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew,
+// to release and to downgrade the hold. It then differs from what the driver returned in these
+// fields only: MinHold, which is 0 if the acquire is undone rather than released; Stray; Passed,
+// and with it Token.
 type Grant struct {
 	Request
 	Token Token         // 0: the store gives none, or the outcome is not known
 	Since Instant       // provably not after the store started the TTL now running
 	Valid time.Duration // the TTL that the store granted, counted from Since
-	// Block is how many tokens, Token the first of them, are the hold's: no other hold on
-	// the name has one of them. It is at most Request.Tokens. 0 counts as 1.
+	// Block is how many tokens belong to the hold; Token is the first. It MUST be at most
+	// Request.Tokens. 0 counts as 1. The store MUST NOT give one of them to another hold on the
+	// name, except those that Release gives back.
 	Block int
 	// Contended says that others were in the store's queue when the hold was granted.
 	Contended bool
-	// Stray says that a request of this owner got no answer and may still be on
-	// its way, although a later one was granted. The client sets it.
+	// Stray says that an earlier request of this owner got no answer and may still be on its way,
+	// although a later one was granted. Package holdfast sets it.
 	Stray bool
-	// Passed says that the hold was handed over inside the process, under the next
-	// token of its block, since the store was last told: the store has a lower token
-	// on record, until Renew or Release. The client sets it.
+	// Passed says that the hold was handed over inside the process, under a later token of its
+	// block, since the store was last told: until Renew or Release the store has a lower token on
+	// record. Package holdfast sets it.
 	Passed bool
-	// Handle is the driver's own. It must be comparable with ==, and small:
-	// it is kept as long as the hold.
+	// Handle is the driver's own. It MUST be comparable with ==. It is kept as long as the hold, so
+	// it should be small.
 	Handle any
 }
 
-// Renewal is the outcome of renewing one grant: a new Since and Valid, which
-// replace the old ones even where they end sooner, or an error. ErrNotHeld and ErrBroken say that the hold is gone for good; any other
-// error is a passing one and the hold is renewed again while it is trusted.
+// Renewal is the outcome of renewing one grant: an error, or a new Since and Valid, which replace
+// the old ones even where they end sooner. ErrNotHeld and ErrBroken say that the hold is gone for
+// good. After any other error package holdfast renews again while the hold is trusted.
 type Renewal struct {
 	Since Instant
 	Valid time.Duration
 	Err   error
 }
 
-// Driver keeps locks in one store. All methods are safe for concurrent use and
-// return raw errors of the store, joined with this package's sentinels where
-// the comment says so; package holdfast adds names and context.
+// Driver keeps locks in one store. All methods MUST be safe for concurrent use. They return the
+// store's raw errors, joined with this package's errors where the comment says so; package holdfast
+// adds the operation and the name.
 type Driver interface {
-	// Caps says what the store can do. It does no I/O and always returns the
-	// same value.
+	// Caps returns what the store can do. It MUST NOT do I/O and MUST always return the same value.
 	Caps() Caps
 
 	// Try takes the hold if the name is free for it, and does not wait.
 	//
-	// It returns ErrHeld, best as a *HeldError, when the name is taken, closed
-	// or (unless Unfair) has waiters that come first; ErrMismatch when the name
-	// is in use as another kind or with other slots. When the outcome is not
-	// known — the reply was lost, the context ended in flight — it returns an
-	// error that is ErrUncertain; a Handle in the Grant beside it is given back when
-	// the request is withdrawn, as is one beside ErrHeld of Enqueue. Any other error
-	// says that the store has certainly not done it.
+	// It MUST return ErrHeld, if possible as a *HeldError, when the name is taken or closed, or
+	// when waiters come first (unless Request.Unfair). It MUST return ErrMismatch when the name is
+	// in use as another kind or with other slots, where the store can tell. It MUST return an error
+	// that is ErrUncertain when the outcome is not known because the reply was lost or the context
+	// ended in flight. Any other error says that the store has certainly not granted the hold.
 	//
-	// A driver does not repeat a Try by itself where the first may have been
-	// refused and the second granted: nobody would know of that hold. The context may
-	// have no deadline; a driver bounds each request by a time of its own.
+	// A Grant beside ErrUncertain, and one beside ErrHeld of Enqueue, MAY have a Handle: package
+	// holdfast gives it back when it withdraws the request.
+	//
+	// The driver MUST NOT repeat a Try by itself if one attempt may be refused and the other be
+	// granted: nobody would know of that hold.
+	//
+	// The context may have no deadline, so the driver MUST bound each request by a time of its own.
 	Try(context.Context, Request) (Grant, error)
 
-	// Renew starts the TTL of each grant again, in one round trip where the
-	// store can, and returns as many renewals in the same order. It must check
-	// the owner, and must not revive a hold that has expired. The most urgent grants
-	// come first. Batches of grants that are more urgent or less so may be under
-	// way at the same time. Since is the instant before the request was sent. Of a grant that was Passed the store
-	// takes the token over, unless it has a higher one on record. The rest of its block stays
-	// reserved.
+	// Renew starts the TTL of each grant again and returns one renewal for each, in the same order.
+	// The most urgent grants come first. It should take one round trip where the store can. Batches
+	// of different urgency may be under way at the same time.
+	//
+	// It MUST check the owner, and MUST NOT revive a hold that has expired. Since MUST be an
+	// instant before the request was sent. If a grant was Passed, the store MUST record its token,
+	// unless it has a higher one on record. The rest of the block MUST stay reserved.
 	Renew(context.Context, []Grant) []Renewal
 
-	// Release frees each grant if its owner still has it, and returns as many
-	// errors in the same order. It also withdraws a request that is queued or
-	// whose outcome is unknown (Token 0). Nil means that the store holds
-	// nothing for this owner and, of a grant with Token 0 or Stray, that no request
-	// of this owner can take effect later either: the store remembers the owner
-	// for a while, and refuses. ErrNotHeld means the same, where the store can tell that
-	// the hold had gone before; ErrBroken, that an operator had broken it. Any
-	// other error is a passing one and the release is repeated.
+	// Release frees each grant that its owner still has, and returns one error for each, in the
+	// same order. It also withdraws a request that is queued or whose outcome is unknown (Token 0).
 	//
-	// The grant's Token is the last one that was used of its Block: later tokens of the
-	// name need only be higher than that. Of a hold that ends in another way, all of the
-	// block counts as used.
+	// Nil means that the store holds nothing for this owner. For a grant with Token 0 or Stray, nil
+	// also means that no earlier request of this owner can take effect any more: the store MUST
+	// remember the owner for a while and refuse such a request. ErrNotHeld means the same as nil,
+	// and that the hold had gone before, where the store can tell; ErrBroken, that an operator had
+	// broken it. After any other error package holdfast repeats the release.
+	//
+	// Grant.Token is the last token of the Block that was used: the next hold's token MUST be
+	// higher than it, and need not be higher than the rest of the block. When a hold ends in any
+	// other way, all of its block counts as used.
 	Release(context.Context, []Grant) []error
 
-	// Close ends the driver's connections. Package holdfast has released what it
-	// held before; what is held all the same has vanished, and ends with its TTL
-	// or, in a store that can tell, at once.
+	// Close ends the driver's connections. Package holdfast has released its holds before. A hold
+	// that is left all the same counts as vanished: it ends with its TTL, or at once in a store
+	// that can tell.
 	Close() error
 }
 
 // Queuer is a driver whose store queues waiters itself (OpQueue).
 type Queuer interface {
-	// Enqueue takes, confirms or collects the owner's place in the name's
-	// queue; it is idempotent by Owner. It returns the grant if the hold is
-	// the owner's, now or already, and ErrHeld if the owner is queued. Other
-	// errors are those of Try; after ErrUncertain the caller either asks again
-	// with the same owner or withdraws.
+	// Enqueue takes or confirms the owner's place in the name's queue, and collects the hold once
+	// it is granted. It returns the grant if the owner has the hold, now or already, and ErrHeld if
+	// the owner is queued. Other errors are those of Try. It MUST be idempotent by Owner: after
+	// ErrUncertain package holdfast either asks again with the same owner or withdraws.
 	//
-	// A place that is not confirmed for two polls (Caps.Poll) may be dropped;
-	// the next Enqueue then takes a new one at the end.
+	// The store MAY drop a place that is not confirmed for two polls (Caps.Poll). The next Enqueue
+	// then takes a new place at the end.
 	Enqueue(context.Context, Request) (Grant, error)
 
-	// Wait blocks, on the caller's goroutine, until the queued owner is granted
-	// the hold (the grant) or it is worth asking again by Enqueue (ErrHeld). Wake-ups may be
-	// spurious, and may be missed: the context ends one poll later. A Wait that
-	// ends without a grant leaves the place as it is.
+	// Wait blocks, on the caller's goroutine, until the queued owner is granted the hold, and
+	// returns the grant. It returns ErrHeld when it is worth asking again by Enqueue. Wake-ups MAY
+	// be spurious and MAY be missed: the context ends after one poll. A Wait that ends without a
+	// grant MUST leave the place as it is.
 	//
-	// A hold that the store handed over while the client waited is a claim: it
-	// is at most two polls long, and its Since is the sending of the last
-	// request of this owner that the store answered before granting.
+	// A hold that the store granted while the client waited is a claim: Valid MUST be at most two
+	// polls, and Since MUST be the sending of the last request of this owner that the store
+	// answered before granting.
 	Wait(context.Context, Request) (Grant, error)
 }
 
-// Foreseer is a Queuer that may know, without asking the store, that others want
-// a name: whoever is ready to wait for it then queues at once, without a Try that
-// is likely to be refused. A wrong guess costs a little time only.
+// Foreseer is a Queuer that may know, without asking the store, that others want a name. Package
+// holdfast then queues at once, without a Try that is likely to be refused. A wrong answer costs a
+// little time only.
 type Foreseer interface {
+	// Contended reports whether others are known to want the name. It MUST NOT ask the store.
 	Contended(name string) bool
 }
 
 // Notifier is a driver that learns of losses by itself (OpNotify).
 type Notifier interface {
-	// Losses returns the driver's one channel, closed by Close. Losses that
-	// nobody receives in time may be dropped: each renewal tells them again.
+	// Losses returns the driver's one channel of losses, which Close MUST close. The driver MAY
+	// drop losses that nobody receives in time: the next renewal of each hold reports its loss
+	// again.
 	Losses() <-chan Loss
 }
 
@@ -199,20 +202,20 @@ type Loss struct {
 	Err    error // why: ErrBroken, ErrNotHeld, the end of a session
 }
 
-// Sharder is a driver over a store of several parts that fail independently
-// (OpShard).
+// Sharder is a driver over a store of several parts that fail independently (OpShard).
 type Sharder interface {
-	// Shard names the part that keeps the request's name. Each has batches of its
-	// own, so that a dead one delays no other. The answer may change from call to
-	// call.
+	// Shard returns the part of the store that keeps the request's name. Package holdfast sends
+	// batches to each part separately, so that a dead part delays no other. The answer MAY change
+	// from call to call.
 	Shard(Request) string
 }
 
-// Downgrader is a driver that turns an exclusive hold into a shared one
-// without a gap (OpDowngrade).
+// Downgrader is a driver that turns an exclusive hold into a shared one without a gap
+// (OpDowngrade).
 type Downgrader interface {
-	// Downgrade returns the grant in its new form, with a token that is not
-	// lower than before, or ErrNotHeld, ErrBroken or a passing error. It is
-	// idempotent: a hold that is shared already stays as it is.
+	// Downgrade makes the hold shared and returns its new grant, whose token MUST NOT be lower than
+	// before. It returns ErrNotHeld or ErrBroken if the hold is gone; package holdfast may repeat
+	// it after any other error. It MUST be idempotent: a hold that is shared already stays as it
+	// is.
 	Downgrade(context.Context, Grant) (Grant, error)
 }

@@ -27,18 +27,17 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// HeldError is ErrHeld with what the store knows of it. All fields are hints;
-// the zero value of each means that it is not known.
+// HeldError is ErrHeld with what the store knows of the holder. All fields are hints; the zero
+// value of each means that it is not known.
 type HeldError struct {
 	Name      string
 	Note      string        // the note of a holder
 	Token     Token         // the token of a holder
 	Queued    int           // how many wait, this request included where it is queued
-	ExpiresIn time.Duration // when the first of the holds in the way ends if nobody renews: worth asking again then
+	ExpiresIn time.Duration // when the first of the holds in the way ends unless it is renewed
 }
 
-// Error says who holds the name, as far as it is known. The name itself is said
-// by the error around it.
+// Error says who holds the name, as far as it is known. The error around it says the name.
 func (e *HeldError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrHeld.Error())
@@ -55,13 +54,13 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// Gone reports whether err, of a renewal, release or downgrade, says that the
-// hold is gone for good: ErrNotHeld or ErrBroken.
+// Gone reports whether err says that the hold is gone for good: ErrNotHeld or ErrBroken. It is for
+// errors of a renewal, release or downgrade.
 func Gone(err error) bool {
 	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrBroken)
 }
 
-// Uncertain marks err, which left an outcome unknown, as ErrUncertain.
+// Uncertain returns err marked as ErrUncertain, for a request whose outcome err left unknown.
 func Uncertain(err error) error {
 	return fmt.Errorf("%w: %w", ErrUncertain, err)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// store stands for that of the driver that is being written.
+// store stands for the store of the driver that you write.
 var store = memlock.NewStore(nil)
 
 func init() { driver.Register("example", open) }
@@ -21,8 +21,8 @@ func open(_ context.Context, u *url.URL) (driver.Driver, error) {
 	return store.Client(), nil
 }
 
-// A driver's package registers its scheme in an init function, and refuses
-// parameters that it does not know.
+// A driver's package registers its scheme in an init function, and refuses parameters that it
+// does not know.
 func ExampleRegister() {
 	u, err := driver.ParseURL("example://host/?hf.color=red")
 	if err != nil {

@@ -45,8 +45,8 @@ func ExampleRedact() {
 	// Output: redis://app:xxxxx@db1/0?hf.prefix=a%2F&key=xxxxx
 }
 
-// counting is a driver that counts what is asked of another one. What it does
-// not override, the optional operations too, goes through.
+// counting counts the tries of another driver. Forward forwards the other calls, the optional
+// operations too.
 type counting struct {
 	driver.Forward
 	tries int

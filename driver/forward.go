@@ -5,15 +5,13 @@ import (
 	"iter"
 )
 
-// Forward passes every call on to the driver that it embeds, the optional
-// interfaces included. A wrapper — fault injection, metrics — embeds a Forward
-// and overrides what it changes, so it never hides what the inner driver can
-// do; what the inner driver cannot do returns ErrUnsupported, as its
-// [Caps.Ops] already say.
+// Forward forwards every call to the driver that it embeds, the optional interfaces included. Embed
+// it in a wrapper, for fault injection or metrics, and override what the wrapper changes: the inner
+// driver's abilities are never hidden. What the inner driver cannot do returns ErrUnsupported, as
+// its [Caps.Ops] say already.
 type Forward struct{ Driver }
 
-// As returns d as the optional interface T, if d's Caps list op and d has the
-// methods.
+// As returns d as the optional interface T, if d's Caps list op and d has the methods.
 func As[T any](d Driver, op Ops) (T, bool) {
 	t, ok := d.(T)
 	if !ok || !d.Caps().Ops.Has(op) {
@@ -39,7 +37,7 @@ func (f Forward) Wait(ctx context.Context, r Request) (Grant, error) {
 	return Grant{}, ErrUnsupported
 }
 
-// Contended implements Foreseer. What does not know says no.
+// Contended implements Foreseer. It is false if the inner driver does not implement it.
 func (f Forward) Contended(name string) bool {
 	s, ok := As[Foreseer](f.Driver, OpQueue)
 	return ok && s.Contended(name)
@@ -53,7 +51,7 @@ func (f Forward) Losses() <-chan Loss {
 	return nil
 }
 
-// Shard implements Sharder. Without OpShard everything is one shard, "".
+// Shard implements Sharder. Without OpShard every request belongs to the one shard "".
 func (f Forward) Shard(r Request) string {
 	if s, ok := As[Sharder](f.Driver, OpShard); ok {
 		return s.Shard(r)

@@ -18,7 +18,7 @@ func (*bare) Renew(_ context.Context, g []Grant) []Renewal {
 func (*bare) Release(_ context.Context, g []Grant) []error { return make([]error, len(g)) }
 func (*bare) Close() error                                 { return ErrClosed }
 
-// full has every optional interface, and answers with what tells it apart.
+// full has every optional interface. Each answer is different.
 type full struct {
 	bare
 	losses chan Loss
@@ -38,7 +38,7 @@ func newFull(ops Ops) *full                                   { return &full{bar
 
 const allOps = OpQueue | OpNotify | OpShard | OpInspect | OpBreak | OpDowngrade
 
-// answers calls every optional operation and says, by operation, what came back.
+// answers calls every optional operation and returns the answers by operation.
 func answers(f Forward) map[Ops]error {
 	ctx := context.Background()
 	said := map[Ops]error{}
@@ -69,8 +69,8 @@ func answers(f Forward) map[Ops]error {
 	return said
 }
 
-// TestForward: a wrapper has what its driver announces and has methods for, and
-// refuses everything else. Two wrappers are as one.
+// TestForward: a wrapper does what its driver announces and has methods for, and refuses
+// everything else. So does a wrapper around a wrapper.
 func TestForward(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -103,11 +103,11 @@ func TestForward(t *testing.T) {
 	}
 }
 
-func TestForwardPassesTheCoreOn(t *testing.T) {
+func TestForwardOfTheCore(t *testing.T) {
 	f := Forward{&bare{Caps{Store: "x"}}}
 	g, err := f.Try(context.Background(), Request{})
 	if f.Caps().Store != "x" || g.Token != 1 || err != nil || !errors.Is(f.Close(), ErrClosed) {
-		t.Error("a wrapper changes what the driver says")
+		t.Error("a wrapper changes the driver's answers")
 	}
 }
 

@@ -2,15 +2,14 @@ package driver
 
 import "time"
 
-// Guarantees is what remains of the promises in one store when things go
-// wrong. It is data, so that the documentation is generated from it and the
-// fault tests assert it both ways: what is promised holds, and what is not
-// promised is shown broken.
+// Guarantees says what remains of the promises in one store when things go wrong. The documentation
+// is generated from it, and the fault tests assert it both ways: a promise that is kept holds, and
+// one that is not kept is shown broken.
 type Guarantees struct {
 	// Summary says in one sentence what the store's locks rest on.
 	Summary string
-	// Lateness is by how much more than TTL and lock-delay, or the minimum hold, the
-	// store may keep a dead holder's name closed (P5).
+	// Lateness is how much longer than TTL and lock-delay, or than the minimum hold, the store may
+	// keep a dead holder's name closed (P5).
 	Lateness time.Duration
 	// Tokens says what the order of tokens rests on (P3).
 	Tokens string
@@ -18,13 +17,13 @@ type Guarantees struct {
 	Faults map[Fault]Verdict
 }
 
-// Fault is a thing that goes wrong.
+// Fault is one thing that goes wrong.
 type Fault string
 
 // The faults that every store is judged by.
 const (
 	ClientCrash   Fault = "client crash"         // the holder's process is killed, or its host dies
-	ClientPause   Fault = "client pause"         // the holder stands still for longer than its TTL, then acts without asking
+	ClientPause   Fault = "client pause"         // the holder stands still beyond its TTL, then acts without asking
 	ClientSuspend Fault = "client suspend"       // the holder's host sleeps for longer than the TTL
 	StorePause    Fault = "store pause"          // the store stands still for longer than the TTL
 	StoreRestart  Fault = "store restart"        // the store is killed and started again with its data
@@ -61,7 +60,7 @@ const (
 	Impossible               // this fault cannot happen to this store
 	Keeps                    // the promise holds, and nothing waits longer than without the fault
 	Delays                   // the promise holds; names may open later
-	Breaks                   // the promise can be broken: guard the resource with the token where that still holds
+	Breaks                   // the promise can be broken: guard the resource with the token, if tokens hold
 )
 
 // String returns a word for the documentation's tables.

@@ -8,31 +8,30 @@ import (
 
 // Inspector is a driver that can show who holds and who waits (OpInspect).
 type Inspector interface {
-	// Inspect returns what the store knows of a name. A name that nobody uses
-	// is not an error: its Info has no holders and no waiters.
+	// Inspect returns what the store knows of a name. A name that nobody uses is not an error: its
+	// Info has no holders and no waiters.
 	Inspect(ctx context.Context, name string) (Info, error)
-	// List yields the names in use that begin with prefix, in any order, each
-	// once; it stops after the first error. A name that changes meanwhile may
-	// be missed or shown as it was.
+	// List yields the names in use that begin with prefix, in any order, each once, and stops after
+	// the first error. It MAY miss a name that changes meanwhile, or show it as it was.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
-// Breaker is a driver that lets an operator end somebody's hold (OpBreak).
+// Breaker is a driver that lets an operator end the hold of another client (OpBreak).
 type Breaker interface {
-	// Break ends the hold on name that has this token, whoever owns it, and
-	// frees the name at once. It returns ErrNotHeld when there is none, so that
-	// an operator never breaks a later hold than the one he saw (P4).
+	// Break ends the hold on name that has this token, whoever the owner is, and frees the name at
+	// once. It MUST return ErrNotHeld if no hold has the token, so that an operator never breaks a
+	// later hold than the one that Inspect showed (P4).
 	Break(ctx context.Context, name string, token Token) error
 }
 
-// Info is one name's state.
+// Info is the state of one name.
 type Info struct {
 	Name    string
 	Slots   int // of a semaphore; else 0
 	Holders []Holder
 	Waiters []Waiter // in the order of the queue, where the store keeps one
-	// ClosedFor is for how much longer the name is closed although it may have
-	// no holder: a lock-delay or a minimum hold. 0: it is not.
+	// ClosedFor is for how much longer a lock-delay or a minimum hold closes the name, which then
+	// may have no holder. 0: it does not.
 	ClosedFor time.Duration
 }
 

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// nameRules are the rules of names, each with the words of the error that names
-// it (P10). They are written down a second time, apart from CheckName.
+// nameRules are the rules of names, each with the words of its error (P10). They are written
+// down a second time, apart from CheckName.
 var nameRules = []struct {
 	words  string
 	broken func(string) bool
@@ -61,11 +61,12 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// FuzzName: a name is accepted exactly if it breaks no rule, and the error names
-// a rule that it does break, in one printable line.
+// FuzzName: a name is accepted exactly if it breaks no rule. The error names a rule that it
+// breaks, in one printable line.
 func FuzzName(f *testing.F) {
 	for _, seed := range []string{
-		"orders/42", "", "/", "a//b", "a/", "\x00", "\xff", "\u0085", "größe", "\u2028", strings.Repeat("ab/", 171), strings.Repeat("x", 513),
+		"orders/42", "", "/", "a//b", "a/", "\x00", "\xff", "\u0085", "größe", "\u2028",
+		strings.Repeat("ab/", 171), strings.Repeat("x", 513),
 	} {
 		f.Add(seed)
 	}

@@ -11,9 +11,8 @@ import (
 	"sync"
 )
 
-// Opener opens a driver for a URL of its scheme. It must refuse what it does
-// not understand: see [Params]. Errors must not show a password; what they say
-// of the URL must come from [Redact].
+// Opener opens a driver for a URL of its scheme. It MUST refuse parameters that it does not know:
+// see [Params]. Its errors MUST NOT show a password: they may show the URL as [Redact] returns it.
 type Opener func(ctx context.Context, u *url.URL) (Driver, error)
 
 var openers struct {
@@ -21,8 +20,8 @@ var openers struct {
 	m map[string]Opener
 }
 
-// Register makes a URL scheme known, for use in an init function. It panics if
-// the scheme is registered already. Safe for concurrent use.
+// Register makes a URL scheme known. Call it in an init function. It panics if the scheme is
+// registered already. Safe for concurrent use.
 func Register(scheme string, open Opener) {
 	openers.Lock()
 	defer openers.Unlock()
@@ -60,11 +59,10 @@ func Open(ctx context.Context, u *url.URL) (Driver, error) {
 // MaxURL is the length of the longest store URL, in bytes.
 const MaxURL = 4096
 
-// ParseURL parses a store URL. Unlike url.Parse it never repeats any of it in
-// an error, because a password that was not escaped may stand anywhere in it.
-// For the same reason it refuses an @ behind the host: there ends a password that
-// has a slash, a question mark or a hash in it, and what stands behind the host is
-// shown.
+// ParseURL parses a store URL. Unlike url.Parse it repeats nothing of the URL in an error, because
+// a password that was not escaped may be anywhere in it. For the same reason it refuses an @ behind
+// the host: suppose a password contains a slash, a question mark or a hash. Then the @ ends the
+// password, and a part of the password would be taken for what follows the host, which is shown.
 func ParseURL(raw string) (*url.URL, error) {
 	switch {
 	case raw == "":
@@ -74,14 +72,17 @@ func ParseURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, errors.New("store URL cannot be parsed (not shown, as it may hold a password): it looks like scheme://user:password@host:port/path?hf.key=value, with other characters in user and password %-escaped")
+		return nil, errors.New("store URL cannot be parsed (not shown, as it may hold a password): " +
+			"it looks like scheme://user:password@host:port/path?hf.key=value, " +
+			"with other characters in user and password %-escaped")
 	}
 	if u.Scheme == "" {
 		return nil, errors.New("store URL has no scheme: it looks like scheme://host/…")
 	}
 	_, rest, _ := strings.Cut(raw, "//")
 	if i := strings.IndexAny(rest, "/?#"); i > 0 && strings.Contains(rest[i:], "@") {
-		return nil, errors.New("store URL has an @ behind the host: if it ends a password, %-escape the password's special characters; else write %40")
+		return nil, errors.New("store URL has an @ behind the host: if it ends a password, " +
+			"%-escape the password's special characters; else write %40")
 	}
 	if _, err := url.ParseQuery(u.RawQuery); err != nil {
 		return nil, errors.New("store URL has a malformed query after the question mark")
@@ -89,11 +90,10 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// Redact returns the URL as it may be shown: without password, without a user that
-// has none, which may be a password in the wrong place, and without the
-// values of parameters other than hf.*, which may be secrets too. A fragment, and
-// what follows a scheme without "//", have no meaning in a store URL; they may be
-// part of a password, so they are not shown either.
+// Redact returns the URL as it may be shown. It hides the password, a user without a password (it
+// may be a password in the wrong place), and the values of all parameters but hf.* (they may be
+// secrets). It hides a fragment, and what follows a scheme without "//": both mean nothing in a
+// store URL and may be part of a password.
 func Redact(u *url.URL) string {
 	r := *u
 	if r.Opaque != "" {
@@ -117,9 +117,9 @@ func Redact(u *url.URL) string {
 	return r.Redacted()
 }
 
-// Params returns the URL's parameters, and an error for one that is not among
-// known or is given twice. With foreign, parameters that do not begin with
-// "hf." are the client library's: they are left alone and not returned.
+// Params returns the URL's parameters, and an error if one is not among known or is given twice. If
+// foreign is true, parameters that do not begin with "hf." belong to the client library: Params
+// neither checks nor returns them.
 func Params(u *url.URL, foreign bool, known ...string) (map[string]string, error) {
 	params := map[string]string{}
 	query, err := url.ParseQuery(u.RawQuery)
@@ -136,9 +136,11 @@ func Params(u *url.URL, foreign bool, known ...string) (map[string]string, error
 			if len(known) > 0 {
 				have = strings.Join(known, ", ")
 			}
-			return nil, fmt.Errorf("unknown URL parameter %q for %s://; known are: %s", key, u.Scheme, have)
+			return nil, fmt.Errorf("unknown URL parameter %q for %s://; known are: %s",
+				key, u.Scheme, have)
 		case len(query[key]) > 1:
-			return nil, fmt.Errorf("URL parameter %q is given %d times; once is right", key, len(query[key]))
+			return nil, fmt.Errorf("URL parameter %q is given %d times; once is right",
+				key, len(query[key]))
 		}
 		params[key] = query[key][0]
 	}

@@ -76,9 +76,12 @@ func TestParams(t *testing.T) {
 		err     string
 	}{
 		{query: "", want: map[string]string{}},
-		{query: "hf.a=1&hf.b=", known: []string{"hf.a", "hf.b"}, want: map[string]string{"hf.a": "1", "hf.b": ""}},
-		{query: "hf.a=1&sslmode=on", foreign: true, known: []string{"hf.a"}, want: map[string]string{"hf.a": "1"}},
-		{query: "sslmode=on", known: []string{"hf.a"}, err: `unknown URL parameter "sslmode" for x://; known are: hf.a`},
+		{query: "hf.a=1&hf.b=", known: []string{"hf.a", "hf.b"},
+			want: map[string]string{"hf.a": "1", "hf.b": ""}},
+		{query: "hf.a=1&sslmode=on", foreign: true, known: []string{"hf.a"},
+			want: map[string]string{"hf.a": "1"}},
+		{query: "sslmode=on", known: []string{"hf.a"},
+			err: `unknown URL parameter "sslmode" for x://; known are: hf.a`},
 		{query: "hf.b=1", known: []string{"hf.a"}, err: `unknown URL parameter "hf.b"`},
 		{query: "hf.b=1", foreign: true, err: "known are: none"},
 		{query: "HF.A=1", known: []string{"hf.a"}, err: `unknown URL parameter "HF.A"`},
@@ -113,17 +116,18 @@ func TestRegister(t *testing.T) {
 		t.Errorf("Open returns %v, not what the opener returned", err)
 	}
 	_, err := Open(t.Context(), &url.URL{Scheme: "test-unknown"})
-	if err == nil || !strings.Contains(err.Error(), `"test-unknown"`) || !strings.Contains(err.Error(), scheme) {
+	if err == nil || !strings.Contains(err.Error(), `"test-unknown"`) ||
+		!strings.Contains(err.Error(), scheme) {
 		t.Errorf("P10: the error %v does not say what is wrong and what is right", err)
 	}
 }
 
-// FuzzURL: nothing that a store URL goes through panics, and a password, escaped
-// or not, is in no error and in no redaction. The same goes for the values of
-// parameters that are not ours.
+// FuzzURL: no store URL makes a function of this package panic. No error and no redaction shows a
+// password, escaped or not, or the value of a parameter that is not ours.
 func FuzzURL(f *testing.F) {
 	const canary = "Zq7canary"
-	for _, password := range []string{"", "p@ss", "12/34", "12?34", "12#34", "1@2/34", "1:2", "%", "%zz", "[", " ", "a&b=c", "/", "?", "#", "\n", "ü"} {
+	for _, password := range []string{"", "p@ss", "12/34", "12?34", "12#34", "1@2/34", "1:2", "%",
+		"%zz", "[", " ", "a&b=c", "/", "?", "#", "\n", "ü"} {
 		f.Add("user", password, "host:6379/0?hf.prefix=a")
 		f.Add("", password, "host")
 	}

@@ -68,8 +68,8 @@ func TestParseSequencerRefuses(t *testing.T) {
 	}
 }
 
-// FuzzSequencer: what String writes of a valid sequencer is read back the same,
-// and nothing is read that String would write in another way.
+// FuzzSequencer: ParseSequencer reads a valid sequencer back from what String writes, and refuses
+// every text that String would write in another way.
 func FuzzSequencer(f *testing.F) {
 	f.Add("hf1:x:42:orders%2F42", "orders/42", uint8(Exclusive), int64(42))
 	f.Add("hf1:s:0:a+b%3Ac", "a b:c", uint8(Shared), int64(0))

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// suspendCounter makes one clock that counts suspension out of two that each
-// lack something: the monotonic one stands still while the host sleeps, the
-// wall clock can be set. It advances with the monotonic clock and adds every
-// step by which the wall clock ran ahead of it; steps back are ignored.
+// suspendCounter makes one clock that counts suspension out of two: the monotonic clock, which
+// stands still while the host sleeps, and the wall clock, which can be set. It advances with the
+// monotonic clock and adds every step by which the wall clock ran ahead of it. It ignores steps
+// back.
 type suspendCounter struct {
 	mu    sync.Mutex
-	ahead time.Duration // wall minus monotonic, the last time we looked
+	ahead time.Duration // wall minus monotonic at the last reading
 	added time.Duration // the forward steps so far
 }
 
-// suspendStep is the least step that counts. Smaller differences are the wall
-// clock being slewed, which would otherwise add up.
+// suspendStep is the least step that counts. Smaller differences come from slewing the wall clock,
+// and would add up.
 const suspendStep = 50 * time.Millisecond
 
 func (c *suspendCounter) now(mono, wall time.Duration) Instant {

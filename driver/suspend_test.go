@@ -12,18 +12,25 @@ func TestSuspendCounter(t *testing.T) {
 		mono, wall []time.Duration
 		want       []time.Duration
 	}{
-		{"both run", []time.Duration{0, s, 2 * s}, []time.Duration{0, s, 2 * s}, []time.Duration{0, s, 2 * s}},
-		{"an hour of sleep counts", []time.Duration{s, 2 * s}, []time.Duration{s, 2*s + time.Hour}, []time.Duration{s, 2*s + time.Hour}},
-		{"and only once", []time.Duration{s, 2 * s, 3 * s}, []time.Duration{s, 2*s + time.Hour, 3*s + time.Hour}, []time.Duration{s, 2*s + time.Hour, 3*s + time.Hour}},
-		{"a wall clock set back does not", []time.Duration{s, 2 * s, 3 * s}, []time.Duration{s, -time.Hour, -time.Hour + s}, []time.Duration{s, 2 * s, 3 * s}},
-		{"sleep after a step back counts", []time.Duration{s, 2 * s, 3 * s}, []time.Duration{s, 2*s - time.Hour, 3 * s}, []time.Duration{s, 2 * s, 3*s + time.Hour}},
-		{"slewing does not", []time.Duration{s, 2 * s}, []time.Duration{s, 2*s + 20*time.Millisecond}, []time.Duration{s, 2 * s}},
+		{"both run", []time.Duration{0, s, 2 * s}, []time.Duration{0, s, 2 * s},
+			[]time.Duration{0, s, 2 * s}},
+		{"an hour of sleep counts", []time.Duration{s, 2 * s}, []time.Duration{s, 2*s + time.Hour},
+			[]time.Duration{s, 2*s + time.Hour}},
+		{"and only once", []time.Duration{s, 2 * s, 3 * s},
+			[]time.Duration{s, 2*s + time.Hour, 3*s + time.Hour},
+			[]time.Duration{s, 2*s + time.Hour, 3*s + time.Hour}},
+		{"a wall clock set back does not", []time.Duration{s, 2 * s, 3 * s},
+			[]time.Duration{s, -time.Hour, -time.Hour + s}, []time.Duration{s, 2 * s, 3 * s}},
+		{"sleep after a step back counts", []time.Duration{s, 2 * s, 3 * s},
+			[]time.Duration{s, 2*s - time.Hour, 3 * s}, []time.Duration{s, 2 * s, 3*s + time.Hour}},
+		{"slewing does not", []time.Duration{s, 2 * s},
+			[]time.Duration{s, 2*s + 20*time.Millisecond}, []time.Duration{s, 2 * s}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var counter suspendCounter
 			for i := range c.mono {
 				if got := counter.now(c.mono[i], c.wall[i]); got != Instant(c.want[i]) {
-					t.Errorf("look %d: %v, want %v", i, time.Duration(got), c.want[i])
+					t.Errorf("reading %d: %v, want %v", i, time.Duration(got), c.want[i])
 				}
 			}
 		})

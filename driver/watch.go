@@ -2,13 +2,13 @@ package driver
 
 import "context"
 
-// Watcher is a driver that hears of changes by itself (OpWatch). Where it is
-// absent, package holdfast looks again at every poll.
+// Watcher is a driver that learns of changes by itself (OpWatch). Without it package holdfast
+// inspects the name once in every poll.
 type Watcher interface {
-	// Watch returns a channel that gets a value after the holders of the name,
-	// or their notes, may have changed. It watches before it returns, so what
-	// an Inspect that follows does not show yet is told; several changes may be
-	// told as one, and there may be values without a change. The watch ends
-	// with the context, or with the driver's; the channel is then closed.
+	// Watch returns a channel that receives a value after the holders of the name, or their notes,
+	// may have changed. It MUST be subscribed before it returns: suppose Watch has returned and an
+	// Inspect does not show a change yet. Then the channel MUST receive a value for that change.
+	// Several changes MAY be one value, and there MAY be values without a change. The watch MUST
+	// end with the context or with the driver; it MUST then close the channel.
 	Watch(ctx context.Context, name string) (<-chan struct{}, error)
 }

@@ -1,7 +1,6 @@
-// Package batch plans work that is due at instants and goes out in batches, one
-// after the other in each lane: a shard, and a class of urgency. It does no work
-// itself: it says what is to be sent now and within what time, and is told how that
-// went.
+// Package batch plans work that is due at instants and goes out in batches, one after the other in
+// each lane: a shard and a class of urgency. It does no work itself: it says what to send now and
+// within what time, and is told the result.
 package batch
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/holdfastlock/holdfast/internal/due"
 )
 
-// Entry is one thing's place in a plan. The zero value is in no plan. Its Mark is
-// the plan's.
+// Entry is the place of one thing in a plan. The zero value is in no plan. Its Mark belongs to the
+// plan.
 type Entry = due.Entry
 
 // The marks of entries.
@@ -29,11 +28,11 @@ const (
 
 // Rules are what a plan must know of its things.
 type Rules[T comparable] struct {
-	// Entry says where in a thing its entry is.
+	// Entry returns the entry inside a thing.
 	Entry func(T) *Entry
-	// Slack is how much sooner than due the thing may go to share a batch.
+	// Slack returns how much sooner than due the thing may go out to share a batch.
 	Slack func(T) time.Duration
-	// Left is the time that is left to get the thing done.
+	// Left returns how much time is left to get the thing done.
 	Left func(T, driver.Instant) time.Duration
 	// Longest is the most time that a batch has.
 	Longest time.Duration
@@ -46,9 +45,9 @@ type Plan[T comparable] struct {
 	lanes map[Lane]*lane[T]
 }
 
-// Lane is where batches go one after the other. Things with much time left do not
-// share a lane with urgent ones. So neither has to wait for the other's batch, and
-// an urgent one does not cut the time of a batch with many others in it.
+// Lane is where batches go one after the other. Things with much time left do not share a lane with
+// urgent ones. So neither waits for the other's batch, and an urgent thing does not cut the time of
+// a batch with many others in it.
 type Lane struct {
 	Shard string
 	Class int // see Plan.class; the smaller the more urgent
@@ -56,7 +55,7 @@ type Lane struct {
 
 // lane is the state of a lane that is busy or has a limit.
 type lane[T comparable] struct {
-	parked due.Queue[T]   // what waits for it
+	parked due.Queue[T]   // things that wait for its next batch
 	busy   bool           // a batch is under way
 	until  driver.Instant // the end of that batch's time, or of the last one's
 	limit  int            // the most things in a batch; 0: any number. See learn
@@ -69,11 +68,11 @@ func compareLanes(a, b Lane) int {
 	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Class, b.Class))
 }
 
-// Batch is what goes out together.
+// Batch is things that go out together.
 type Batch[T any] struct {
 	Lane
 	Items  []T           // the most urgent first
-	Within time.Duration // the time that it has: at most half of what is left to any in it
+	Within time.Duration // the time for it: at most half of what is left to any thing in it
 }
 
 // New returns an empty plan.
@@ -81,19 +80,19 @@ func New[T comparable](rules Rules[T]) *Plan[T] {
 	return &Plan[T]{rules: rules, queue: due.New(rules.Entry), lanes: map[Lane]*lane[T]{}}
 }
 
-// Set plans the thing for an instant, instead of what was planned before.
+// Set plans the thing for an instant. It replaces an earlier plan for the thing.
 func (p *Plan[T]) Set(t T, at driver.Instant) {
 	p.unmark(t)
 	p.queue.Set(t, at)
 }
 
-// Drop takes the thing out of the plan.
+// Drop removes the thing from the plan.
 func (p *Plan[T]) Drop(t T) {
 	p.unmark(t)
 	p.queue.Drop(t)
 }
 
-// unmark ends what the thing's mark says of it.
+// unmark clears the thing's mark, and removes the thing from the lane in which it is parked.
 func (p *Plan[T]) unmark(t T) {
 	e := p.rules.Entry(t)
 	if e.Mark == parked {
@@ -107,8 +106,8 @@ func (p *Plan[T]) unmark(t T) {
 	e.Mark = unmarked
 }
 
-// Next returns the instant at which Due has something to do, if there is one.
-// What waits for a busy lane is not counted: Done makes it due again.
+// Next returns the instant at which Due has something to do, if there is one. It ignores things
+// that wait for a busy lane: Done makes them due again.
 func (p *Plan[T]) Next() (driver.Instant, bool) {
 	_, at, ok := p.queue.First()
 	return at, ok
@@ -123,11 +122,11 @@ func (p *Plan[T]) Len() int {
 	return n
 }
 
-// Due takes what is due out of the plan; Send must follow. What is due soon comes along
-// as far as its slack allows, with what is as urgent, so that ten thousand leases that
+// Due removes and returns what is due; Send must follow. Things that are due soon come along as far
+// as their slack allows, together with things as urgent as they are. So ten thousand leases that
 // were taken one after the other are not renewed one after the other for ever.
 func (p *Plan[T]) Due(now driver.Instant) (things []T) {
-	classes := map[int]bool{} // of what is due
+	classes := map[int]bool{} // of the things that are due
 	take := func(t T) {
 		p.queue.Drop(t)
 		p.rules.Entry(t).Mark = taken
@@ -137,13 +136,12 @@ func (p *Plan[T]) Due(now driver.Instant) (things []T) {
 		classes[p.class(p.rules.Left(t, now))] = true
 		take(t)
 	}
-	var past []T // looked past, because nothing as urgent is due
-	// To look further than this would cost more than it saves. What is behind may come
-	// along another time.
-	for t, at, ok := p.queue.First(); ok && len(past) < len(things); t, at, ok = p.queue.First() {
+	var skipped []T // nothing as urgent is due
+	// Skipping more things than are due would cost more than it saves.
+	for t, at, ok := p.queue.First(); ok && len(skipped) < len(things); t, at, ok = p.queue.First() {
 		if !classes[p.class(p.rules.Left(t, now))] {
 			p.queue.Drop(t)
-			past = append(past, t)
+			skipped = append(skipped, t)
 			continue
 		}
 		if at > now.Add(p.rules.Slack(t)) {
@@ -151,7 +149,7 @@ func (p *Plan[T]) Due(now driver.Instant) (things []T) {
 		}
 		take(t)
 	}
-	for _, t := range past {
+	for _, t := range skipped {
 		p.queue.Set(t, p.rules.Entry(t).At())
 	}
 	return things
@@ -164,10 +162,10 @@ type sending[T any] struct {
 	early bool // it is not due yet
 }
 
-// Send returns things that came from Due as batches, one at most for each lane. The
-// function says to which shard the i-th belongs. What finds its lane busy, or its
-// batch full, waits for the lane's next batch, or, if it is not due, in the plan.
-// What was set or dropped since Due is left out.
+// Send returns things that came from Due as batches, at most one for each lane; shard returns the
+// shard of the i-th. A thing whose lane is busy or whose batch is full waits for the lane's next
+// batch; if it is not due yet, it goes back into the plan. Things that were set or dropped since
+// Due are left out.
 func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string) (batches []Batch[T]) {
 	if len(things) == 0 {
 		return nil
@@ -202,7 +200,7 @@ func (p *Plan[T]) Send(now driver.Instant, things []T, shard func(i int) string)
 	return batches
 }
 
-// fill makes a batch of what may go out in a lane now. The rest waits.
+// fill makes a batch of the things that may go out in a lane now. The others wait.
 func (p *Plan[T]) fill(at Lane, group []sending[T], now driver.Instant) Batch[T] {
 	l := p.lanes[at]
 	if l == nil {
@@ -236,20 +234,20 @@ func (p *Plan[T]) fill(at Lane, group []sending[T], now driver.Instant) Batch[T]
 	return b
 }
 
-// laneFor returns the lane of a thing with so much time left.
+// laneFor returns the lane of a thing with that much time left.
 func (p *Plan[T]) laneFor(shard string, left time.Duration, now driver.Instant) Lane {
 	at := Lane{shard, p.class(left)}
 	if l := p.lanes[at]; at.Class > 0 && l != nil && l.busy && l.until > now.Add(left/2) {
-		// It has too little time to wait for that batch. One in the next lane takes
-		// at most half of the time that is left to it.
+		// Too little time is left to wait for that batch. A batch in the next lane takes at most
+		// half of it.
 		at.Class--
 	}
 	return at
 }
 
-// class is the number of the interval in which so much time left lies: in n there
-// are at least half of ceiling(n) and less than that. From twice the longest time of
-// a batch upwards all is one class.
+// class returns the number of the interval in which the time left lies: in class n it is at least
+// half of ceiling(n) and less than ceiling(n). From twice the longest time of a batch upwards there
+// is one class.
 func (p *Plan[T]) class(left time.Duration) int {
 	left = min(max(left, 0), 2*p.rules.Longest)
 	return bits.Len64(uint64(left / time.Millisecond))
@@ -258,14 +256,14 @@ func (p *Plan[T]) class(left time.Duration) int {
 // ceiling is the end of a class.
 func ceiling(class int) time.Duration { return time.Millisecond << class }
 
-// Result is how a batch went.
+// Result is the outcome of a batch.
 type Result struct {
 	Through int           // how many of its things were done
 	RanOut  bool          // its time was over before all were
 	Took    time.Duration // the time that it took
 }
 
-// Done says that a batch has come back. What waited for its lane is due again.
+// Done tells that a batch has come back. Things that waited for its lane are due again.
 func (p *Plan[T]) Done(b Batch[T], now driver.Instant, r Result) {
 	l := p.lanes[b.Lane]
 	l.busy = false
@@ -277,20 +275,20 @@ func (p *Plan[T]) Done(b Batch[T], now driver.Instant, r Result) {
 	p.forget(now)
 }
 
-// forget forgets the lanes that are as good as new: what was learned long ago says
-// nothing of the store as it is now.
+// forget removes the lanes that have nothing under way and no limit. It removes an old limit too,
+// which says nothing of the store as it is now.
 func (p *Plan[T]) forget(now driver.Instant) {
 	maps.DeleteFunc(p.lanes, func(_ Lane, l *lane[T]) bool {
 		return !l.busy && (l.limit == 0 || now > l.until.Add(4*p.rules.Longest))
 	})
 }
 
-// learn sets how many things the lane's next batch may have. Suppose a driver renews one
-// lease after the other and needs 12 ms for each. Of a thousand in one batch it reaches
-// four hundred; for the others the time was lost, and those that it has renewed
-// count from the batch's beginning. So the next batch has half of what went through in
-// time. A batch that needs less than half of its time is followed by one of twice the
-// size, so a driver that needs one round trip for any number soon has all together.
+// learn sets how many things the lane's next batch may have. Suppose a driver renews one lease
+// after the other and needs 12 ms for each. Of a thousand in one batch it reaches four hundred. For
+// the others the time was lost, and the four hundred count from the batch's beginning. So the next
+// batch has half of what was done in time. A batch that needs less than half of its time is
+// followed by one of twice the size. So a driver that needs one round trip for any number soon gets
+// all together.
 func (l *lane[T]) learn(size int, within time.Duration, r Result) {
 	switch {
 	case r.RanOut && r.Through > 0:
@@ -305,8 +303,8 @@ func (l *lane[T]) learn(size int, within time.Duration, r Result) {
 	}
 }
 
-// Clone returns a plan of the copies that f returns of the things. Their entries must be
-// copies too.
+// Clone returns a plan of the copies that f returns of the things. Their entries must be copies
+// too.
 func (p *Plan[T]) Clone(f func(T) T) *Plan[T] {
 	c := &Plan[T]{rules: p.rules, queue: p.queue.Clone(f), lanes: make(map[Lane]*lane[T], len(p.lanes))}
 	for at, l := range p.lanes {
@@ -317,8 +315,8 @@ func (p *Plan[T]) Clone(f func(T) T) *Plan[T] {
 	return c
 }
 
-// AppendState appends what tells this state of the plan from others. The function appends
-// what tells a thing from others.
+// AppendState appends to b what distinguishes this state of the plan from others; thing does the
+// same for a thing.
 func (p *Plan[T]) AppendState(b []byte, now driver.Instant, thing func([]byte, T) []byte) []byte {
 	queue := func(q *due.Queue[T]) {
 		things := make([]string, 0, q.Len())

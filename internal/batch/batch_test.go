@@ -11,12 +11,11 @@ import (
 	"github.com/holdfastlock/holdfast/internal/batch"
 )
 
-// thing says itself to which shard it belongs, how early it may go and by when it must
-// be done.
+// thing has its own shard, slack and end.
 type thing struct {
 	name, shard string
 	slack       time.Duration
-	end         driver.Instant // 0: there is all the time in the world
+	end         driver.Instant // 0: none
 	entry       batch.Entry
 }
 
@@ -29,7 +28,7 @@ const longest = 5 * time.Second
 type plan struct {
 	*batch.Plan[*thing]
 	things map[string]*thing
-	out    map[string]batch.Batch[*thing] // by what take has said of it
+	out    map[string]batch.Batch[*thing] // by their descriptions by take
 }
 
 func newPlan(things ...*thing) plan {
@@ -54,13 +53,13 @@ func newPlan(things ...*thing) plan {
 	return p
 }
 
-// send gives out the batches of what is due.
+// send sends what is due, and describes the batches.
 func (p plan) send(now driver.Instant) []batch.Batch[*thing] {
 	due := p.Due(now)
 	return p.Send(now, due, func(i int) string { return due[i].shard })
 }
 
-// take gives out batches, and describes them: "A: a b; B: c".
+// take sends things, and describes the batches: "A: a b; B: c".
 func (p plan) take(now driver.Instant) string {
 	var texts []string
 	for _, b := range p.send(now) {
@@ -75,7 +74,7 @@ func (p plan) take(now driver.Instant) string {
 	return strings.Join(texts, "; ")
 }
 
-// done says that the batch that take has described has come back.
+// done tells that the batch with this description has come back.
 func (p plan) done(t *testing.T, text string, now driver.Instant, r batch.Result) {
 	t.Helper()
 	b, ok := p.out[text]
@@ -124,8 +123,8 @@ func TestOneBatchForEachShard(t *testing.T) {
 	}
 }
 
-// TestBusyShard: what is due waits for its shard, is not counted by Next, and
-// goes out when the shard is free.
+// TestBusyShard: a thing that is due waits for its busy shard, is ignored by Next, and goes out
+// when the shard is free.
 func TestBusyShard(t *testing.T) {
 	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "B", 0))
 	p.Set(p.things["a"], 0)
@@ -143,7 +142,7 @@ func TestBusyShard(t *testing.T) {
 	p.expect(t, 5, "A: b")
 }
 
-// TestWaitingIsMoved: what waits for its shard can be planned anew, or dropped.
+// TestWaitingIsMoved: a thing that waits for its shard can be set again, or dropped.
 func TestWaitingIsMoved(t *testing.T) {
 	p := newPlan(newThing("a", "A", 0), newThing("b", "A", 0), newThing("c", "A", 0))
 	p.Set(p.things["a"], 0)
@@ -160,11 +159,12 @@ func TestWaitingIsMoved(t *testing.T) {
 	p.expect(t, 9, "A: b")
 }
 
-// TestSlack: each thing goes along as early as its own slack allows, with a
-// batch that goes anyway.
+// TestSlack: each thing joins a batch as early as its own slack allows, if the batch goes out
+// anyway.
 func TestSlack(t *testing.T) {
 	things := []*thing{
-		newThing("a", "A", 10), newThing("b", "A", 5), newThing("c", "B", 5), newThing("d", "A", 0), newThing("e", "A", 90),
+		newThing("a", "A", 10), newThing("b", "A", 5), newThing("c", "B", 5), newThing("d", "A", 0),
+		newThing("e", "A", 90),
 	}
 	at := []driver.Instant{10, 15, 15, 16, 20}
 	p := newPlan(things...)
@@ -173,14 +173,13 @@ func TestSlack(t *testing.T) {
 	}
 	p.expect(t, 9, "") // nothing is due, so nothing goes along
 	p.expect(t, 10, "A: a b; B: c")
-	p.expectNext(t, 16) // d may not go early, and nothing behind it is looked at
+	p.expectNext(t, 16) // d may not go early, and the things behind it are not considered
 	p.done(t, "A: a b", 10, batch.Result{})
 	p.expect(t, 15, "")
 	p.expect(t, 16, "A: d e")
 }
 
-// TestSlackOfBusyShard: what is not due stays in the plan while its shard is
-// busy.
+// TestSlackOfBusyShard: a thing that is not due stays in the plan while its shard is busy.
 func TestSlackOfBusyShard(t *testing.T) {
 	p := newPlan(newThing("a", "A", 9), newThing("b", "A", 9), newThing("c", "B", 9))
 	p.Set(p.things["a"], 0)
@@ -191,8 +190,8 @@ func TestSlackOfBusyShard(t *testing.T) {
 	p.expectNext(t, 12)
 }
 
-// TestGathers: ten thousand things that were set one after the other share a
-// few batches in the first period, and stay together.
+// TestGathers: ten thousand things that were set one after the other share a few batches in the
+// first period, and stay together.
 func TestGathers(t *testing.T) {
 	const many, period, apart = 10_000, 80_000, 4
 	p := newPlan()

@@ -11,15 +11,16 @@ import (
 
 func at(d time.Duration) driver.Instant { return driver.Instant(d) }
 
-// ending is a thing of shard A that must be done by then.
+// ending returns a thing of shard A that must be done by then.
 func ending(name string, end time.Duration) *thing {
 	return &thing{name: name, shard: "A", end: at(end)}
 }
 
-// TestUrgentApart: the urgent do not cut the time of the others, and nobody waits for
-// the others' batch. In a batch the most urgent come first.
+// TestUrgentApart: urgent things do not cut the time of the others, and neither wait for the
+// others' batch. In a batch the most urgent come first.
 func TestUrgentApart(t *testing.T) {
-	p := newPlan(ending("long", 20*time.Second), ending("longer", time.Minute), ending("short", 600*time.Millisecond), ending("shorter", 520*time.Millisecond))
+	p := newPlan(ending("long", 20*time.Second), ending("longer", time.Minute),
+		ending("short", 600*time.Millisecond), ending("shorter", 520*time.Millisecond))
 	for _, name := range []string{"longer", "long", "short", "shorter"} {
 		p.Set(p.things[name], 0)
 	}
@@ -32,10 +33,11 @@ func TestUrgentApart(t *testing.T) {
 	}
 }
 
-// TestWaitsNoLongerThanItCan: what is as urgent as the batch under way waits for it,
-// unless that may take more than half of the time that is left.
+// TestWaitsNoLongerThanItCan: a thing as urgent as the batch under way waits for it, unless that
+// may take more than half of the time that is left.
 func TestWaitsNoLongerThanItCan(t *testing.T) {
-	p := newPlan(ending("a", 1000*time.Millisecond), ending("b", 1020*time.Millisecond), ending("c", 1030*time.Millisecond), ending("d", 1200*time.Millisecond))
+	p := newPlan(ending("a", 1000*time.Millisecond), ending("b", 1020*time.Millisecond),
+		ending("c", 1030*time.Millisecond), ending("d", 1200*time.Millisecond))
 	p.Set(p.things["a"], 0)
 	p.expect(t, 0, "A: a") // has 500 ms
 	p.Set(p.things["b"], 0)
@@ -53,8 +55,8 @@ func TestWaitsNoLongerThanItCan(t *testing.T) {
 	p.expect(t, 0, "A: f") // cannot wait for so long
 }
 
-// TestLimit: a lane whose batch has run out of time gets fewer things at a time, and
-// more again when they are done in time.
+// TestLimit: a lane whose batch has run out of time gets fewer things at a time, and more again
+// when they are done in time.
 func TestLimit(t *testing.T) {
 	p := newPlan()
 	things := make([]*thing, 100)
@@ -85,19 +87,19 @@ func TestLimit(t *testing.T) {
 	round(100, batch.Result{Took: longest, RanOut: true, Through: 40})
 	round(20, batch.Result{Took: time.Second})                        // half of what went through
 	round(40, batch.Result{Took: 3 * time.Second})                    // twice as many would still have fitted
-	round(45, batch.Result{Took: 4 * time.Second})                    // no such luck, but a few more may
+	round(45, batch.Result{Took: 4 * time.Second})                    // they did not fit, but a few more may
 	round(50, batch.Result{Took: longest, RanOut: true})              // nothing went through
 	round(25, batch.Result{Took: time.Second})                        // a half
 	round(50, batch.Result{Took: time.Second})                        //
 	round(100, batch.Result{Took: longest, RanOut: true, Through: 1}) //
 	round(1, batch.Result{Took: longest, RanOut: true})               // one at least
 	round(1, batch.Result{Took: time.Second})
-	now = now.Add(time.Minute) // what was learned in a storm long ago does not count for ever
+	now = now.Add(time.Minute) // a limit learned long ago does not count for ever
 	round(100, batch.Result{Took: time.Second})
 }
 
-// TestGathersBesideOthers: ten thousand things that were set one after the other share
-// a few batches also beside one that is due all the time.
+// TestGathersBesideOthers: ten thousand things that were set one after the other share a few
+// batches even beside one that is due all the time.
 func TestGathersBesideOthers(t *testing.T) {
 	const many, period, apart, often = 10_000, 10 * time.Second, time.Millisecond / 2, 30 * time.Millisecond
 	p := newPlan()

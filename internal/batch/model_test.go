@@ -13,10 +13,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/explore"
 )
 
-// This file explores a Plan: entries are set, moved and dropped at any moment, also
-// between Due and Send, and batches go out and come back in any order or never.
-// Instants are counted from now, so that the states are finitely many although time
-// never ends.
+// This file explores a Plan: entries are set, moved and dropped at any moment, also between Due and
+// Send, and batches go out and come back in any order or never. Instants are counted from now, so
+// that there are finitely many states although time never ends.
 
 const (
 	modelEntries = 3
@@ -24,7 +23,7 @@ const (
 	period       = driver.Instant(2 * tick) // how far ahead an entry is set
 )
 
-// setup is what a model is explored for.
+// setup is one case for which the model is explored.
 type setup struct {
 	shards  [modelEntries]string        // of the entries
 	slack   [modelEntries]time.Duration // of the entries
@@ -37,7 +36,7 @@ type setup struct {
 	done    func(*Plan[int], Batch[int], Result)
 }
 
-// world is a plan, and what must be true of it by the books.
+// world is a plan, and the test's own records of what must be true of it.
 type world struct {
 	plan    *Plan[int]
 	entries *[modelEntries]Entry // the plan knows them
@@ -73,8 +72,8 @@ func (s *setup) empty(w world) world {
 func (s *setup) clone(w world, by time.Duration) world {
 	c := s.empty(w)
 	c.away, c.taken = slices.Clone(w.away), slices.Clone(w.taken)
-	// In the order of a heap every entry stays where it is put. What is
-	// overdue is due: how long for makes no difference.
+	// In the order of a heap every entry stays where it is put. How long an entry is overdue
+	// makes no difference.
 	for i := range w.entries {
 		c.plan.queue.Set(i, max(w.entries[i].At().Add(-by), 0)) // for its At
 		c.plan.queue.Drop(i)
@@ -86,7 +85,7 @@ func (s *setup) clone(w world, by time.Duration) world {
 	for at, from := range w.plan.lanes {
 		to := &lane[int]{busy: from.busy, limit: from.limit}
 		to.until = max(from.until.Add(-by), 0)
-		if !from.busy && from.limit > 0 { // it says how long ago that was learned
+		if !from.busy && from.limit > 0 { // until says how long ago the limit was learned
 			to.until = max(from.until.Add(-by), driver.Instant(-4*s.longest-tick))
 		}
 		to.parked = newParked(c.plan)
@@ -98,7 +97,7 @@ func (s *setup) clone(w world, by time.Duration) world {
 	return c
 }
 
-// key is a world as text.
+// key returns a world as text.
 func (s *setup) key(w world) string {
 	var b []byte
 	at := func(at driver.Instant) byte { return byte('a' + at/driver.Instant(tick)) }
@@ -169,8 +168,7 @@ func (s *setup) next(w world) (steps []explore.Step[world]) {
 	for n, b := range w.away {
 		back := func(r Result) func(*world) {
 			return func(w *world) {
-				// What came back is planned anew before the lane is free, as the
-				// client does it.
+				// Things that came back are set again before the lane is free, as in the client.
 				for _, i := range b.Items {
 					w.planned[i] = true
 					w.plan.Set(i, period)
@@ -185,7 +183,7 @@ func (s *setup) next(w world) (steps []explore.Step[world]) {
 			add(name+" has run out of time", 0, back(Result{Through: len(b.Items) - 1, RanOut: true}))
 		}
 	}
-	for _, i := range []int{0, modelEntries - 1} { // to meddle with these is enough
+	for _, i := range []int{0, modelEntries - 1} { // changing these is enough
 		n := strconv.Itoa(i)
 		add("set "+n+" to be due", 0, func(w *world) {
 			w.plan.Set(i, 0)
@@ -211,7 +209,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// takes lets the plan say what is due, and says what is wrong with that.
+// takes calls Due, and notes what is wrong with the result.
 func (s *setup) takes(w *world) {
 	before := s.clone(*w, 0)
 	w.taken = s.due(w.plan)
@@ -231,7 +229,7 @@ func (s *setup) takes(w *world) {
 	}
 }
 
-// sends lets the plan give out batches, and says what is wrong with them.
+// sends calls Send, and notes what is wrong with the batches.
 func (s *setup) sends(w *world) {
 	before, sent := s.clone(*w, 0), w.taken
 	batches := s.send(w.plan, sent, func(n int) string { return s.shards[sent[n]] })
@@ -264,7 +262,7 @@ func (s *setup) sends(w *world) {
 	}
 }
 
-// behind says what is wrong with an entry that is due and has not gone out.
+// behind returns what is wrong with an entry that is due and has not gone out.
 func (s *setup) behind(w *world, i int) {
 	for at, l := range w.plan.lanes {
 		if !l.parked.Has(i) {
@@ -281,8 +279,7 @@ func (s *setup) behind(w *world, i int) {
 	w.fail("what is due was left behind")
 }
 
-// check looks at the books: every planned entry is in the plan once, and Next
-// hides nothing.
+// check checks that every planned entry is in the plan once, and that Next ignores none.
 func (s *setup) check(w world) error {
 	if w.err != nil {
 		return w.err
@@ -328,7 +325,7 @@ func (s *setup) check(w world) error {
 	return nil
 }
 
-// setups are what every model is explored for.
+// setups are the cases for which every model is explored.
 func setups() map[string]setup {
 	const ms = time.Millisecond
 	s := setup{
@@ -346,7 +343,8 @@ func setups() map[string]setup {
 	classes.shards, classes.left = [...]string{"A", "A", "A"}, [...]time.Duration{8 * ms, 3 * ms, ms}
 	limits.shards, limits.longest, limits.runOut = [...]string{"A", "A", "A"}, ms, true
 	return map[string]setup{
-		"two shards": s, "apart": apart, "two shards with slack": slack, "three shards": three, "classes": classes, "limits": limits,
+		"two shards": s, "apart": apart, "two shards with slack": slack, "three shards": three,
+		"classes": classes, "limits": limits,
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// A thing's shard may change while it waits for the old one.
+// TestShardMoves: a thing's shard may change while it waits for the old one.
 func TestShardMoves(t *testing.T) {
 	shard := map[int]string{1: "a", 2: "a", 3: "b"}
 	entries := make([]Entry, 4)
@@ -33,6 +33,6 @@ func TestShardMoves(t *testing.T) {
 	}
 	p.Done(first[0], 0, Result{Through: 1})
 	if n := p.Len(); n != 0 {
-		t.Errorf("what was dropped is back: %d entries", n)
+		t.Errorf("a dropped entry is back: %d entries", n)
 	}
 }

@@ -1,19 +1,19 @@
-// Package due is a priority queue of things by the instant at which they are
-// due. A thing has its entry inside it and the queue knows where: an entry that
-// pointed back would cost each of ten thousand leases a word for each queue (P9).
+// Package due is a priority queue of things by the instant at which they are due. A thing contains
+// its entry, and the queue knows where in it: an entry with a pointer back would cost each of ten
+// thousand leases a word for each queue (P9).
 package due
 
 import "github.com/holdfastlock/holdfast/driver"
 
-// Entry is one thing's place in a queue. The zero value is in no queue. An Entry
-// is in one Queue at a time and must not be copied while queued.
+// Entry is the place of one thing in a queue. The zero value is in no queue. An Entry is in one
+// Queue at a time and must not be copied while queued.
 type Entry struct {
 	at   driver.Instant
 	pos  int32 // one more than its index in the heap; 0: not queued
 	Mark uint8 // means nothing to the queue
 }
 
-// At returns the instant at which the entry was last set to be due.
+// At returns the instant for which the entry was last set.
 func (e *Entry) At() driver.Instant { return e.at }
 
 // Queued reports whether the entry is in its queue.
@@ -26,20 +26,19 @@ type Queue[T comparable] struct {
 	entry func(T) *Entry
 }
 
-// New returns an empty queue. The function says where in a thing its entry is.
+// New returns an empty queue; entry returns the entry inside a thing.
 func New[T comparable](entry func(T) *Entry) Queue[T] { return Queue[T]{entry: entry} }
 
 // Len returns the number of things.
 func (q *Queue[T]) Len() int { return len(q.heap) }
 
-// Has reports whether the thing is in this queue, and not in another that uses the
-// same entry.
+// Has reports whether the thing is in this queue, and not in another that uses the same entry.
 func (q *Queue[T]) Has(t T) bool {
 	i := int(q.entry(t).pos) - 1
 	return i >= 0 && i < len(q.heap) && q.heap[i] == t
 }
 
-// Set queues the thing for an instant, or moves it there.
+// Set queues the thing for an instant, or moves it there if it is queued already.
 func (q *Queue[T]) Set(t T, at driver.Instant) {
 	e := q.entry(t)
 	e.at = at
@@ -50,7 +49,7 @@ func (q *Queue[T]) Set(t T, at driver.Instant) {
 	q.fix(int(e.pos) - 1)
 }
 
-// Drop takes the thing out; one that is not queued stays so.
+// Drop removes the thing, if it is queued.
 func (q *Queue[T]) Drop(t T) {
 	e := q.entry(t)
 	if e.pos == 0 {
@@ -70,7 +69,7 @@ func (q *Queue[T]) Drop(t T) {
 	}
 }
 
-// First returns the thing that is due first, and when, if there is any.
+// First returns the thing that is due first and when it is due. It returns false if there is none.
 func (q *Queue[T]) First() (t T, at driver.Instant, ok bool) {
 	if len(q.heap) == 0 {
 		return t, 0, false
@@ -78,12 +77,12 @@ func (q *Queue[T]) First() (t T, at driver.Instant, ok bool) {
 	return q.heap[0], q.at(0), true
 }
 
-// All returns the things in no order. The slice is the queue's own and holds
-// until the queue is changed.
+// All returns the things in no order. The slice belongs to the queue and is valid until the queue
+// changes.
 func (q *Queue[T]) All() []T { return q.heap }
 
-// Clone returns a queue of the copies that f returns of the things. Their entries must be
-// copies too.
+// Clone returns a queue of the copies that f returns of the things. Their entries must be copies
+// too.
 func (q *Queue[T]) Clone(f func(T) T) Queue[T] {
 	c := Queue[T]{entry: q.entry, heap: make([]T, len(q.heap))}
 	for i, t := range q.heap {
@@ -92,7 +91,7 @@ func (q *Queue[T]) Clone(f func(T) T) Queue[T] {
 	return c
 }
 
-// at returns the instant of what is at i in the heap.
+// at returns the instant of the thing at index i of the heap.
 func (q *Queue[T]) at(i int) driver.Instant { return q.entry(q.heap[i]).at }
 
 func (q *Queue[T]) swap(i, j int) {
@@ -100,7 +99,7 @@ func (q *Queue[T]) swap(i, j int) {
 	q.entry(q.heap[i]).pos, q.entry(q.heap[j]).pos = int32(i+1), int32(j+1)
 }
 
-// fix moves what is at i up or down to where it belongs.
+// fix moves the thing at index i up or down to its place.
 func (q *Queue[T]) fix(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2

@@ -24,8 +24,8 @@ func newThings(n int) (due.Queue[*thing], []*thing) {
 	return due.New(func(t *thing) *due.Entry { return &t.entry }), things
 }
 
-// TestAgainstSortedSlice does random things to a queue and to a slice that is
-// sorted each time, and compares.
+// TestAgainstSortedSlice does random things to a queue and to a slice that is sorted each time, and
+// compares them.
 func TestAgainstSortedSlice(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -49,7 +49,7 @@ func TestAgainstSortedSlice(t *testing.T) {
 	}
 }
 
-// compare looks at everything that a queue tells.
+// compare compares all that a queue returns.
 func compare(t *testing.T, q *due.Queue[*thing], things []*thing, at map[int]driver.Instant) {
 	t.Helper()
 	if q.Len() != len(at) || len(q.All()) != len(at) {
@@ -58,7 +58,8 @@ func compare(t *testing.T, q *due.Queue[*thing], things []*thing, at map[int]dri
 	for i, th := range things {
 		want, queued := at[i]
 		if th.entry.Queued() != queued || queued && th.entry.At() != want {
-			t.Errorf("thing %d: queued %v at %v, want %v at %v", i, th.entry.Queued(), th.entry.At(), queued, want)
+			t.Errorf("thing %d: queued %v at %v, want %v at %v",
+				i, th.entry.Queued(), th.entry.At(), queued, want)
 		}
 	}
 	first, due, ok := q.First()
@@ -67,7 +68,7 @@ func compare(t *testing.T, q *due.Queue[*thing], things []*thing, at map[int]dri
 		t.Errorf("the first of %d is %v", len(at), first)
 	case ok:
 		if want := at[first.number]; due != want {
-			t.Errorf("the first is said to be due at %v, and is at %v", due, want)
+			t.Errorf("First says %v, and the entry is due at %v", due, want)
 		}
 		for _, instant := range at {
 			if instant < due {
@@ -94,8 +95,7 @@ func drain(t *testing.T, q *due.Queue[*thing], at map[int]driver.Instant) {
 	}
 }
 
-// TestDropTwice: a thing that is not queued may be dropped, and keeps its
-// instant.
+// TestDropTwice: dropping a thing that is not queued changes nothing, not even its instant.
 func TestDropTwice(t *testing.T) {
 	q, things := newThings(1)
 	th := things[0]
@@ -107,12 +107,12 @@ func TestDropTwice(t *testing.T) {
 		t.Errorf("%d things, queued %v at %v", q.Len(), th.entry.Queued(), th.entry.At())
 	}
 	if kept := q.All()[:1]; kept[0] != nil {
-		t.Error("P9: what was dropped is kept alive")
+		t.Error("P9: a dropped thing is kept alive")
 	}
 }
 
-// TestShrinks: what ten thousand things needed is given back when they are
-// gone, in any order, and those that stay are still in order (P9).
+// TestShrinks: the memory for ten thousand things is freed when they are gone, in any order, and
+// the things that stay are still in order (P9).
 func TestShrinks(t *testing.T) {
 	const many, few = 10_000, 20
 	q, things := newThings(many)

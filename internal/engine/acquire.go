@@ -237,6 +237,17 @@ func (e *Engine) accept(c *Caller, grant driver.Grant) Action {
 	if !claim && c.settings.timeLeft(&grant, e.now) > grant.Valid/3 {
 		return e.take(c, grant)
 	}
+	if c.gate.place.stray {
+		// A request of this owner may still be on its way. Suppose the hold has ended by now,
+		// another client has had the name, and then that request takes it once more. A
+		// renewal would find the owner's later hold, whose token is another (P3).
+		e.undo(c, grant)
+		t.step = tryOnce
+		if e.Queue && !c.try {
+			t.step = enqueue
+		}
+		return e.ask(c)
+	}
 	t.step, t.grant = confirm, grant
 	return Action{Do: Confirm, Grant: grant}
 }

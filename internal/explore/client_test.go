@@ -1,7 +1,6 @@
 package explore_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"flag"
 	"maps"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +18,7 @@ import (
 
 var (
 	exploreFor = flag.Duration("explore.for", 2*time.Second, "how long the large worlds are explored")
-	untilFirst = flag.Bool("explore.first", false, "explore one world after the other until something is found")
+	only       = flag.String("explore.only", "", "explore this world, until something is found")
 )
 
 // small are three callers of one name, with everything that can happen to them, one or two
@@ -72,22 +70,26 @@ func large() map[string]*setup {
 // slow and finds nothing in one goroutine, so with it a process without it does the work.
 func TestClient(t *testing.T) {
 	if raceEnabled {
-		text, err := child(t, "", testserver.Long(10*time.Second, time.Minute))
+		text, err := child(t, testserver.Long(10*time.Second, time.Minute), "", "")
 		t.Log(text)
 		if err != nil {
 			t.Error(err)
 		}
 		return
 	}
-	if *untilFirst {
-		findFirst(t)
+	if *only != "" {
+		r, err := worlds()[*only].model().First(maxStates)
+		t.Log(r, err)
+		for _, f := range r.Findings {
+			t.Error(f)
+		}
 		return
 	}
 	for name, s := range small() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.patient, s.times = true, -1
-			s.model().Holds(t, 2_000_000)
+			s.model().Holds(t, maxStates)
 		})
 	}
 	for name, s := range large() {
@@ -108,68 +110,63 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// findFirst explores one world after the other, the smaller ones first.
-func findFirst(t *testing.T) {
-	worlds := slices.SortedFunc(maps.Values(small()), func(a, b *setup) int { return cmp.Compare(len(a.wishes), len(b.wishes)) })
-	for _, s := range worlds {
+// maxStates is more than any of the small worlds has.
+const maxStates = 2_000_000
+
+// worlds are all of them.
+func worlds() map[string]*setup {
+	all := small()
+	for _, s := range all {
 		s.patient, s.times = true, -1
 	}
-	for _, s := range append(worlds, slices.Collect(maps.Values(large()))...) {
-		r, _ := s.model().For(*exploreFor)
-		for _, f := range r.Findings {
-			t.Fatal(f)
-		}
-	}
+	maps.Copy(all, large())
+	return all
 }
 
-// child explores in a process of its own, with files of the engine replaced as the overlay
-// says.
-func child(t *testing.T, overlay string, d time.Duration) (string, error) {
-	args := []string{"test", "-count=1", "-run", "^TestClient$", "-v"}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
-	}
-	args = append(args, "-timeout", "5m", ".", "-explore.for", d.String())
-	if overlay != "" {
-		args = append(args, "-explore.first")
+// child explores in a process of its own: all worlds for so long, or only one, with files of the
+// engine replaced as the overlay says.
+func child(t *testing.T, d time.Duration, overlay, world string) (string, error) {
+	args := []string{
+		"test", "-count=1", "-run", "^TestClient$", "-v", "-timeout", "8m", "-overlay", overlay, ".",
+		"-explore.for", d.String(), "-explore.only", world,
 	}
 	text, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 	return string(text), err
 }
 
 // mistakes are planted in the engine, each in a copy of its file. All must be found.
-var mistakes = []struct{ name, file, right, wrong string }{
-	{"a failed renewal does not end the hand-over", "renew.go",
+var mistakes = []struct{ world, name, file, right, wrong string }{
+	{os.Getenv("W"), "a failed renewal does not end the hand-over", "renew.go",
 		"e.endCohortOf(h) // the time in doubt is the holder's, to stop in", ""},
-	{"a wake-up is lost with a cancel", "acquire.go",
+	{os.Getenv("W"), "a wake-up is lost with a cancel", "acquire.go",
 		"\te.promote(c.name, g)\n\treturn a\n", "\treturn a\n"},
-	{"a dead hold is handed over", "hold.go",
+	{os.Getenv("W"), "a dead hold is handed over", "hold.go",
 		"\tfor _, g := range between {\n\t\te.endCohort(g)\n\t}\n", "\t_ = between\n"},
-	{"a lost hold keeps the gate closed", "hold.go",
+	{os.Getenv("W"), "a lost hold keeps the gate closed", "hold.go",
 		"\te.untrack(h)\n\te.endCohortOf(h)\n", "\te.untrack(h)\n"},
-	{"a release is answered twice", "release.go",
+	{os.Getenv("W"), "a release is answered twice", "release.go",
 		"\tcase released:\n\t\treturn Action{Do: Done, Err: c.err}\n", ""},
-	{"a grant is dropped because the context has ended", "acquire.go",
+	{os.Getenv("W"), "a grant is dropped because the context has ended", "acquire.go",
 		"\tcase holding, ended:\n\t\treturn Action{Do: Yes}\n\tcase refused:\n\t\treturn Action{Do: No, Err: c.err}\n\tcase behind, head:\n\t\treturn e.giveUp",
 		"\tcase behind, head:\n\t\treturn e.giveUp"},
-	{"a place is left in the store", "acquire.go",
+	{os.Getenv("W"), "a place is left in the store", "acquire.go",
 		"\t\t\te.withdrawPlace(c.name, g.renounce())\n\t\t\tg.told = false\n", "\t\t\tg.renounce()\n\t\t\tg.told = false\n"},
-	{"two holders have one token", "cohort.go", "\tgrant.Token++\n", ""},
-	{"trust is counted from the arrival of the grant", "hold.go",
+	{os.Getenv("W"), "two holders have one token", "cohort.go", "\tgrant.Token++\n", ""},
+	{os.Getenv("W"), "trust is counted from the arrival of the grant", "hold.go",
 		"lease.Start(now, g.Since, g.Valid,", "lease.Start(now, now, g.Valid,"},
-	{"a renewal revives what is over", "renew.go",
+	{os.Getenv("W"), "a renewal revives what is over", "renew.go",
 		"\tif h.over {\n\t\treturn\n\t}\n\tfinal", "\tfinal"},
-	{"an unknown outcome counts as a no", "acquire.go",
+	{os.Getenv("W"), "an unknown outcome counts as a no", "acquire.go",
 		"g.place.stray, e.silence = true, err", "g.place.sent = false"},
-	{"a late request is forgotten", "acquire.go",
+	{os.Getenv("W"), "a late request is forgotten", "acquire.go",
 		"\tgrant.Stray = g.place.stray\n", ""},
-	{"the holds of a closed client are not released", "engine.go",
+	{os.Getenv("W"), "the holds of a closed client are not released", "engine.go",
 		"\tfor _, g := range e.left {\n\t\te.withdraw(g)\n\t}\n", ""},
-	{"a writer shares a hold of readers", "hold.go",
+	{os.Getenv("W"), "a writer shares a hold of readers", "hold.go",
 		"c.settings.Terms == h.settings.Terms && c.settings.MaxHold", "c.settings.MaxHold"},
-	{"a failed withdrawal is not repeated", "withdraw.go",
+	{os.Getenv("W"), "a failed withdrawal is not repeated", "withdraw.go",
 		"e.withdrawn.Set(w, e.now.Add(e.Jitter(w.pause)))", "e.open--"},
-	{"a grant to a closed client is kept", "acquire.go",
+	{os.Getenv("W"), "a grant to a closed client is kept", "acquire.go",
 		"\tif e.closed {\n\t\te.undo(c, grant)\n", "\tif e.closed {\n\t\tg := c.gate\n\t\tg.renounce()\n"},
 }
 
@@ -204,7 +201,7 @@ func TestMistakes(t *testing.T) {
 			if err := os.WriteFile(overlay, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			said, err := child(t, overlay, 5*time.Second)
+			said, err := child(t, 0, overlay, m.world)
 			if err == nil || !promise.MatchString(said) || strings.Contains(said, "[build failed]") {
 				t.Errorf("not found: %v\n%s", err, said)
 			}

@@ -1,12 +1,11 @@
-// Package explore visits every state that a small model can reach, and checks
-// each of them: explicit-state model checking for tests, as in Holzmann's SPIN,
-// with the model written in Go around the code that is to be checked.
+// Package explore visits every state that a small model can reach, and checks each: explicit-state
+// model checking for tests, as in Holzmann's SPIN. The model is written in Go around the code that
+// is checked.
 //
-// A model is a start and a function that names every step out of a state. What
-// is explored is every order in which the steps can happen, so a model that
-// makes sending, receiving and giving up separate steps meets every interleaving
-// of them. A state without steps is an end: a waiter that nobody will ever wake
-// shows as an end that is not a good one.
+// A model is a start and a function that returns every step out of a state. Exploring it covers
+// every order of the steps: if sending, receiving and giving up are separate steps, it covers every
+// interleaving of them. A state without steps is an end. A waiter that nothing will ever wake shows
+// as a wrong end.
 package explore
 
 import (
@@ -25,31 +24,29 @@ type Step[S any] struct {
 	To   S
 }
 
-// Model is what is explored: states S, told apart by their keys K.
+// Model is what is explored. Its states S are distinguished by their keys K.
 type Model[S any, K comparable] struct {
 	Start S
-	// Key returns what tells two states apart. States with the same key must
-	// have the same future.
+	// Key returns what distinguishes the state. States with the same key must have the same future.
 	Key func(S) K
 	// Next returns the steps out of a state. It must not change the state.
 	Next func(S) []Step[S]
-	// Check returns what is wrong with a state. Nothing is explored behind a
-	// state that is wrong. Nil: nothing is ever wrong.
+	// Check returns what is wrong with a state. Nothing is explored behind a wrong state. Nil: no
+	// state is wrong.
 	Check func(S) error
-	// End returns what is wrong with ending in a state, which has no steps.
-	// Nil: it is fine to end anywhere.
+	// End returns what is wrong with ending in a state, which has no steps. Nil: every end is fine.
 	End func(S) error
 
-	until time.Time // stop then; zero: never
+	until time.Time // when to stop; zero: never
 }
 
-// Finding is something wrong, and the way there.
+// Finding is something wrong, and the way to it.
 type Finding struct {
 	Err error
-	Way []string // names of steps from the start, as few as possible when explored
+	Way []string // names of the steps from the start; a shortest way, if explored
 }
 
-// String is the error and the way, a step to the line.
+// String returns the error and the way, one step on each line.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v, after %d steps:", f.Err, len(f.Way))
@@ -59,27 +56,28 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Result is what an exploration came upon.
+// Result is the outcome of an exploration.
 type Result struct {
 	States, Steps, Ends int
 	Depth               int       // steps to the farthest state
-	Findings            []Finding // one for each text of an error, the shortest way to it
+	Findings            []Finding // one for each text of an error, by a shortest way to it
 }
 
-// String counts, without the findings.
+// String returns the counts, without the findings.
 func (r Result) String() string {
-	return fmt.Sprintf("%d states, %d steps, %d ends, depth %d, %d findings", r.States, r.Steps, r.Ends, r.Depth, len(r.Findings))
+	return fmt.Sprintf("%d states, %d steps, %d ends, depth %d, %d findings",
+		r.States, r.Steps, r.Ends, r.Depth, len(r.Findings))
 }
 
-// First explores until the first finding. A model with more states than the
-// budget is an error: a part of it explored says little.
+// First explores until the first finding. It returns an error if the model has more states than the
+// budget: exploring a part of it says little.
 func (m Model[S, K]) First(budget int) (Result, error) { return m.explore(budget, true) }
 
 // All explores everything, past findings too. The budget is as for First.
 func (m Model[S, K]) All(budget int) (Result, error) { return m.explore(budget, false) }
 
-// For explores, until the first finding, as deep as the time allows. It reports whether that
-// was everything.
+// For explores until the first finding, as deep as the time allows. It reports whether it has
+// explored everything.
 func (m Model[S, K]) For(d time.Duration) (r Result, all bool) {
 	m.until = time.Now().Add(d)
 	r, err := m.explore(math.MaxInt, true)
@@ -88,14 +86,14 @@ func (m Model[S, K]) For(d time.Duration) (r Result, all bool) {
 
 var errTime = errors.New("the time is over")
 
-// visit is how a state was reached first.
+// visit is the first way by which a state was reached.
 type visit struct {
 	name  string
 	from  int // the visit before; -1 at the start
 	depth int
 }
 
-// explore goes breadth first, so that the first way to anything is a shortest.
+// explore goes breadth first, so that the first way to a state is a shortest one.
 func (m Model[S, K]) explore(budget int, first bool) (Result, error) {
 	var r Result
 	visits := []visit{{from: -1}}
@@ -163,9 +161,8 @@ func way(visits []visit, at int) (names []string) {
 	return names
 }
 
-// Walk goes one random way of at most length steps, for models too large to be
-// explored. The same seed goes the same way. It returns the steps it made, and
-// what it found, or nil.
+// Walk goes one random way of at most length steps, for models too large to be explored. The same
+// seed goes the same way. It returns the number of steps, and its finding or nil.
 func (m Model[S, K]) Walk(seed uint64, length int) (int, *Finding) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	state := m.Start

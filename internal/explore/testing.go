@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Holds fails the test unless the whole model can be explored within the budget
-// of states and nothing is wrong in any.
+// Holds fails the test unless the whole model can be explored within the budget of states, without
+// a finding.
 func (m Model[S, K]) Holds(t testing.TB, budget int) {
 	t.Helper()
 	r, err := m.First(budget)
@@ -19,9 +19,8 @@ func (m Model[S, K]) Holds(t testing.TB, budget int) {
 	}
 }
 
-// Breaks fails the test unless something is wrong in the model that says what
-// is wanted. A check that cannot fail says nothing: each has a version of the
-// model, broken on purpose, that it must find.
+// Breaks fails the test unless exploring the model finds an error that contains want. It is for
+// models with a planted mistake: a check that finds no mistake proves nothing.
 func (m Model[S, K]) Breaks(t testing.TB, budget int, want string) {
 	t.Helper()
 	r, err := m.First(budget)
@@ -39,8 +38,8 @@ func (m Model[S, K]) Breaks(t testing.TB, budget int, want string) {
 	t.Errorf("did not find %q", want)
 }
 
-// Walks fails the test if any of so many random ways of at most length steps
-// comes upon something wrong. It says which seed goes that way again.
+// Walks fails the test if any of so many random walks of at most length steps finds something
+// wrong. It prints the seed, which repeats the walk.
 func (m Model[S, K]) Walks(t testing.TB, seeds uint64, length int) {
 	t.Helper()
 	steps := 0

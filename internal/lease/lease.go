@@ -1,7 +1,6 @@
-// Package lease is the life of one hold as a state machine: held, in doubt,
-// lost or released. Time and events go in, and what is to be done comes out;
-// there is no clock, goroutine or socket inside, so the tests explore every
-// order of events.
+// Package lease is the life of one hold as a state machine: held, in doubt, lost or released.
+// Events, each with its time, go in; what to do comes out. It has no clock, goroutine or socket, so
+// the tests explore every order of events.
 package lease
 
 import (
@@ -11,40 +10,40 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// State is where a lease is in its life.
+// State is a stage in the life of a lease.
 type State uint8
 
 // The states. Lost and Released are final.
 const (
 	Held     State = iota // trusted, and the last renewal went well
 	Doubt                 // trusted, but a renewal has failed since
-	Lost                  // not to be trusted any more, for good
+	Lost                  // not trusted any more, for good
 	Released              // given back by its holder
 )
 
-// Machine is one lease. The zero value is of no use: see Start. Not safe for
-// concurrent use.
+// Machine is one lease. Make one by Start; the zero value is of no use. Not safe for concurrent
+// use.
 type Machine struct {
 	state    State
 	sent     bool           // a renewal is under way
-	complete bool           // the store's TTL is the one asked for, or has been renewed: no short claim
-	final    bool           // it is not renewed any more: until does not move
+	complete bool           // the hold is no short claim: it has the TTL asked for, or was renewed
+	final    bool           // it is no longer renewed: until does not move
 	since    driver.Instant // the latest request that until is counted from
 	until    driver.Instant // the trust deadline
 	renewAt  driver.Instant // when to renew next; meaningless while sent
 	pace     *Pace
 }
 
-// Pace is what leases that are taken alike have in common. It does not change.
+// Pace is what leases with the same settings have in common. It does not change.
 type Pace struct {
-	TTL    time.Duration // what is asked for
+	TTL    time.Duration // asked for
 	Every  time.Duration // between renewals; negative: never
 	Margin time.Duration // 0: see the function
 }
 
-// Margin is what is taken off the end of a validity, for clocks whose rates
-// differ and for the time between a look at the lease and the act: set, or if
-// that is 0, two hundredths, at least 5 ms.
+// Margin returns how much sooner than the end of a validity the lease stops being trusted, because
+// the rates of clocks differ and because time passes between a check of the lease and the act: set,
+// or if that is 0, a fiftieth of the validity, at least 5 ms.
 func Margin(set, valid time.Duration) time.Duration {
 	if set > 0 {
 		return set
@@ -52,22 +51,22 @@ func Margin(set, valid time.Duration) time.Duration {
 	return max(valid/50, 5*time.Millisecond)
 }
 
-// Start begins the life of a hold that the store granted for valid, counted
-// from since. It is renewed each time that pace.Every has passed, or, if that is
-// negative, only to turn a claim into the full TTL.
+// Start begins the life of a hold that the store granted for valid, counted from since. The hold is
+// renewed each time that pace.Every has passed; if that is negative, only to turn a claim into the
+// full TTL.
 func Start(now, since driver.Instant, valid time.Duration, pace *Pace) Machine {
 	m := Machine{pace: pace, complete: valid >= pace.TTL}
 	m.extend(now, since, valid)
 	return m
 }
 
-// extend counts the trust deadline from since, which is the sending of a
-// request, never from the arrival of its answer (P1).
+// extend counts the trust deadline from since, which is the sending of a request, never the arrival
+// of its answer (P1).
 func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
 	trusted := valid - Margin(m.pace.Margin, valid)
 	if since < m.since {
-		// An answer that a later one has overtaken. The store may have done the
-		// two in either order, this one after the sending of both.
+		// A later request was answered first. The store may have done the two in either order,
+		// this one after the sending of both.
 		trusted = min(trusted, m.until.Sub(m.since))
 	} else {
 		m.since = since
@@ -75,23 +74,23 @@ func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
 	m.until = m.since.Add(trusted)
 	m.renewAt = since.Add(m.pace.Every)
 	if left := m.until.Sub(now); !m.complete {
-		// A claim is renewed in the background, and not at once: most sections
-		// are over sooner than a third of it, and cost no renewal at all.
+		// A claim is renewed in the background, and not at once: most sections are over before
+		// a third of it has passed, and cost no renewal at all.
 		m.renewAt = now.Add(left / 3)
 	}
 }
 
-// State returns the state as of the last event. Only Trusted looks at the time.
+// State returns the state after the last event. Only Trusted compares the deadline with the time.
 func (m *Machine) State() State { return m.state }
 
-// Since returns the sending of the request that the trust is counted from.
+// Since returns the instant from which the trust is counted: the sending of a request.
 func (m *Machine) Since() driver.Instant { return m.since }
 
 // Until returns the trust deadline.
 func (m *Machine) Until() driver.Instant { return m.until }
 
-// Trusted reports whether the holder may believe that it holds (P2). If the
-// deadline has passed, the lease is lost from this look on.
+// Trusted reports whether the holder may believe that it holds (P2). If the deadline has passed,
+// the lease is lost from this call on.
 func (m *Machine) Trusted(now driver.Instant) bool {
 	if m.state <= Doubt && now >= m.until {
 		m.state = Lost
@@ -99,8 +98,8 @@ func (m *Machine) Trusted(now driver.Instant) bool {
 	return m.state <= Doubt
 }
 
-// RenewAt returns when the next renewal is due, if there is to be one and none
-// is under way.
+// RenewAt returns when the next renewal is due. It returns false if none is to be sent, or one is
+// under way.
 func (m *Machine) RenewAt() (driver.Instant, bool) {
 	if m.state > Doubt || m.sent || m.final || m.pace.Every < 0 && m.complete {
 		return 0, false
@@ -108,22 +107,22 @@ func (m *Machine) RenewAt() (driver.Instant, bool) {
 	return m.renewAt, true
 }
 
-// Finish says that the lease is not renewed any more: it ends at its present trust
-// deadline. Suppose a renewal is under way at this moment. Its answer may start the
-// store's TTL again, but the lease does not become longer by it.
+// Finish ends the renewal: the lease ends at its present trust deadline. Suppose a renewal is under
+// way at this moment. Its answer may start the store's TTL again, but the lease does not become
+// longer by it.
 func (m *Machine) Finish() { m.final = true }
 
 // Final reports whether Finish has been called.
 func (m *Machine) Final() bool { return m.final }
 
-// PassedOn says that the hold was another's, who trusted it until then, and that the
-// next renewal is due at renew at the latest.
+// PassedOn tells that the hold was handed over from a lease that trusted it until then. The next
+// renewal is due at renew at the latest.
 func (m *Machine) PassedOn(until, renew driver.Instant) {
 	m.until, m.renewAt = min(m.until, until), min(m.renewAt, renew)
 }
 
-// Send says that a renewal goes out now. It returns false if none should: the
-// lease is over, or one is under way.
+// Send tells that a renewal is sent now. It returns false if none should be sent, because the lease
+// is over or final or a renewal is under way.
 func (m *Machine) Send(now driver.Instant) bool {
 	if !m.Trusted(now) || m.sent || m.final {
 		return false
@@ -132,9 +131,8 @@ func (m *Machine) Send(now driver.Instant) bool {
 	return true
 }
 
-// Renewed says that the store has started the TTL again. It returns false if
-// that is of no use: a lease that is over is never revived, and one that is final is
-// not extended.
+// Renewed tells that the store has started the TTL again. It returns false if that is of no use: a
+// lease that is over is never revived, and a final one is not extended.
 func (m *Machine) Renewed(now, since driver.Instant, valid time.Duration) bool {
 	m.sent = false
 	if !m.Trusted(now) || m.final {
@@ -146,10 +144,9 @@ func (m *Machine) Renewed(now, since driver.Instant, valid time.Duration) bool {
 	return true
 }
 
-// Failed says that a renewal did not go through, or that its outcome is
-// unknown. The lease is in doubt, and the next attempt comes sooner the nearer
-// the deadline is. It returns true if the lease was not in doubt before. A lease that
-// is final stays as it is.
+// Failed tells that a renewal failed, or that its outcome is not known. The lease is in doubt, and
+// the nearer the deadline is the sooner comes the next attempt. It returns true if the lease was
+// not in doubt before. A final lease stays as it is.
 func (m *Machine) Failed(now driver.Instant) (first bool) {
 	m.sent = false
 	if !m.Trusted(now) || m.final {
@@ -161,8 +158,8 @@ func (m *Machine) Failed(now driver.Instant) (first bool) {
 	return first
 }
 
-// Postponed says that the renewal that Send was for was not attempted: it is due now. It
-// returns false if the lease is over.
+// Postponed tells that the renewal announced by Send was not attempted: it is due now. It returns
+// false if the lease is over.
 func (m *Machine) Postponed(now driver.Instant) bool {
 	m.sent = false
 	if !m.Trusted(now) {
@@ -172,11 +169,11 @@ func (m *Machine) Postponed(now driver.Instant) bool {
 	return true
 }
 
-// minRetry keeps the last attempts before the deadline apart.
+// minRetry is the least time between the last attempts before the deadline.
 const minRetry = 5 * time.Millisecond
 
-// Gone says that the store has no such hold any more. It returns true if the
-// lease was still trusted.
+// Gone tells that the store has no such hold any more. It returns true if the lease was still
+// trusted.
 func (m *Machine) Gone() bool {
 	m.sent = false
 	if m.state > Doubt {
@@ -186,8 +183,8 @@ func (m *Machine) Gone() bool {
 	return true
 }
 
-// Release says that the holder gives the lease back. It returns false if the
-// lease was over already.
+// Release tells that the holder gives the lease back. It returns false if the lease was over
+// already.
 func (m *Machine) Release(now driver.Instant) bool {
 	if !m.Trusted(now) {
 		return false
@@ -196,7 +193,7 @@ func (m *Machine) Release(now driver.Instant) bool {
 	return true
 }
 
-// AppendState appends what tells this state from others to b.
+// AppendState appends to b what distinguishes this state from others.
 func (m *Machine) AppendState(b []byte, now driver.Instant) []byte {
 	flags := int64(m.state)
 	for i, flag := range []bool{m.sent, m.complete, m.final} {
@@ -204,7 +201,9 @@ func (m *Machine) AppendState(b []byte, now driver.Instant) []byte {
 			flags |= 1 << (4 + i)
 		}
 	}
-	for _, n := range []int64{flags, int64(m.since - now), int64(m.until - now), int64(m.renewAt - now)} {
+	for _, n := range []int64{
+		flags, int64(m.since - now), int64(m.until - now), int64(m.renewAt - now),
+	} {
 		b = binary.AppendVarint(b, n)
 	}
 	return b

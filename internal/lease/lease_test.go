@@ -28,8 +28,8 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// TestStart: the deadline is counted from the sending, less the margin; a claim
-// is renewed at a third of what is left of it, even by who renews never.
+// TestStart: the deadline is counted from the sending, less the margin. A claim is renewed at a
+// third of what is left of it, even in a lease that is never renewed otherwise.
 func TestStart(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -47,16 +47,18 @@ func TestStart(t *testing.T) {
 		{"a claim", 1 * second, 0, 8 * time.Second, every, 7 * second, 3 * second},
 		{"a claim, then never", 1 * second, 0, 8 * time.Second, -1, 7 * second, 3 * second},
 	} {
-		m := lease.Start(c.now, c.since, c.valid, &lease.Pace{TTL: ttl, Every: c.every, Margin: time.Second})
+		m := lease.Start(c.now, c.since, c.valid,
+			&lease.Pace{TTL: ttl, Every: c.every, Margin: time.Second})
 		at, ok := m.RenewAt()
 		if m.Until() != c.until || at != c.renewAt || ok != (c.renewAt != 0) || m.State() != lease.Held {
-			t.Errorf("%s: trusted until %v, renewed at %v %v, state %v", c.name, m.Until(), at, ok, m.State())
+			t.Errorf("%s: trusted until %v, renewed at %v %v, state %v",
+				c.name, m.Until(), at, ok, m.State())
 		}
 	}
 }
 
-// TestPassedOn: what was another's is trusted for no longer, and renewed no later, than
-// that one was and would be.
+// TestPassedOn: a hold that was handed over is trusted no longer, and renewed no later, than by the
+// holder before.
 func TestPassedOn(t *testing.T) {
 	for _, c := range []struct{ until, renew, wantUntil, wantRenew driver.Instant }{
 		{20 * second, 5 * second, 20 * second, 5 * second},
@@ -70,7 +72,7 @@ func TestPassedOn(t *testing.T) {
 	}
 }
 
-// TestTrusted: the deadline itself is too late, and a look at it is for good.
+// TestTrusted: a lease is lost at its deadline, and for good once Trusted has said so.
 func TestTrusted(t *testing.T) {
 	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	if !m.Trusted(29*second-1) || m.State() != lease.Held {
@@ -123,7 +125,7 @@ func TestRenewal(t *testing.T) {
 	}
 	// An answer to an earlier request comes last: it takes nothing away.
 	if !m.Renewed(31*second, 20*second, ttl) || m.Until() != 58*second || m.Since() != 29*second {
-		t.Errorf("an old answer moved the deadline to %v, counted from %v", m.Until(), m.Since())
+		t.Errorf("an older answer moved the deadline to %v, counted from %v", m.Until(), m.Since())
 	}
 }
 
@@ -138,8 +140,8 @@ func TestLastAttempts(t *testing.T) {
 	}
 }
 
-// TestFinish: no renewal is due any more, and the answer to one that is under way moves
-// nothing, whatever it says.
+// TestFinish: after Finish no renewal is due, and the answer to one that is under way does not move
+// the deadline.
 func TestFinish(t *testing.T) {
 	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	m.Send(10 * second)
@@ -150,17 +152,18 @@ func TestFinish(t *testing.T) {
 	if _, ok := m.RenewAt(); ok || m.Send(14*second) || !m.Final() {
 		t.Error("renewed after Finish")
 	}
-	if m.State() != lease.Held || m.Until() != 29*second || !m.Trusted(29*second-1) || m.Trusted(29*second) {
+	if m.State() != lease.Held || m.Until() != 29*second || !m.Trusted(29*second-1) ||
+		m.Trusted(29*second) {
 		t.Errorf("state %v until %v, want the deadline that stood", m.State(), m.Until())
 	}
 	m = lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	m.Finish()
 	if !m.Gone() {
-		t.Error("what the store has forgotten is trusted, because renewals have ended")
+		t.Error("a hold that the store has dropped is trusted, because renewals have ended")
 	}
 }
 
-// TestOver: whatever ends a lease, nothing that comes later counts.
+// TestOver: after the end of a lease no later event counts.
 func TestOver(t *testing.T) {
 	for name, end := range map[string]func(*lease.Machine) bool{
 		"released": func(m *lease.Machine) bool { return m.Release(second) },
@@ -173,7 +176,8 @@ func TestOver(t *testing.T) {
 			t.Errorf("%s: it did not end", name)
 		}
 		state := m.State()
-		if m.Renewed(2*second, second, ttl) || m.Failed(2*second) || m.Gone() || m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
+		if m.Renewed(2*second, second, ttl) || m.Failed(2*second) || m.Gone() ||
+			m.Release(2*second) || m.Trusted(2*second) || m.Send(2*second) {
 			t.Errorf("%s: something counted afterwards", name)
 		}
 		if _, ok := m.RenewAt(); ok || m.State() != state || m.Until() != 29*second {

@@ -9,28 +9,26 @@ import (
 	"github.com/holdfastlock/holdfast/internal/explore"
 )
 
-// This file explores a lease beside a store that keeps its hold by a clock of
-// its own. Requests take time or get lost on the way out and on the way back,
-// the client gives attempts up, holders renew by hand while the background does,
-// an operator may break the hold. Instants are counted from now, so that the
-// states are finitely many although time never ends: a reply may come after any
-// number of ticks.
+// This file explores a lease beside a store that keeps its hold by its own clock. Requests and
+// answers take time or get lost, the client gives attempts up, holders renew by hand while the
+// background does, an operator may break the hold. Instants are counted from now, so that there are
+// finitely many states although time never ends: a reply may come after any number of ticks.
 
 const (
 	tick      = 20 * time.Millisecond // of the client's clock
 	modelTTL  = 5 * tick
 	margin    = tick
 	maxAge    = modelTTL + tick   // beyond it ages make no difference
-	runsAhead = tick / 4          // by how much the store's clock is faster in a tick, at most: 80 ms of trust are then the store's 100 ms
+	runsAhead = tick / 4          // the store's clock gains at most this in a tick: 80 ms of trust are 100 ms there
 	renewing  = 2 * tick          // RenewEvery
 	never     = time.Duration(-1) // RenewEvery
-	claim     = modelTTL - tick   // what a store grants at first when it hands over
+	claim     = modelTTL - tick   // what a store grants first to a waiter
 )
 
 // call is a renewal under way.
 type call struct {
 	at   uint8         // none, sent, kept or gone
-	dead bool          // nobody waits for the reply any more
+	dead bool          // the client no longer waits for the reply
 	age  time.Duration // since it was sent
 }
 
@@ -44,15 +42,15 @@ const (
 // world is a state: the lease, as the client keeps it, and the store.
 type world struct {
 	m     Machine
-	over  bool          // the client has seen its end
+	over  bool          // the client knows its end
 	calls [2]call       // the one of the background, and one by hand
 	left  time.Duration // of the hold in the store, by the store's clock
-	cut   bool          // an operator has broken the hold: it is not renewed any more
+	cut   bool          // an operator has broken the hold
 	past  bool          // the lease was at its end once: it must never be trusted again
 	moved bool          // the trust deadline has moved away after the end of renewals
 }
 
-// store is a model of a lease, and the ways to break it on purpose.
+// store is a model of a lease, and the mistakes that can be planted in it.
 type store struct {
 	every      time.Duration
 	valid      time.Duration // of the grant
@@ -80,7 +78,8 @@ func renewed(w *world, c call, err error) {
 }
 
 func (s *store) model() explore.Model[world, world] {
-	w := world{m: Start(0, 0, s.valid, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}), left: s.valid}
+	w := world{m: Start(0, 0, s.valid, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}),
+		left: s.valid}
 	return explore.Model[world, world]{
 		Start: w,
 		Key:   s.key,
@@ -89,7 +88,7 @@ func (s *store) model() explore.Model[world, world] {
 	}
 }
 
-// key makes one state of all ends that are found right or wrong alike: see next.
+// key gives all ends that are right, or wrong, in the same way the same key: see next.
 func (s *store) key(w world) world {
 	if w.over && !s.beyond {
 		return world{over: true, moved: w.moved, m: Machine{state: w.m.state}}
@@ -97,7 +96,7 @@ func (s *store) key(w world) world {
 	return w
 }
 
-// trusts reports whether a look at the lease would find it trusted.
+// trusts reports whether Trusted would return true.
 func (w world) trusts() bool { return !w.over && w.m.Trusted(0) }
 
 func (s *store) check(w world) error {
@@ -114,11 +113,11 @@ func (s *store) check(w world) error {
 	return nil
 }
 
-// next returns the steps. What looks at the lease leaves the end of it behind,
-// whatever the model under test makes of it.
+// next returns the steps. A step that checks the lease notes its end, whatever the model under test
+// makes of it.
 //
-// Once the client has seen the end it takes nothing in any more, so nothing can be found
-// behind it, unless the client is one that is wrong about that.
+// Once the client knows the end it ignores all events, so nothing can be found behind it, unless a
+// mistake is planted there.
 func (s *store) next(w world) (steps []explore.Step[world]) {
 	if w.over && !s.beyond {
 		return nil
@@ -170,7 +169,7 @@ func (s *store) next(w world) (steps []explore.Step[world]) {
 	return steps
 }
 
-// callSteps are those of a renewal under way.
+// callSteps are the steps of a renewal under way.
 func (s *store) callSteps(w world, i int, c call, add func(string, func(*world))) {
 	name := [...]string{"the renewal", "the other renewal"}[i]
 	unknown := errors.New("outcome unknown")
@@ -220,7 +219,7 @@ func (s *store) callSteps(w world, i int, c call, add func(string, func(*world))
 	}
 }
 
-// tick lets time pass: what was an instant is less far ahead.
+// tick lets time pass: all instants come nearer.
 func (w *world) tick(ahead time.Duration) {
 	w.m.until = max(w.m.until.Add(-tick), 0)
 	w.past = w.past || w.m.until == 0
@@ -234,14 +233,14 @@ func (w *world) tick(ahead time.Duration) {
 	}
 }
 
-// starts are the leases that the model is explored for. Every state of "renewed" is one of
-// "from a claim" too, after a renewal, and each of those one of the leases whose renewals
-// may end; so it is with "never renewed" and its claim. What is explored is the larger.
+// starts are the leases for which the model is explored. Every state of "renewed" is also one of
+// "from a claim", after a renewal, and each of those is one of the leases whose renewals may end. The
+// same is true of "never renewed" and its claim. The larger models are explored.
 var starts = []struct {
 	name         string
 	every, valid time.Duration
 	ends         bool
-	part         bool // of the states of another
+	part         bool // its states are part of another's
 }{
 	{"renewed", renewing, modelTTL, false, true},
 	{"from a claim", renewing, claim, false, true},
@@ -250,8 +249,8 @@ var starts = []struct {
 	{"from a claim, then renewed for some time", renewing, claim, true, false},
 }
 
-// TestModel: a lease that says it is trusted has its hold in the store, and one
-// that was at its end is never trusted again (P1, P2).
+// TestModel: a trusted lease has its hold in the store, and one that was at its end is never
+// trusted again (P1, P2).
 func TestModel(t *testing.T) {
 	for _, c := range starts {
 		t.Run(c.name, func(t *testing.T) {
@@ -264,8 +263,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestModelProgress: while the store answers, a lease with renewal is never
-// lost.
+// TestModelProgress: while the store answers, a lease with renewal is never lost.
 func TestModelProgress(t *testing.T) {
 	for _, c := range starts[:2] {
 		t.Run(c.name, func(t *testing.T) {
@@ -325,7 +323,8 @@ func TestModelFinds(t *testing.T) {
 				renewed(w, c, err)
 			}
 		}},
-		{"renewed too late", "although the store answers", func(s *store) { s.responsive, s.every = true, 4*tick }},
+		{"renewed too late", "although the store answers",
+			func(s *store) { s.responsive, s.every = true, 4*tick }},
 		{"never renewed", "although the store answers", func(s *store) {
 			s.responsive, s.every = true, never
 		}},
