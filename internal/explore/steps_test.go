@@ -46,7 +46,10 @@ func (w *world) next() []explore.Step[*world] {
 		return steps
 	}
 	if at, ok := w.later(); ok && w.times != 0 {
-		can(fmt.Sprintf("%v pass", at.Sub(w.now)), func(w *world) { w.now = at; w.times-- })
+		can(fmt.Sprintf("%v pass", at.Sub(w.now)), func(w *world) {
+			w.now = at
+			w.times--
+		})
 	}
 	return steps
 }
@@ -469,6 +472,9 @@ func (w *world) check() error {
 		}
 		if !p.c.Held() {
 			continue
+		}
+		if p.phase == failed {
+			return fmt.Errorf("P6: caller %v has failed, and has the name", p.c.Ref)
 		}
 		if w.now >= p.c.Until() {
 			if at, due := w.e.Next(); !due || at > w.now {
