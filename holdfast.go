@@ -41,7 +41,7 @@ type Client struct {
 	driver  driver.Driver
 	queuer  driver.Queuer   // nil: the store has no queue
 	sharder driver.Sharder  // nil: the store has no parts
-	hinter  driver.Foreseer // nil: the driver gives no hints of contention
+	hinter  driver.ContentionHinter // nil: the driver gives no hints of contention
 	caps    Caps
 	opts    ClientOptions
 	clock   driver.Clock
@@ -130,7 +130,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
 	c.sharder, _ = driver.As[driver.Sharder](d, driver.OpShard)
-	c.hinter, _ = c.queuer.(driver.Foreseer)
+	c.hinter, _ = c.queuer.(driver.ContentionHinter)
 	c.engine = engine.New(engine.Config{
 		Prefix: c.opts.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
 		Poll: c.caps.PollInterval(), TokenBlock: c.caps.TokenBlock,

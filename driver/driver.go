@@ -180,10 +180,10 @@ type Queuer interface {
 	Wait(context.Context, Request) (Grant, error)
 }
 
-// Foreseer is a Queuer that may know, without asking the store, that others want a name. Package
+// ContentionHinter is a Queuer that may know, without asking the store, that others want a name. Package
 // holdfast then queues at once, without a Try that is likely to be refused. A wrong answer costs a
 // little time only.
-type Foreseer interface {
+type ContentionHinter interface {
 	// Contended reports whether others are known to want the name. It MUST NOT ask the store.
 	Contended(name string) bool
 }

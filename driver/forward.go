@@ -37,9 +37,9 @@ func (f Forward) Wait(ctx context.Context, r Request) (Grant, error) {
 	return Grant{}, ErrUnsupported
 }
 
-// Contended implements Foreseer. It is false if the inner driver does not implement it.
+// Contended implements ContentionHinter. It is false if the inner driver does not implement it.
 func (f Forward) Contended(name string) bool {
-	s, ok := As[Foreseer](f.Driver, OpQueue)
+	s, ok := As[ContentionHinter](f.Driver, OpQueue)
 	return ok && s.Contended(name)
 }
 
