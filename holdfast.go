@@ -39,8 +39,8 @@ const (
 // renews all its leases together. Safe for concurrent use.
 type Client struct {
 	driver  driver.Driver
-	queuer  driver.Queuer   // nil: the store has no queue
-	sharder driver.Sharder  // nil: the store has no parts
+	queuer  driver.Queuer           // nil: the store has no queue
+	sharder driver.Sharder          // nil: the store has no parts
 	hinter  driver.ContentionHinter // nil: the driver gives no hints of contention
 	caps    Caps
 	opts    ClientOptions
