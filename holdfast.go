@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/alarm"
+	"github.com/holdfastlock/holdfast/internal/timer"
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
@@ -45,7 +45,7 @@ type Client struct {
 	caps    Caps
 	opts    ClientOptions
 	clock   driver.Clock
-	timer   *alarm.Alarm
+	timer   *timer.Timer
 	events  eventQueue
 	closing context.Context // ends when Close begins
 	close   context.CancelCauseFunc
@@ -138,7 +138,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		NewOwner: rand.Text, Jitter: jitter,
 		LostError: newLostError, UncertainRelease: newUncertainRelease,
 	})
-	c.timer = alarm.New(c.clock, c.tick)
+	c.timer = timer.New(c.clock, c.tick)
 	c.closing, c.close = context.WithCancelCause(context.Background())
 	if n, ok := driver.As[driver.Notifier](d, driver.OpNotify); ok {
 		go c.listen(n.Losses())

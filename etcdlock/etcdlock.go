@@ -46,7 +46,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/alarm"
+	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
 // Options configure a driver. The zero value is right for almost everybody.
@@ -92,7 +92,7 @@ type client struct {
 	minSeconds int64 // of etcd's shortest lease, which is also that of places
 
 	hub        *hub
-	timer      *alarm.Alarm
+	timer      *timer.Timer
 	life       context.Context // until Close
 	die        context.CancelFunc
 	background sync.WaitGroup
@@ -151,7 +151,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		o.Reserve.ActiveConnection().Connect()
 		c.spare.Store(newRoute(o.Reserve))
 	}
-	c.timer = alarm.New(c.clock, c.sweep)
+	c.timer = timer.New(c.clock, c.sweep)
 	return c, nil
 }
 

@@ -1,4 +1,4 @@
-package alarm
+package timer
 
 import (
 	"os"
@@ -24,7 +24,7 @@ type timerfd struct {
 	file *os.File // in the runtime's poller, so that the goroutine costs no thread
 }
 
-func newTimer(clock driver.Clock, fire func()) timer {
+func newSource(clock driver.Clock, fire func()) source {
 	if clock != driver.HostClock {
 		return newPortable(fire)
 	}

@@ -1,4 +1,4 @@
-package alarm
+package timer
 
 import (
 	"math/rand/v2"
@@ -61,12 +61,12 @@ func TestInjectedClock(t *testing.T) {
 	}
 }
 
-// TestSetByItself: the function sets the alarm for what is left to do.
+// TestSetByItself: the function sets the timer for what is left to do.
 func TestSetByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := bubbleClock{time.Now()}
 		var calls []driver.Instant
-		var a *Alarm
+		var a *Timer
 		a = New(clock, func() {
 			calls = append(calls, clock.Now())
 			if len(calls) < 5 {
@@ -91,8 +91,8 @@ type otherClock struct{}
 
 func (otherClock) Now() driver.Instant { return driver.HostClock.Now() }
 
-// TestClose: a closed alarm does not call, whether it was set before or after.
-// The alarm that is waited for instead is due after it.
+// TestClose: a closed timer does not call, whether it was set before or after.
+// The timer that is waited for instead is due after it.
 func TestClose(t *testing.T) {
 	for name, clock := range clocks {
 		t.Run(name, func(t *testing.T) {
@@ -113,20 +113,20 @@ func TestClose(t *testing.T) {
 			}
 			late.Close()
 			if leftover(t) {
-				t.Error("a goroutine outlives its alarm")
+				t.Error("a goroutine outlives its timer")
 			}
 		})
 	}
 }
 
-// leftover reports whether a goroutine of an alarm is still there after many
+// leftover reports whether a goroutine of a timer is still there after many
 // chances to end.
 func leftover(t *testing.T) bool {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		if !strings.Contains(string(stacks), "alarm.(*timerfd).wait") {
+		if !strings.Contains(string(stacks), "timer.(*timerfd).wait") {
 			return false
 		}
 	}
@@ -152,9 +152,9 @@ func TestNeverTooEarly(t *testing.T) {
 	}
 }
 
-// TestNoneIsMissed: many goroutines set the alarm for their own instants while
+// TestNoneIsMissed: many goroutines set the timer for their own instants while
 // it rings for others. The function does as a client does: all that is due, and
-// then the alarm for the first that is left. A ring that got lost would leave a
+// then the timer for the first that is left. A call that got lost would leave a
 // goroutine waiting.
 func TestNoneIsMissed(t *testing.T) {
 	for name, clock := range clocks {
@@ -165,7 +165,7 @@ func TestNoneIsMissed(t *testing.T) {
 			}
 			var mu sync.Mutex
 			q := due.New(func(s *sleeper) *due.Entry { return &s.entry })
-			var a *Alarm
+			var a *Timer
 			a = New(clock, func() {
 				mu.Lock()
 				defer mu.Unlock()
@@ -193,7 +193,7 @@ func TestNoneIsMissed(t *testing.T) {
 						select {
 						case <-s.woken:
 						case <-time.After(20 * time.Second):
-							t.Error("the alarm never rang")
+							t.Error("the timer never fired")
 							return
 						}
 					}

@@ -1,4 +1,4 @@
-package alarm
+package timer
 
 import (
 	"testing"
@@ -12,8 +12,8 @@ func TestCountsSuspension(t *testing.T) {
 	for name, clock := range clocks {
 		a := New(clock, func() {})
 		a.Set(clock.Now() + 1<<40)
-		if _, ok := a.timer.(*timerfd); ok != (clock == driver.HostClock) {
-			t.Errorf("the alarm on the clock %q has a %T", name, a.timer)
+		if _, ok := a.source.(*timerfd); ok != (clock == driver.HostClock) {
+			t.Errorf("the timer on the clock %q has a %T", name, a.source)
 		}
 		a.Close()
 	}
