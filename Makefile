@@ -18,7 +18,7 @@ test-all: ## the same, with long histories and faults
 	@HOLDFAST_LONG=1 scripts/test $(ARGS)
 
 bench: ## run the benchmarks (BENCH=regexp, ARGS=more)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... $(if $(wildcard bench/go.mod),./bench/...)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... ./internal/test/integration/bench
 
 lint: ## gofmt, vet, staticcheck, go.mod tidiness, dependency lists, shell scripts
 	@scripts/lint

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/timer"
 	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
 // Types of package driver that users of locks need too.

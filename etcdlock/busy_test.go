@@ -8,7 +8,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/busytest"
+	"github.com/holdfastlock/holdfast/internal/test/busytest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 

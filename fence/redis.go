@@ -55,7 +55,7 @@ type Redis struct {
 	//		return redis.NewScript(script).Run(ctx, client, keys, args...).Result()
 	//	}
 	//
-	// Package fence/fencetest has the same for rueidis, as an example.
+	// Package internal/test/integration/fencetest has the same for rueidis, as an example.
 	Eval func(ctx context.Context, script string, keys []string, args ...any) (any, error)
 	// Retain is how long the marks are kept after their last use, at least 1 ms.
 	// It must be longer than any pause, retry, queue and running piece of work

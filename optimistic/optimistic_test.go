@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the statements do is tested on real databases, in module internal/dbtest.
+// What the statements do is tested on real databases, in package internal/test/integration/dbtest.
 
 func TestStatements(t *testing.T) {
 	for _, c := range []struct {

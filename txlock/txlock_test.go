@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What the statements do is tested on real databases, in module internal/dbtest.
+// What the statements do is tested on real databases, in package internal/test/integration/dbtest.
 
 // noTx fails the test when it is used.
 type noTx struct{ t *testing.T }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/guarantees"
+	"github.com/holdfastlock/holdfast/internal/test/guarantees"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 

@@ -7,7 +7,7 @@ import (
 )
 
 // The shapes of the libraries' errors. What the libraries themselves return is
-// tried on real servers, in module internal/dbtest.
+// tried on real servers, in package internal/test/integration/dbtest.
 type (
 	stateful struct{ state string }
 	numbered struct{ Number uint16 }

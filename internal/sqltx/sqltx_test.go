@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// How real databases answer is tested in modules internal/dbtest and fence/fencetest.
+// How real databases answer is tested in packages internal/test/integration/dbtest and internal/test/integration/fencetest.
 
 // script answers each statement with the next error.
 type script struct {

@@ -22,7 +22,7 @@ func BuildServers() error {
 	return err
 }
 
-// etcdProgram builds the program etcdmember of the module internal/tools, unless it
+// etcdProgram builds the program etcdmember of the module internal/test/tools, unless it
 // is built, and returns its path. There is no package to install: Go programs
 // read the clock without the C library, so the clock of an etcd from elsewhere
 // could not be set; this one is built with a package time that adds to the wall

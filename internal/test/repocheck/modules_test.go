@@ -13,7 +13,7 @@ const modulePath = "github.com/holdfastlock/holdfast"
 
 // toolsModule pins programs. It is not in go.work, so that their dependencies do not move the
 // versions that the library is tested with.
-const toolsModule = "internal/tools"
+const toolsModule = "internal/test/tools"
 
 func TestRootModuleImportsStandardLibraryOnly(t *testing.T) {
 	r := theRepo(t)
@@ -88,7 +88,7 @@ func outside(r *repo) (found []string) {
 
 func TestOutside(t *testing.T) {
 	r := &repo{
-		modules: []string{".", "bench", "internal/tools", "zklock"},
+		modules: []string{".", "bench", "internal/test/tools", "zklock"},
 		texts:   map[string]string{"go.work": "go 1.26\n\nuse (\n\t.\n\t./bench\n)\n"},
 	}
 	expect(t, outside(r), "zklock")

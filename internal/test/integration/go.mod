@@ -1,34 +1,26 @@
-module github.com/holdfastlock/holdfast/bench
+module github.com/holdfastlock/holdfast/internal/test/integration
 
 go 1.26.0
 
-replace (
-	github.com/holdfastlock/holdfast => ..
-	github.com/holdfastlock/holdfast/drivertest => ../drivertest
-	github.com/holdfastlock/holdfast/etcdlock => ../etcdlock
-	github.com/holdfastlock/holdfast/redislock/rueidisconn => ../redislock/rueidisconn
-	github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../sqllock/mysqlconn
-	github.com/holdfastlock/holdfast/sqllock/pgconn => ../sqllock/pgconn
-	github.com/holdfastlock/holdfast/sqllock/sqliteconn => ../sqllock/sqliteconn
-)
-
-// 1.0.79, which redsync asks for, is not on every mirror.
 replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueidiscompat v1.0.78
 
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/holdfastlock/holdfast v0.0.0
 	github.com/holdfastlock/holdfast/etcdlock v0.0.0
 	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/mysqlconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/pgconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/sqliteconn v0.0.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidiscompat v1.0.79
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
+	modernc.org/sqlite v1.60.1
 )
 
 require (
@@ -37,13 +29,11 @@ require (
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
-	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
@@ -63,5 +53,18 @@ require (
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-	modernc.org/sqlite v1.60.1 // indirect
 )
+
+replace github.com/holdfastlock/holdfast => ../../..
+
+replace github.com/holdfastlock/holdfast/drivertest => ../../../drivertest
+
+replace github.com/holdfastlock/holdfast/etcdlock => ../../../etcdlock
+
+replace github.com/holdfastlock/holdfast/redislock/rueidisconn => ../../../redislock/rueidisconn
+
+replace github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../../../sqllock/mysqlconn
+
+replace github.com/holdfastlock/holdfast/sqllock/pgconn => ../../../sqllock/pgconn
+
+replace github.com/holdfastlock/holdfast/sqllock/sqliteconn => ../../../sqllock/sqliteconn

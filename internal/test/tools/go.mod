@@ -1,6 +1,6 @@
 // The programs that `make lint` runs, pinned. Not in go.work: their
 // dependencies must not move the versions that the library is tested with.
-module github.com/holdfastlock/holdfast/internal/tools
+module github.com/holdfastlock/holdfast/internal/test/tools
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // Package fencetest checks the SQL guard of package fence on a real database:
-// one call for each database, with whatever client opened it. It is a module of
-// its own so that the guard itself needs no client.
+// one call for each database, with whatever client opened it. It stands in a module
+// of its own so that the guard itself needs no client.
 package fencetest
 
 import (
