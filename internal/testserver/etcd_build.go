@@ -29,7 +29,7 @@ func BuildServers() error {
 // clock what it is told.
 var etcdProgram = sync.OnceValues(func() (program string, err error) {
 	_, here, _, _ := runtime.Caller(0)
-	tools := filepath.Join(filepath.Dir(here), "..", "tools")
+	tools := filepath.Join(filepath.Dir(here), "..", "test", "tools")
 	dir, err := cacheDir("holdfast-etcdmember")
 	if err != nil {
 		return "", err
