@@ -58,7 +58,7 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 				only = "exclusive/one holder" // anything that uses the driver
 			}
 			poll := fastPoll
-			if strings.HasPrefix(only, "client/") {
+			if strings.HasPrefix(only, "client/") || strings.HasPrefix(only, "transport/") {
 				poll *= 4 // what a driver leaves behind must be there long enough to be found
 			}
 			r := judge(t, b.wrap, nil, poll, only)
