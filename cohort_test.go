@@ -96,10 +96,7 @@ func (w *world) contendBy(locks ...*holdfast.Lock) (*waiters, *holdfast.Lease) {
 	for _, l := range locks {
 		q.join(w.ctx, l)
 	}
-	// The head asked for its place when nobody was behind it. At its next poll it asks for a
-	// block of tokens.
-	time.Sleep(driver.DefaultPoll)
-	w.release(held)
+	w.release(held) // the head asked again, for a block of tokens, when the second joined
 	return q, q.next("it was handed over")
 }
 
@@ -192,6 +189,48 @@ func TestCohortEnds(t *testing.T) {
 		w.release(theirs.next("the store handed it over"))
 		w.free("n", "all are done")
 	})
+}
+
+// TestCohortLasts: a hold is handed over for 10 ms after the grant, or for 2 ms if others were in
+// the store's queue then (P8).
+func TestCohortLasts(t *testing.T) {
+	for _, c := range []struct {
+		contended bool
+		after     time.Duration
+		handed    bool
+	}{
+		{false, 9 * time.Millisecond, true},
+		{false, 10 * time.Millisecond, false},
+		{true, time.Millisecond, true},
+		{true, 2 * time.Millisecond, false},
+	} {
+		withBlocks(t, func(w *world) {
+			client, f := w.client(nil)
+			other, _ := w.client(nil)
+			held := w.acquire(other.Mutex("n", nil))
+			q, theirs := w.waiters(), w.waiters()
+			q.join(w.ctx, client.Mutex("n", nil))
+			if c.contended {
+				theirs.join(w.ctx, other.Mutex("n", nil))
+			}
+			q.join(w.ctx, client.Mutex("n", nil))
+			w.release(held)
+			first := q.next("it has its place in the queue")
+			time.Sleep(c.after)
+			releases := f.releases.Load()
+			w.release(first)
+			if handed := f.releases.Load() == releases; handed != c.handed {
+				t.Errorf("P8: contended %t, released after %v: handed over %t", c.contended, c.after, handed)
+			}
+			if c.contended && !c.handed {
+				w.release(theirs.next("it has its place in the queue"))
+			}
+			w.release(q.next("it comes next"))
+			if c.contended && c.handed {
+				w.release(theirs.next("it comes last"))
+			}
+		})
+	}
 }
 
 // TestCohortAlternates: two goroutines that alternate stay in one cohort until its block is used

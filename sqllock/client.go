@@ -143,7 +143,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	var answer error
 	withdraw := g.Token == 0 || g.Stray
-	bury := withdraw && !c.withdraw(g) // a request may still be under way (P6)
+	remember := withdraw && !c.withdraw(g) // a request may still be under way (P6)
 	if !withdraw {
 		c.forget(g.Owner)
 	}
@@ -162,8 +162,8 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
 				answer = a.reasonGone(g.Owner)
 			}
-			if bury {
-				a.bury(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
+			if remember {
+				a.putTombstone(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
 			}
 			a.settle(a.now, &a.rules) // the next waiter gets it in this step
 		})
@@ -262,7 +262,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 			answer = driver.ErrNotHeld
 			if h, ok := a.Record.Break(token); ok {
 				answer, a.broken = nil, &h
-				a.bury(tombstone{Owner: h.Owner, Broken: true, Until: h.Expires})
+				a.putTombstone(tombstone{Owner: h.Owner, Broken: true, Until: h.Expires})
 				a.settle(a.now, &a.rules)
 			}
 		})

@@ -218,8 +218,8 @@ func (s *state) settle(now driver.Instant, rules *record.Rules) {
 	s.Settle(now, rules)
 }
 
-// bury puts up a tombstone, in place of one that its owner has already.
-func (s *state) bury(f tombstone) {
+// putTombstone puts up a tombstone, in place of one that its owner has already.
+func (s *state) putTombstone(f tombstone) {
 	for i := range s.tombstones {
 		if s.tombstones[i].Owner == f.Owner {
 			s.tombstones[i] = f

@@ -22,7 +22,7 @@ type Caller struct {
 	prev, next *Caller // at the gate; next: of the same hold
 	hold       *Hold
 	entered    driver.Instant
-	err        error // refused, behind: what is known of the holder; ended: why; then what its release returned
+	err        error // refused: what is known of the holder; ended: why; then what its release returned
 	release    releaseState
 }
 
@@ -230,7 +230,7 @@ func (e *Engine) answered(c *Caller, grant driver.Grant, err, over error) Action
 func (e *Engine) accept(c *Caller, grant driver.Grant) Action {
 	t := &c.gate.talk
 	if e.closed {
-		e.undo(c, grant)
+		e.discard(c, grant)
 		return e.giveUp(c, driver.ErrClosed)
 	}
 	claim := t.step == await && e.Queue && c.settings.MinHold > 0
@@ -241,7 +241,7 @@ func (e *Engine) accept(c *Caller, grant driver.Grant) Action {
 		// A request of this owner may still be on its way. Suppose the hold has ended by now,
 		// another client has had the name, and then that request takes it once more. A
 		// renewal would find the owner's later hold, whose token is another (P3).
-		e.undo(c, grant)
+		e.discard(c, grant)
 		t.step = tryOnce
 		if e.Queue && !c.try {
 			t.step = enqueue
@@ -264,24 +264,24 @@ func (e *Engine) confirmed(c *Caller, r driver.Renewal, over error) Action {
 	t.grant = driver.Grant{}
 	if r.Err != nil {
 		if !driver.Gone(r.Err) {
-			e.undo(c, grant)
+			e.discard(c, grant)
 		}
 		return e.failed(c, r.Err, over)
 	}
 	grant.Since, grant.Valid = r.Since, r.Valid
 	switch {
 	case e.closed:
-		e.undo(c, grant)
+		e.discard(c, grant)
 		return e.giveUp(c, driver.ErrClosed)
 	case c.settings.timeLeft(&grant, e.now) > 0:
 		return e.take(c, grant)
 	}
-	e.undo(c, grant)
+	e.discard(c, grant)
 	return e.failed(c, fmt.Errorf("the store's answers take longer than the TTL of %v lasts", grant.TTL), over)
 }
 
-// undo has a grant withdrawn that is of no use. An undone acquire has no minimum hold.
-func (e *Engine) undo(c *Caller, grant driver.Grant) {
+// discard has a grant withdrawn that is of no use. An undone acquire has no minimum hold.
+func (e *Engine) discard(c *Caller, grant driver.Grant) {
 	grant.MinHold, grant.Stray = 0, c.gate.renounce().stray
 	e.withdraw(grant)
 }
@@ -377,7 +377,7 @@ func (e *Engine) take(c *Caller, grant driver.Grant) Action {
 	}
 	g.place, g.told, g.hot = place{}, false, h.mode == driver.Exclusive
 	e.promote(h.name, g)
-	e.track(h)
+	e.schedule(h)
 	e.tellAcquired(c)
 	return Action{Do: Yes}
 }

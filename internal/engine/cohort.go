@@ -34,7 +34,7 @@ func cohortEnd(g *gate) *due.Entry { return &g.cohort.over }
 // beginCohort closes the gate for a new hold that the callers at the gate may get, one
 // after the other.
 func (e *Engine) beginCohort(g *gate, h *Hold, grant *driver.Grant) {
-	if grant.Block < 2 || h.token == 0 || h.mode != driver.Exclusive || !h.settings.mayHandOver() {
+	if grant.Block < 2 || h.token == 0 || !h.settings.mayHandOver() {
 		return
 	}
 	lasts := CohortAlone
@@ -73,7 +73,7 @@ func (e *Engine) handOver(h *Hold) bool {
 	next.machine.PassedOn(h.machine.Until(), g.cohort.over.At()) // then the store is told the token
 	g.cohort.hold = next
 	g.cohort.left--
-	e.track(next)
+	e.schedule(next)
 	e.tellOf(h, GaveBack, nil)
 	e.tellAcquired(c)
 	e.wake(c)

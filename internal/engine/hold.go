@@ -145,8 +145,8 @@ func (e *Engine) grant(h *Hold) driver.Grant {
 	}
 }
 
-// track puts a hold into the queues, or moves it to where it belongs now.
-func (e *Engine) track(h *Hold) {
+// schedule puts a hold into the queues, or moves it to where it belongs now.
+func (e *Engine) schedule(h *Hold) {
 	until := h.machine.Until()
 	h.until.Store(int64(until))
 	if at, ok := h.renewedUntil(); ok {
@@ -160,16 +160,16 @@ func (e *Engine) track(h *Hold) {
 	}
 }
 
-// untrack takes a hold out of the queues: it is over.
-func (e *Engine) untrack(h *Hold) {
+// unschedule takes a hold out of the queues: it is over.
+func (e *Engine) unschedule(h *Hold) {
 	h.over = true
 	e.deadlines.Drop(h)
 	e.renewals.Drop(h)
 }
 
-// retire is untrack for a hold that nobody else in the client gets.
+// retire is unschedule for a hold that nobody else in the client gets.
 func (e *Engine) retire(h *Hold) {
-	e.untrack(h)
+	e.unschedule(h)
 	e.endCohortOf(h)
 }
 
@@ -185,7 +185,7 @@ func (h *Hold) renewedUntil() (driver.Instant, bool) {
 func (e *Engine) expire(h *Hold) bool {
 	if at, ok := h.renewedUntil(); ok && e.now >= at && !h.over && h.machine.Trusted(e.now) {
 		h.machine.Finish()
-		e.track(h)
+		e.schedule(h)
 		e.tellUntil(h, Expiring, nil)
 	}
 	return h.machine.Final()

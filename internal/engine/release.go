@@ -49,7 +49,7 @@ func (e *Engine) released(c *Caller, unused bool) Action {
 	}
 	c.release, c.err = releasing, nil
 	h.machine.Release(e.now)
-	e.untrack(h)
+	e.unschedule(h)
 	return Action{Do: Stop}
 }
 

@@ -72,7 +72,7 @@ func (e *Engine) postponed(h *Hold, err error) bool {
 	if h.over || !errors.Is(err, context.DeadlineExceeded) || h.machine.Until().Sub(e.now) <= h.valid/3 || !h.machine.Postponed(e.now) {
 		return false
 	}
-	e.track(h)
+	e.schedule(h)
 	return true
 }
 
@@ -95,7 +95,7 @@ func (e *Engine) renewed(h *Hold, r driver.Renewal) {
 		if doubted {
 			h.extra.trouble = nil
 		}
-		e.track(h)
+		e.schedule(h)
 		if doubted {
 			e.tellUntil(h, Recovered, nil)
 		}
@@ -105,7 +105,7 @@ func (e *Engine) renewed(h *Hold, r driver.Renewal) {
 	case final && h.machine.Trusted(e.now):
 		h.passed = h.passed && r.Err != nil // whatever it says, the deadline stands
 	case r.Err != nil && h.machine.Trusted(e.now):
-		e.track(h)
+		e.schedule(h)
 		if !doubted {
 			e.tellUntil(h, InDoubt, r.Err)
 		}

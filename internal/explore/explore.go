@@ -81,7 +81,7 @@ func (m Model[S, K]) All(budget int) (Result, error) { return m.explore(budget, 
 func (m Model[S, K]) For(d time.Duration) (r Result, all bool) {
 	m.until = time.Now().Add(d)
 	r, err := m.explore(math.MaxInt, true)
-	return r, err == nil
+	return r, err == nil && len(r.Findings) == 0
 }
 
 var errTime = errors.New("the time is over")
