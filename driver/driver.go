@@ -71,7 +71,8 @@ type Request struct {
 
 // Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew,
 // to release and to downgrade the hold. It then differs from what the driver returned in these
-// fields only: MinHold, which is 0 if the acquire is undone rather than released; Stray; Passed,
+// fields only: Mode and Note, if they were changed since; MinHold, which is 0 if the acquire is
+// undone rather than released; Tokens and Contended, which say nothing any more; Stray; Passed,
 // and with it Token.
 type Grant struct {
 	Request
@@ -216,6 +217,7 @@ type Downgrader interface {
 	// Downgrade makes the hold shared and returns its new grant, whose token MUST NOT be lower than
 	// before. It returns ErrNotHeld or ErrBroken if the hold is gone; package holdfast may repeat
 	// it after any other error. It MUST be idempotent: a hold that is shared already stays as it
-	// is.
+	// is. Package holdfast renews a grant that was Passed before it downgrades it, so the store
+	// has its token on record.
 	Downgrade(context.Context, Grant) (Grant, error)
 }

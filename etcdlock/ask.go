@@ -55,7 +55,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if others := c.layout.parseEntries(dir, resp.Kvs); !admits(others, useOf(&req)) && find(others, req.Owner, key) == nil {
+		if others := c.layout.parseEntries(dir, resp.Kvs); find(others, req.Owner, key) == nil && (c.layout.mismatch(&req, others) != nil || !admits(others, useOf(&req))) {
 			return driver.Grant{}, c.layout.refusal(&req, others)
 		}
 	}
@@ -93,7 +93,8 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if e := find(entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
-		if !admits(entries, useOf(&req)) {
+		// Another version's shared hold or slot would admit this one.
+		if c.layout.mismatch(&req, entries) != nil || !admits(entries, useOf(&req)) {
 			return driver.Grant{}, c.layout.refusal(&req, entries)
 		}
 		if round >= maxReads {
@@ -127,7 +128,7 @@ func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request
 		return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 	}
 	others := without(c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs), key)
-	if admits(others, useOf(req)) {
+	if c.layout.mismatch(req, others) == nil && admits(others, useOf(req)) {
 		return c.grant(r, req, s, resp.Header.Revision, c.whole(req)), nil
 	}
 	return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, c.layout.refusal(req, others))
@@ -347,7 +348,7 @@ func (c *client) grant(r *record, req *driver.Request, s *session, created int64
 	return c.beginLocked(r, req, t)
 }
 
-// begin begins a hold whose create revision and session its record has. It is called with the
+// beginLocked begins a hold whose create revision and session its record has. It is called with the
 // mutex.
 func (c *client) beginLocked(r *record, req *driver.Request, t term) driver.Grant {
 	delete(c.places, r)

@@ -13,7 +13,7 @@ import (
 // to etcd directly: the library's builder clones each comparison by reflection and copies
 // each operation twice, which is a third of what a pair costs the client beside gRPC.
 
-// callOptions are the library's own defaults.
+// callOptions are the library's own defaults, but for the bound of a request's size: ours are small.
 var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 
 // commit sends a transaction. Its errors are those of the library's Txn.

@@ -63,7 +63,7 @@ func (c *client) sessionFor(ctx context.Context, r *record, req *driver.Request)
 	return c.session(ctx, c.whole(req).seconds, now.Add(-req.TTL/8))
 }
 
-// fasten puts a new hold on the lease of its minimum hold before its holder begins.
+// putOnOwnLease puts a new hold on the lease of its minimum hold before its holder begins.
 func (c *client) putOnOwnLease(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]
 	switch {

@@ -249,16 +249,19 @@ func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) erro
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
 	key := c.key(r)
 	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}
+	var otherwise []clientv3.Op
 	if g.Stray {
 		tombstone, err := c.tombstone(ctx, g)
 		if err != nil {
 			return err
 		}
-		then = append(then, tombstone)
+		// Also if the hold is gone: suppose an operator broke it. A late request of its owner
+		// must not take the name again (P6).
+		then, otherwise = append(then, tombstone), append(otherwise, tombstone)
 	}
 	resp, err := c.spareRoute().kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
-	).Then(then...).Commit()
+	).Then(then...).Else(otherwise...).Commit()
 	if err != nil {
 		return err
 	}

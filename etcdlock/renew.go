@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -64,22 +65,47 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			missing = append(missing, r)
 		}
 	}
-	for _, r := range passed {
-		if *r.out == (driver.Renewal{}) || r.out.Err != nil {
-			continue // missing, or not renewed
-		}
-		if there, err := c.recordPassed(ctx, r.record, r.grant); err != nil {
-			*r.out = driver.Renewal{Err: err}
-		} else if !there {
-			missing = append(missing, r)
-		}
-	}
+	missing = append(missing, c.recordAllPassed(ctx, passed)...)
 	c.why(ctx, missing)
 	if len(sessions)+len(moving)+len(fixed) > 0 {
 		c.listen()
 	}
 	return out
 }
+
+// recordAllPassed puts the tokens of holds that were handed over on record, several at a time:
+// each is a request of its own, and the answers to the other renewals wait for them. It
+// returns the holds whose keys are gone.
+func (c *client) recordAllPassed(ctx context.Context, passed []renewing) (missing []renewing) {
+	there := make([]bool, len(passed))
+	var requests sync.WaitGroup
+	room := make(chan struct{}, passedAtATime)
+	for i, r := range passed {
+		if *r.out == (driver.Renewal{}) || r.out.Err != nil {
+			there[i] = true // missing, or not renewed
+			continue
+		}
+		room <- struct{}{}
+		requests.Go(func() {
+			defer func() { <-room }()
+			var err error
+			if there[i], err = c.recordPassed(ctx, r.record, r.grant); err != nil {
+				there[i] = true
+				*r.out = driver.Renewal{Err: err}
+			}
+		})
+	}
+	requests.Wait()
+	for i, r := range passed {
+		if !there[i] {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// passedAtATime is how many tokens are put on record at the same time.
+const passedAtATime = 64
 
 // renewSession renews holds of one session, and returns those whose keys are gone.
 func (c *client) renewSession(ctx context.Context, s *session, batch []renewing) (missing []renewing) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -286,18 +287,22 @@ func TestOtherVersion(t *testing.T) {
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	locks := openLocks(t, "etcd://"+server.Addrs())
-	old := func(name string) (key string) {
+	oldAs := func(name, mode string) (key string) {
 		t.Helper()
 		lease, err := c.etcd.Grant(t.Context(), 60)
 		if err != nil {
 			t.Fatal(err)
 		}
 		key = "holdfast/lock/" + name + "/ABCDEFGHIJKLMNOP.0"
-		const value = `{"holdfast":1,"owner":"an old one","mode":"exclusive","note":"old","client":"ABCDEFGHIJKLMNOP","asked_ms":1700000000000}`
+		value := `{"holdfast":1,"owner":"an old one",` + mode + `,"note":"old","client":"ABCDEFGHIJKLMNOP","asked_ms":1700000000000}`
 		if _, err := c.etcd.Put(t.Context(), key, value, clientv3.WithLease(lease.ID)); err != nil {
 			t.Fatal(err)
 		}
 		return key
+	}
+	old := func(name string) (key string) {
+		t.Helper()
+		return oldAs(name, `"mode":"exclusive"`)
 	}
 	refuses := func(why string, err error) {
 		t.Helper()
@@ -305,6 +310,20 @@ func TestOtherVersion(t *testing.T) {
 			t.Errorf("P10: %s: %v", why, err)
 		}
 	}
+	t.Run("holds what this one would be admitted beside", func(t *testing.T) {
+		oldAs("reads", `"mode":"shared"`)
+		readers := request("reads")
+		readers.Mode = driver.Shared
+		oldAs("slots", `"mode":"slot","slots":3,"permits":1`)
+		slots := request("slots")
+		slots.Mode, slots.Slots, slots.Permits = driver.Slot, 3, 1
+		for _, req := range []driver.Request{readers, slots} {
+			_, err := c.Try(t.Context(), req)
+			refuses("a try", err)
+			_, err = c.Enqueue(t.Context(), req)
+			refuses("a place", err)
+		}
+	})
 	t.Run("holds", func(t *testing.T) {
 		key := old("holds")
 		for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
@@ -484,5 +503,92 @@ func TestMixedFleet(t *testing.T) {
 	}
 	if kinds[0] == 0 || kinds[1] == 0 {
 		t.Error("one kind never had the name")
+	}
+}
+
+// meeting is a way to etcd on which puts that depend on something wait until as many are under way.
+type meeting struct {
+	clientv3.KV
+	wanted  int64
+	arrived atomic.Int64
+	met     chan struct{}
+}
+
+func (m *meeting) Txn(ctx context.Context) clientv3.Txn {
+	return &meetingTxn{m.KV.Txn(ctx), m, ctx, false}
+}
+
+type meetingTxn struct {
+	clientv3.Txn
+	*meeting
+	ctx  context.Context
+	puts bool
+}
+
+func (t *meetingTxn) If(cs ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cs...); return t }
+func (t *meetingTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.puts = len(ops) > 0 && ops[0].IsPut()
+	t.Txn = t.Txn.Then(ops...)
+	return t
+}
+func (t *meetingTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+func (t *meetingTxn) Commit() (*clientv3.TxnResponse, error) {
+	if t.puts {
+		if t.arrived.Add(1) == t.wanted {
+			close(t.met)
+		}
+		select {
+		case <-t.met:
+		case <-t.ctx.Done():
+			return nil, t.ctx.Err()
+		}
+	}
+	return t.Txn.Commit()
+}
+
+// TestPassedAtOnce: the tokens of many holds that were handed over are put on record at the same
+// time, so the answers to the other renewals of the batch do not wait for one request after the
+// other (P2).
+func TestPassedAtOnce(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	const holds = 40
+	var grants []driver.Grant
+	for i := range holds {
+		req := request(fmt.Sprintf("n%d", i))
+		req.Tokens = c.caps.TokenBlock
+		g := take(t, c, req)
+		g.Token, g.Passed = g.Token+1, true
+		grants = append(grants, g)
+	}
+	route := *c.spareRoute()
+	route.kv = &meeting{KV: route.kv, wanted: holds, met: make(chan struct{})}
+	c.spare.Store(&route)
+	for i, r := range c.Renew(t.Context(), grants) {
+		if r.Err != nil {
+			t.Errorf("P2: hold %d: %v", i, r.Err)
+		}
+	}
+}
+
+// TestStrayAfterBreak: a hold with a minimum is broken, and then released, of whose owner a request
+// got no answer. When that arrives it must not take the name again (P6).
+func TestStrayAfterBreak(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	defer c.Close()
+	req := request("n")
+	req.MinHold = time.Hour
+	g := take(t, c, req)
+	if err := c.Break(t.Context(), "n", g.Token); err != nil {
+		t.Fatal(err)
+	}
+	g.Stray = true
+	if err := c.Release(t.Context(), []driver.Grant{g})[0]; !driver.Gone(err) {
+		t.Fatalf("the release of a broken hold: %v", err)
+	}
+	if late, err := c.Try(t.Context(), req); !driver.Gone(err) {
+		t.Errorf("P6: a late request of the owner is granted token %d, %v", late.Token, err)
 	}
 }

@@ -81,6 +81,7 @@ func (c *client) expect(req driver.Request) (w *waiter, placed bool, err error) 
 		w = &waiter{request: req, woken: make(chan driver.Grant, 1)}
 		c.waiters[req.Owner] = w
 	}
+	w.request = req // how many tokens it asks for may have changed
 	c.requests.sent(req.Owner)
 	return w, w.placed, nil
 }

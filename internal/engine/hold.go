@@ -34,6 +34,7 @@ type Hold struct {
 	taken    driver.Instant
 	machine  lease.Machine
 	until    atomic.Int64 // the trust deadline, for those who do not have the engine's lock
+	block    int32        // driver.Grant.Block
 	sharers  int32        // callers that have not called Release
 	mode     driver.Mode  // of the terms, until a downgrade
 	over     bool         // lost or released, and in no queue
@@ -75,7 +76,7 @@ func (h *Hold) ensureExtras() *extras {
 func newHold(c *Caller, g *driver.Grant, now driver.Instant) *Hold {
 	h := &Hold{
 		name: c.name, settings: c.settings,
-		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed,
+		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed, block: int32(g.Block),
 		valid: g.Valid, taken: now,
 		machine: lease.Start(now, g.Since, g.Valid, &c.settings.Pace),
 	}
@@ -140,7 +141,7 @@ func (e *Engine) request(h *Hold) driver.Request {
 // grant is the hold as the driver gave it.
 func (e *Engine) grant(h *Hold) driver.Grant {
 	return driver.Grant{
-		Request: e.request(h), Token: h.token, Since: h.machine.Since(), Valid: h.valid,
+		Request: e.request(h), Token: h.token, Block: int(h.block), Since: h.machine.Since(), Valid: h.valid,
 		Stray: h.stray, Passed: h.passed, Handle: h.handle,
 	}
 }

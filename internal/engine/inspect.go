@@ -66,7 +66,7 @@ func (m *Copy) Hold(h *Hold) *Hold {
 	twin := &Hold{
 		name: h.name, settings: h.settings, owner: h.owner, token: h.token, handle: h.handle,
 		valid: h.valid, taken: h.taken, machine: h.machine, sharers: h.sharers, mode: h.mode,
-		over: h.over, stray: h.stray, passed: h.passed, deadline: h.deadline, renewal: h.renewal,
+		over: h.over, stray: h.stray, passed: h.passed, block: h.block, deadline: h.deadline, renewal: h.renewal,
 	}
 	m.holds[h] = twin
 	twin.until.Store(h.until.Load())

@@ -12,7 +12,7 @@ import (
 
 // reserve sends renewals and releases over at most two connections of their own. Requests that come
 // while both are in use are sent together, when one of them is free. So a renewal does not wait for
-// more than two of them, however many releases there are.
+// more than two of them, and two more for each thousand releases that were queued before it.
 type reserve struct {
 	client *redis.Client
 	mu     sync.Mutex

@@ -128,7 +128,10 @@ func TestConn(t *testing.T) {
 
 func TestBusy(t *testing.T) { conntest.RunBusy(t, fromURL) }
 
-func TestReactions(t *testing.T) { conntest.RunReactions(t, fromURL) }
+func TestReactions(t *testing.T) {
+	t.Run("URL", func(t *testing.T) { conntest.RunReactions(t, fromURL) })
+	t.Run("lines", func(t *testing.T) { conntest.RunReactions(t, withLines) })
+}
 
 // TestConnectingForAnother: one request makes the connection for all, and is given up;
 // another, whose context goes on, is carried out all the same.

@@ -34,8 +34,8 @@ func (c *opened) Do(ctx context.Context, commands []redislock.Command) []redislo
 	return c.conn.Do(ctx, commands)
 }
 
-// reservedPatience is how long renewals and releases wait in vain before their connection is made
-// anew.
+// reservedPatience is how long the server may owe replies on the connection of renewals and
+// releases, and send nothing, before it is made anew when one of them gives up.
 const reservedPatience = time.Second
 
 // Reserve implements redislock.Reserver.
@@ -54,7 +54,7 @@ func (c *opened) Reserve() func(context.Context, []redislock.Command) []redisloc
 func (c *opened) line(patience time.Duration) *wire.Line {
 	o := &c.option
 	var hello []redislock.Command
-	if o.Password != "" {
+	if o.Username != "" || o.Password != "" { // a user may need no password
 		auth := []string{"AUTH", o.Username, o.Password}
 		if o.Username == "" {
 			auth = []string{"AUTH", o.Password}

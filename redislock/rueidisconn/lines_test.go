@@ -30,7 +30,12 @@ func TestLinesFollowTheURL(t *testing.T) {
 	if r := admin.Do(t.Context(), []redislock.Command{{Args: user}})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
+	withoutPassword := []string{"ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all"}
+	if r := admin.Do(t.Context(), []redislock.Command{{Args: withoutPassword}})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
 	for _, raw := range []string{
+		"redis://open:@" + server.Addr + "/3",
 		"redis://app:secret@" + server.Addr + "/3",
 		"redis+unix://app:secret@" + server.Socket + "?hf.db=3",
 		"rediss://app:secret@127.0.0.1:" + tlsPort + "/3?hf.ca=" + ca.file("ca.crt"),
@@ -52,7 +57,7 @@ func TestLinesFollowTheURL(t *testing.T) {
 			}
 			return r.Value
 		}
-		if user := ask("ACL", "WHOAMI"); user != "app" {
+		if user := ask("ACL", "WHOAMI"); user != u.User.Username() {
 			t.Errorf("%s: the user is %v", u.Redacted(), user)
 		}
 		ask("SET", "key", raw)

@@ -125,7 +125,22 @@ type listener struct {
 }
 
 func (l *listener) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	replies := l.Conn.Do(ctx, commands)
+	return l.note(l.Conn.Do(ctx, commands))
+}
+
+// Reserve implements redislock.Reserver, if the Conn does.
+func (l *listener) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
+	do := l.Conn.Do
+	if r, ok := l.Conn.(redislock.Reserver); ok {
+		do = r.Reserve()
+	}
+	return func(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+		return l.note(do(ctx, commands))
+	}
+}
+
+// note counts the refusals among replies.
+func (l *listener) note(replies []redislock.Reply) []redislock.Reply {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range replies {

@@ -9,6 +9,7 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -25,7 +26,7 @@ type conn struct {
 	patience time.Duration // as in Options
 	done     chan struct{} // closed when the connection has ended
 
-	mu      sync.Mutex // guards all fields to in
+	mu      sync.Mutex // guards all fields to heard
 	err     error      // why the connection has ended
 	out     []byte     // commands to be written
 	spare   []byte     // becomes out while that is written
@@ -47,7 +48,7 @@ type call struct {
 	replies []redislock.Reply
 	got     int                // replies so far
 	waits   bool               // for wake
-	wake    chan struct{}      // a value: the replies are there, or the caller has to read
+	wake    chan struct{}      // a value: the replies are there, the connection has ended, or the caller has to read
 	stop    func() bool        // ends watch; nil: the context is not watched
 	one     [1]redislock.Reply // replies of a single command
 }
@@ -58,7 +59,8 @@ const (
 	bufferKept = 64 << 10
 )
 
-// writeGrace is how much longer a write may take after the end of its caller's context.
+// writeGrace is how much longer a write over TLS may take after the end of its caller's context.
+// Half a record cannot be continued, so after it the connection is ended.
 const writeGrace = 250 * time.Millisecond
 
 // past is a deadline that ends a read at once.
@@ -161,10 +163,18 @@ func (own *call) interrupt() {
 		c.net.SetReadDeadline(past)
 	}
 	if c.writer == own {
-		// If the server takes what it is sent, the write is as good as done.
-		c.net.SetWriteDeadline(time.Now().Add(writeGrace))
+		until := past
+		if c.secure() { // if the server takes what it is sent, the write is as good as done
+			until = time.Now().Add(writeGrace)
+		}
+		c.net.SetWriteDeadline(until)
 		c.hurried = true
 	}
+}
+
+func (c *conn) secure() bool {
+	_, secure := c.net.(*tls.Conn)
+	return secure
 }
 
 // wakeLocked wakes the caller if it waits.
@@ -209,8 +219,15 @@ func (c *conn) writeOnceLocked() {
 	out := c.out
 	c.out, c.spare = c.spare[:0], nil
 	c.mu.Unlock()
-	_, err := c.net.Write(out)
+	n, err := c.net.Write(out)
 	c.mu.Lock()
+	if c.hurried && !c.secure() && errors.Is(err, os.ErrDeadlineExceeded) {
+		// The caller's context has ended. Suppose the server takes nothing for a moment, and
+		// others wait for replies: the connection goes on for them, and so does the write, from
+		// where it was.
+		c.out = append(out[n:], c.out...)
+		return
+	}
 	if cap(out) <= bufferKept {
 		c.spare = out
 	}
@@ -238,6 +255,9 @@ func (c *conn) readLocked() {
 	n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
 	c.in = c.in[:len(c.in)+n]
 	replies, wrong := c.understand()
+	if len(c.in) > largestReply && wrong == nil {
+		wrong = errProtocol
+	}
 	c.mu.Lock()
 	if n > 0 {
 		c.heard = time.Now()
@@ -336,7 +356,11 @@ func (c *conn) watch() {
 		case quiet >= idle && c.reader == nil:
 			tick.Stop()
 			c.reader = own
-			c.net.SetReadDeadline(time.Now().Add(silence / 2))
+			wait := silence / 2
+			if owes {
+				wait = min(wait, silence-quiet)
+			}
+			c.net.SetReadDeadline(time.Now().Add(wait))
 			c.readLocked()
 			c.net.SetReadDeadline(time.Time{})
 			c.reader = nil

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,7 @@ func (l *Line) Do(ctx context.Context, commands []redislock.Command) ([]redisloc
 	return nil, false
 }
 
-// Close ends the connection, and returns when nothing of the line is left.
+// Close ends the connection. The line does not connect again.
 func (l *Line) Close() {
 	l.stop()
 	l.work.Wait()
@@ -64,12 +65,15 @@ func (l *Line) Close() {
 func (l *Line) maintain(alive context.Context) {
 	for pause := firstPause; alive.Err() == nil; pause = min(2*pause, longestPause) {
 		if c, err := l.connect(alive); err == nil {
-			pause = firstPause
+			began := time.Now()
 			stop := context.AfterFunc(alive, func() { c.fail(net.ErrClosed) })
 			l.now.Store(c)
 			c.watch()
 			l.now.Store(nil)
 			stop()
+			if time.Since(began) > longestPause {
+				pause = firstPause
+			}
 		}
 		select {
 		case <-time.After(pause):
@@ -87,13 +91,13 @@ func (l *Line) connect(alive context.Context) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{net: n, patience: min(l.o.Patience, silence), done: make(chan struct{})}
-	if len(l.o.Hello) > 0 {
-		replies, _ := c.do(ctx, l.o.Hello)
-		for _, r := range replies {
-			if r.Err != nil {
-				c.fail(r.Err)
-				return nil, r.Err
-			}
+	// With a PING, so that the connection is not used if the server accepts it and then closes it,
+	// as it does when it has too many.
+	replies, _ := c.do(ctx, append(slices.Clone(l.o.Hello), redislock.Command{Args: []string{"PING"}}))
+	for _, r := range replies {
+		if r.Err != nil {
+			c.fail(r.Err)
+			return nil, r.Err
 		}
 	}
 	return c, nil

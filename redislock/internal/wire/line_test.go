@@ -106,10 +106,12 @@ func TestLossIsKnownBeforeUse(t *testing.T) {
 		return c.reader != nil
 	})
 	server.Kill()
-	until(t, "the loss is not noticed", func() bool {
-		_, sent := l.Do(t.Context(), command("PING"))
-		return !sent
-	})
+	select {
+	case <-c.done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the loss is not noticed")
+	}
+	until(t, "the lost connection is used", func() bool { return l.now.Load() != c })
 	server.Start()
 	until(t, "the connection is not made again", func() bool {
 		replies, sent := l.Do(t.Context(), command("CLIENT", "ID"))
@@ -150,32 +152,49 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
-// TestServerThatTakesNothing: also who cannot write because the server does not read hears of the
-// end of its context (P11).
+// TestServerThatTakesNothing: a caller that cannot write because the server reads nothing returns
+// when its context ends (P11). Others that wait for replies on the connection get them when the
+// server goes on.
 func TestServerThatTakesNothing(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	l := open(t, listener.Addr().String(), Options{Patience: silence})
-	big := strings.Repeat("x", 8<<20)
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Patience: silence})
+	first := id(t, l)
+	server.Pause()
 	var callers sync.WaitGroup
+	callers.Go(func() {
+		replies, sent := l.Do(context.Background(), command("CLIENT", "ID"))
+		if !sent || replies[0].Err != nil || replies[0].Value != first {
+			t.Errorf("a caller that waits gets %+v, on connection %v", replies, first)
+		}
+	})
+	until(t, "the first request is not sent", func() bool {
+		c := l.now.Load()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.calls) > c.first && c.writer == nil && len(c.out) == 0
+	})
+	var hasty sync.WaitGroup
+	big := strings.Repeat("x", 8<<20)
 	for range 4 {
-		callers.Go(func() {
+		hasty.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			start := time.Now()
 			replies, sent := l.Do(ctx, command("SET", "key", big))
-			if sent && replies[0].Err == nil {
-				t.Error("a server that reads nothing has answered")
+			if !sent || !errors.Is(replies[0].Err, context.DeadlineExceeded) {
+				t.Errorf("P11: a server that reads nothing has answered %v", replies)
 			}
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("P11: a request under a context of 100 ms took %v", took)
 			}
 		})
 	}
+	hasty.Wait()
+	server.Resume()
 	callers.Wait()
+	if again := id(t, l); again != first {
+		t.Errorf("the connection was made anew: %v after %v", again, first)
+	}
 }
 
 // TestHello: the first commands are sent on each connection, and one that fails ends it.

@@ -42,13 +42,26 @@ func parse(b []byte) (r redislock.Reply, size int, err error) {
 // deepest is how deep lists in lists may be. Those of the scripts are three deep.
 const deepest = 8
 
+// What a server says of sizes is believed up to these, in bytes. The replies to this driver's
+// requests are far smaller.
+const (
+	longestLine  = 64 << 10
+	largestReply = 64 << 20
+)
+
 func parseValue(b []byte, depth int) (value any, size int, err error) {
+	if len(b) == 0 {
+		return nil, 0, nil
+	}
+	if bytes.IndexByte([]byte("+-:$*"), b[0]) < 0 {
+		return nil, 0, errProtocol // at once: a peer of another kind may never end a line
+	}
 	end := bytes.IndexByte(b, '\n')
-	if end < 2 {
-		if end >= 0 {
-			err = errProtocol
-		}
-		return nil, 0, err
+	switch {
+	case end < 0 && len(b) <= longestLine:
+		return nil, 0, nil
+	case end < 2 || b[end-1] != '\r':
+		return nil, 0, errProtocol
 	}
 	line := b[1 : end-1]
 	size = end + 1
@@ -66,19 +79,23 @@ func parseValue(b []byte, depth int) (value any, size int, err error) {
 	case ':':
 		return n, size, nil
 	case '$':
-		if n < 0 {
+		switch have := int64(len(b) - size); {
+		case n == -1:
 			return nil, size, nil
-		}
-		if int64(len(b)-size) < n+2 {
+		case n < 0 || n > largestReply:
+			return nil, 0, errProtocol
+		case have < n+2:
 			return nil, 0, nil
+		case string(b[size+int(n):size+int(n)+2]) != "\r\n":
+			return nil, 0, errProtocol
 		}
 		return string(b[size : size+int(n)]), size + int(n) + 2, nil
 	case '*':
-		if depth == 0 {
-			return nil, 0, errProtocol
-		}
-		if n < 0 {
+		switch {
+		case n == -1:
 			return nil, size, nil
+		case depth == 0 || n < 0 || n > largestReply:
+			return nil, 0, errProtocol
 		}
 		items := []any{}
 		for range n {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/redislock"
@@ -29,7 +30,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %+v of %d bytes, %v; want %+v of %d", text, r, size, err, want, len(text))
 		}
 	}
-	for _, text := range []string{"\n", "HTTP/1.1 400 Bad Request\r\n", ":x\r\n", "$x\r\n", "%1\r\n+a\r\n+b\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n"} {
+	for _, text := range []string{"\n", "HTTP/1.1 400 Bad Request\r\n", ":x\r\n", "$x\r\n", "%1\r\n+a\r\n+b\r\n", "%", "\x00", "+OK\n", "$-2\r\n", "*-2\r\n", "$1\r\nabc", "$9223372036854775807\r\n", "*9223372036854775807\r\n", "$67108865\r\n", "+" + strings.Repeat("x", longestLine), "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n"} {
 		if r, size, err := parse([]byte(text)); err == nil {
 			t.Errorf("%q is %+v of %d bytes, and no reply", text, r, size)
 		}
