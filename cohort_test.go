@@ -233,6 +233,28 @@ func TestCohortLasts(t *testing.T) {
 	}
 }
 
+// TestCohortTellsTheBlock: the driver gets a hold back with its block and the last token of it that
+// was used, so that the store can go on from there (P3).
+func TestCohortTellsTheBlock(t *testing.T) {
+	withBlocks(t, func(w *world) {
+		c, f := w.client(nil)
+		q, first := w.contend(c, 2, nil)
+		w.release(first)
+		last := q.next("it was handed over")
+		var got []driver.Grant
+		f.set(func() {
+			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
+				got = append(got, g...)
+				return d.Release(ctx, g)
+			}
+		})
+		w.release(last)
+		if len(got) != 1 || got[0].Block != block || got[0].Token != first.Token()+1 || !got[0].Passed {
+			t.Errorf("P3: after tokens %d and %d of a block of %d the driver is given %+v", first.Token(), last.Token(), block, got)
+		}
+	})
+}
+
 // TestCohortAlternates: two goroutines that alternate stay in one cohort until its block is used
 // up, although nobody is at the gate between a hand-over and the next arrival.
 func TestCohortAlternates(t *testing.T) {

@@ -68,7 +68,8 @@ type Caps struct {
 	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). Suppose an
 	// exclusive hold is released and another goroutine of the same process waits for it. Then the
 	// hold may be handed over without the store: under the same owner, each time with the next
-	// token of its block (P3), for at most 10 ms (P8). 0 and 1: no such hand-over.
+	// token of its block (P3), for at most 10 ms, or 2 ms if Grant.Contended (P8). 0 and 1: no
+	// such hand-over.
 	TokenBlock int
 
 	Guarantees Guarantees

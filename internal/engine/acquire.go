@@ -364,7 +364,7 @@ func (e *Engine) told(c *Caller, err error) {
 func (e *Engine) take(c *Caller, grant driver.Grant) Action {
 	g := c.gate
 	grant.Stray = g.place.stray
-	g.followed = g.crowded()
+	g.followed = g.hasFollowers()
 	g.remove(c)
 	h := newHold(c, &grant, e.now)
 	e.beginCohort(g, h, &grant)

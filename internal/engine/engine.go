@@ -250,7 +250,7 @@ func (e *Engine) step(ev *Event) Action {
 	case Cancelled, Abandoned:
 		return e.cancelled(c)
 	case Looked:
-		return e.looked(c.hold)
+		return e.checked(c.hold)
 	case Shared:
 		return e.share(c, ev.Other, ev.Mode)
 	case Released:

@@ -92,8 +92,8 @@ func (e *Engine) tidy(name string, g *gate) {
 // The last to leave a gate has its place withdrawn, so an empty gate can be forgotten.
 func (g *gate) empty() bool { return g.first == nil && !g.closed }
 
-// crowded reports whether anybody is behind the first.
-func (g *gate) crowded() bool { return g.first != g.last }
+// hasFollowers reports whether anybody is behind the first.
+func (g *gate) hasFollowers() bool { return g.first != g.last }
 
 // callers yields those at the gate. The loop may take out the one that it is at.
 func (g *gate) callers() iter.Seq[*Caller] {

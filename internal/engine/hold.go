@@ -192,9 +192,9 @@ func (e *Engine) expire(h *Hold) bool {
 	return h.machine.Final()
 }
 
-// looked brings a hold up to date with the clock, and says whether it is trusted: the
+// checked brings a hold up to date with the clock, and says whether it is trusted: the
 // deadline counts, not whether a timer has fired (P2).
-func (e *Engine) looked(h *Hold) Action {
+func (e *Engine) checked(h *Hold) Action {
 	if h.machine.Trusted(e.now) {
 		return Action{Do: Yes}
 	}
