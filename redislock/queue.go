@@ -80,7 +80,8 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 func (c *client) addWaiter(req driver.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiters[req.Owner] != nil {
+	if w := c.waiters[req.Owner]; w != nil {
+		w.request = req // its tokens or its note may have changed
 		return false
 	}
 	c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1), pause: firstSpin}

@@ -165,7 +165,11 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		return "Enqueue", false
 	case 5:
 		if g.Passed = w.rng.IntN(3) == 0; g.Passed && ok {
-			g.Token += driver.Token(w.rng.IntN(3))
+			room := 0 // in its block: the next token may be another hold's
+			if h := w.rec.Held(r.Owner); h != nil && h.Last > g.Token {
+				room = int(h.Last - g.Token)
+			}
+			g.Token += driver.Token(w.rng.IntN(min(room, 2) + 1))
 		}
 		got := w.c.Renew(ctx, []driver.Grant{g})[0]
 		h := w.rec.Renew(r.Owner, now, now)

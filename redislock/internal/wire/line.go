@@ -100,5 +100,8 @@ func (l *Line) connect(alive context.Context) (*conn, error) {
 			return nil, r.Err
 		}
 	}
+	c.mu.Lock()
+	c.heard = time.Time{} // so that watch reads from the first
+	c.mu.Unlock()
 	return c, nil
 }
