@@ -62,7 +62,8 @@ type Caps struct {
 
 	// Poll is the longest time for which a waiter does not ask the store again, whatever wakes it
 	// sooner. Package holdfast jitters each poll down to half of it. A store that queues drops a
-	// place after two polls in which it was not confirmed (P7). 0: DefaultPoll.
+	// place after two polls in which it was not confirmed (P7); see ConfirmEvery for those far
+	// behind. 0: DefaultPoll.
 	Poll time.Duration
 
 	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). Suppose an
@@ -86,6 +87,25 @@ func (c Caps) PollInterval() time.Duration {
 	}
 	return DefaultPoll
 }
+
+// FarBehind is how many places are ahead of one that is confirmed less often.
+const FarBehind = 128
+
+// ConfirmEvery returns how often a waiter confirms its place in the store's queue, by another
+// Enqueue, if so many places are ahead of it: at each poll, and far behind at each one and a half.
+// Suppose a thousand clients wait. Then their signs of life are most of what the store has to do.
+// They cannot be much rarer: a hundred places of clients that were killed together may delay
+// a live one behind them by three polls at most (P7).
+func (c Caps) ConfirmEvery(ahead int) time.Duration {
+	if ahead >= FarBehind {
+		return c.PollInterval() * 3 / 2
+	}
+	return c.PollInterval()
+}
+
+// PlaceLife returns for how long a place lasts from its confirmation on, unless it is confirmed
+// again: one poll longer than until that is due.
+func (c Caps) PlaceLife(ahead int) time.Duration { return c.ConfirmEvery(ahead) + c.PollInterval() }
 
 // Missing lists, in words, what need asks for and c lacks; it is empty if c has everything. Of need
 // it checks the operations, the booleans and the TTL bounds: a store qualifies if it takes TTLs at

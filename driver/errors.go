@@ -34,6 +34,7 @@ type HeldError struct {
 	Note      string        // the note of a holder
 	Token     Token         // the token of a holder
 	Queued    int           // how many wait, this request included where it is queued
+	Ahead     int           // how many of them come before this request, where it is queued
 	ExpiresIn time.Duration // when the first of the holds in the way ends unless it is renewed
 }
 

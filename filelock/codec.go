@@ -90,7 +90,7 @@ func appendState(b []byte, s *state) []byte {
 	}
 	for i := range s.Queue {
 		p := &s.Queue[i]
-		b = appendInts(append(b, "wait"...), int64(p.Joined), int64(p.Seen), int64(p.Asked))
+		b = appendInts(append(b, "wait"...), int64(p.Joined), int64(p.Until), int64(p.Asked))
 		b = appendRequest(b, &p.Request, p.Client)
 	}
 	for _, w := range s.broken {
@@ -147,7 +147,7 @@ func parseState(text string) (*state, error) {
 			s.Holds = append(s.Holds, h)
 		case "wait":
 			p := record.Place{
-				Joined: in.instant(), Seen: in.instant(), Asked: in.instant(),
+				Joined: in.instant(), Until: in.instant(), Asked: in.instant(),
 			}
 			p.Request, p.Client = in.request(s.name)
 			s.Queue = append(s.Queue, p)

@@ -31,7 +31,7 @@ func full() *state {
 		{Request: b, Claim: true, Token: 6, Expires: 8},
 		{Request: b, Closed: true, Expires: 9},
 	}
-	s.Queue = []record.Place{{Request: b, Client: idD, Joined: 1, Seen: 2, Asked: 3}, {Request: a}}
+	s.Queue = []record.Place{{Request: b, Client: idD, Joined: 1, Until: 2, Asked: 3}, {Request: a}}
 	return s
 }
 
@@ -56,7 +56,7 @@ func TestRecordWithABlock(t *testing.T) {
 	wide.Owner, wide.Tokens = "b", tokenBlock
 	want := &state{name: "x", last: 5000}
 	want.Holds = []record.Hold{{Request: r, Client: idC, Token: 905, Last: 5000, Taken: 1, Expires: 2, Since: 3, Valid: 4}}
-	want.Queue = []record.Place{{Request: wide, Client: idD, Joined: 5, Seen: 6, Asked: 7}}
+	want.Queue = []record.Place{{Request: wide, Client: idD, Joined: 5, Until: 6, Asked: 7}}
 	const text = `name "x"
 last 5000
 hold 905 1 2 3 4 x 0 0 1000000000 0 0 fair "a" "0123456789abcdef0123456789abcdef" ""
@@ -113,7 +113,7 @@ func checkDecoded(t *testing.T, s *state) {
 		check(h.Request, h.Client, h.Taken, h.Expires, h.Since)
 	}
 	for _, p := range s.Queue {
-		check(p.Request, p.Client, p.Joined, p.Seen, p.Asked)
+		check(p.Request, p.Client, p.Joined, p.Until, p.Asked)
 	}
 	if s.last < 0 || s.last >= 1<<53 {
 		t.Errorf("the token %d was read", s.last)
@@ -309,7 +309,7 @@ func overwrite(path string, b []byte) error {
 func BenchmarkState(b *testing.B) {
 	s := &state{name: "contended"}
 	for range 63 {
-		s.Queue = append(s.Queue, record.Place{Request: request(s.name), Client: "0123456789abcdef0123456789abcdef", Joined: 1e15, Seen: 1e15, Asked: 1e15})
+		s.Queue = append(s.Queue, record.Place{Request: request(s.name), Client: "0123456789abcdef0123456789abcdef", Joined: 1e15, Until: 1e15, Asked: 1e15})
 	}
 	text := appendState(nil, s)
 	for b.Loop() {

@@ -48,7 +48,7 @@ func (s *state) age(now driver.Instant, alive func(string) bool) {
 	s.Queue = nil
 	s.Settle(now, &record.Rules{Poll: poll, Alive: alive})
 	for i := range queue {
-		if p := &queue[i]; now.Sub(p.Seen) <= 2*poll && (p.Client == "" || alive(p.Client)) {
+		if p := &queue[i]; now <= p.Until && (p.Client == "" || alive(p.Client)) {
 			s.Queue = append(s.Queue, *p)
 		}
 	}

@@ -276,7 +276,7 @@ func waiting(name, client string) *state {
 	now := storeTime(driver.HostClock.Now())
 	st := &state{name: name}
 	st.Queue = []record.Place{{
-		Request: driver.Request{Name: name, Owner: "evil", TTL: time.Minute}, Client: client, Joined: now, Seen: now,
+		Request: driver.Request{Name: name, Owner: "evil", TTL: time.Minute}, Client: client, Joined: now, Until: now,
 	}}
 	return st
 }
@@ -307,7 +307,7 @@ func TestCraftedRecord(t *testing.T) {
 // reckoning with them would overflow.
 func TestNumbersAreChecked(t *testing.T) {
 	for _, spoil := range []func(*state){
-		func(s *state) { s.Queue[0].Seen = maxInstant + 1 },
+		func(s *state) { s.Queue[0].Until = maxInstant + 1 },
 		func(s *state) { s.Queue[0].Joined = -maxInstant - 1 },
 		func(s *state) { s.Queue[0].TTL = -1 },
 		func(s *state) { s.Queue[0].LockDelay = maxDuration + 1 },

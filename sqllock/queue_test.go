@@ -24,8 +24,8 @@ func TestHandOffMessage(t *testing.T) {
 		behind.Owner = "another"
 		now := instant(time.Now().UnixMicro())
 		s := state{last: 5, Record: record.Record{Queue: []record.Place{
-			{Request: first, Client: "b", Joined: now, Seen: now, Asked: asked},
-			{Request: behind, Client: "b", Joined: now, Seen: now, Asked: asked},
+			{Request: first, Client: "b", Joined: now, Until: now, Asked: asked},
+			{Request: behind, Client: "b", Joined: now, Until: now, Asked: asked},
 		}}}
 		snapshot := &snapshot{row: s.encode(), now: serverTime(now)}
 		attempt, err := a.newAttempt("n", snapshot)

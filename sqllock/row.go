@@ -74,7 +74,7 @@ type (
 	savedPlace struct {
 		savedRequest
 		Joined int64 `json:"j"`
-		Seen   int64 `json:"z"`
+		Until int64 `json:"z"`
 		Tokens int   `json:"b,omitempty"` // 0: its client is of a version that asks for one
 	}
 )
@@ -122,7 +122,7 @@ func (s *state) parse(name, text string) error {
 		req := p.request(name)
 		req.Tokens = p.Tokens
 		s.Queue = append(s.Queue, record.Place{
-			Request: req, Client: p.Client, Joined: instant(p.Joined), Seen: instant(p.Seen), Asked: p.Asked,
+			Request: req, Client: p.Client, Joined: instant(p.Joined), Until: instant(p.Until), Asked: p.Asked,
 		})
 	}
 	s.tombstones = saved.Tombstones
@@ -189,7 +189,7 @@ func (s *state) text() string {
 		p := &s.Queue[i]
 		to := savedPlace{
 			savedRequest: save(&p.Request, p.Client),
-			Joined:       serverTime(p.Joined), Seen: serverTime(p.Seen), Tokens: p.Tokens,
+			Joined:       serverTime(p.Joined), Until: serverTime(p.Until), Tokens: p.Tokens,
 		}
 		to.Asked = p.Asked
 		saved.Queue = append(saved.Queue, to)

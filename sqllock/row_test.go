@@ -87,7 +87,7 @@ func randomState(rng *rand.Rand) *state {
 	for i := range rng.IntN(5) / 2 {
 		req := request(10 + i)
 		req.Tokens = rng.IntN(3)
-		s.Queue = append(s.Queue, record.Place{Request: req, Client: "c", Joined: at(), Seen: at(), Asked: driver.Instant(rng.Uint32())})
+		s.Queue = append(s.Queue, record.Place{Request: req, Client: "c", Joined: at(), Until: at(), Asked: driver.Instant(rng.Uint32())})
 	}
 	for i := range rng.IntN(5) / 3 {
 		s.tombstones = append(s.tombstones, tombstone{Owner: fmt.Sprint("gone ", i), Broken: rng.IntN(2) == 0, Until: at()})

@@ -165,7 +165,7 @@ func (e *Engine) ask(c *Caller) Action {
 	case t.step == enqueue:
 		a.Do = Enqueue
 	case t.step == await && e.Queue:
-		a.Do, a.For = Await, t.untilOpen(e.Jitter(e.Poll))
+		a.Do, a.For = Await, t.untilOpen(e.Jitter(e.confirmEvery(t)))
 		return a
 	}
 	t.tokens = a.Grant.Tokens
@@ -185,9 +185,18 @@ func (e *Engine) tokensFor(g *gate, c *Caller) int {
 // error of a store.
 const firstPause = 5 * time.Millisecond
 
-// untilOpen shortens a pause to when the name opens by itself, where that is known.
+// confirmEvery returns how often the head confirms its place.
+func (e *Engine) confirmEvery(t *dialogue) time.Duration {
+	if t.held == nil {
+		return e.Poll
+	}
+	return driver.Caps{Poll: e.Poll}.ConfirmEvery(t.held.Ahead)
+}
+
+// untilOpen shortens a pause to when the name opens by itself, where that is known. Others that
+// are ahead in the store's queue look then.
 func (t *dialogue) untilOpen(d time.Duration) time.Duration {
-	if t.held != nil && t.held.ExpiresIn > 0 {
+	if t.held != nil && t.held.ExpiresIn > 0 && t.held.Ahead == 0 {
 		d = min(d, t.held.ExpiresIn+time.Millisecond)
 	}
 	return d

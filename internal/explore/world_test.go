@@ -329,7 +329,7 @@ func (k *writer) record(r *record.Record) {
 		p := &r.Queue[i]
 		k.texts([]string{p.Owner})
 		k.num(p.Tokens)
-		k.at(p.Seen, p.Asked)
+		k.at(p.Until, p.Asked)
 	}
 	k.b = append(k.b, '|')
 }

@@ -70,7 +70,7 @@ type Place struct {
 	driver.Request
 	Client string         // the place ends when this client dies, as in Hold
 	Joined driver.Instant // when the place was taken
-	Seen   driver.Instant // when it was last confirmed
+	Until  driver.Instant // the place ends then unless it is confirmed
 	Asked  driver.Instant // the sending of its last request, which was answered; by the owner's clock
 	// Wake is where a store in the waiter's own process signals a grant. This package does
 	// not touch it.
@@ -95,16 +95,14 @@ type Rules struct {
 }
 
 // Settle brings the record up to now. It ends the holds that nobody renewed and those of dead
-// clients, drops the places that nobody confirms and those of dead clients, and grants what is
-// free to those who come first. So a store needs no timer of its own: the first client that
-// asks again moves the queue (P7).
+// clients, and grants what is free to those who come first. So a store needs no timer of its
+// own: the first client that asks again moves the queue (P7). Of the queue it looks at the head
+// only: it drops places there that nobody confirms and those of dead clients, and leaves those
+// behind a live one alone. So its cost does not grow with the crowd.
 func (r *Record) Settle(now driver.Instant, rules *Rules) {
-	dead := func(client string) bool {
-		return client != "" && rules.Alive != nil && !rules.Alive(client)
-	}
 	kept := r.Holds[:0]
 	for _, h := range r.Holds {
-		if !h.Closed && now < h.Expires && dead(h.Client) {
+		if !h.Closed && now < h.Expires && rules.dead(h.Client) {
 			h.Expires = now
 		}
 		if !h.Closed && now >= h.Expires {
@@ -120,12 +118,33 @@ func (r *Record) Settle(now driver.Instant, rules *Rules) {
 	}
 	clear(r.Holds[len(kept):])
 	r.Holds = kept
-	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool {
-		return now.Sub(p.Seen) > 2*rules.Poll || dead(p.Client)
-	})
-	for len(r.Queue) > 0 && r.admits(r.Queue[0].Request) {
-		r.handOver(now, rules)
+	for len(r.Queue) > 0 {
+		switch head := &r.Queue[0]; {
+		case rules.over(head, now) || rules.dead(head.Client):
+			r.Queue = slices.Delete(r.Queue, 0, 1)
+		case r.admits(head.Request):
+			r.handOver(now, rules)
+		default:
+			return
+		}
 	}
+}
+
+// dead reports whether the client is dead for certain.
+func (rules *Rules) dead(client string) bool {
+	return client != "" && rules.Alive != nil && !rules.Alive(client)
+}
+
+// over reports whether a place has ended because nobody confirms it. Suppose the clock was set
+// back since: then the place lasts no longer than one that was confirmed now.
+func (rules *Rules) over(p *Place, now driver.Instant) bool {
+	p.Until = min(p.Until, now.Add(rules.life(driver.FarBehind)))
+	return now > p.Until
+}
+
+// life is for how long a place lasts that is confirmed with so many others ahead of it.
+func (rules *Rules) life(ahead int) time.Duration {
+	return driver.Caps{Poll: rules.Poll}.PlaceLife(ahead)
 }
 
 // opens returns when the hold's name opens if the hold vanishes at its expiry: after
@@ -163,11 +182,14 @@ func (r *Record) admits(req driver.Request) bool {
 }
 
 // handOver grants the first place of the queue. The hold is a claim, so short that a winner
-// that has stopped delays the others by two polls at most.
+// that has stopped delays the others by two polls at most. It lasts as long as the place would
+// have, or half a poll if that is longer. Suppose a hundred clients were killed together, and the
+// first of them is granted the name. When that claim ends, the places of the others have ended
+// too, or will before long, and so do the claims that they are granted until then (P7).
 func (r *Record) handOver(now driver.Instant, rules *Rules) {
 	p := r.Queue[0]
 	r.Queue = slices.Delete(r.Queue, 0, 1)
-	claim := min(2*rules.Poll, p.TTL)
+	claim := min(max(p.Until.Sub(now), rules.Poll/2), 2*rules.Poll, p.TTL)
 	first := rules.reserve(p.Tokens)
 	r.Holds = append(r.Holds, Hold{
 		Request: p.Request, Client: p.Client, Token: first, Last: *rules.Last, Taken: now, Expires: now.Add(claim), Claim: true,
@@ -199,11 +221,44 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	}
 	switch {
 	case p != nil:
-		p.Seen, p.Asked, p.Tokens = now, sent, req.Tokens
+		e := r.heldError(req.Name, now)
+		e.Ahead = r.ahead(req.Owner)
+		p.Until, p.Asked, p.Tokens = now.Add(rules.life(e.Ahead)), sent, req.Tokens
+		return nil, e
 	case queue:
-		r.Queue = append(r.Queue, Place{Request: req, Client: client, Joined: now, Seen: now, Asked: sent})
+		r.prune(now, rules)
+		ahead := len(r.Queue)
+		r.Queue = append(r.Queue, Place{
+			Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead)), Asked: sent,
+		})
+		e := r.heldError(req.Name, now)
+		e.Ahead = ahead
+		return nil, e
 	}
 	return nil, r.heldError(req.Name, now)
+}
+
+// prune drops up to two places that nobody confirms, those first that ended first. Suppose the
+// name is held for a day, and clients die while they wait behind a live one. Each new place
+// takes the room of two dead ones, so the queue does not grow (P9).
+func (r *Record) prune(now driver.Instant, rules *Rules) {
+	for range 2 {
+		first := -1
+		for i := range r.Queue {
+			if rules.over(&r.Queue[i], now) && (first < 0 || r.Queue[i].Until < r.Queue[first].Until) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return
+		}
+		r.Queue = slices.Delete(r.Queue, first, first+1)
+	}
+}
+
+// ahead returns how many places come before the owner's.
+func (r *Record) ahead(owner string) int {
+	return slices.IndexFunc(r.Queue, func(p Place) bool { return p.Owner == owner })
 }
 
 // take grants req without a place in the queue.
@@ -217,17 +272,22 @@ func (r *Record) take(req driver.Request, client string, sent, now driver.Instan
 }
 
 // mismatched reports whether the name is in use as another kind of lock, or as
-// a semaphore of another size (P10).
+// a semaphore of another size (P10). All that use it at a time are of one kind.
 func (r *Record) mismatched(req driver.Request) bool {
-	other := func(in driver.Request) bool {
-		return (in.Mode == driver.Slot) != (req.Mode == driver.Slot) || in.Slots != req.Slots
+	var in driver.Request
+	switch {
+	case len(r.Holds) > 0:
+		in = r.Holds[0].Request
+	case len(r.Queue) > 0:
+		in = r.Queue[0].Request
+	default:
+		return false
 	}
-	return slices.ContainsFunc(r.Holds, func(h Hold) bool { return other(h.Request) }) ||
-		slices.ContainsFunc(r.Queue, func(p Place) bool { return other(p.Request) })
+	return (in.Mode == driver.Slot) != (req.Mode == driver.Slot) || in.Slots != req.Slots
 }
 
 // heldError says why a request is not granted, and when to ask again.
-func (r *Record) heldError(name string, now driver.Instant) error {
+func (r *Record) heldError(name string, now driver.Instant) *driver.HeldError {
 	e := &driver.HeldError{Name: name, Queued: len(r.Queue)}
 	for i := range r.Holds {
 		h := &r.Holds[i]
