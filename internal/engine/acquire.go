@@ -56,6 +56,7 @@ func (e *Engine) entered(c *Caller, contended bool) Action {
 		return Action{Do: No, Err: driver.ErrClosed}
 	}
 	g := e.gate(c.name)
+	e.adopt(g, c)
 	switch {
 	case g.mismatched(c):
 		return Action{Do: No, Err: driver.ErrMismatch}
@@ -80,8 +81,8 @@ func (e *Engine) entered(c *Caller, contended bool) Action {
 // it: now it needs tokens for those that it may hand its hold over to.
 func (e *Engine) reserveForFollowers(g *gate) {
 	h, t := g.first, &g.talk
-	if h.state == head && t.step == await && e.Queue && t.tokens < e.tokensFor(g, h) {
-		t.tokens = e.tokensFor(g, h) // once is enough
+	if h.state == head && t.step == await && e.Queue && g.place.tokens < e.tokensFor(g, h) {
+		g.place.tokens = e.tokensFor(g, h) // once is enough
 		e.effect(Effect{Kind: Interrupt, Caller: h})
 	}
 }
@@ -126,6 +127,8 @@ func (e *Engine) begin(c *Caller, contended bool) Action {
 	switch sent := g.place.sent; {
 	case c.try && sent:
 		e.withdrawPlace(c.name, g.renounce())
+	case e.Queue && !c.try && e.queuedLately(g):
+		t.step, t.contact, t.held = await, true, g.place.held
 	case e.Queue && !c.try && (sent || g.hot || g.told || contended):
 		t.step = enqueue
 	}
@@ -165,10 +168,10 @@ func (e *Engine) ask(c *Caller) Action {
 	case t.step == enqueue:
 		a.Do = Enqueue
 	case t.step == await && e.Queue:
-		a.Do, a.For = Await, t.untilOpen(e.Jitter(e.confirmEvery(t)))
+		a.Do, a.For = Await, t.untilOpen(e.untilConfirm(g))
 		return a
 	}
-	t.tokens = a.Grant.Tokens
+	g.place.tokens = a.Grant.Tokens
 	return a
 }
 
@@ -184,14 +187,6 @@ func (e *Engine) tokensFor(g *gate, c *Caller) int {
 // firstPause is the first pause between two polls of a store without a queue, and after an
 // error of a store.
 const firstPause = 5 * time.Millisecond
-
-// confirmEvery returns how often the head confirms its place.
-func (e *Engine) confirmEvery(t *dialogue) time.Duration {
-	if t.held == nil {
-		return e.Poll
-	}
-	return driver.Caps{Poll: e.Poll}.ConfirmEvery(t.held.Ahead)
-}
 
 // untilOpen shortens a pause to when the name opens by itself, where that is known. Others that
 // are ahead in the store's queue look then.
@@ -314,7 +309,10 @@ func (e *Engine) failed(c *Caller, err, over error) Action {
 		return e.giveUp(c, t.held)
 	case held:
 		t.last = nil
-		if e.Queue && (t.step != enqueue || t.tokens < e.tokensFor(g, c)) {
+		if t.step == enqueue {
+			g.place.confirmed, g.place.held = e.now, t.held
+		}
+		if e.Queue && (t.step != enqueue || g.place.tokens < e.tokensFor(g, c)) {
 			t.step = enqueue
 		} else {
 			t.step = await
@@ -427,7 +425,12 @@ func (e *Engine) giveUp(c *Caller, err error) Action {
 	c.state = gaveUp
 	if wasHead {
 		usable := e.Queue && g.first != nil && g.place.terms != nil && g.first.settings.Terms == *g.place.terms
-		if !usable {
+		switch {
+		case usable:
+		case err == nil && e.lingers(g, c):
+			e.lingering.Set(g, e.now.Add(LingerFor))
+			g.told = false
+		default:
 			e.withdrawPlace(c.name, g.renounce())
 			g.told = false
 		}

@@ -13,6 +13,7 @@
 //	acquire.go   a caller enters, waits at the gate, and asks the store as its head
 //	hold.go      the store has granted: a hold, its callers, and how it is lost
 //	cohort.go    a hold is handed over inside the client, without the store
+//	linger.go    a place that nobody waits for any more stays for the next caller
 //	renew.go     holds are renewed together before they end
 //	release.go   the last caller of a hold releases it
 //	withdraw.go  what the store may still know is withdrawn until it confirms that
@@ -53,13 +54,15 @@ type Config struct {
 type Engine struct {
 	Config
 	gates     map[string]*gate
-	spare     []*gate                  // empty, to be used again
-	deadlines due.Queue[*Hold]         // all holds, by the next instant at which the clock changes them
-	renewals  *batch.Plan[*Hold]       // the holds to renew
-	withdrawn *batch.Plan[*withdrawal] // what the store is to forget
-	cohorts   due.Queue[*gate]         // the gates with a cohort, by its end
-	open      int                      // withdrawals in the plan or under way
-	silence   error                    // the last uncertain or failed answer; nil: the store has confirmed a withdrawal since
+	spare     []*gate                   // empty, to be used again
+	deadlines due.Queue[*Hold]          // all holds, by the next instant at which the clock changes them
+	renewals  *batch.Plan[*Hold]        // the holds to renew
+	withdrawn *batch.Plan[*withdrawal]  // what the store is to forget
+	cohorts   due.Queue[*gate]          // the gates with a cohort, by its end
+	lingering due.Queue[*gate]          // the gates without callers whose places linger, by the end of that
+	impatient map[string]driver.Instant // names whose callers gave up soon: when the last did
+	open      int                       // withdrawals in the plan or under way
+	silence   error                     // the last uncertain or failed answer; nil: the store has confirmed a withdrawal since
 	closed    bool
 	left      []driver.Grant // held at the Close, to be released once the work has stopped
 	effects   []Effect
@@ -73,6 +76,8 @@ func New(c Config) *Engine {
 		gates:     map[string]*gate{},
 		deadlines: due.New(deadlineOf),
 		cohorts:   due.New(cohortEnd),
+		lingering: due.New(lingerEnd),
+		impatient: map[string]driver.Instant{},
 		renewals:  batch.New(renewalRules),
 		withdrawn: batch.New(withdrawalRules),
 	}
@@ -318,6 +323,8 @@ func (e *Engine) Next() (at driver.Instant, ok bool) {
 	sooner(e.withdrawn.Next())
 	_, t, some = e.cohorts.First()
 	sooner(t, some)
+	_, t, some = e.lingering.First()
+	sooner(t, some)
 	return at, ok
 }
 
@@ -340,6 +347,7 @@ func (e *Engine) ticked() {
 	for g, at, ok := e.cohorts.First(); ok && at <= e.now; g, at, ok = e.cohorts.First() {
 		e.endCohort(g)
 	}
+	e.endLingering(e.now)
 	d := &Due{holds: e.renewals.Due(e.now), withdrawals: e.withdrawn.Due(e.now)}
 	switch {
 	case len(d.holds)+len(d.withdrawals) == 0:
@@ -394,6 +402,7 @@ func (e *Engine) send(d *Due, shards []string) {
 // close ends all leases and refuses new callers.
 func (e *Engine) close() {
 	e.closed = true
+	e.endLingering(e.now.Add(LingerFor))
 	for h, _, ok := e.deadlines.First(); ok; h, _, ok = e.deadlines.First() {
 		if !h.machine.Release(e.now) {
 			e.lose(h, nil)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/due"
 )
 
 // gate is the queue of one client's callers for one name. Only the first of them, the head,
@@ -15,6 +16,7 @@ import (
 // The callers are in a linked list, in the order of their arrival: ten thousand that give
 // up together, or are served one after the other, take ten thousand steps (P9).
 type gate struct {
+	name        string
 	first, last *Caller
 	tries       int      // how many of them do not wait
 	talk        dialogue // of the head
@@ -24,16 +26,20 @@ type gate struct {
 	followed    bool // since the last grant, or at it, others have waited behind the head
 	closed      bool
 	cohort      cohort
+	lingers     due.Entry // until when its place waits for another caller; see linger.go
 }
 
 // place is the gate's one place in the store's queue. A head that gives up leaves it to the
-// next, if that one's terms are the same.
+// next, if that one's terms are the same (linger.go).
 type place struct {
-	owner  string // "": none
-	terms  *Terms
-	sent   bool // the store may know it: it must be used or withdrawn
-	stray  bool // a request for it got no answer and may still be on its way
-	handle any  // what the driver has said of it: driver.Grant.Handle
+	owner     string // "": none
+	terms     *Terms
+	sent      bool              // the store may know it: it must be used or withdrawn
+	stray     bool              // a request for it got no answer and may still be on its way
+	handle    any               // what the driver has said of it: driver.Grant.Handle
+	tokens    int               // that were asked for
+	confirmed driver.Instant    // when the store last said that it is queued; 0: never
+	held      *driver.HeldError // what it said of the holder then
 }
 
 // dialogue is what the head knows of its requests to the store.
@@ -42,7 +48,6 @@ type dialogue struct {
 	contact bool              // the store has answered: from now on its errors are retried
 	held    *driver.HeldError // the last that it said of the holder
 	last    error             // its last error
-	tokens  int               // that it has asked for
 	pause   time.Duration     // before the next request; it grows
 	paused  bool              // the pause before the next request is over
 	grant   driver.Grant      // to be renewed before it is used
@@ -72,6 +77,7 @@ func (e *Engine) gate(name string) *gate {
 		} else {
 			g = &gate{}
 		}
+		g.name = name
 		e.gates[name] = g
 	}
 	return g
@@ -79,7 +85,7 @@ func (e *Engine) gate(name string) *gate {
 
 // tidy forgets a gate at which nobody is (P9).
 func (e *Engine) tidy(name string, g *gate) {
-	if g.empty() && e.gates[name] == g {
+	if g.empty() && !e.lingering.Has(g) && e.gates[name] == g {
 		delete(e.gates, name)
 		if len(e.spare) < maxSpare {
 			*g = gate{}
@@ -88,8 +94,8 @@ func (e *Engine) tidy(name string, g *gate) {
 	}
 }
 
-// empty reports whether nobody is at the gate, and nobody's hold keeps it closed.
-// The last to leave a gate has its place withdrawn, so an empty gate can be forgotten.
+// empty reports whether nobody is at the gate, and nobody's hold keeps it closed. Unless
+// its place lingers, the last to leave a gate has it withdrawn, and the gate can be forgotten.
 func (g *gate) empty() bool { return g.first == nil && !g.closed }
 
 // hasFollowers reports whether anybody is behind the first.

@@ -33,6 +33,7 @@ func small() map[string]*setup {
 		"a stranger":               {wishes: three, block: 3, stranger: true},
 		"cancel":                   {wishes: three, block: 3, budget: budget{cancels: 1}},
 		"cancel, no hand-over":     {wishes: three, budget: budget{cancels: 2}},
+		"impatience":               {wishes: three, stranger: true, budget: budget{cancels: 2}},
 		"a lost answer":            {wishes: three, block: 3, budget: budget{losses: 1}},
 		"a failed request":         {wishes: three, block: 3, budget: budget{fails: 2}},
 		"break":                    {wishes: three, block: 3, budget: budget{breaks: 1}},
@@ -52,6 +53,10 @@ func small() map[string]*setup {
 	worlds["one caller, renewed"] = &setup{
 		wishes: []wish{{name: "a", maxHold: 50 * time.Millisecond}}, block: 3, stranger: true,
 		budget: budget{losses: 1, times: 5},
+	}
+	// A place lingers, and time passes: it ends, or the next caller adopts it.
+	worlds["impatience, time passes"] = &setup{
+		wishes: three, stranger: true, budget: budget{cancels: 2, times: 3},
 	}
 	return worlds
 }
@@ -153,6 +158,10 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 		"\tcase released:\n\t\treturn Action{Do: Done, Err: c.err}\n", ""},
 	{"readers", "a writer shares a hold of readers", "hold.go",
 		"c.settings.Terms == h.settings.Terms && c.settings.MaxHold", "c.settings.MaxHold"},
+	{"impatience, time passes", "a place lingers for ever", "linger.go",
+		"\t\te.withdrawPlace(g.name, g.renounce())\n\t\te.tidy", "\t\tg.renounce()\n\t\te.tidy"},
+	{"impatience", "a place is withdrawn that another has adopted", "linger.go",
+		"\te.lingering.Drop(g)\n\tif c.try", "\tif c.try"},
 	{"two: cancel, lost answer", "a place is left in the store", "acquire.go",
 		"\t\t\te.withdrawPlace(c.name, g.renounce())\n\t\t\tg.told = false\n", "\t\t\tg.renounce()\n\t\t\tg.told = false\n"},
 	{"two: cancel, lost answer", "an unknown outcome counts as a no", "acquire.go",

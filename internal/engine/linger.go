@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/due"
+)
+
+// LingerFor is for how long a place stays in the store's queue after the last caller at the
+// gate has given up. Suppose 64 clients each wait for a name for 10 ms at most, again and
+// again, and a change of owner takes 1 ms. If each withdrew its place and took another, all
+// would be served rarely or never, and the store would do nothing else. So the next caller
+// inherits the place, and with it what the client has waited so far (P8).
+//
+// A grant that comes meanwhile has nobody to use it until the time is over: it is as short as
+// a cohort's. So places linger only where callers give up soon, and again and again.
+const LingerFor = 10 * time.Millisecond
+
+// Impatient is how soon those give up whose places linger, and AgainWithin how long before
+// another must have done so at the name.
+const (
+	Impatient   = 20 * time.Millisecond
+	AgainWithin = 200 * time.Millisecond
+)
+
+// maxImpatient bounds how many names are remembered.
+const maxImpatient = 256
+
+func lingerEnd(g *gate) *due.Entry { return &g.lingers }
+
+// lingers reports whether the place is kept when c, the last caller, has given up, and notes
+// that it has.
+func (e *Engine) lingers(g *gate, c *Caller) bool {
+	if !e.Queue || e.closed || c.try || g.first != nil || !g.place.sent || e.now.Sub(c.entered) > Impatient {
+		return false
+	}
+	before, again := e.impatient[g.name]
+	if len(e.impatient) >= maxImpatient {
+		clear(e.impatient)
+	}
+	e.impatient[g.name] = e.now
+	return again && e.now.Sub(before) <= AgainWithin
+}
+
+// adopt makes a place that lingers the one of a new caller, if that can use it. Else it is
+// withdrawn.
+func (e *Engine) adopt(g *gate, c *Caller) {
+	if !e.lingering.Has(g) {
+		return
+	}
+	e.lingering.Drop(g)
+	if c.try || c.settings.Terms != *g.place.terms {
+		e.withdrawPlace(c.name, g.renounce())
+	}
+}
+
+// endLingering withdraws the places whose time is over then.
+func (e *Engine) endLingering(then driver.Instant) {
+	for g, at, ok := e.lingering.First(); ok && at <= then; g, at, ok = e.lingering.First() {
+		e.lingering.Drop(g)
+		e.withdrawPlace(g.name, g.renounce())
+		e.tidy(g.name, g)
+	}
+}
+
+// queuedLately reports whether the store has confirmed the place so short a time ago that a
+// new head can wait at once.
+func (e *Engine) queuedLately(g *gate) bool {
+	p := &g.place
+	return p.sent && !p.stray && p.confirmed != 0 && e.now < p.confirmed.Add(e.Poll/2)
+}
+
+// untilConfirm returns how long the head waits before it confirms the place again.
+func (e *Engine) untilConfirm(g *gate) time.Duration {
+	every := e.Poll
+	if held := g.talk.held; held != nil {
+		every = driver.Caps{Poll: e.Poll}.ConfirmEvery(held.Ahead)
+	}
+	every = e.Jitter(every)
+	if at := g.place.confirmed; at != 0 {
+		return max(at.Add(every).Sub(e.now), 0)
+	}
+	return every
+}
