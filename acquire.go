@@ -85,10 +85,18 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 			event.Grant, event.Err = c.driver.Try(ctx, next.Grant.Request)
 		case engine.Enqueue:
 			event.Kind = engine.Answered
-			event.Grant, event.Err = c.queuer.Enqueue(ctx, next.Grant.Request)
+			if next.Outlives {
+				c.askOutliving(ctx, &event, &next)
+			} else {
+				event.Grant, event.Err = c.queuer.Enqueue(ctx, next.Grant.Request)
+			}
 		case engine.Await:
 			event.Kind = engine.Answered
-			event.Grant, event.Err = c.await(ctx, a, &next)
+			if next.Outlives {
+				c.askOutliving(ctx, &event, &next)
+			} else {
+				event.Grant, event.Err = c.await(ctx, a, &next)
+			}
 		case engine.Confirm: // the grant must be renewed before it is used
 			event.Kind = engine.Confirmed
 			event.Renewal = c.renew1(ctx, next.Grant)
@@ -122,12 +130,7 @@ func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	if next.Do == engine.Sleep || next.Do == engine.Pause {
 		a.lease.ensureSignalLocked() // before an effect can wake it
 	}
-	interrupts := c.interrupts
-	c.interrupts = nil
 	c.mu.Unlock()
-	for _, interrupt := range interrupts {
-		interrupt()
-	}
 	return next
 }
 
@@ -179,6 +182,67 @@ func (c *Client) await(
 		err = ErrHeld // time to ask again, or to find that the context has ended
 	}
 	return grant, err
+}
+
+// outliving is a request that goes on when its caller has given up. The client's mutex guards it.
+type outliving struct {
+	answered chan struct{}
+	done     bool // it is answered, and its caller gets that
+	outlived bool // its caller has left: the engine gets the answer
+}
+
+// outlivesFor bounds a request for a place that has outlived its caller.
+const outlivesFor = 2 * time.Second
+
+// askOutliving asks for a place, or awaits the store. If the caller's context ends first, that goes
+// on in the background, and the answer is for the next caller.
+func (c *Client) askOutliving(ctx context.Context, event *engine.Event, next *engine.Action) {
+	do := next.Do
+	r := &outliving{answered: make(chan struct{})}
+	caller, req, ask, within := event.Caller, next.Grant.Request, c.queuer.Enqueue, outlivesFor
+	if do == engine.Await {
+		ask, within = c.queuer.Wait, next.For
+	}
+	var grant driver.Grant
+	var err error
+	c.mu.Lock()
+	c.active++
+	c.mu.Unlock()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+		defer cancel()
+		defer context.AfterFunc(c.closing, cancel)()
+		le := caller.Ref.(*Lease)
+		g, failure := driver.Grant{}, error(ErrHeld)
+		if !c.interruptible(le, cancel) {
+			g, failure = ask(ctx, req)
+		}
+		c.interruptible(le, nil)
+		if failure != nil && do == engine.Await && ctx.Err() != nil {
+			failure = ErrHeld // time to ask again
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if r.outlived {
+			g.Request = req
+			c.stepLocked(&engine.Event{Kind: engine.LateAnswered, Caller: caller, Grant: g, Err: failure})
+		} else {
+			grant, err, r.done = g, failure, true
+			close(r.answered)
+		}
+		c.finishLocked(1)
+	}()
+	select {
+	case <-r.answered:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.done {
+		event.Grant, event.Err = grant, err
+		return
+	}
+	r.outlived, event.Kind = true, engine.Outlived
 }
 
 // interruptible says how the lease's wait for the store is ended, and reports whether that has

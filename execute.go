@@ -62,7 +62,7 @@ func (c *Client) carryOutLocked(f *engine.Effect) {
 		le := f.Caller.Ref.(*Lease)
 		le.interrupted = true
 		if le.interrupt != nil {
-			c.interrupts = append(c.interrupts, le.interrupt)
+			go le.interrupt() // it may run a driver's functions
 		}
 	case engine.End:
 		if contexts := f.Caller.Ref.(*Lease).endLocked(f.Err); contexts != nil {

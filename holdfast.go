@@ -50,16 +50,15 @@ type Client struct {
 	closing context.Context // ends when Close begins
 	close   context.CancelCauseFunc
 
-	mu         sync.Mutex
-	engine     *engine.Engine
-	shared     map[settingsKey]*settings
-	bound      bound
-	cancels    cancellations // of leases that have just ended
-	interrupts []func()      // of heads that are to ask again
-	active     int           // operations and batches under way, for Close to wait for
-	quiet      chan struct{} // closed when the last of them ends after Close has begun
-	closed     bool
-	done       chan struct{} // closed when Close has finished
+	mu      sync.Mutex
+	engine  *engine.Engine
+	shared  map[settingsKey]*settings
+	bound   bound
+	cancels cancellations // of leases that have just ended
+	active  int           // operations and batches under way, for Close to wait for
+	quiet   chan struct{} // closed when the last of them ends after Close has begun
+	closed  bool
+	done    chan struct{} // closed when Close has finished
 }
 
 // settingsKey is the arguments from which settings are made.

@@ -44,8 +44,11 @@ func (c *Caller) Init(name string, s *Settings, try bool, ref any) {
 	*c = Caller{Ref: ref, name: name, settings: s, try: try}
 }
 
-// Asleep reports whether the caller waits behind others of its client.
-func (c *Caller) Asleep() bool { return c.state == behind }
+// Asleep reports whether the caller waits behind others of its client, or for the answer to
+// the request of one that has given up.
+func (c *Caller) Asleep() bool {
+	return c.state == behind || c.state == head && c.gate.place.late
+}
 
 // Name returns the name that it wants or holds, without the client's prefix.
 func (c *Caller) Name() string { return c.name }
@@ -127,6 +130,14 @@ func (e *Engine) begin(c *Caller, contended bool) Action {
 	switch sent := g.place.sent; {
 	case c.try && sent:
 		e.withdrawPlace(c.name, g.renounce())
+	case g.place.late:
+		t.step = begin
+		return Action{Do: Sleep} // until lateAnswered
+	case g.place.granted != nil:
+		t.step = enqueue
+		grant := *g.place.granted
+		g.place.granted = nil
+		return e.accept(c, grant)
 	case e.Queue && !c.try && e.queuedLately(g):
 		t.step, t.contact, t.held = await, true, g.place.held
 	case e.Queue && !c.try && (sent || g.hot || g.told || contended):
@@ -166,9 +177,9 @@ func (e *Engine) ask(c *Caller) Action {
 	a.Grant.Tokens = e.tokensFor(g, c)
 	switch {
 	case t.step == enqueue:
-		a.Do = Enqueue
+		a.Do, a.Outlives = Enqueue, e.gaveUpLately(g.name)
 	case t.step == await && e.Queue:
-		a.Do, a.For = Await, t.untilOpen(e.untilConfirm(g))
+		a.Do, a.For, a.Outlives = Await, t.untilOpen(e.untilConfirm(g)), e.gaveUpLately(g.name)
 		return a
 	}
 	g.place.tokens = a.Grant.Tokens

@@ -89,13 +89,15 @@ type Kind uint8
 // The kinds of events, and the fields that each needs beside Now.
 const (
 	// A caller's acquire.
-	Entered   Kind = iota // Caller, Contended: it wants the name
-	Woken                 // Caller: an effect has woken it while it slept or paused
-	Rested                // Caller, Ended: its pause is over
-	Answered              // Caller, Grant, Err, Ended: the store has answered its request
-	Confirmed             // Caller, Renewal, Ended: the store has renewed its grant before it is used
-	Cancelled             // Caller: its context or the client has ended while it slept
-	Abandoned             // Caller: its goroutine is gone, in a panic of the driver
+	Entered      Kind = iota // Caller, Contended: it wants the name
+	Woken                    // Caller: an effect has woken it while it slept or paused
+	Rested                   // Caller, Ended: its pause is over
+	Answered                 // Caller, Grant, Err, Ended: the store has answered its request
+	Outlived                 // Caller: its context has ended first; its request goes on (LateAnswered)
+	LateAnswered             // Caller, Grant, Err: the store has answered the request that Outlived told of
+	Confirmed                // Caller, Renewal, Ended: the store has renewed its grant before it is used
+	Cancelled                // Caller: its context or the client has ended while it slept
+	Abandoned                // Caller: its goroutine is gone, in a panic of the driver
 
 	// A caller's lease.
 	Looked    // Caller: is it still trusted?
@@ -171,12 +173,13 @@ const (
 
 // Action is what the caller of an event does next.
 type Action struct {
-	Do    Do
-	Grant driver.Grant
-	For   time.Duration
-	Err   error             // nil after an acquire: its context or the client has ended
-	Held  *driver.HeldError // the last that the store said of the holder
-	Last  error             // its last error
+	Do       Do
+	Grant    driver.Grant
+	For      time.Duration
+	Outlives bool              // of Enqueue and Await: if the caller's context ends first, they go on (Outlived)
+	Err      error             // nil after an acquire: its context or the client has ended
+	Held     *driver.HeldError // the last that the store said of the holder
+	Last     error             // its last error
 }
 
 // EffectKind is what is to be done for others than the event's caller.
@@ -185,7 +188,7 @@ type EffectKind uint8
 // The kinds of effects, and the fields that each has.
 const (
 	Wake       EffectKind = iota // Caller: it sleeps or pauses, and there is news
-	Interrupt                    // Caller: it awaits the store, and is to ask again now
+	Interrupt                    // Caller: its Await, or what has outlived it, is to end now
 	End                          // Caller, Err: its lease is over
 	Tell                         // News: hooks and the logger hear of it
 	FindShards                   // Due: ask the driver for the shards of Due.Requests
@@ -250,6 +253,10 @@ func (e *Engine) step(ev *Event) Action {
 		return e.rested(c, ev.Ended)
 	case Answered:
 		return e.answered(c, ev.Grant, ev.Err, ev.Ended)
+	case Outlived:
+		return e.outlived(c)
+	case LateAnswered:
+		e.lateAnswered(c.name, ev.Grant, ev.Err)
 	case Confirmed:
 		return e.confirmed(c, ev.Renewal, ev.Ended)
 	case Cancelled, Abandoned:

@@ -36,6 +36,10 @@ type place struct {
 	terms     *Terms
 	sent      bool              // the store may know it: it must be used or withdrawn
 	stray     bool              // a request for it got no answer and may still be on its way
+	late      bool              // a request for it has outlived its caller, and is under way
+	lateStep  step              // which that is
+	lateOf    *Caller           // whose it was
+	granted   *driver.Grant     // the answer to that, which nobody has used yet
 	handle    any               // what the driver has said of it: driver.Grant.Handle
 	tokens    int               // that were asked for
 	confirmed driver.Instant    // when the store last said that it is queued; 0: never

@@ -92,6 +92,7 @@ func (m *Copy) gate(g *gate) *gate {
 	m.gates[g] = twin
 	twin.first, twin.last = m.Caller(g.first), m.Caller(g.last)
 	twin.cohort.hold = m.Hold(g.cohort.hold)
+	twin.place.lateOf = m.Caller(g.place.lateOf)
 	return twin
 }
 
@@ -210,11 +211,15 @@ func (w *stateWriter) bits(bits ...bool) {
 }
 
 func (w *stateWriter) gate(g *gate) {
-	w.bits(g.told, g.hot, g.followed, g.closed, g.place.sent, g.place.stray, g.talk.contact, g.talk.held != nil, g.talk.last != nil, g.talk.paused)
-	w.int(int64(g.talk.step), int64(g.talk.pause), int64(g.place.tokens))
+	w.bits(g.told, g.hot, g.followed, g.closed, g.place.sent, g.place.stray, g.place.late, g.place.granted != nil, g.talk.contact, g.talk.held != nil, g.talk.last != nil, g.talk.paused)
+	w.int(int64(g.talk.step), int64(g.talk.pause), int64(g.place.tokens), int64(g.place.lateStep))
 	w.text(g.place.owner)
 	if g.place.confirmed != 0 {
 		w.at(g.place.confirmed)
+	}
+	if grant := g.place.granted; grant != nil {
+		w.at(grant.Since)
+		w.int(int64(grant.Valid), int64(grant.Token))
 	}
 	for c := range g.callers() {
 		w.int(int64(w.number(c)), int64(c.state))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -35,12 +36,18 @@ func (e *Engine) lingers(g *gate, c *Caller) bool {
 	if !e.Queue || e.closed || c.try || g.first != nil || !g.place.sent || e.now.Sub(c.entered) > Impatient {
 		return false
 	}
-	before, again := e.impatient[g.name]
+	again := e.gaveUpLately(g.name)
 	if len(e.impatient) >= maxImpatient {
 		clear(e.impatient)
 	}
 	e.impatient[g.name] = e.now
-	return again && e.now.Sub(before) <= AgainWithin
+	return again
+}
+
+// gaveUpLately reports whether a caller has given up soon at the name, not long ago.
+func (e *Engine) gaveUpLately(name string) bool {
+	at, ok := e.impatient[name]
+	return ok && e.now.Sub(at) <= AgainWithin
 }
 
 // adopt makes a place that lingers the one of a new caller, if that can use it. Else it is
@@ -68,7 +75,7 @@ func (e *Engine) endLingering(then driver.Instant) {
 // new head can wait at once.
 func (e *Engine) queuedLately(g *gate) bool {
 	p := &g.place
-	return p.sent && !p.stray && p.confirmed != 0 && e.now < p.confirmed.Add(e.Poll/2)
+	return p.sent && !p.stray && !p.late && p.confirmed != 0 && e.now < p.confirmed.Add(e.Poll/2)
 }
 
 // untilConfirm returns how long the head waits before it confirms the place again.
@@ -82,4 +89,45 @@ func (e *Engine) untilConfirm(g *gate) time.Duration {
 		return max(at.Add(every).Sub(e.now), 0)
 	}
 	return every
+}
+
+// outlived takes in that the head gives up while it asks for a place, or awaits the store.
+// Suppose callers give up after 3 ms and the store answers after 4. If each request ended with
+// its caller, none would ever be answered. So it goes on, and whoever is the head then gets
+// the answer; until it is there a new head sends no other.
+func (e *Engine) outlived(c *Caller) Action {
+	p := &c.gate.place
+	p.late, p.lateStep, p.lateOf = true, c.gate.talk.step, c
+	return e.giveUp(c, nil)
+}
+
+// lateAnswered takes in the answer to a request that has outlived its caller. If the place was
+// withdrawn meanwhile, the withdrawal has told the store that a request may be under way.
+func (e *Engine) lateAnswered(name string, grant driver.Grant, err error) {
+	g := e.gates[name]
+	if g == nil || !g.place.late || g.place.owner != grant.Owner {
+		return
+	}
+	p := &g.place
+	awaited := p.lateStep == await
+	p.late, p.lateOf = false, nil
+	if grant.Handle != nil {
+		p.handle = grant.Handle
+	}
+	held := (*driver.HeldError)(nil)
+	switch {
+	case err == nil:
+		p.granted = &grant
+	case errors.Is(err, driver.ErrUncertain):
+		p.stray, e.silence = true, err
+	case awaited:
+		p.confirmed = 0 // ask again
+	case errors.As(err, &held):
+		known := *held
+		known.Name = name
+		p.confirmed, p.held = e.now, &known
+	}
+	if g.first != nil {
+		e.wake(g.first)
+	}
 }

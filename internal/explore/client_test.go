@@ -33,7 +33,8 @@ func small() map[string]*setup {
 		"a stranger":               {wishes: three, block: 3, stranger: true},
 		"cancel":                   {wishes: three, block: 3, budget: budget{cancels: 1}},
 		"cancel, no hand-over":     {wishes: three, budget: budget{cancels: 2}},
-		"impatience":               {wishes: three, stranger: true, budget: budget{cancels: 2}},
+		"impatience":               {wishes: three, stranger: true, held: true, budget: budget{cancels: 3}},
+		"impatience, lost answer":  {wishes: two, stranger: true, held: true, budget: budget{cancels: 2, losses: 1}},
 		"a lost answer":            {wishes: three, block: 3, budget: budget{losses: 1}},
 		"a failed request":         {wishes: three, block: 3, budget: budget{fails: 2}},
 		"break":                    {wishes: three, block: 3, budget: budget{breaks: 1}},
@@ -54,10 +55,6 @@ func small() map[string]*setup {
 		wishes: []wish{{name: "a", maxHold: 50 * time.Millisecond}}, block: 3, stranger: true,
 		budget: budget{losses: 1, times: 5},
 	}
-	// A place lingers, and time passes: it ends, or the next caller adopts it.
-	worlds["impatience, time passes"] = &setup{
-		wishes: three, stranger: true, budget: budget{cancels: 2, times: 3},
-	}
 	return worlds
 }
 
@@ -65,6 +62,11 @@ func small() map[string]*setup {
 // explored whole.
 func large() map[string]*setup {
 	return map[string]*setup{
+		// A place lingers, and time passes: it ends, or the next caller adopts it.
+		"impatience, time passes": {
+			wishes: []wish{{name: "a"}, {name: "a"}, {name: "a"}}, stranger: true, held: true,
+			budget: budget{cancels: 3, times: 3},
+		},
 		"two callers, renewed": {
 			wishes: []wish{{name: "a"}, {name: "a", maxHold: 30 * time.Millisecond}}, block: 3, stranger: true,
 			budget: budget{fails: 1, breaks: 1, times: 6},
@@ -158,8 +160,9 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 		"\tcase released:\n\t\treturn Action{Do: Done, Err: c.err}\n", ""},
 	{"readers", "a writer shares a hold of readers", "hold.go",
 		"c.settings.Terms == h.settings.Terms && c.settings.MaxHold", "c.settings.MaxHold"},
-	{"impatience, time passes", "a place lingers for ever", "linger.go",
-		"\t\te.withdrawPlace(g.name, g.renounce())\n\t\te.tidy", "\t\tg.renounce()\n\t\te.tidy"},
+	{"impatience", "a place lingers for ever", "acquire.go", "\t\t\te.lingering.Set(g, e.now.Add(LingerFor))\n", ""},
+	{"impatience", "the answer to a late request wakes nobody", "linger.go",
+		"\tif g.first != nil {\n\t\te.wake(g.first)\n\t}\n", ""},
 	{"impatience", "a place is withdrawn that another has adopted", "linger.go",
 		"\te.lingering.Drop(g)\n\tif c.try", "\tif c.try"},
 	{"two: cancel, lost answer", "a place is left in the store", "acquire.go",

@@ -43,6 +43,7 @@ type setup struct {
 	noQueue  bool // the store has no queue
 	block    int  // driver.Caps.TokenBlock
 	stranger bool // another client wants the first name, once
+	held     bool // the stranger has it from the beginning
 	patient  bool // time passes only when nothing else can happen
 
 	budget
@@ -114,6 +115,17 @@ type stray struct {
 	sentAt driver.Instant
 }
 
+// lateRequest is a request for a place that has outlived its caller.
+type lateRequest struct {
+	who      int
+	do       engine.Do
+	until    driver.Instant // of a wait
+	request  driver.Request
+	sentAt   driver.Instant
+	executed bool
+	reply    reply
+}
+
 // world is a state.
 type world struct {
 	*setup
@@ -131,6 +143,7 @@ type world struct {
 	untold   []string                // those of which the store will tell the client
 	ops      []*operation
 	strays   []stray
+	late     []lateRequest
 	arrived  []int // people in the order of their arrival, but for those who have left
 	stranger phase
 	closed   bool // Closed, and not yet WorkStopped
@@ -152,6 +165,11 @@ func (s *setup) model() explore.Model[*world, [2]uint64] {
 		p.c.Init(wish.name, settings, wish.try, i)
 		w.people = append(w.people, p)
 		w.names[wish.name] = &record.Record{}
+	}
+	if s.held {
+		r, rules := w.settled(s.wishes[0].name)
+		_, _ = r.Ask(driver.Request{Name: s.wishes[0].name, Owner: "stranger", TTL: ttl}, "", true, w.now, w.now, rules)
+		w.stranger = sent
 	}
 	return explore.Model[*world, [2]uint64]{
 		Start: w,
@@ -197,7 +215,7 @@ func (w *world) clone() *world {
 		c.names[name] = &record.Record{Holds: slices.Clone(r.Holds), Queue: slices.Clone(r.Queue)}
 	}
 	c.refused, c.broken, c.untold, c.told = slices.Clone(w.refused), slices.Clone(w.broken), slices.Clone(w.untold), slices.Clone(w.told)
-	c.strays, c.arrived = slices.Clone(w.strays), slices.Clone(w.arrived)
+	c.strays, c.arrived, c.late = slices.Clone(w.strays), slices.Clone(w.arrived), slices.Clone(w.late)
 	c.ops = make([]*operation, len(w.ops))
 	for i, op := range w.ops {
 		twin := *op
@@ -224,6 +242,7 @@ func (w *world) key() []byte {
 		switch p.phase {
 		case sent:
 			k.num(int(p.action.Do), p.action.Grant.Tokens)
+			k.flags(p.action.Outlives)
 			k.grant(&p.action.Grant)
 			k.at(p.sentAt, p.until)
 		case replied:
@@ -260,6 +279,19 @@ func (w *world) key() []byte {
 	for i := range w.strays {
 		k.num(int(w.strays[i].do))
 		k.grant(&w.strays[i].grant)
+	}
+	for i := range w.late {
+		l := &w.late[i]
+		k.num(l.who, l.request.Tokens, int(l.do))
+		if l.do == engine.Await {
+			k.at(l.until)
+		}
+		k.texts([]string{l.request.Owner})
+		k.at(l.sentAt)
+		if k.flags(l.executed); l.executed {
+			k.grant(&l.reply.grant)
+			k.err(l.reply.err)
+		}
 	}
 	return w.e.AppendState(k.b, w.now, number)
 }
