@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -245,5 +246,89 @@ func TestContended(t *testing.T) {
 	r.Settle(start, rules)
 	if r.Grant(r.Held("c")).Contended {
 		t.Error("nobody waits behind c, and c's grant says so")
+	}
+}
+
+// crowd queues n requests behind a holder, of clients "c0" on, and returns when all have
+// confirmed for the last time.
+func crowd(t *testing.T, r *Record, rules *Rules, n int) {
+	t.Helper()
+	if _, err := r.Ask(request("holder", 0, 0), "", false, start, start, rules); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		_, err := r.Ask(request(fmt.Sprint("o", i), 0, 0), fmt.Sprint("c", i), true, start, start, rules)
+		held, ok := errors.AsType[*driver.HeldError](err)
+		if !ok || held.Ahead != i || held.Queued != i+1 {
+			t.Fatalf("place %d: %+v, want %d ahead", i, err, i)
+		}
+	}
+}
+
+// P7: suppose a hundred clients are killed together at any time between two confirmations, and
+// a live one waits behind them. It has the name within three polls of its being free.
+func TestDeadCrowdDelays(t *testing.T) {
+	for _, n := range []int{1, 100, 300} {
+		for freed := time.Duration(0); freed <= 3*time.Second; freed += 50 * time.Millisecond {
+			var r Record
+			rules := testRules()
+			crowd(t, &r, rules, n)
+			if _, err := r.Ask(request("live", 0, 0), "", true, start, start, rules); err == nil {
+				t.Fatal("P1: granted beside the holder")
+			}
+			now := start
+			for step := 10 * time.Millisecond; ; now += driver.Instant(step) {
+				if now == start.Add(freed) {
+					r.Release("holder", 0, 0, now, rules)
+				}
+				r.Settle(now, rules)
+				if h, _ := r.Ask(request("live", 0, 0), "", true, now, now, rules); h != nil {
+					break
+				}
+				if now > start.Add(freed).Add(3*rules.Poll) {
+					t.Fatalf("P7: of %d dead ahead, %v after the name was free, there are still %d", n, now.Sub(start)-freed, r.ahead("live"))
+				}
+			}
+		}
+	}
+}
+
+// P9: dead places behind a live one do not pile up while the name is held.
+func TestDeadPlacesArePruned(t *testing.T) {
+	var r Record
+	rules := testRules()
+	crowd(t, &r, rules, 1)
+	now := start
+	for i := range 1000 {
+		now = now.Add(100 * time.Millisecond)
+		r.Ask(request("holder", 0, 0), "", false, now, now, rules)
+		r.Ask(request("o0", 0, 0), "c0", true, now, now, rules)
+		r.Settle(now, rules)
+		r.Ask(request(fmt.Sprint("passing", i), 0, 0), "", true, now, now, rules)
+		if len(r.Queue) > 40 {
+			t.Fatalf("%d places after %d that were taken and never confirmed", len(r.Queue), i)
+		}
+	}
+	if r.ahead("o0") != 0 {
+		t.Error("P8: the live place has lost its place")
+	}
+}
+
+// A place lasts for as long as driver.Caps.PlaceLife says, and no longer than that if the clock is
+// set back.
+func TestPlaceLife(t *testing.T) {
+	var r Record
+	rules := testRules()
+	crowd(t, &r, rules, driver.FarBehind+1)
+	for i, want := range map[int]time.Duration{
+		0: 2 * time.Second, driver.FarBehind - 1: 2 * time.Second, driver.FarBehind: 2500 * time.Millisecond,
+	} {
+		if got := r.Queue[i].Until.Sub(start); got != want {
+			t.Errorf("with %d ahead a place lasts %v, want %v", i, got, want)
+		}
+	}
+	p := Place{Until: start.Add(time.Hour)}
+	if rules.over(&p, start) || p.Until != start.Add(2500*time.Millisecond) {
+		t.Errorf("after the clock was set back by an hour a place lasts %v", p.Until.Sub(start))
 	}
 }

@@ -1,0 +1,116 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/engine"
+)
+
+// queued returns the owners of the places in the store's queue.
+func (w *world) queued(name string) (owners []string) {
+	w.Helper()
+	c, _ := w.client(nil)
+	info, err := c.Inspect(w.ctx, name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, one := range info.Waiters {
+		owners = append(owners, one.Owner)
+	}
+	return owners
+}
+
+// P6, P8: where callers give up after milliseconds, again and again, the place stays in the
+// queue from one to the next; when none comes any more it is withdrawn.
+func TestImpatientCallersInheritThePlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, _ := w.client(nil)
+		lease := w.acquire(a.Mutex("x", nil))
+		giveUp := func() {
+			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Millisecond)
+			defer cancel()
+			if _, err := b.Mutex("x", nil).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("an acquire of a held name: %v", err)
+			}
+		}
+		giveUp()
+		synctest.Wait()
+		if left := w.queued("x"); len(left) != 0 {
+			t.Fatalf("P6: the first that gave up has left %v", left)
+		}
+		giveUp()
+		first := w.queued("x")
+		if len(first) != 1 {
+			t.Fatalf("the second that gave up soon has left the places %v, want one", first)
+		}
+		for range 200 { // longer than a poll, so it is confirmed too
+			giveUp()
+			if now := w.queued("x"); len(now) != 1 || now[0] != first[0] {
+				t.Fatalf("P8: the place of %v has become %v", first, now)
+			}
+		}
+		time.Sleep(engine.LingerFor)
+		synctest.Wait()
+		if left := w.queued("x"); len(left) != 0 {
+			t.Fatalf("P6: without a caller %v stays in the queue", left)
+		}
+		giveUp()
+		giveUp()
+		if err := lease.Release(); err != nil { // the place gets it
+			t.Fatal(err)
+		}
+		got := w.acquire(b.Mutex("x", nil))
+		if got.Token() != lease.Token()+1 {
+			t.Errorf("the next caller has token %d after %d: it did not inherit the hold", got.Token(), lease.Token())
+		}
+		if err := got.Release(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.free("x", "after impatience")
+	})
+}
+
+// Suppose callers give up after 3 ms, and the store answers after 4.
+func TestRequestsOutliveImpatientCallers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b, f := w.client(nil)
+		f.set(func() {
+			slow := func(ctx context.Context, f func(context.Context) (driver.Grant, error)) (driver.Grant, error) {
+				select {
+				case <-time.After(4 * time.Millisecond):
+				case <-ctx.Done():
+					return driver.Grant{}, driver.Uncertain(ctx.Err())
+				}
+				return f(ctx)
+			}
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				return slow(ctx, func(ctx context.Context) (driver.Grant, error) { return d.Try(ctx, r) })
+			}
+			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+				return slow(ctx, func(ctx context.Context) (driver.Grant, error) { return q.Enqueue(ctx, r) })
+			}
+		})
+		var got *holdfast.Lease
+		for attempt := 0; got == nil; attempt++ {
+			if attempt == 10 {
+				t.Fatal("none of ten callers has got a free name")
+			}
+			ctx, cancel := context.WithTimeout(w.ctx, 3*time.Millisecond)
+			got, _ = b.Mutex("x", nil).Acquire(ctx)
+			cancel()
+		}
+		if err := got.Release(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.free("x", "after impatience")
+	})
+}
