@@ -151,14 +151,15 @@ func TestFigures(t *testing.T) {
 	if _, _, err := rate(func() (served, error) { return served{}, errors.New("gone") }, time.Millisecond); err == nil {
 		t.Error("no error of a server that is gone")
 	}
-	for _, bad := range []string{"HOLDFAST_BENCH_REPS=0", "HOLDFAST_BENCH_REPS=x", "HOLDFAST_BENCH_WINDOW=2", "HOLDFAST_BENCH_WINDOW=-1s"} {
+	for _, bad := range []string{"HOLDFAST_BENCH_REPS=0", "HOLDFAST_BENCH_REPS=x", "HOLDFAST_BENCH_WINDOW=2", "HOLDFAST_BENCH_WINDOW=-1s",
+		"HOLDFAST_BENCH_CROWDS=64,x", "HOLDFAST_BENCH_CROWDS=1", "HOLDFAST_BENCH_CROWDS=1001"} {
 		name, value, _ := strings.Cut(bad, "=")
 		_, err := settingsOf(func(n string) string {
 			if n == name {
 				return value
 			}
 			return ""
-		})
+		}, usual)
 		if err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("%s: error %v", bad, err)
 		}
