@@ -15,11 +15,18 @@ import (
 // TestPeersExclude lets every peer of every store lock twice: each must open, and each must
 // exclude.
 func TestPeersExclude(t *testing.T) {
-	for store, addr := range map[string]string{
+	for name, addr := range map[string]string{
+		"files": t.TempDir(),
 		"redis": testserver.StartRedis(t, testserver.RedisOptions{}).Addr, "postgres": startPostgres(t).Addr,
 		"mariadb": startMariaDB(t).Addr, "mysql": startMySQL(t).Addr, "sqlite": t.TempDir() + "/locks.db",
 	} {
-		t.Run(store, func(t *testing.T) { peersExclude(t, stores[store], addr) })
+		t.Run(name, func(t *testing.T) {
+			for _, s := range []*store{stores[name], crowdStores[name]} {
+				if s != nil {
+					peersExclude(t, s, addr)
+				}
+			}
+		})
 	}
 }
 

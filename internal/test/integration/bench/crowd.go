@@ -39,7 +39,7 @@ type gathering struct {
 func gatherings(sizes []int) [][]gathering {
 	var all [][]gathering
 	for _, n := range sizes {
-		all = append(all, []gathering{gatheringOf(fmt.Sprint(n), "want one name", n, crowdColumns)})
+		all = append(all, []gathering{gatheringOf(fmt.Sprintf("clients%d", n), "want one name", n, crowdColumns)})
 	}
 	idle := gatheringOf("idle", "wait for one name, then each gets it once", slices.Max(sizes), idleColumns)
 	idle.once, idle.idle = true, true
@@ -82,26 +82,36 @@ func (g gathering) total(p peer) int {
 var (
 	changes         = column{"owner changes/s", perSecond, whole}
 	starved         = column{"starved", func(r result) float64 { return float64(r.Starved) }, whole}
+	stuck           = column{"stuck", func(r result) float64 { return float64(r.Stuck) }, whole}
 	failures        = column{"failures", func(r result) float64 { return float64(r.Failures) }, whole}
 	serverCPU       = column{"server CPU", func(r result) float64 { return 100 * r.ServerCPU }, percent}
 	perChange       = column{"commands each", func(r result) float64 { return r.PerChange }, whole}
-	unfairness      = column{"p99 ÷ fair share", overFairShare, func(f float64) string { return fmt.Sprintf("%.2f", f) }}
-	crowdColumns    = []column{changes, {"wait p99", p99.of, span}, unfairness, fairness, starved, perChange, serverCPU, failures, others}
+	unfairness      = column{"p99 ÷ fair share", overFairShare, known}
+	crowdColumns    = []column{changes, {"wait p99", p99.of, span}, unfairness, fairness, starved, perChange, serverCPU, failures, stuck, others}
 	connected       = column{"connections", func(r result) float64 { return float64(r.Connections) }, whole}
 	drained         = column{"drain", func(r result) float64 { return float64(r.Drain) }, span}
-	idleColumns     = []column{drained, starved, serverCPU, {"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, connected, failures, others}
-	queueColumns    = []column{{"until all were served", drained.of, span}, starved, connected, failures, others}
+	idleColumns     = []column{drained, starved, serverCPU, {"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, connected, failures, stuck, others}
+	queueColumns    = []column{{"until all were served", drained.of, span}, starved, connected, failures, stuck, others}
 	patienceColumns = []column{{"holds/s", perSecond, whole}, fairness, starved, {"gave up", func(r result) float64 { return float64(r.GaveUp) }, whole},
-		perChange, serverCPU, failures, others}
+		perChange, serverCPU, failures, stuck, others}
 )
 
 // overFairShare returns how many times as long as in a perfect queue one in a hundred waits: there
-// each wait takes as long as everybody's turns.
+// each wait takes as long as everybody's turns. It is not known, and 0, if one in a hundred never
+// had the lock: the measurement's end cut those waits short.
 func overFairShare(r result) float64 {
-	if len(r.Holds) == 0 {
+	if 100*r.Starved > len(r.Holds) {
 		return 0
 	}
-	return r.P99.Seconds() * r.PerSecond / float64(len(r.Holds))
+	return r.P99.Seconds() * r.PerSecond / float64(max(1, len(r.Holds)))
+}
+
+// known writes a figure that is positive if it is known.
+func known(f float64) string {
+	if f == 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.2f", f)
 }
 
 // measureCrowd measures all peers one by one, as often as there are repetitions, each on a server

@@ -3,8 +3,7 @@ package bench
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -60,7 +59,7 @@ func crowds(b *testing.B, s *store, start func(testing.TB) (string, func())) {
 			if len(together) == 2 {
 				printPatience(os.Stdout, s.name, got[0][s.ours], got[1][s.ours])
 			}
-			if of := os.Getenv("HOLDFAST_BENCH_CURVE"); of != "" {
+			if of := os.Getenv("HOLDFAST_BENCH_CURVE"); of != "" && strings.HasPrefix(together[0].name, "clients") {
 				keep(b, s, together[0], of, got[0])
 			}
 		})
@@ -92,17 +91,12 @@ func report(b *testing.B, s *store, g gathering, got series) {
 
 // keep puts the medians of a point into the curve.
 func keep(b *testing.B, s *store, g gathering, of string, got series) {
-	clients, err := strconv.Atoi(g.name)
-	if err != nil {
-		return // it is no point of the curve
-	}
 	var fresh []point
 	for _, p := range s.peers {
 		if rs := got[p.name]; len(rs) > 0 && !p.alone {
-			fresh = append(fresh, pointOf(of, s.name, p.name, clients, rs))
+			fresh = append(fresh, pointOf(of, s.name, p.name, g.total(p), rs))
 		}
 	}
-	slices.SortFunc(fresh, func(p, q point) int { return p.clients - q.clients })
 	if err := saveCurve(fresh); err != nil {
 		b.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +18,10 @@ const crowdName = "bench/crowd"
 
 // retryAfter is how long a worker whose call has failed waits before the next one.
 const retryAfter = 20 * time.Millisecond
+
+// leaveWithin is how long the workers of a crowd have to end after a measurement. One that has
+// not ended by then is stuck.
+const leaveWithin = 15 * time.Second
 
 func (t task) ofCrowd() bool { return t.Workload == crowdLoop || t.Workload == crowdOnce }
 
@@ -36,34 +40,45 @@ func crowd(ctx context.Context, clients []Locker, t task) (result, error) {
 	for a.stage.Load() == preparing {
 		time.Sleep(time.Millisecond)
 	}
-	var wg sync.WaitGroup
+	ended := make(chan *member, t.Workers)
 	for i := range workers {
 		id := int32(1 + t.Process*t.Workers + i)
-		wg.Go(func() { workers[i].work(ctx, a, clients[i%len(clients)], t, id) })
+		go func() {
+			workers[i].work(ctx, a, clients[i%len(clients)], t, id)
+			ended <- &workers[i]
+		}()
 	}
 	for a.stage.Load() != over {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
-	wg.Wait()
-	var r result
-	for _, m := range workers {
-		r.Holds = append(r.Holds, m.holds)
-		r.Waits = append(r.Waits, m.waits...)
-		r.GaveUp += m.gaveUp
-		r.Failures += m.failures
-		if r.Failure == "" && m.failure != nil {
-			r.Failure = m.failure.Error()
+	r := result{Stuck: t.Workers}
+	for late := time.After(leaveWithin); r.Stuck > 0; r.Stuck-- {
+		select {
+		case m := <-ended:
+			r.Waits = append(r.Waits, m.waits...)
+			r.GaveUp += m.gaveUp
+			r.Failures += m.failures
+			if r.Failure == "" && m.failure != nil {
+				r.Failure = m.failure.Error()
+			}
+			continue
+		case <-late:
 		}
+		break
+	}
+	for i := range workers {
+		r.Holds = append(r.Holds, workers[i].holds.Load())
 	}
 	return r, nil
 }
 
 // member is one worker of a crowd, and what it has seen.
 type member struct {
-	holds, gaveUp, failures int64
-	waits                   []time.Duration
-	failure                 error
+	holds            atomic.Int64
+	gaveUp, failures int64
+	waits            []time.Duration
+	failure          error
 }
 
 func (m *member) work(ctx context.Context, a *arena, l Locker, t task, id int32) {
@@ -93,7 +108,7 @@ func (m *member) work(ctx context.Context, a *arena, l Locker, t task, id int32)
 			m.waits = append(m.waits, took)
 		}
 		if a.stage.Load() == measured || t.Workload == crowdOnce {
-			m.holds++
+			m.holds.Add(1)
 		}
 		if err := unlock(); err != nil {
 			m.fail(ctx, err)
@@ -135,6 +150,7 @@ func joined(parts []result) result {
 		r.Waits = append(r.Waits, p.Waits...)
 		r.GaveUp += p.GaveUp
 		r.Failures += p.Failures
+		r.Stuck += p.Stuck
 		if r.Failure == "" {
 			r.Failure = p.Failure
 		}

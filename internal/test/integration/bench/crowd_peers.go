@@ -40,7 +40,7 @@ func init() {
 		{name: "flock", open: openFlock, skips: notCrowds},
 	}}
 	// With some hundred waiters pg_advisory_lock is granted to nobody for a minute.
-	crowdStores["postgres"] = crowdSQL("postgres", smallPostgres, "pg_advisory_lock", openAdvisory, postgresRows, append([]string{"1000"}, onlyLoops...))
+	crowdStores["postgres"] = crowdSQL("postgres", smallPostgres, "pg_advisory_lock", openAdvisory, postgresRows, append([]string{"clients1000"}, onlyLoops...))
 	for _, name := range []string{"mariadb", "mysql"} {
 		crowdStores[name] = crowdSQL(name, smallMySQL, "GET_LOCK", openGetLock, mysqlRows, notCrowds)
 	}
