@@ -134,8 +134,8 @@ func measureCrowd(s *store, all []gathering, set settings, dir string, start fun
 				r, err := crowdRun{s, p, g, addr, server, set.window}.measure(dir)
 				r.Foreign = foreign(before, loadNow())
 				stop()
-				if err != nil {
-					r = result{Failures: 1, Failure: err.Error(), Starved: g.total(p), Foreign: r.Foreign}
+				if err != nil { // what was measured until then counts
+					r.Failures, r.Failure = r.Failures+1, err.Error()
 				}
 				if got[i] == nil {
 					got[i] = series{}
@@ -166,6 +166,9 @@ func (c crowdRun) measure(dir string) (result, error) {
 	}
 	if c.peer.alone {
 		t.Workers, t.Clients, t.Processes = 1, 1, 1
+	}
+	if _, err := c.look(); err != nil { // a crowded server might not let in who asks
+		return result{}, err
 	}
 	if err := newArena(t.Arena); err != nil {
 		return result{}, err
@@ -204,6 +207,9 @@ func (c crowdRun) measure(dir string) (result, error) {
 		parts = append(parts, got.result)
 	}
 	whole := joined(parts)
+	if len(whole.Holds) == 0 {
+		whole.Starved = c.crowd.total(c.peer)
+	}
 	whole.PerSecond, whole.PerChange, whole.ServerCPU = r.PerSecond, r.PerChange, r.ServerCPU
 	whole.Commands, whole.Connections, whole.Drain = r.Commands, r.Connections, r.Drain
 	whole.Overlaps = a.overlaps.Load()
@@ -221,10 +227,7 @@ func (c crowdRun) loop(a *arena, t task) (result, error) {
 	a.stage.Store(warming)
 	time.Sleep(warmup)
 	within(longWindow/2*c.window, func() bool { return a.holds.Load() >= everybody })
-	before, err := c.look()
-	if err != nil {
-		return result{}, err
-	}
+	before, unasked := c.look()
 	first := counted.Load()
 	a.stage.Store(measured)
 	time.Sleep(c.window)
@@ -233,34 +236,27 @@ func (c crowdRun) loop(a *arena, t task) (result, error) {
 	n := float64(counted.Load() - first)
 	elapsed := time.Since(before.at)
 	after, err := c.look()
-	if err != nil {
-		return result{}, err
-	}
 	r := result{PerSecond: n / elapsed.Seconds(), ServerCPU: after.cpuSince(before)}
-	if n > 0 {
+	if err = errors.Join(unasked, err); n > 0 && err == nil {
 		r.PerChange = float64(after.commands-before.commands) / n
 	}
-	return r, nil
+	return r, err
 }
 
 // drain lets all workers ask at once, and measures until each has had the name. If the name is
 // held first, it measures what the server does while they only wait.
 func (c crowdRun) drain(a *arena, t task, release func() error) (result, error) {
 	var r result
+	var failed error
 	everybody := int64(t.Workers * t.Processes)
 	a.stage.Store(warming)
 	if c.crowd.idle {
 		within(openWithin, func() bool { return int64(a.asking.Load()) == everybody })
 		time.Sleep(crowdSettle)
-		before, err := c.look()
-		if err != nil {
-			return r, err
-		}
+		before, unasked := c.look()
 		time.Sleep(longWindow / 2 * c.window)
 		after, err := c.look()
-		if err != nil {
-			return r, err
-		}
+		failed = errors.Join(unasked, err)
 		r.ServerCPU, r.Connections = after.cpuSince(before), int(after.connections)
 		r.Commands = float64(after.commands-before.commands) / after.at.Sub(before.at).Seconds()
 	}
@@ -271,11 +267,11 @@ func (c crowdRun) drain(a *arena, t task, release func() error) (result, error) 
 	within(drainWithin, func() bool { return a.holds.Load() >= everybody })
 	r.Drain = time.Since(start)
 	if !c.crowd.idle {
-		now, err := c.look()
+		var now sight
+		now, failed = c.look()
 		r.Connections = int(now.connections)
-		return r, err
 	}
-	return r, nil
+	return r, failed
 }
 
 // sight is what the server has done at an instant.

@@ -176,7 +176,7 @@ func TestPlot(t *testing.T) {
 			t.Fatalf("this is no XML: %v\n%s", err, got)
 		}
 	}
-	for _, part := range []string{">Redis<", ">holdfast<", ">holdfast, before<", ">a &lt; b<", ">100,000<", "prefers-color-scheme: dark"} {
+	for _, part := range []string{">Redis<", ">holdfast<", ">holdfast, before<", ">a &lt; b<", ">100,000<"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("the plot has no %s", part)
 		}
@@ -192,7 +192,10 @@ func TestPlot(t *testing.T) {
 	if n := strings.Count(plot(points), "<circle"); n != 17 {
 		t.Errorf("%d dots with one point that is not on the axis, want 17", n)
 	}
-	if l := linesOf(points, "redis"); len(l) != 3 || l[0].class != "before" || l[1].class != "now" || l[0].points[0].clients != 4 {
+	if n := strings.Count(plot(points), "m-4 -4l8 8"); n != 1 {
+		t.Errorf("%d crosses, want one in the panel of owner changes", n)
+	}
+	if l := linesOf(points, "redis"); len(l) != 3 || l[0].class != "now" || l[1].class != "before" || l[2].class != "p0" || l[0].points[0].clients != 4 {
 		t.Errorf("lines %+v", l)
 	}
 	for e, want := range map[int]string{-1: "0.1", 0: "1", 3: "1,000", 6: "1,000,000"} {

@@ -6,6 +6,8 @@
 //	make bench BENCH=Redis/pair        # one workload
 //	make bench BENCH=Etcd              # the same on etcd
 //	make bench BENCH=Postgres ARGS='-timeout 30m' # and MariaDB, MySQL, SQLite
+//	make bench BENCH=Crowd/Redis       # many clients on one name; and Postgres, MariaDB, MySQL, Etcd, Files
+//	make bench BENCH=Crowd/Redis/idle  # one workload of those: see below
 //
 // Each measurement is a process of its own. Each repetition measures all peers, one by one,
 // so that other load of the machine affects all of them alike. A figure is the median of the

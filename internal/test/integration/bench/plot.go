@@ -16,7 +16,7 @@ const (
 	panelHeight = 130
 	marginLeft  = 52
 	columnWidth = 296
-	titleHeight = 76 // of a store's name and its legend
+	titleHeight = 100 // of a store's name and its legend
 	rowHeight   = titleHeight + 2*(panelHeight+40) + 12
 	leastCrowd  = 3.0
 	mostCrowd   = 1300.0
@@ -31,6 +31,7 @@ var plotStores = []struct{ name, title string }{
 type axis struct {
 	title     string
 	of        func(point) float64
+	crosses   bool // where there is none
 	low, high int
 }
 
@@ -40,11 +41,14 @@ type line struct {
 	points       []point
 }
 
-// plot draws a curve. It is readable on light and on dark ground: lines and text have colours that
-// follow the reader's settings.
+// order is the order of lines in a legend, by their classes.
+var order = []string{"now", "before", "p0", "p1", "p2"}
+
+// plot draws a curve. It has no ground of its own: its colours are readable on light and on dark
+// ones. A cross stands where not one owner change was seen.
 func plot(points []point) string {
 	axes := []axis{
-		{title: "owner changes/s", of: func(p point) float64 { return p.changes }},
+		{title: "owner changes/s", of: func(p point) float64 { return p.changes }, crosses: true},
 		{title: "wait p99 ÷ fair share", of: func(p point) float64 { return p.unfairness }},
 	}
 	for i := range axes {
@@ -58,13 +62,10 @@ func plot(points []point) string {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="11" role="img">
 <title>Owner changes per second, and the 99th percentile of waits over the fair share, for 4 to 1,000 clients on one name</title>
 <style>
-text { fill: #333 } .t { font-size: 13px; font-weight: 600 } .n { fill: #666 } .g { stroke: #ccc; stroke-width: .6; fill: none }
-.l { fill: none; stroke-width: 1.8 } .now { stroke: #0969da; fill: #0969da } .before { stroke: #0969da; fill: #0969da; stroke-dasharray: 2 3 }
-.p0 { stroke: #bc4c00; fill: #bc4c00 } .p1 { stroke: #8250df; fill: #8250df } .p2 { stroke: #1a7f37; fill: #1a7f37 } .l { fill: none !important } circle { stroke: none !important }
-@media (prefers-color-scheme: dark) {
-text { fill: #ddd } .n { fill: #999 } .g { stroke: #484848 }
-.now, .before { stroke: #58a6ff; fill: #58a6ff } .p0 { stroke: #f0883e; fill: #f0883e } .p1 { stroke: #bc8cff; fill: #bc8cff } .p2 { stroke: #56d364; fill: #56d364 }
-}
+text { fill: #6e7781 } .t { font-size: 13px; font-weight: 600 } .g { stroke: #8b949e; stroke-opacity: .4; stroke-width: .6; fill: none }
+.l { fill: none; stroke-width: 1.8 } .before { stroke-dasharray: 2 3 } .x { stroke-dasharray: none }
+path.now, path.before { stroke: #2f81f7 } circle.now, circle.before { fill: #2f81f7 }
+path.p0 { stroke: #db6d28 } circle.p0 { fill: #db6d28 } path.p1 { stroke: #a371f7 } circle.p1 { fill: #a371f7 } path.p2 { stroke: #2da44e } circle.p2 { fill: #2da44e }
 </style>
 `, plotWidth, rows*rowHeight)
 	for i, s := range shown {
@@ -72,8 +73,8 @@ text { fill: #ddd } .n { fill: #999 } .g { stroke: #484848 }
 		lines := linesOf(points, s.name)
 		fmt.Fprintf(&b, "<text class=\"t\" x=\"%d\" y=\"%d\">%s</text>\n", x, y+16, s.title)
 		for j, l := range lines {
-			at, below := x+112*(j%2), y+32+14*(j/2)
-			fmt.Fprintf(&b, "<path class=\"l %s\" d=\"M%d %dh16\"/><text x=\"%d\" y=\"%d\">%s</text>\n", l.class, at, below-4, at+20, below, escape(l.title))
+			below := y + 32 + 14*j
+			fmt.Fprintf(&b, "<path class=\"l %s\" d=\"M%d %dh20\"/><text x=\"%d\" y=\"%d\">%s</text>\n", l.class, x, below-4, x+26, below, escape(l.title))
 		}
 		for j, a := range axes {
 			panel(&b, a, lines, x, y+titleHeight+j*(panelHeight+40))
@@ -112,6 +113,9 @@ func linesOf(points []point, store string) []line {
 		lines[i].points = slices.DeleteFunc(lines[i].points, func(q point) bool { return q.clients == p.clients })
 		lines[i].points = append(lines[i].points, p)
 	}
+	slices.SortStableFunc(lines, func(l, m line) int {
+		return slices.Index(order, l.class) - slices.Index(order, m.class)
+	})
 	for _, l := range lines {
 		slices.SortFunc(l.points, func(p, q point) int { return p.clients - q.clients })
 	}
@@ -126,7 +130,7 @@ func panel(b *strings.Builder, a axis, lines []line, x, y int) {
 	up := func(v float64) float64 {
 		return float64(y) + panelHeight*(float64(a.high)-math.Log10(v))/float64(a.high-a.low)
 	}
-	fmt.Fprintf(b, "<text class=\"n\" x=\"%d\" y=\"%d\">%s</text>\n<path class=\"g\" d=\"", x, y-5, a.title)
+	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n<path class=\"g\" d=\"", x, y-5, a.title)
 	for e := a.low; e <= a.high; e++ {
 		fmt.Fprintf(b, "M%d %.1fh%d", x, up(math.Pow10(e)), panelWidth)
 	}
@@ -135,26 +139,30 @@ func panel(b *strings.Builder, a axis, lines []line, x, y int) {
 	}
 	b.WriteString("\"/>\n")
 	for e := a.low; e <= a.high; e++ {
-		fmt.Fprintf(b, "<text class=\"n\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", x-5, up(math.Pow10(e))+4, power(e))
+		fmt.Fprintf(b, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", x-5, up(math.Pow10(e))+4, power(e))
 	}
 	for _, n := range []int{4, 16, 64, 256, 1000} {
-		fmt.Fprintf(b, "<text class=\"n\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", across(float64(n)), y+panelHeight+14, n)
+		fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", across(float64(n)), y+panelHeight+14, n)
 	}
-	for _, l := range lines {
+	for _, l := range slices.Backward(lines) { // ours last, above the others
 		var path, dots strings.Builder
 		pen := "M"
 		for _, p := range l.points {
 			v := a.of(p)
-			if v <= 0 {
-				continue // nobody had it: there is no such place on a logarithmic axis
+			if v <= 0 { // there is no such place on the axis: a cross on its ground says that nobody had the lock
+				if a.crosses {
+					fmt.Fprintf(&dots, "<path class=\"l %s x\" d=\"M%.1f %dm-4 -4l8 8m0 -8l-8 8\"/>", l.class, across(float64(p.clients)), y+panelHeight)
+				}
+				continue
 			}
 			fmt.Fprintf(&path, "%s%.1f %.1f", pen, across(float64(p.clients)), up(v))
 			fmt.Fprintf(&dots, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.2\"/>", l.class, across(float64(p.clients)), up(v))
 			pen = "L"
 		}
 		if path.Len() > 0 {
-			fmt.Fprintf(b, "<path class=\"l %s\" d=\"%s\"/>%s\n", l.class, &path, &dots)
+			fmt.Fprintf(b, "<path class=\"l %s\" d=\"%s\"/>", l.class, &path)
 		}
+		b.WriteString(dots.String() + "\n")
 	}
 }
 
