@@ -3,6 +3,9 @@ package bench
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +50,7 @@ func crowds(b *testing.B, s *store, start func(testing.TB) (string, func())) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Run("processes", func(b *testing.B) { programs(b, s, start) })
 	for _, together := range gatherings(set.crowds) {
 		if together[0].name == "pool" && s.floor != oneConnection {
 			continue // it has no pools
@@ -63,6 +67,32 @@ func crowds(b *testing.B, s *store, start func(testing.TB) (string, func())) {
 				keep(b, s, together[0], of, got[0])
 			}
 		})
+	}
+}
+
+// programs starts programs that want one name together. Each runs a command once it has it.
+func programs(b *testing.B, s *store, start func(testing.TB) (string, func())) {
+	set, err := settingsOf(os.Getenv, crowdUsual)
+	if err != nil {
+		b.Fatal(err)
+	}
+	program := filepath.Join(b.TempDir(), "holdfast")
+	if said, err := exec.Command("go", "build", "-o", program, "github.com/holdfastlock/holdfast/cmd/holdfast").CombinedOutput(); err != nil {
+		b.Fatalf("go build: %v\n%s", err, said)
+	}
+	n := min(mostProcesses, slices.Max(set.crowds))
+	fmt.Printf("\n%s: %d programs, started together, want one name\n\n", s.name, n)
+	for range set.reps {
+		addr, stop := start(b)
+		e := together(b.Context(), n, []string{"HOLDFAST_STORE=" + s.url(addr)}, program, "run", "-w", patienceOfPrograms, "crowd", "--", "true")
+		fmt.Printf("holdfast run: %v\n", e)
+		if e.said != "" {
+			b.Logf("the first that failed: %s", e.said)
+		}
+		if _, err := exec.LookPath("flock"); err == nil && s.name == "files" {
+			fmt.Printf("flock: %v\n", together(b.Context(), n, nil, "flock", "-w", strings.TrimSuffix(patienceOfPrograms, "s"), filepath.Join(b.TempDir(), "crowd"), "true"))
+		}
+		stop()
 	}
 }
 

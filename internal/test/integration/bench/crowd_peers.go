@@ -26,16 +26,16 @@ var (
 )
 
 func init() {
-	crowdStores["redis"] = &store{name: "redis", ours: "holdfast", work: redisWork, peers: []peer{
+	crowdStores["redis"] = &store{name: "redis", ours: "holdfast", url: func(addr string) string { return "redis://" + addr }, work: redisWork, peers: []peer{
 		{name: "holdfast", open: openHoldfastRedis, skips: []string{"pool"}},
 		{name: "rueidislock", open: openRueidislock(2, false), skips: notCrowds},
 		{name: "redsync on rueidis", open: openRedsyncRueidis, skips: notCrowds},
 	}}
-	crowdStores["etcd"] = &store{name: "etcd", ours: "holdfast", work: etcdWork, peers: []peer{
+	crowdStores["etcd"] = &store{name: "etcd", ours: "holdfast", url: func(addr string) string { return "etcd://" + addr }, work: etcdWork, peers: []peer{
 		{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, "etcd://"+addr) }, skips: []string{"pool"}},
 		{name: "concurrency.Mutex", open: openStockEtcd, skips: notCrowds},
 	}}
-	crowdStores["files"] = &store{name: "files", ours: "holdfast", work: func(context.Context, string) (served, error) { return served{}, nil }, peers: []peer{
+	crowdStores["files"] = &store{name: "files", ours: "holdfast", url: func(addr string) string { return "file://" + addr }, work: func(context.Context, string) (served, error) { return served{}, nil }, peers: []peer{
 		{name: "holdfast", open: func(ctx context.Context, dir string) (Locker, error) { return openHoldfast(ctx, "file://"+dir) }, skips: []string{"pool"}},
 		{name: "flock", open: openFlock, skips: notCrowds},
 	}}
@@ -49,7 +49,7 @@ func init() {
 // crowdSQL has the peers of a crowd in a database.
 func crowdSQL(name string, ours smallPool, theirs string, open func(context.Context, string) (Locker, error), words rowWords, skips []string) *store {
 	work := func(ctx context.Context, addr string) (served, error) { return stores[name].work(ctx, addr) }
-	return &store{name: name, ours: "holdfast", floor: oneConnection, work: work, peers: []peer{
+	return &store{name: name, ours: "holdfast", url: ours.url, floor: oneConnection, work: work, peers: []peer{
 		{name: "holdfast", open: ours.open, skips: []string{"pool"}},
 		{name: theirs, open: open, skips: skips},
 		{name: oneConnection, open: openSerial(words), skips: onlyLoops, alone: true},

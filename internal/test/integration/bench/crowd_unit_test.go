@@ -116,6 +116,19 @@ func TestCrowdFigures(t *testing.T) {
 	}
 }
 
+func TestProgramsAreCounted(t *testing.T) {
+	e := together(t.Context(), 3, []string{"CODE=75"}, "sh", "-c", "echo late; exit $CODE")
+	if e.codes[75] != 3 || e.said != "late" || !strings.HasPrefix(e.String(), "0 have run, exit 75: 3, in ") {
+		t.Errorf("%v, %q", e, e.said)
+	}
+	if e := together(t.Context(), 2, nil, "true"); e.codes[0] != 2 || e.said != "" || !strings.HasPrefix(e.String(), "2 have run, in ") {
+		t.Errorf("%v, %q", e, e.said)
+	}
+	if e := together(t.Context(), 1, nil, "/there/is/no/such/program"); e.codes[-1] != 1 || e.said == "" {
+		t.Errorf("%v, %q", e, e.said)
+	}
+}
+
 // TestTicksOfAServer compares the processor time of a process that works with that of none.
 func TestTicksOfAServer(t *testing.T) {
 	before := ticksOfFamily()

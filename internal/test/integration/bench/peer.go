@@ -37,6 +37,7 @@ type store struct {
 	bare  string // the peer whose hand-overs are the floor; "": there is none
 	ours  string // the peer that is Holdfast
 	peers []peer
+	url   func(addr string) string // of Holdfast, for crowds
 	// work asks the server at addr.
 	work func(ctx context.Context, addr string) (served, error)
 }
