@@ -104,7 +104,7 @@ func (m *member) work(ctx context.Context, a *arena, l Locker, t task, id int32)
 			continue
 		}
 		// Whoever takes the lock again at once has not waited for anybody.
-		if gap := a.enter(id, 0); counts && gap > 0 {
+		if gap := a.enter(id, t.Stay); counts && gap > 0 {
 			m.waits = append(m.waits, took)
 		}
 		if a.stage.Load() == measured || t.Workload == crowdOnce {
