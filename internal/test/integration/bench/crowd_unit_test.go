@@ -211,6 +211,10 @@ func TestPlot(t *testing.T) {
 	if l := linesOf(points, "redis"); len(l) != 3 || l[0].class != "now" || l[1].class != "before" || l[2].class != "p0" || l[0].points[0].clients != 4 {
 		t.Errorf("lines %+v", l)
 	}
+	peers := linesOf([]point{{of: "now", store: "redis", peer: "p", clients: 4, changes: 1}, {of: "old", store: "redis", peer: "p", clients: 4, changes: 2}}, "redis")
+	if len(peers) != 1 || len(peers[0].points) != 1 || peers[0].points[0].changes != 1 {
+		t.Errorf("a peer that was measured twice has lines %+v, want its point of now", peers)
+	}
 	for e, want := range map[int]string{-1: "0.1", 0: "1", 3: "1,000", 6: "1,000,000"} {
 		if got := power(e); got != want {
 			t.Errorf("10^%d is %q, want %q", e, got, want)

@@ -109,8 +109,13 @@ func linesOf(points []point, store string) []line {
 			i = len(lines)
 			lines = append(lines, l)
 		}
-		// Of a peer the latest points count.
-		lines[i].points = slices.DeleteFunc(lines[i].points, func(q point) bool { return q.clients == p.clients })
+		// Of a peer the points of now count.
+		if at := slices.IndexFunc(lines[i].points, func(q point) bool { return q.clients == p.clients }); at >= 0 {
+			if p.of == "now" {
+				lines[i].points[at] = p
+			}
+			continue
+		}
 		lines[i].points = append(lines[i].points, p)
 	}
 	slices.SortStableFunc(lines, func(l, m line) int {
