@@ -14,6 +14,8 @@ type arena struct {
 	ready, inside, last atomic.Int32
 	stage               atomic.Int32 // of the measurement: see below
 	changes, overlaps   atomic.Int64
+	holds               atomic.Int64 // in all stages
+	asking              atomic.Int32 // workers of a queue that have begun to ask
 	left                atomic.Int64 // when the last worker left, in ns since 1970
 	_                   [64]byte
 }
@@ -57,6 +59,7 @@ func (a *arena) enter(worker int32, stay time.Duration) (gap time.Duration) {
 	if left := a.left.Load(); left != 0 {
 		gap = time.Duration(time.Now().UnixNano() - left)
 	}
+	a.holds.Add(1)
 	if !a.inside.CompareAndSwap(0, 1) {
 		a.overlaps.Add(1)
 	}

@@ -54,7 +54,7 @@ func BenchmarkPostgres(b *testing.B) {
 
 // startPostgres starts a server that counts statements.
 func startPostgres(t testing.TB) *testserver.Postgres {
-	server := testserver.StartPostgres(t, "fsync=on", "max_connections=1200",
+	server := testserver.StartPostgres(t, "fsync=on", "max_connections=4000",
 		"shared_preload_libraries=pg_stat_statements")
 	db, err := sql.Open("pgx", server.URL("postgres"))
 	if err != nil {
@@ -85,12 +85,12 @@ func benchmarkMySQL(b *testing.B, name string, start func(testing.TB) *testserve
 }
 
 func startMariaDB(t testing.TB) *testserver.MySQL {
-	return testserver.StartMariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--max-connections=1200")
+	return testserver.StartMariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--max-connections=4000")
 }
 
 func startMySQL(t testing.TB) *testserver.MySQL {
 	return testserver.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON",
-		"--max-connections=1200")
+		"--max-connections=4000")
 }
 
 // BenchmarkSQLite measures processes that share one file.
@@ -106,7 +106,7 @@ func BenchmarkSQLite(b *testing.B) {
 }
 
 func run(b *testing.B, name string, w workload, start func() (string, func())) {
-	set, err := settingsOf(os.Getenv)
+	set, err := settingsOf(os.Getenv, usual)
 	if err != nil {
 		b.Fatal(err)
 	}

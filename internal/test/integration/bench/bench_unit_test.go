@@ -15,11 +15,18 @@ import (
 // TestPeersExclude lets every peer of every store lock twice: each must open, and each must
 // exclude.
 func TestPeersExclude(t *testing.T) {
-	for store, addr := range map[string]string{
+	for name, addr := range map[string]string{
+		"files": t.TempDir(),
 		"redis": testserver.StartRedis(t, testserver.RedisOptions{}).Addr, "postgres": startPostgres(t).Addr,
 		"mariadb": startMariaDB(t).Addr, "mysql": startMySQL(t).Addr, "sqlite": t.TempDir() + "/locks.db",
 	} {
-		t.Run(store, func(t *testing.T) { peersExclude(t, stores[store], addr) })
+		t.Run(name, func(t *testing.T) {
+			for _, s := range []*store{stores[name], crowdStores[name]} {
+				if s != nil {
+					peersExclude(t, s, addr)
+				}
+			}
+		})
 	}
 }
 
@@ -151,14 +158,15 @@ func TestFigures(t *testing.T) {
 	if _, _, err := rate(func() (served, error) { return served{}, errors.New("gone") }, time.Millisecond); err == nil {
 		t.Error("no error of a server that is gone")
 	}
-	for _, bad := range []string{"HOLDFAST_BENCH_REPS=0", "HOLDFAST_BENCH_REPS=x", "HOLDFAST_BENCH_WINDOW=2", "HOLDFAST_BENCH_WINDOW=-1s"} {
+	for _, bad := range []string{"HOLDFAST_BENCH_REPS=0", "HOLDFAST_BENCH_REPS=x", "HOLDFAST_BENCH_WINDOW=2", "HOLDFAST_BENCH_WINDOW=-1s",
+		"HOLDFAST_BENCH_CROWDS=64,x", "HOLDFAST_BENCH_CROWDS=1", "HOLDFAST_BENCH_CROWDS=1001"} {
 		name, value, _ := strings.Cut(bad, "=")
 		_, err := settingsOf(func(n string) string {
 			if n == name {
 				return value
 			}
 			return ""
-		})
+		}, usual)
 		if err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("%s: error %v", bad, err)
 		}

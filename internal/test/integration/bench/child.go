@@ -17,6 +17,9 @@ type task struct {
 	// Clients is how many clients the workers of a process have between them.
 	Clients int
 	Stay    time.Duration // how long each one keeps a hot name
+	// Patience is how long a worker of a crowd waits before it gives up and asks again. 0: as
+	// long as it takes.
+	Patience time.Duration
 	// Arena is the file of the memory that the processes of a hot name share,
 	// Process the number of this one and Processes how many there are.
 	Arena              string
@@ -45,6 +48,15 @@ type result struct {
 	Drain             time.Duration
 	Lost              int
 	Stuck             int // workers that wait for a lock that nobody holds
+	// Of a crowd: how long each wait took, workers that never had the lock, the owner changes'
+	// commands each, the server's processor time as a share of one core, waits that were given up
+	// in time, and calls that failed, with what the first of them said.
+	Waits            []time.Duration
+	Starved          int
+	PerChange        float64
+	ServerCPU        float64
+	GaveUp, Failures int64
+	Failure          string
 	// Foreign is how much of the machine others used meanwhile: 0 to 1.
 	Foreign float64
 }
@@ -91,7 +103,11 @@ func Child() {
 }
 
 func (t task) do(ctx context.Context) (result, error) {
-	s := stores[t.Store]
+	kinds := stores
+	if t.ofCrowd() {
+		kinds = crowdStores
+	}
+	s := kinds[t.Store]
 	if s == nil {
 		return result{}, fmt.Errorf("no store %q", t.Store)
 	}
@@ -114,6 +130,8 @@ func (t task) do(ctx context.Context) (result, error) {
 		return pairs(ctx, l, t.Workers, t.Window)
 	case "hot", "hot4", "handoff", "clients2", "clients16":
 		return hot(ctx, clients, t)
+	case crowdLoop, crowdOnce:
+		return crowd(ctx, clients, t)
 	case "wait":
 		return wait(ctx, l, t.Workers, t.Window, work)
 	case "hold":

@@ -6,6 +6,8 @@
 //	make bench BENCH=Redis/pair        # one workload
 //	make bench BENCH=Etcd              # the same on etcd
 //	make bench BENCH=Postgres ARGS='-timeout 30m' # and MariaDB, MySQL, SQLite
+//	make bench BENCH=Crowd/Redis       # many clients on one name; and Postgres, MariaDB, MySQL, Etcd, Files
+//	make bench BENCH=Crowd/Redis/idle  # one workload of those: see below
 //
 // Each measurement is a process of its own. Each repetition measures all peers, one by one,
 // so that other load of the machine affects all of them alike. A figure is the median of the
@@ -17,4 +19,27 @@
 // another. By any other measure a lock would be fast that one goroutine takes again and again
 // while all others starve. Each hold checks, in memory that all processes share, that no
 // other goroutine is in its critical section.
+//
+// # Crowds
+//
+// In a crowd each worker has a client of its own, with connections of its own (in databases a pool
+// of two), and a process has at most fifty clients. HOLDFAST_BENCH_CROWDS sets how many clients
+// there are, separated by commas (4,64). The workloads clients4, clients64 and so on count owner
+// changes: for a window, and then until each client could have had ten turns, but for ten windows at
+// most. The others are:
+//
+//   - idle: as many clients as the greatest crowd has wait for a name that is held, then each gets it
+//     once.
+//   - pool, in databases: 256 clients ask once each, those of a process over 2 connections.
+//   - impatience: 64 clients that give up after 10 ms and ask again, beside patient ones.
+//   - impatience1000: the same with 1,000 goroutines of one client, which hold the name for 2 ms.
+//   - processes: as many programs as the greatest crowd has clients, but at most 200, are started
+//     together. Each is holdfast run.
+//
+// Here HOLDFAST_BENCH_REPS is 3 and HOLDFAST_BENCH_WINDOW is 1s unless they are set.
+// HOLDFAST_BENCH_CURVE=now keeps the points of the curve in docs/crowds.csv, in place of those of the
+// same name, and draws docs/crowds.svg. What was measured before a change has another name there,
+// such as before.
+//
+//	HOLDFAST_BENCH_CURVE=now HOLDFAST_BENCH_CROWDS=4,16,64,256,1000 make bench BENCH=Crowd/./clients ARGS='-timeout 60m'
 package bench

@@ -3,6 +3,7 @@ package bench
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,11 +52,47 @@ func foreign(before, after load) float64 {
 
 // ticksOfFamily adds up the ticks of this process and of all its descendants, those that have
 // ended included.
-func ticksOfFamily() int64 {
-	type process struct {
-		parent int
-		ticks  int64
+func ticksOfFamily() int64 { return ticksOf([]int{os.Getpid()}) }
+
+// ticksOf adds up the ticks of the families of some processes, each with all its descendants,
+// those that have ended included.
+func ticksOf(roots []int) int64 {
+	processes := processesNow()
+	var sum int64
+	for pid, p := range processes {
+		for up, steps := pid, 0; up > 1 && steps < len(processes); steps++ {
+			if slices.Contains(roots, up) {
+				sum += p.ticks
+				break
+			}
+			up = processes[up].parent
+		}
 	}
+	return sum
+}
+
+// children returns the processes that this one has started and that have not ended.
+func children() []int {
+	var pids []int
+	for pid, p := range processesNow() {
+		if p.parent == os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// process is what Linux tells about one process.
+type process struct {
+	parent int
+	ticks  int64 // its own, and those of its ended children
+}
+
+// ticksPerSecond is how many ticks of the kernel's accounts make a second of processor time.
+const ticksPerSecond = 100
+
+// processesNow returns all processes.
+func processesNow() map[int]process {
 	processes := map[int]process{}
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
@@ -77,15 +114,5 @@ func ticksOfFamily() int64 {
 		}
 		processes[pid] = p
 	}
-	var sum int64
-	for pid, p := range processes {
-		for up, steps := pid, 0; up > 1 && steps < len(processes); steps++ {
-			if up == os.Getpid() {
-				sum += p.ticks
-				break
-			}
-			up = processes[up].parent
-		}
-	}
-	return sum
+	return processes
 }

@@ -24,6 +24,10 @@ type peer struct {
 	open func(ctx context.Context, addr string) (Locker, error)
 	// skips are the workloads that the peer cannot run.
 	skips []string
+	// only is the one workload that the peer runs. "": all but skips.
+	only string
+	// alone is a peer of which one worker is measured, whatever the crowd: it has no queue.
+	alone bool
 }
 
 // store is one kind of server and the peers that are measured on it.
@@ -33,6 +37,7 @@ type store struct {
 	bare  string // the peer whose hand-overs are the floor; "": there is none
 	ours  string // the peer that is Holdfast
 	peers []peer
+	url   func(addr string) string // of Holdfast, for crowds
 	// work asks the server at addr.
 	work func(ctx context.Context, addr string) (served, error)
 }

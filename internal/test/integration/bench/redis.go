@@ -208,6 +208,7 @@ func (t *tracked) Close() error { t.locks.Close(); return nil }
 var (
 	commandLine = regexp.MustCompile(`total_commands_processed:(\d+)`)
 	memoryLine  = regexp.MustCompile(`used_memory:(\d+)`)
+	clientsLine = regexp.MustCompile(`connected_clients:(\d+)`)
 	scriptLine  = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
 )
 
@@ -225,6 +226,9 @@ func redisWork(ctx context.Context, addr string) (served, error) {
 			strings.ReplaceAll(info, "\n", " "))
 	}
 	s := served{commands: number(commands[1]), memory: number(memory[1])}
+	if m := clientsLine.FindStringSubmatch(info); m != nil {
+		s.connections = number(m[1]) - 1
+	}
 	for _, m := range scriptLine.FindAllStringSubmatch(info, -1) {
 		s.scripts += number(m[1])
 	}

@@ -54,10 +54,14 @@ type settings struct {
 	reps   int
 	window time.Duration
 	peers  []string // nil: all
+	crowds []int    // how many clients a crowd has
 }
 
-func settingsOf(getenv func(string) string) (settings, error) {
-	s := settings{reps: 5, window: 2 * time.Second}
+// usual are the settings that the environment need not set.
+var usual = settings{reps: 5, window: 2 * time.Second}
+
+// settingsOf reads the settings; what the environment does not set is as in s.
+func settingsOf(getenv func(string) string, s settings) (settings, error) {
 	var err error
 	if v := getenv("HOLDFAST_BENCH_REPS"); v != "" {
 		if s.reps, err = strconv.Atoi(v); err != nil || s.reps < 1 {
@@ -71,6 +75,16 @@ func settingsOf(getenv func(string) string) (settings, error) {
 	}
 	if v := getenv("HOLDFAST_BENCH_PEERS"); v != "" {
 		s.peers = strings.Split(v, ";")
+	}
+	if v := getenv("HOLDFAST_BENCH_CROWDS"); v != "" {
+		s.crowds = nil
+		for text := range strings.SplitSeq(v, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 2 || n > maxCrowd {
+				return s, fmt.Errorf("HOLDFAST_BENCH_CROWDS=%s: numbers from 2 to %d are needed, such as 4,64,1000", v, maxCrowd)
+			}
+			s.crowds = append(s.crowds, n)
+		}
 	}
 	return s, nil
 }
@@ -128,18 +142,7 @@ func runProcesses(t task, dir string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	type answer struct {
-		result
-		err error
-	}
-	answers := make(chan answer, t.Processes)
-	for i := range t.Processes {
-		t.Process = i
-		go func(t task) {
-			r, err := runProcess(t)
-			answers <- answer{r, err}
-		}(t)
-	}
+	answers := startProcesses(t)
 	var elapsed time.Duration
 	if t.Workload != "wait" && t.Workload != "hold" && !strings.HasPrefix(t.Workload, "pair") {
 		for int(a.ready.Load()) < t.Processes && len(answers) == 0 {
@@ -170,6 +173,25 @@ func runProcesses(t task, dir string) (result, error) {
 		r.Overlaps, r.Fairness = a.overlaps.Load(), jain(r.Holds)
 	}
 	return r, err
+}
+
+// answer is what one process has measured.
+type answer struct {
+	result
+	err error
+}
+
+// startProcesses starts the processes of a task. Each answers once.
+func startProcesses(t task) <-chan answer {
+	answers := make(chan answer, t.Processes)
+	for i := range t.Processes {
+		t.Process = i
+		go func(t task) {
+			r, err := runProcess(t)
+			answers <- answer{r, err}
+		}(t)
+	}
+	return answers
 }
 
 func runProcess(t task) (result, error) {

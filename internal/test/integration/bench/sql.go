@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -75,15 +76,24 @@ func pool(raw string, open poolOf) (*sql.DB, error) {
 	return db, err
 }
 
+// askers are the connections that ask servers what they have done, by address. They stay, because
+// a crowded server may let nobody in.
+var askers sync.Map
+
 // countedBy asks the server how many statements it has received, and how many other
 // connections it has.
 func countedBy(of func(addr string) string, open poolOf, statements, clients string) func(context.Context, string) (served, error) {
 	return func(ctx context.Context, addr string) (n served, err error) {
-		db, err := pool(of(addr), open)
+		asker, err := pool(of(addr), open)
 		if err != nil {
 			return n, err
 		}
-		defer db.Close()
+		asker.SetMaxOpenConns(1)
+		known, loaded := askers.LoadOrStore(addr, asker)
+		if loaded {
+			asker.Close()
+		}
+		db := known.(*sql.DB)
 		if err := db.QueryRowContext(ctx, statements).Scan(&n.commands); err != nil {
 			return n, err
 		}
