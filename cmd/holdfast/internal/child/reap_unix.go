@@ -64,7 +64,7 @@ func (c *Child) noteEnd(pid int, status syscall.WaitStatus) (done bool) {
 	case pid == c.guard:
 		c.guardEnded.Store(true)
 		c.killUnguarded()
-		if slices.Contains(children(), int(c.pid.Load())) {
+		if isChild(int(c.pid.Load())) {
 			return c.ended.Load()
 		}
 		c.reportEnd(killed) // does nothing if the guard has reported the end

@@ -15,6 +15,9 @@ func adoptOrphans() {}
 // children returns nothing: only killDescendants needs it.
 func children() []int { return nil }
 
+// isChild returns false: only Linux lets a process adopt orphans, and so the command.
+func isChild(int) bool { return false }
+
 // killDescendants does nothing: only the group is killed here.
 func killDescendants(map[int]bool) int { return 0 }
 
