@@ -58,6 +58,31 @@ func TestKilledGuard(t *testing.T) {
 	goneBefore(t, next, treeFiles(file)...)
 }
 
+// TestGuardOutlivesSignals: the command's group may get any signal, and the guard is in it. Without its
+// guard the command would be killed.
+func TestGuardOutlivesSignals(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("run", "x", "--", "until", w.path("go"))
+	p.awaitOutput("up")
+	guard := guardOf(t, p.cmd.Process.Pid)
+	for s := syscall.Signal(1); s <= 64; s++ {
+		switch s {
+		case syscall.SIGKILL, syscall.SIGSTOP:
+			continue
+		case 32, 33, 34: // the C library's own
+			continue
+		}
+		if err := syscall.Kill(guard, s); err != nil {
+			t.Fatalf("signal %d to the guard: %v", s, err)
+		}
+	}
+	w.run(75, "run", "-n", "x", "--", "true") // time for the guard to end, if it did
+	if err := os.WriteFile(w.path("go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.ends(0)
+}
+
 // TestOrphansAreReaped: orphans of the command do not stay as zombies while the command runs.
 func TestOrphansAreReaped(t *testing.T) {
 	w := newWorld(t)
