@@ -39,6 +39,7 @@ type runner struct {
 	path    string
 	command []string
 	grace   time.Duration
+	patience
 }
 
 // run is the command run.
@@ -74,7 +75,8 @@ func (a *app) withRunner(
 	if err != nil {
 		return err
 	}
-	s, err := a.open(context.Background(), holdfast.Events{Waiting: waitingHint})
+	patience := f.patience()
+	s, err := a.openPatiently(patience, holdfast.Events{Waiting: waitingHint})
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,7 @@ func (a *app) withRunner(
 		return err
 	}
 	return work(&runner{store: s, lock: lock, flags: f, signals: signals,
-		name: name, path: path, command: command, grace: grace})
+		name: name, path: path, command: command, grace: grace, patience: patience})
 }
 
 // checkLock returns what is wrong with the lock's options (P10). An acquire whose context has ended
@@ -112,11 +114,8 @@ type holdResult struct {
 
 // hold takes the lock, runs the command and gives the lock back. The error has the exit code.
 func (r *runner) hold() (holdResult, error) {
-	lease, err := r.acquire()
+	lease, err := r.acquireFresh()
 	began := driver.HostClock.Now()
-	if err == nil {
-		err = r.refresh(lease)
-	}
 	var exit *exitError
 	if err != nil {
 		asked := errors.As(err, &exit) && exit.code > exitSignal
@@ -143,17 +142,38 @@ func (r *runner) hold() (holdResult, error) {
 	return holdResult{ran: true, asked: s.asked || interrupted}, err
 }
 
-// acquire waits for the lock, until the time of -w is over or a signal ends the wait.
+// acquireFresh waits for the lock as acquire does, and returns a lease that need not be renewed at once.
+// Suppose the store hands the lock over, and this host is so busy that the short claim ends before it
+// is renewed. Nothing has run yet, so this process stands again.
+func (r *runner) acquireFresh() (*holdfast.Lease, error) {
+	for {
+		lease, err := r.acquire()
+		if err != nil {
+			return nil, err
+		}
+		last := r.patience.none || r.patience.over()
+		err = r.refresh(lease)
+		switch again := errors.Is(err, holdfast.ErrLost) || r.mayRetry(err); {
+		case err == nil:
+			return lease, nil
+		case last || !again:
+			return nil, err
+		}
+	}
+}
+
+// acquire waits for the lock, until the time of -w is over or a signal ends the wait. If the opening has
+// taken all of that time, the lock is asked for once.
 func (r *runner) acquire() (*holdfast.Lease, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	take := r.lock.Acquire
 	switch f := r.flags; {
-	case f.nonblock:
+	case f.nonblock || r.patience.over():
 		take = r.lock.TryAcquire
 	case f.waitSet:
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, f.wait)
+		ctx, stop = context.WithDeadline(ctx, r.patience.until)
 		defer stop()
 	}
 	type result struct {
@@ -162,7 +182,7 @@ func (r *runner) acquire() (*holdfast.Lease, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		lease, err := take(ctx)
+		lease, err := r.patience.acquirePatiently(ctx, take)
 		done <- result{lease, err}
 	}()
 	var by syscall.Signal

@@ -1,0 +1,80 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// TestCrowd starts many processes together on one name. All of them run, one at a time, and none hears of
+// trouble.
+func TestCrowd(t *testing.T) {
+	some, many := testserver.Long(16, 200), testserver.Long(40, 200)
+	for _, c := range []struct {
+		store string
+		n     int
+		url   func(*world) string
+	}{
+		{"files", many, func(w *world) string { return "file://" + w.locks }},
+		{"SQLite", some, func(w *world) string { return "sqlite://" + w.path("locks.db") }},
+		{"Redis", some, func(w *world) string {
+			return "redis://" + testserver.StartRedis(w.t, testserver.RedisOptions{}).Addr
+		}},
+		// Both accept 100 connections of users, as they do unless they are told otherwise.
+		{"PostgreSQL", some, func(w *world) string { return testserver.StartPostgres(w.t).URL("postgres") }},
+		{"MariaDB", some, func(w *world) string { return testserver.StartMariaDB(w.t).URL() }},
+		{"etcd", some, func(w *world) string {
+			return "etcd://" + testserver.StartEtcd(w.t, testserver.EtcdOptions{}).Addrs()
+		}},
+	} {
+		t.Run(c.store, func(t *testing.T) {
+			w := newWorld(t)
+			w.env = append(w.env, "HOLDFAST_STORE="+c.url(w))
+			w.crowd(c.n)
+		})
+	}
+}
+
+// crowd starts n processes that take one name in turn.
+func (w *world) crowd(n int) {
+	w.t.Helper()
+	log := w.path("log")
+	var crowd []*process
+	start := time.Now()
+	for range n {
+		crowd = append(crowd, w.start("run", "-w", "60s", "crowd", "--",
+			"sh", "-c", `echo begin $$ >>"$0"; echo end $$ >>"$0"`, log))
+	}
+	for _, p := range crowd {
+		select {
+		case <-p.done:
+		case <-time.After(time.Until(start.Add(crowdLimit))):
+			w.t.Fatalf("after %v one is still waiting; it wrote\n%s", crowdLimit, p.err.String())
+		}
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 || p.out.String() != "" || p.err.String() != "" {
+			w.t.Errorf("exit code %d; it wrote\n%s%s", code, p.out.String(), p.err.String())
+		}
+	}
+	w.t.Logf("%d processes in %v", n, time.Since(start).Round(time.Millisecond))
+	text, err := os.ReadFile(log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(lines) != 2*n {
+		w.t.Fatalf("%d lines of %d commands", len(lines), n)
+	}
+	for i := 0; i < len(lines); i += 2 {
+		if pid, ok := strings.CutPrefix(lines[i], "begin "); !ok || lines[i+1] != "end "+pid {
+			w.t.Fatalf("P1: two commands ran at the same time:\n%s\n%s", lines[i], lines[i+1])
+		}
+	}
+}
+
+// crowdLimit is the time of -w, and some for starting and ending.
+const crowdLimit = 90 * time.Second
