@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -40,7 +41,7 @@ func (f *runFlags) patience() patience {
 func (p patience) over() bool { return p.wait > 0 && time.Now().After(p.until) }
 
 // mayRetry reports whether an attempt that failed with err may be followed by another one. A server that
-// is too slow is tried again only with -w, because it may be gone.
+// does not answer is tried again only with -w, because it may be gone.
 func (p patience) mayRetry(err error) bool {
 	return !p.none && (overloaded(err) || p.wait > 0 && slow(err))
 }
@@ -105,10 +106,11 @@ func pauseUntil(ctx context.Context, before int) bool {
 	}
 }
 
-// slow reports whether a store did not answer in time.
+// slow reports whether a store did not answer in time, or closed the connection instead: Redis does so
+// when it has too many, often before its refusal was read.
 func slow(err error) bool {
 	var network net.Error
-	return errors.As(err, &network) && network.Timeout() ||
+	return errors.As(err, &network) && network.Timeout() || errors.Is(err, io.EOF) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
 		status.Code(err) == codes.DeadlineExceeded
 }
@@ -139,7 +141,7 @@ func overloaded(err error) bool {
 func overloadedHost(errno syscall.Errno) bool {
 	switch errno {
 	case syscall.EAGAIN, // the queue of a Unix socket is full
-		syscall.ECONNRESET, syscall.EPIPE, // Redis may close a connection before its refusal was read
+		syscall.ECONNRESET, syscall.EPIPE, // closed with a refusal that was not read
 		syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.EMFILE, syscall.ENFILE:
 		return true
 	}

@@ -54,7 +54,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "give up at once if the lock is held")
-	flags.VarP((*duration)(&f.wait), "wait", "w", "give up after this time; 0s is -n (default: wait for ever)")
+	flags.VarP((*duration)(&f.wait), "wait", "w", "give up after this time, opening the store included; 0s is -n (default: wait for ever)")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit `code` when the lock was not acquired, 0 to 255")
 	flags.Var((*duration)(&f.ttl), "ttl", "how long the store keeps the lock unrenewed (default 30s)")
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
