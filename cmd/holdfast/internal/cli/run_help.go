@@ -4,8 +4,8 @@ const runHelp = `Run takes the lock NAME, runs CMD, and releases the lock when C
 
 Waiting. The time of -w begins when run starts, and covers opening the store too: a
 server that is too slow, or has too many connections at the moment, is tried again until
-the time is over. Without -w such an attempt ends after 15 s, and with -n there is only
-one. A server that refuses the connection, or is not there, is reported at once.
+the time is over. Without -w opening may take 15 s, and with -n there is one attempt. A
+server that refuses the connection is reported at once.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with
 its exit code. If CMD is not found, the lock is not taken.
