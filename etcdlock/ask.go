@@ -1,8 +1,10 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -49,14 +51,21 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	text := c.layout.text(c.layout.newValue(&req, c.id, c.asked(r)))
+	limit := c.layout.fewest(&req)
+	if c.mayBeThere(r) {
+		limit = 0 // its own key is to be found
+	}
 	if c.isWanted(dir) {
 		// Likely to be held: a read costs less than a transaction that may put.
-		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithLimit(limit))
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if others := c.layout.parseEntries(dir, resp.Kvs); find(others, req.Owner, key) == nil && (c.layout.mismatch(&req, others) != nil || !admits(others, useOf(&req))) {
-			return driver.Grant{}, c.layout.refusal(&req, others)
+		in := c.layout.inUse(dir, (*etcdserverpb.RangeResponse)(resp))
+		if find(in.entries, req.Owner, key) == nil {
+			if err := in.refusal(&c.layout, &req); err != nil {
+				return driver.Grant{}, err
+			}
 		}
 	}
 	for seen, round := int64(0), 0; ; round++ {
@@ -73,7 +82,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 				compareCreated(from, to, etcdserverpb.Compare_LESS, seen+1),
 			},
 			Success: []*etcdserverpb.RequestOp{putOp([]byte(key), text, s.lease())},
-			Failure: []*etcdserverpb.RequestOp{rangeOp(from, to)},
+			Failure: []*etcdserverpb.RequestOp{rangeOp(from, to, limit)},
 		})
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			c.end(s)
@@ -85,17 +94,19 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if resp.Succeeded {
 			return c.grant(r, &req, s, resp.Header.Revision, c.whole(&req)), nil
 		}
-		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if len(kvs) == 0 || kvs[len(kvs)-1].CreateRevision <= seen {
+		in := c.layout.inUse(dir, resp.Responses[0].GetResponseRange())
+		if in.newest <= seen && !in.more {
 			return driver.Grant{}, driver.ErrNotHeld // nothing is newer: it was withdrawn before it arrived
 		}
-		entries := c.layout.parseEntries(dir, kvs)
-		if e := find(entries, req.Owner, key); e != nil {
+		if e := find(in.entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
-		// Another version's shared hold or slot would admit this one.
-		if c.layout.mismatch(&req, entries) != nil || !admits(entries, useOf(&req)) {
-			return driver.Grant{}, c.layout.refusal(&req, entries)
+		if in.more && len(in.entries) == 0 {
+			limit = 0 // what was read is no entry, and there is more
+			continue
+		}
+		if err := in.refusal(&c.layout, &req); err != nil {
+			return driver.Grant{}, err
 		}
 		if round >= maxReads {
 			g, err := c.putAndCheck(ctx, r, &req, s)
@@ -107,6 +118,98 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		}
 		seen = resp.Header.Revision
 	}
+}
+
+// inUse is what uses a name: all of it, or a few of many.
+type inUse struct {
+	entries []entry // in the order of their creation
+	more    bool    // there are others, before these or after them
+	count   int     // of all keys
+	newest  int64   // the highest create revision of what was read, entry or not
+}
+
+// fewest returns how many keys a Try reads to learn that the name is held; 0: all. To an
+// exclusive request each entry is in the way. Suppose that a thousand clients start together:
+// none of them reads of all others.
+func (l *layout) fewest(req *driver.Request) int64 {
+	if l.stock || req.Mode != driver.Exclusive {
+		return 0 // keys of longer names are among them, or all have to be added up
+	}
+	return 16
+}
+
+// mostInUse is how many keys a request for a place reads in the order of their names, which
+// is little work for etcd. Of a larger crowd the waiter finds out later what is before it, by
+// a read that holds nobody else up.
+const mostInUse = driver.FarBehind
+
+// getInUse reads what uses a name before a place is put there. To an exclusive request values
+// tell only of what kind the lock is and, if there are few entries, who holds it; so few are
+// read. In the layout Stock keys of longer names are among them, so all are read.
+func (l *layout) getInUse(req *driver.Request) []clientv3.Op {
+	dir := l.dir(req.Name)
+	switch {
+	case req.Mode != driver.Exclusive:
+		return []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
+	case l.stock:
+		return []clientv3.Op{
+			clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+			clientv3.OpGet(dir, clientv3.WithFirstCreate()...),
+		}
+	}
+	return []clientv3.Op{
+		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(mostInUse)),
+		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithLimit(l.fewest(req))),
+	}
+}
+
+// know takes in entries of which the values were read as well.
+func (in *inUse) know(some []entry) {
+	for _, e := range some {
+		for i := range in.entries {
+			if in.entries[i].key == e.key {
+				in.entries[i] = e
+			}
+		}
+	}
+}
+
+// inUse makes sense of what was read of a name.
+func (l *layout) inUse(dir string, r *etcdserverpb.RangeResponse) inUse {
+	in := inUse{entries: l.parseEntries(dir, r.Kvs), more: r.More, count: int(r.Count)}
+	slices.SortFunc(in.entries, func(a, b entry) int { return cmp.Compare(a.created, b.created) })
+	for _, kv := range r.Kvs {
+		in.newest = max(in.newest, kv.CreateRevision)
+	}
+	return in
+}
+
+// before returns what is before a place that was taken at a revision, when these were all
+// others. If there are more than were read, the nearest are not known yet.
+func (in *inUse) before(req *driver.Request, rev int64) view {
+	v := view{rev: rev, entries: slices.Clone(in.entries), more: in.more, ahead: len(in.entries)}
+	if in.more {
+		v.entries, v.ahead = nil, in.count
+	} else if far := len(v.entries) - nearby; req.Mode == driver.Exclusive && far > 0 {
+		v.entries, v.more = v.entries[far:], true
+	}
+	return v
+}
+
+// refusal returns why there is no hold beside what uses the name, or nil. Of a few of many
+// none is known to be the holder.
+func (in *inUse) refusal(l *layout, req *driver.Request) error {
+	// Another version's shared hold or slot would admit this one.
+	if err := l.mismatch(req, in.entries); err != nil {
+		return err
+	}
+	switch {
+	case admits(in.entries, useOf(req)):
+		return nil
+	case in.more:
+		return &driver.HeldError{Name: req.Name, Queued: in.count - 1}
+	}
+	return l.heldError(req, in.entries)
 }
 
 // putAndCheck is a Try that puts the key at once, on a session, and reads in the same
@@ -184,7 +287,7 @@ func (c *client) collect(ctx context.Context, r *record, req *driver.Request) (d
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent := c.clock.Now()
 	s := r.session.Load()
-	if since, err := s.refresh(ctx, sent.Add(-c.pulse())); errors.Is(err, errOver) {
+	if since, err := s.refresh(ctx, sent.Add(-s.pulse())); errors.Is(err, errOver) {
 		c.forgetUnsure(r)
 		return driver.Grant{}, errGone
 	} else if err != nil {
@@ -192,10 +295,7 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	} else {
 		sent = min(sent, since)
 	}
-	v, err := c.still(ctx, r, req)
-	if err == nil && v == nil {
-		v, err = c.readView(ctx, r, req, 0)
-	}
+	v, err := c.look(ctx, r, req)
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
 	}
@@ -205,13 +305,28 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	return c.placed(ctx, r, req, s, r.created, *v, sent, v.entries)
 }
 
+// look returns what is before a place now.
+func (c *client) look(ctx context.Context, r *record, req *driver.Request) (*view, error) {
+	c.mu.Lock()
+	var last view
+	if p := c.places[r]; p != nil {
+		last = p.view
+	}
+	c.mu.Unlock()
+	if v, err := c.still(ctx, r, req, last, 0); v != nil || err != nil {
+		return v, err
+	}
+	return c.readView(ctx, r, req, 0)
+}
+
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	key, dir := c.key(r), c.layout.dir(req.Name)
 	text := c.layout.text(c.layout.newValue(req, c.id, c.asked(r)))
 	for {
 		sent := c.clock.Now()
-		s, err := c.session(ctx, c.minSeconds, sent.Add(-c.pulse()))
+		secs := c.placeSeconds(req.Name)
+		s, err := c.session(ctx, secs, sent.Add(-pulse(secs)))
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -219,9 +334,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 		).Then(
-			clientv3.OpPut(key, text, clientv3.WithLease(s.lease())),
-			clientv3.OpGet(dir, clientv3.WithFirstCreate()...),
-			c.layout.getBefore(req, 0),
+			append(c.layout.getInUse(req), clientv3.OpPut(key, text, clientv3.WithLease(s.lease())))...,
 		).Else(
 			clientv3.OpGet(key),
 		).Commit()
@@ -235,20 +348,21 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		if !resp.Succeeded {
 			own := c.layout.parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
 			if e := find(own, req.Owner, key); e != nil {
-				return c.adopt(ctx, r, req, e, c.short(req))
+				return c.adopt(ctx, r, req, e, c.short(req, c.minSeconds))
 			}
 			if len(own) > 0 {
 				return driver.Grant{}, errors.New("etcd still has the key of a hold that has ended")
 			}
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
-		first := c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs)
-		v := c.layout.before(req, key, resp.Header.Revision, resp.Responses[2].GetResponseRange())
-		others := append(without(first, key), v.entries...)
-		if err := c.layout.mismatch(req, others); err != nil {
+		in := c.layout.inUse(dir, resp.Responses[0].GetResponseRange())
+		for _, some := range resp.Responses[1 : len(resp.Responses)-1] {
+			in.know(c.layout.parseEntries(dir, some.GetResponseRange().Kvs))
+		}
+		if err := c.layout.mismatch(req, in.entries); err != nil {
 			return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, err)
 		}
-		return c.placed(ctx, r, req, s, resp.Header.Revision, v, s.sentBefore(sent), others)
+		return c.placed(ctx, r, req, s, resp.Header.Revision, in.before(req, resp.Header.Revision), s.sentBefore(sent), in.entries)
 	}
 }
 
@@ -277,16 +391,24 @@ func (c *client) placed(
 	c.mu.Lock()
 	r.state, r.created = queued, created
 	r.session.Store(s)
-	if c.places[r] == nil {
+	if p := c.places[r]; p == nil {
 		c.places[r] = &place{}
+	} else if v.more && p.view.ahead > 0 {
+		v.ahead = min(v.ahead, p.view.ahead) // it can only be fewer
 	}
 	c.places[r].view = v
-	c.expireAtLocked(r, sent.Add(2*c.poll))
+	c.noteAheadLocked(req.Name, v.ahead)
+	c.expireAtLocked(r, sent.Add(driver.Caps{Poll: c.poll}.PlaceLife(v.ahead)))
 	c.mu.Unlock()
 	if v.free(req) {
 		return c.claimed(ctx, r, req, v.behind)
 	}
-	return driver.Grant{}, c.layout.heldError(req, others)
+	if v.more && len(others) < v.ahead {
+		others = nil // the first of them is not known to be the holder
+	}
+	held := c.layout.heldError(req, others)
+	held.Ahead = v.ahead
+	return driver.Grant{}, held
 }
 
 // adopt takes over a key of the owner that this client does not know for sure: an
@@ -319,9 +441,6 @@ func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *e
 	return c.grant(r, req, s, e.created, t), nil
 }
 
-// pulse is how old the last sign of life of the lease of places may be.
-func (c *client) pulse() time.Duration { return time.Duration(c.minSeconds) * time.Second / 8 }
-
 // term is how long a hold is to last: a whole one its TTL, a claim two polls.
 type term struct {
 	seconds         int64 // of the lease that its key is on
@@ -333,9 +452,10 @@ func (c *client) whole(req *driver.Request) term {
 	return term{seconds(req.TTL + req.LockDelay), req.TTL, req.TTL + req.LockDelay, false}
 }
 
-func (c *client) short(req *driver.Request) term {
-	lasts := min(2*c.poll, time.Duration(c.minSeconds)*time.Second, req.TTL)
-	return term{c.minSeconds, lasts, lasts, true}
+// short is the term of a claim whose place is on a lease of so many seconds.
+func (c *client) short(req *driver.Request, secs int64) term {
+	lasts := min(2*c.poll, time.Duration(secs)*time.Second, req.TTL)
+	return term{secs, lasts, lasts, true}
 }
 
 // grant notes a hold whose key is on its session's lease, and returns it. It is
@@ -380,7 +500,7 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, be
 		c.mu.Unlock()
 		return driver.Grant{}, driver.ErrHeld
 	}
-	g := c.beginLocked(r, req, c.short(req))
+	g := c.beginLocked(r, req, c.short(req, r.session.Load().seconds))
 	c.mu.Unlock()
 	var err error
 	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
@@ -416,7 +536,7 @@ func (l *layout) refusal(req *driver.Request, others []entry) error {
 }
 
 // heldError returns ErrHeld with what is known of the first entry in the way.
-func (l *layout) heldError(req *driver.Request, others []entry) error {
+func (l *layout) heldError(req *driver.Request, others []entry) *driver.HeldError {
 	e := &driver.HeldError{Name: req.Name}
 	if len(others) > 0 {
 		e.Note, e.Token = others[0].value.Note, l.tokenOf(&others[0])

@@ -50,11 +50,9 @@ func txnOp(req *etcdserverpb.TxnRequest) *etcdserverpb.RequestOp {
 	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestTxn{RequestTxn: req}}
 }
 
-// rangeOp reads the keys up to end, in the order of their creation.
-func rangeOp(key, end []byte) *etcdserverpb.RequestOp {
+// rangeOp reads the keys up to end, or a key; at most so many unless limit is 0.
+func rangeOp(key, end []byte, limit int64) *etcdserverpb.RequestOp {
 	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestRange{
-		RequestRange: &etcdserverpb.RangeRequest{
-			Key: key, RangeEnd: end, SortOrder: etcdserverpb.RangeRequest_ASCEND, SortTarget: etcdserverpb.RangeRequest_CREATE,
-		},
+		RequestRange: &etcdserverpb.RangeRequest{Key: key, RangeEnd: end, Limit: limit},
 	}}
 }

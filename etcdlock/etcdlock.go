@@ -109,6 +109,7 @@ type client struct {
 	breaks     *watch // on what operators break; nil: none
 	followers  map[span]*follower
 	wanted     map[string]int // followers of a name, by the beginning of its keys
+	crowded    crowded
 }
 
 // New returns a driver over a client of etcd, which stays the caller's. It makes

@@ -110,6 +110,13 @@ func (c *client) forgetLocked(r *record) {
 // isKnownLocked reports whether a record has not been forgotten.
 func (c *client) isKnownLocked(r *record) bool { return c.record(r.name, r.owner) == r }
 
+// mayBeThere reports whether an earlier request may have put the record's key.
+func (c *client) mayBeThere(r *record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.state != asking || r.asks > 1
+}
+
 // isLeaving reports whether a record's key is being deleted because its time was over.
 func (c *client) isLeaving(r *record) bool {
 	c.mu.Lock()

@@ -183,7 +183,7 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 		// The lease that it comes to may have been kept alive before the claim's own time
 		// began. The holder trusts no renewal that counts from earlier: such an
 		// answer looks as if a later one had overtaken it.
-		if claimed := r.until.Add(-c.short(&r.grant.Request).keyLasts); since < claimed {
+		if claimed := r.until.Add(-c.short(&r.grant.Request, r.session.Load().seconds).keyLasts); since < claimed {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
 	}

@@ -37,6 +37,13 @@ var errOver = errors.New("the session has ended")
 // seconds returns how many of them a lease needs: etcd counts in whole ones.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
+// pulse is how old the last sign of life of a lease of places may be: a third of what it
+// lasts. That is often enough that one may be late, and that a claim, which counts from it,
+// has most of its time left. It is rare, because each of a thousand waiters gives them.
+func pulse(secs int64) time.Duration { return time.Duration(secs) * time.Second / 3 }
+
+func (s *session) pulse() time.Duration { return pulse(s.seconds) }
+
 // session returns the session for leases of so many seconds, started or kept
 // alive by a request that was sent at after or later.
 func (c *client) session(ctx context.Context, secs int64, after driver.Instant) (*session, error) {
@@ -186,6 +193,31 @@ func (c *client) end(s *session) {
 	}
 	if lost != nil {
 		c.tellLocked(driver.Loss{Owners: lost, Err: fmt.Errorf("%w: etcd has ended the lease", driver.ErrNotHeld)})
+	}
+}
+
+// crowded is the name that was found most recently to have many waiters. One is enough: a
+// wrong guess costs a few signs of life, or a second of a dead waiter's.
+type crowded struct {
+	name  string
+	ahead int // of the last place, or of one that would have been taken
+}
+
+// placeSeconds returns how long the lease of a new place lasts: etcd's shortest, and a second
+// more if many are known to wait. Signs of life are most of what a thousand waiters ask for.
+func (c *client) placeSeconds(name string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.crowded.name == name && c.crowded.ahead >= driver.FarBehind {
+		return c.minSeconds + 1
+	}
+	return c.minSeconds
+}
+
+// noteAheadLocked notes how many are before a place of a name.
+func (c *client) noteAheadLocked(name string, ahead int) {
+	if ahead >= driver.FarBehind || c.crowded.name == name {
+		c.crowded = crowded{name, ahead}
 	}
 }
 

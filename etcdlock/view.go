@@ -19,6 +19,7 @@ type view struct {
 	more    bool    // there were others before these, or may have been
 	partial bool    // so many keys that are no entries were read that entries may be missing
 	behind  bool    // others were behind it; of many before it that is not known
+	ahead   int     // at most so many were before it; 0: not known
 }
 
 // free reports whether nothing is in the way.
@@ -28,10 +29,7 @@ func (v *view) free(req *driver.Request) bool { return !v.more && admits(v.entri
 // need not know them all: it watches the last ones only.
 const nearby = 2
 
-// getBefore reads what a view is made of: the own entry and those created before
-// it, or all if its revision is 0, for a place that the same request takes. Only then
-// values are read as well, in the layout Escaped, to find clients of another version: a
-// place right behind one of theirs is given back at once, so no place is behind those.
+// getBefore reads what a view is made of: the own entry and those created before it.
 func (l *layout) getBefore(req *driver.Request, created int64, opts ...clientv3.OpOption) clientv3.Op {
 	if !l.stock { // there keys of longer names may be among them
 		opts = append(opts, clientv3.WithLimit(nearby+2)) // the own one, and one to see that there are more
@@ -41,18 +39,12 @@ func (l *layout) getBefore(req *driver.Request, created int64, opts ...clientv3.
 
 // getAllBefore is getBefore where much is read that is no entry.
 func (l *layout) getAllBefore(req *driver.Request, created int64, opts ...clientv3.OpOption) clientv3.Op {
-	opts = append(opts, clientv3.WithPrefix())
-	if created != 0 {
-		opts = append(opts, clientv3.WithMaxCreateRev(created))
-	}
+	opts = append(opts, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(created))
 	if req.Mode != driver.Exclusive {
 		opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(0))
 		return clientv3.OpGet(l.dir(req.Name), opts...)
 	}
-	opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
-	if created != 0 || l.stock {
-		opts = append(opts, clientv3.WithKeysOnly())
-	}
+	opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithKeysOnly())
 	return clientv3.OpGet(l.dir(req.Name), opts...)
 }
 
@@ -63,8 +55,12 @@ func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserve
 	v := view{rev: rev, entries: without(entries, key), partial: partial}
 	// The count has all keys of the name, those behind the place too.
 	v.behind = !l.stock && !r.More && r.Count > int64(len(r.Kvs))
+	v.ahead = len(v.entries)
 	if req.Mode != driver.Exclusive {
 		return v
+	}
+	if r.More {
+		v.ahead = int(r.Count) - 1
 	}
 	if v.more = len(v.entries) > nearby; v.more {
 		v.entries = v.entries[:nearby]
@@ -74,28 +70,25 @@ func (l *layout) before(req *driver.Request, key string, rev int64, r *etcdserve
 	return v
 }
 
-// still returns the view that a place had last, if the entry right before it is
-// still there and bars an exclusive request; else nil. To etcd that is little
-// work, while a read goes through all keys of the name.
-func (c *client) still(ctx context.Context, r *record, req *driver.Request) (*view, error) {
-	c.mu.Lock()
-	p := c.places[r]
-	if p == nil || len(p.view.entries) == 0 || req.Mode != driver.Exclusive {
-		c.mu.Unlock()
+// still returns the view of an exclusive request's place, as it was at that revision or
+// later, if all that it has in the way is still there; else nil. To etcd that is little
+// work however many wait, while a read goes through all keys of the name. Entries before
+// the place only go, so nothing has come in between. The member asked answers by itself.
+func (c *client) still(ctx context.Context, r *record, req *driver.Request, v view, since int64) (*view, error) {
+	if len(v.entries) == 0 || req.Mode != driver.Exclusive {
 		return nil, nil
 	}
-	v := p.view
-	c.mu.Unlock()
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	last := v.entries[len(v.entries)-1]
-	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", r.created),
-		clientv3.Compare(clientv3.CreateRevision(last.key), "=", last.created),
-	).Commit()
-	if err != nil || !resp.Succeeded {
+	there := []*etcdserverpb.Compare{compareCreated([]byte(c.key(r)), nil, etcdserverpb.Compare_EQUAL, r.created)}
+	for _, e := range v.entries {
+		there = append(there, compareCreated([]byte(e.key), nil, etcdserverpb.Compare_EQUAL, e.created))
+	}
+	resp, err := commit(ctx, c.direct, &etcdserverpb.TxnRequest{Compare: there})
+	if err != nil || !resp.Succeeded || resp.Header.Revision < since {
 		return nil, err
 	}
+	v.rev = max(v.rev, resp.Header.Revision)
 	return &v, nil
 }
 

@@ -49,7 +49,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	p.waits = v
 	c.mu.Unlock()
 	defer v.end()
-	beat := time.NewTicker(2 * c.pulse())
+	beat := time.NewTimer(v.untilBeat())
 	defer beat.Stop()
 	for {
 		if c.life.Err() != nil { // the end of the watches may be noticed first
@@ -67,8 +67,15 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			// While the stream has trouble, a waiter must not ask in a tight loop.
 			sleep(ctx, c.poll/8)
 			return driver.Grant{}, driver.ErrHeld
-		case readAgain:
-			seen, err := c.readView(ctx, r, &req, v.known)
+		case checkAgain, readAgain:
+			var seen *view
+			var err error
+			if next == checkAgain {
+				seen, err = c.still(ctx, r, &req, v.view, v.known)
+			}
+			if seen == nil && err == nil {
+				seen, err = c.readView(ctx, r, &req, v.known)
+			}
 			if err != nil {
 				return driver.Grant{}, err
 			}
@@ -79,6 +86,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		case <-v.news:
 		case <-beat.C:
 			v.beat(ctx)
+			beat.Reset(v.untilBeat())
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
 		case <-c.life.Done():
@@ -93,6 +101,7 @@ type next uint8
 const (
 	waitOn next = iota
 	takeIt
+	checkAgain // whether what was in the way still is
 	readAgain
 	enqueueAgain
 	rest
@@ -134,8 +143,10 @@ func (v *waitCall) stepLocked() next {
 		return takeIt
 	case silent:
 		return waitOn // one read is enough for all followers that begin
-	case v.missedLocked() || v.view.more && len(v.view.entries) < nearby:
+	case v.view.more && len(v.view.entries) < nearby:
 		return readAgain
+	case v.missedLocked():
+		return checkAgain
 	}
 	return waitOn
 }
@@ -176,6 +187,13 @@ func (v *waitCall) chooseLocked() {
 	}
 }
 
+// untilBeat returns how long to wait before the next sign of life. All waiters of a client
+// are on one lease, and one sign is for all of them.
+func (v *waitCall) untilBeat() time.Duration {
+	s, now := v.r.session.Load(), v.c.clock.Now()
+	return max(s.sentBefore(now).Add(s.pulse()).Sub(now), s.pulse()/16)
+}
+
 // beat gives a sign of life, to the lease of places, which is short; and checks that the
 // stream of watches gives one. What was asked for a moment ago is no sign
 // of the contrary: on a busy machine, breaking the stream, which all of this client
@@ -192,7 +210,8 @@ func (v *waitCall) beat(ctx context.Context) {
 	if silent != nil {
 		v.c.hub.reset(silent)
 	}
-	v.r.session.Load().refresh(ctx, v.c.clock.Now().Add(-v.c.pulse()))
+	s := v.r.session.Load()
+	s.refresh(ctx, v.c.clock.Now().Add(-s.pulse()))
 }
 
 func (v *waitCall) end() {
@@ -204,6 +223,6 @@ func (v *waitCall) end() {
 		}
 	}
 	if p := v.c.places[v.r]; p != nil && p.waits == v {
-		p.waits = nil
+		p.waits, p.view = nil, v.view // what has gone meanwhile does not come back
 	}
 }
