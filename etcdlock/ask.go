@@ -64,7 +64,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		in := c.layout.inUse(dir, (*etcdserverpb.RangeResponse)(resp))
 		if find(in.entries, req.Owner, key) == nil {
 			if err := in.refusal(&c.layout, &req); err != nil {
-				return driver.Grant{}, err
+				return driver.Grant{}, c.refused(&req, &in, err)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			continue
 		}
 		if err := in.refusal(&c.layout, &req); err != nil {
-			return driver.Grant{}, err
+			return driver.Grant{}, c.refused(&req, &in, err)
 		}
 		if round >= maxReads {
 			g, err := c.putAndCheck(ctx, r, &req, s)
@@ -118,6 +118,14 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		}
 		seen = resp.Header.Revision
 	}
+}
+
+// refused notes how many use a name on which a Try was refused, and returns why it was.
+func (c *client) refused(req *driver.Request, in *inUse, why error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noteAheadLocked(req.Name, in.count)
+	return why
 }
 
 // inUse is what uses a name: all of it, or a few of many.
@@ -207,7 +215,7 @@ func (in *inUse) refusal(l *layout, req *driver.Request) error {
 	case admits(in.entries, useOf(req)):
 		return nil
 	case in.more:
-		return &driver.HeldError{Name: req.Name, Queued: in.count - 1}
+		return &driver.HeldError{Name: req.Name, Queued: in.count - 1} // the holder's note is not known
 	}
 	return l.heldError(req, in.entries)
 }

@@ -344,3 +344,42 @@ func BenchmarkCrowd(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkIdleCrowd counts what clients ask for that only wait, each with connections of
+// its own.
+func BenchmarkIdleCrowd(b *testing.B) {
+	const window = 6 * time.Second
+	for _, clients := range []int{64, 1000} {
+		b.Run(fmt.Sprint(clients), func(b *testing.B) {
+			for range b.N {
+				server := testserver.StartEtcd(b, testserver.EtcdOptions{Sync: true})
+				locks, err := holdfast.Open(b.Context(), "etcd://"+server.Addrs())
+				if err != nil {
+					b.Fatal(err)
+				}
+				lease, err := locks.Mutex("crowd", nil).Acquire(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				w := startCrowd(b, clients, crowdJob{Addrs: server.Addrs(), Name: "crowd", Way: "holdfast", Once: true})
+				w.say()
+				time.Sleep(5*time.Second + time.Duration(clients)*5*time.Millisecond) // until all have come
+				before := used(b, server.Addrs())
+				time.Sleep(window)
+				d, calls := used(b, server.Addrs()).since(before)
+				each := float64(clients) * window.Seconds()
+				b.Logf("each of %d clients and second: %s", clients, d.per(each))
+				b.ReportMetric(calls/each, "messages/client/s")
+				b.ReportMetric(d.seconds/window.Seconds(), "server-cores")
+				began := time.Now()
+				if err := lease.Release(); err != nil {
+					b.Error(err)
+				}
+				w.result()
+				b.ReportMetric(time.Since(began).Seconds(), "s/all-served")
+				w.kill()
+				locks.Close()
+			}
+		})
+	}
+}
