@@ -55,8 +55,10 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	if c.mayBeThere(r) {
 		limit = 0 // its own key is to be found
 	}
-	if c.isWanted(dir) {
-		// Likely to be held: a read costs less than a transaction that may put.
+	if c.isWanted(dir) || !c.hasSession(c.whole(&req).seconds) {
+		// It is likely to be held, or the transaction needs a lease first, which is a write.
+		// A read costs less. Suppose that a thousand clients start together and want the
+		// name: most of them write nothing before they take a place.
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithLimit(limit))
 		if err != nil {
 			return driver.Grant{}, err

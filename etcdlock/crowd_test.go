@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -38,6 +37,7 @@ type crowdJob struct {
 type crowdResult struct {
 	Counts []int // holds of each client
 	Holds  []crowdHold
+	Errors []string
 }
 
 // crowdHold is one hold of it.
@@ -85,7 +85,6 @@ func joinCrowd(text string) error {
 	}()
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var failure error
 	for i, take := range takes {
 		all.Go(func() {
 			for ctx.Err() == nil {
@@ -100,19 +99,16 @@ func joinCrowd(text string) error {
 					result.Counts[i]++
 					result.Holds = append(result.Holds, hold)
 				} else if ctx.Err() == nil {
-					failure = errors.Join(failure, err)
+					result.Errors = append(result.Errors, err.Error())
 				}
 				mu.Unlock()
-				if job.Once || err != nil {
+				if job.Once && err == nil {
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
-	if failure != nil {
-		return failure
-	}
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
@@ -227,6 +223,7 @@ func (w *crowd) result() (all crowdResult) {
 		}
 		all.Counts = append(all.Counts, one.Counts...)
 		all.Holds = append(all.Holds, one.Holds...)
+		all.Errors = append(all.Errors, one.Errors...)
 	}
 	return all
 }
@@ -330,6 +327,9 @@ func BenchmarkCrowd(b *testing.B) {
 					n := float64(len(waits))
 					rate := n / to.Sub(from).Seconds()
 					b.Logf("%d clients opened in %v; in %v %.0f holds, %.0f/s, Jain %.3f; each: %s", clients, opened, to.Sub(from), n, rate, r.jain(), d.per(n))
+					if len(r.Errors) > 0 {
+						b.Logf("%d errors; one: %s", len(r.Errors), r.Errors[0])
+					}
 					if n == 0 {
 						b.Error("none was served")
 						continue

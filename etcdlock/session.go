@@ -61,6 +61,14 @@ func (c *client) session(ctx context.Context, secs int64, after driver.Instant) 
 	}
 }
 
+// hasSession reports whether there is a lease of so many seconds.
+func (c *client) hasSession(secs int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[secs]
+	return s != nil && s.id != 0 && !s.over && !s.ended(c.clock.Now())
+}
+
 // refresh sees to it that the lease was started or kept alive by a request that was
 // sent at after or later, and returns the sending of the last one (P1: not the
 // arrival of the answer).
