@@ -247,8 +247,13 @@ func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request
 	return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, c.layout.refusal(req, others))
 }
 
-// enqueue is Enqueue until it has an answer.
-func (c *client) enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+// Enqueue implements driver.Queuer. A place is a key on the lease of places,
+// which is short, so that a client that has died delays nobody for long (P7); a
+// hold that comes out of it is a claim until it is renewed.
+func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.alive(ctx); err != nil {
+		return driver.Grant{}, err
+	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	r := c.reserve(&req)

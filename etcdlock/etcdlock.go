@@ -110,7 +110,6 @@ type client struct {
 	followers  map[span]*follower
 	wanted     map[string]int // followers of a name, by the beginning of its keys
 	crowded    crowded
-	flights    map[flightKey]*flight // requests for places that nobody has the answer of yet
 }
 
 // New returns a driver over a client of etcd, which stays the caller's. It makes
@@ -138,8 +137,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 		clock:  o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
 		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{},
 		minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{},
-		flights: map[flightKey]*flight{},
-		losses:  make(chan driver.Loss, 16),
+		losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
 		c.clock = driver.HostClock

@@ -67,7 +67,6 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leaveFlightLocked(g.Name, g.Owner)
 	r := c.record(g.Name, g.Owner)
 	if r == nil {
 		return nil, false
