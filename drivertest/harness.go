@@ -44,6 +44,10 @@ type Harness struct {
 	// Operations is the length of each random history. 0: 2000.
 	Operations int
 
+	// Clients is how many clients the histories have that are scanned. 0: 4. Those that are
+	// checked for linearizability have four at most: else the check would not end.
+	Clients int
+
 	// Seed of the random histories. 0: a random one, which the test logs.
 	Seed uint64
 

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -54,9 +55,9 @@ func (h *history) spend() bool {
 	return h.budget.Add(-1) >= 0 && time.Now().Before(h.deadline) && !h.Failed()
 }
 
-// crew opens the clients of a workload.
-func (t *trial) crew(open func() driver.Driver) []driver.Driver {
-	ds := make([]driver.Driver, 4)
+// crew opens n clients of a workload.
+func (t *trial) crew(open func() driver.Driver, n int) []driver.Driver {
+	ds := make([]driver.Driver, n)
 	for i := range ds {
 		ds[i] = open()
 	}
@@ -88,7 +89,7 @@ type worker struct {
 // broken, semaphores and readers among them, and scans its history.
 func (t *trial) scanned(open func() driver.Driver, operations int) {
 	h := t.newHistory(operations)
-	h.work(t.crew(open), func(w *worker) {
+	h.work(t.crew(open, cmp.Or(t.h.Clients, 4)), func(w *worker) {
 		for w.spend() {
 			w.cycle()
 		}
@@ -275,7 +276,7 @@ func (w *worker) giveUp(hold *held, g driver.Grant) {
 // linearized runs a workload of exclusive holds that do not expire, with renewals and
 // releases by their owners and by others, and checks its history piece by piece.
 func (t *trial) linearized(open func() driver.Driver, operations, piece int) {
-	clients := t.crew(open)
+	clients := t.crew(open, min(cmp.Or(t.h.Clients, 4), 4))
 	for round := uint64(0); operations > 0 && !t.Failed(); round++ {
 		h := t.newHistory(min(operations, piece))
 		h.round = round

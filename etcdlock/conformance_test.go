@@ -60,7 +60,8 @@ func TestConformanceOfStock(t *testing.T) {
 }
 
 // TestConformanceOfThree is the same on three members, of which one after the
-// other is killed where the suite restarts the store.
+// other is killed where the suite restarts the store. Its histories are of 64 clients, each
+// with connections of its own.
 func TestConformanceOfThree(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
 	next := 0
@@ -72,6 +73,7 @@ func TestConformanceOfThree(t *testing.T) {
 			server.Members[next%3].Start()
 			next++
 		},
+		Clients:  64,
 		TTL:      time.Second,
 		Parallel: 8,
 		Leaks:    leaks,

@@ -15,18 +15,22 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// operations is how many the two random histories have together.
-var operations = testserver.Long(10_000, 20_000)
-
 // TestHistories runs random histories while the member is paused, killed and
 // restarted, and clients are cut off, again and again.
-func TestHistories(t *testing.T) {
+func TestHistories(t *testing.T) { histories(t, 4, testserver.Long(10_000, 20_000)) }
+
+// TestCrowdHistories is the same with 64 clients, each with connections of its own.
+func TestCrowdHistories(t *testing.T) { histories(t, 64, testserver.Long(10_000, 20_000)) }
+
+// histories runs two with so many operations together.
+func histories(t *testing.T, clients, operations int) {
 	e := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	proxy := chaos.StartProxy(t, e.Addrs())
 	injector := faults.StartInjector(t, e.Members[0], proxy, 2*time.Second)
 	drivertest.RunHistories(t, drivertest.Harness{
 		Open:         func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		TTL:          time.Second,
+		Clients:      clients,
 		Operations:   operations,
 		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
