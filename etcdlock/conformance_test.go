@@ -73,10 +73,12 @@ func TestConformanceOfThree(t *testing.T) {
 			server.Members[next%3].Start()
 			next++
 		},
-		Clients:  64,
-		TTL:      time.Second,
-		Parallel: 8,
-		Leaks:    leaks,
+		Clients: 64,
+		// Most of them are refused or withdrawn.
+		Operations: testserver.Long(10_000, 20_000),
+		TTL:        time.Second,
+		Parallel:   8,
+		Leaks:      leaks,
 	})
 }
 

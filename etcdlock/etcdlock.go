@@ -61,7 +61,8 @@ type Options struct {
 	Layout string
 	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll, or what it takes
 	// for two polls to be a second longer than etcd's shortest lease: the place of
-	// a client that has died stays for that lease, and up to a second more.
+	// a client that has died stays for that lease, and up to a second more, or two if
+	// driver.FarBehind others were before it when it was taken.
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
