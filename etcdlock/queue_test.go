@@ -181,3 +181,35 @@ func heapAndStacks() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
+
+// TestFarBehind: who takes a place learns how many are before it, so that it confirms the
+// place less often where they are many; there its lease lasts a second longer.
+func TestFarBehind(t *testing.T) {
+	for _, waiters := range []int{2, driver.FarBehind + 2} {
+		server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: 5 * time.Second})
+		w := newQueueOf(t, server.Addrs(), waiters)
+		c := dial(t, server.Addrs(), nil)
+		try := request("queue")
+		if _, err := c.Try(t.Context(), try); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("P1: Try of a held name: %v", err)
+		}
+		for _, again := range []string{"a place", "its confirmation"} {
+			_, err := c.Enqueue(t.Context(), try)
+			var held *driver.HeldError
+			if !errors.As(err, &held) || held.Ahead != waiters+1 {
+				t.Errorf("behind %d others, %s: %+v, %v", waiters+1, again, held, err)
+			}
+		}
+		c.mu.Lock()
+		far := c.record(try.Name, try.Owner).session.Load().seconds > c.minSeconds
+		c.mu.Unlock()
+		if far != (waiters >= driver.FarBehind) {
+			t.Errorf("behind %d others the place's lease is longer: %v", waiters+1, far)
+		}
+		if err := c.Release(t.Context(), []driver.Grant{{Request: try}})[0]; err != nil {
+			t.Error(err)
+		}
+		c.Close()
+		w.end()
+	}
+}
