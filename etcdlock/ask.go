@@ -305,7 +305,9 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	} else {
 		sent = min(sent, since)
 	}
+	stop := s.beating(ctx)
 	v, err := c.look(ctx, r, req)
+	stop()
 	if errors.Is(err, driver.ErrHeld) {
 		return driver.Grant{}, errGone
 	}
@@ -340,6 +342,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		if err != nil {
 			return driver.Grant{}, err
 		}
+		stop := s.beating(ctx)
 		resp, err := c.kv.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
@@ -348,6 +351,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		).Else(
 			clientv3.OpGet(key),
 		).Commit()
+		stop()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			c.end(s)
 			continue

@@ -326,7 +326,7 @@ func BenchmarkCrowd(b *testing.B) {
 					}
 					n := float64(len(waits))
 					rate := n / to.Sub(from).Seconds()
-					b.Logf("%d clients opened in %v; in %v %.0f holds, %.0f/s, Jain %.3f; each: %s", clients, opened, to.Sub(from), n, rate, r.jain(), d.per(n))
+					b.Logf("%d clients opened in %v; in %v %.0f holds, %.0f/s, Jain %.3f; each: %s", clients, opened, to.Sub(from), n, rate, r.jain(), d.per(max(n, 1)))
 					if len(r.Errors) > 0 {
 						b.Logf("%d errors; one: %s", len(r.Errors), r.Errors[0])
 					}

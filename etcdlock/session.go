@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -133,6 +134,32 @@ func (s *session) lease() clientv3.LeaseID {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return s.id
+}
+
+// beating keeps a lease of places alive until stop is called, while a request that may take
+// long is under way. Suppose that a thousand clients start together: their requests take
+// longer than the lease lasts. If each lost its place by that and asked anew, none would ever
+// be served.
+func (s *session) beating(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var mu sync.Mutex
+	mu.Lock()
+	defer mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(s.pulse(), func() {
+		s.refresh(ctx, s.c.clock.Now().Add(-s.pulse()/2))
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil {
+			timer.Reset(s.pulse())
+		}
+	})
+	return func() {
+		cancel()
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+	}
 }
 
 // sentBefore returns since, or sent where that is earlier.

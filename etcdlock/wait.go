@@ -70,12 +70,14 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		case checkAgain, readAgain:
 			var seen *view
 			var err error
+			stop := r.session.Load().beating(ctx)
 			if next == checkAgain {
 				seen, err = c.still(ctx, r, &req, v.view, v.known)
 			}
 			if seen == nil && err == nil {
 				seen, err = c.readView(ctx, r, &req, v.known)
 			}
+			stop()
 			if err != nil {
 				return driver.Grant{}, err
 			}
