@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -99,30 +98,4 @@ func TestBlockOfAHandOver(t *testing.T) {
 		}
 		g = next
 	}
-}
-
-// TestRecordWithoutBlocks: a record that was written before tokens were reserved in blocks is read.
-// Its hold and its place have one token each.
-func TestRecordWithoutBlocks(t *testing.T) {
-	p := newPlainTest(t)
-	const before = `local now = tonumber(ARGV[1])
-local hold = {'holder', '', 0, 0, 0, 60000000, 0, '', 0, now - 1, now - 1, now + 60000000, 0}
-local place = {'waiter', ARGV[2], 0, 0, 0, 60000000, 0, '', 0, now, now, ARGV[3], 1000000, 0}
-redis.call('HSET', KEYS[1], 'last', string.format('%016d%d', now - 1, now + 1500000000), 'p', cmsgpack.pack({0, {hold}, {place}}))`
-	now := int64(p.clock.now) / 1000
-	p.clock.conn.do(t, "EVAL", before, "1", p.layout.record("n"), strconv.FormatInt(now, 10), p.id, strconv.FormatInt(int64(p.clock.now), 10))
-	waiter := driver.Request{Name: "n", Owner: "waiter", TTL: time.Minute}
-	p.addWaiter(waiter)
-	holder := driver.Grant{
-		Request: driver.Request{Name: "n", Owner: "holder", TTL: time.Minute}, Token: driver.Token(now - 1),
-	}
-	if r := p.Renew(t.Context(), []driver.Grant{holder})[0]; r.Err != nil {
-		t.Errorf("the hold is not renewed: %v", r.Err)
-	}
-	p.release(holder, nil)
-	g, err := p.Wait(t.Context(), waiter)
-	if err != nil || g.Token <= holder.Token || g.Block != 1 || g.Since != p.clock.now {
-		t.Errorf("the waiter has %+v, %v", g, err)
-	}
-	p.release(g, nil)
 }

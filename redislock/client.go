@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -37,12 +38,6 @@ func unescape(text string) string {
 	return text
 }
 
-// keys returns the key of the record and that of the owner's tombstone.
-func (c *client) keys(name, owner string) (record, tombstone string) {
-	record = c.layout.record(name)
-	return record, c.layout.tombstones(record) + escape(owner)
-}
-
 // Try implements driver.Driver.
 func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if mayBePlain(&req) {
@@ -59,7 +54,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	record, tombstone := c.keys(req.Name, req.Owner)
+	keys := c.layout.keys(req.Name)
 	sent := c.clock.Now()
 	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
@@ -69,11 +64,11 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
-	args := []string{field(req.Owner), c.text(&req), string(rest[:len(rest)-1]), ""}
+	args := []string{string(c.appendPlain(nil, &req)), decimal(micros(req.TTL)), string(rest[:len(rest)-1]), ""}
 	if !first || !mayBePlain(&req) {
 		args = args[:3]
 	}
-	reply := c.shared.run(ctx, askScript, askScript.command(record, tombstone, args...))[0]
+	reply := c.shared.run(ctx, askScript, askScript.command(keys[:], args...))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -101,8 +96,10 @@ func refusal(req *driver.Request, value any) error {
 	case replyHeld:
 		return &driver.HeldError{
 			Name: req.Name, Queued: int(number(fields, 1)), ExpiresIn: duration(number(fields, 2)),
-			Note: str(fields, 3), Token: driver.Token(number(fields, 4)),
+			Note: str(fields, 3), Token: driver.Token(number(fields, 4)), Ahead: int(number(fields, 5)),
 		}
+	case replyOldForm:
+		return errOldForm(req.Name)
 	case replyMismatch:
 		return driver.ErrMismatch
 	}
@@ -110,6 +107,13 @@ func refusal(req *driver.Request, value any) error {
 		return err
 	}
 	return driver.Uncertain(errUnexpected(value))
+}
+
+// errOldForm says that an older version of Holdfast uses the name. None of both versions grants a hold
+// beside one of the other.
+func errOldForm(name string) error {
+	return fmt.Errorf("an older version of Holdfast, which keeps locks in another form, has %q or waits for it: "+
+		"end the programs of that version, or use it until nobody there has the lock or waits for it", name)
 }
 
 // listedStatusError is statusError for a status that is the first of a list.
@@ -160,11 +164,11 @@ func (c *client) batch(
 		var keys, values []string
 		part := rest[:min(batchSize, len(rest))]
 		for i := range part {
-			record, tombstone := c.keys(part[i].Name, part[i].Owner)
-			keys = append(keys, record, tombstone)
+			of := c.layout.keys(part[i].Name)
+			keys = append(keys, of[:]...)
 			values = append(values, args(&part[i])...)
 		}
-		commands = append(commands, s.batch(keys, values))
+		commands = append(commands, s.command(keys, values...))
 		rest = rest[len(part):]
 	}
 	replies := c.reserved.run(ctx, s, commands...)
@@ -240,9 +244,9 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	record, tombstone := c.keys(g.Name, g.Owner)
+	keys := c.layout.keys(g.Name)
 	sent := c.clock.Now()
-	command := downgradeScript.command(record, tombstone, escape(g.Owner))
+	command := downgradeScript.command(keys[:], escape(g.Owner))
 	reply := c.shared.run(ctx, downgradeScript, command)[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)
@@ -261,8 +265,8 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	if err := c.alive(ctx); err != nil {
 		return err
 	}
-	record, tombstone := c.keys(g.Name, g.Owner)
-	command := annotateScript.command(record, tombstone, escape(g.Owner), g.Note)
+	keys := c.layout.keys(g.Name)
+	command := annotateScript.command(keys[:], escape(g.Owner), g.Note)
 	reply := c.shared.run(ctx, annotateScript, command)[0]
 	if reply.Err != nil {
 		return Explain(reply.Err)
@@ -275,8 +279,8 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	if err := c.alive(ctx); err != nil {
 		return err
 	}
-	record, tombstone := c.keys(name, "")
-	command := breakScript.command(record, tombstone, decimal(int64(token)))
+	keys := c.layout.keys(name)
+	command := breakScript.command(keys[:], decimal(int64(token)))
 	reply := c.shared.run(ctx, breakScript, command)[0]
 	if reply.Err != nil {
 		return Explain(reply.Err)

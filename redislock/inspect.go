@@ -24,7 +24,8 @@ func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, e
 	}
 	commands := make([]Command, len(names))
 	for i, name := range names {
-		commands[i] = inspectScript.batch([]string{c.layout.record(name)}, nil)
+		keys := c.layout.keys(name)
+		commands[i] = inspectScript.command(keys[:])
 	}
 	infos := make([]driver.Info, len(names))
 	for i, reply := range c.shared.run(ctx, inspectScript, commands...) {
@@ -32,6 +33,8 @@ func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, e
 		switch {
 		case reply.Err != nil:
 			return nil, Explain(reply.Err)
+		case number(fields, 0) == replyOldForm && len(fields) == 1:
+			return nil, errOldForm(names[i])
 		case len(fields) != 4:
 			return nil, errUnexpected(reply.Value)
 		}

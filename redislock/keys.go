@@ -5,10 +5,13 @@ import "strings"
 // layout names keys and channels. All keys of a name have the name in braces, the hash tag by which
 // Redis Cluster keeps them together. Braces in the name itself are escaped.
 //
-//	PREFIX:{NAME}             the record
-//	PREFIX:{NAME}:gone:OWNER  the tombstone of an owner: why requests of it are refused
-//	PREFIX:store              which store this is
-//	PREFIX:wake:CLIENT        the channel of a client
+//	PREFIX:{NAME}         the record: the last token and the holds
+//	PREFIX:{NAME}:queue   the owners of the places, in order
+//	PREFIX:{NAME}:until   the same, by when the places end
+//	PREFIX:{NAME}:places  what the owners have asked for
+//	PREFIX:{NAME}:gone    tombstones: why requests of some owners are refused
+//	PREFIX:store          which store this is
+//	PREFIX:wake:CLIENT    the channel of a client
 type layout struct{ prefix string }
 
 var (
@@ -18,16 +21,33 @@ var (
 	literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 )
 
-func (l layout) store() string                   { return l.prefix + ":store" }
-func (l layout) channel(id string) string        { return l.prefix + ":wake:" + id }
-func (l layout) record(name string) string       { return string(l.appendRecord(nil, name)) }
-func (l layout) tombstones(record string) string { return record + ":gone:" }
+func (l layout) store() string             { return l.prefix + ":store" }
+func (l layout) channel(id string) string  { return l.prefix + ":wake:" + id }
+func (l layout) record(name string) string { return string(l.appendRecord(nil, name)) }
 func (l layout) pattern(name string) string {
 	return literal.Replace(l.prefix+":{"+escaper.Replace(name)) + "*"
 }
 
 func (l layout) appendRecord(b []byte, name string) []byte {
 	return append(append(append(append(b, l.prefix...), ":{"...), escaper.Replace(name)...), '}')
+}
+
+// suffixes of the keys of a name, in the order of KEYS in the scripts.
+var suffixes = [...]string{"", ":queue", ":until", ":places", ":gone"}
+
+// keys returns the keys of a name, allocated in one piece.
+func (l layout) keys(name string) (keys [len(suffixes)]string) {
+	b := l.appendRecord(make([]byte, 0, 256), name)
+	record := len(b)
+	for _, suffix := range suffixes[1:] {
+		b = append(append(b, b[:record]...), suffix...)
+	}
+	all, at := string(b), 0
+	for i, suffix := range suffixes {
+		next := at + record + len(suffix)
+		keys[i], at = all[at:next], next
+	}
+	return keys
 }
 
 // name returns the name whose record the key is, if it is one.

@@ -22,12 +22,18 @@ func TestKeys(t *testing.T) {
 		}
 		_, tag, _ := strings.Cut(record, "{")
 		tag, _, ok := strings.Cut(tag, "}")
-		gone := l.tombstones(record) + "owner{1}"
-		if !ok || tag == "" || !strings.HasPrefix(gone, "orders:{"+tag+"}") {
-			t.Errorf("keys %q and %q have no common tag", record, gone)
+		keys := l.keys(name)
+		if keys[0] != record {
+			t.Errorf("the first key of %q is %q, not its record %q", name, keys[0], record)
 		}
-		if got, ok := l.name(gone); ok {
-			t.Errorf("%q is taken for the record of %q", gone, got)
+		for _, key := range keys[1:] {
+			if !ok || tag == "" || !strings.HasPrefix(key, "orders:{"+tag+"}:") {
+				t.Errorf("keys %q and %q have no common tag", record, key)
+			}
+			if got, ok := l.name(key); ok || seen[key] {
+				t.Errorf("%q is taken for the record of %q, or is a key of two", key, got)
+			}
+			seen[key] = true
 		}
 	}
 	for _, key := range []string{"orders:store", "other:{a}", "orders:{a", "{a}"} {

@@ -10,16 +10,16 @@ import (
 )
 
 // A plain hold is exclusive, has one token and no minimum, and nobody waits for its name. It is a
-// field of the record's hash, named by its owner. So a short script takes it, and the command HDEL
-// releases it: scripts are most of what a lock costs a server.
+// member of the record, a sorted set, and begins with its owner. So a short script takes it, and the
+// command ZREM releases it: scripts are most of what a lock costs a server.
 //
-// HDEL deletes the field of this owner or none, in one step, so it frees no other hold (P4). Suppose
-// A has a plain hold and releases it:
+// ZREM deletes this very member or none, in one step, so it frees no other hold (P4). Suppose A has a
+// plain hold and releases it:
 //
-//   - Nobody came. The field is deleted, the last token stays in the record (P3), and there is nobody
+//   - Nobody came. The member is deleted, the last token stays in the record (P3), and there is nobody
 //     to hand the name over to (P7).
-//   - B has come before and waits. The script that queued B has packed the record, which deleted the
-//     field. HDEL finds no field, and the release goes on by script, which hands over to B.
+//   - B has come before and waits. The script that queued B has written the hold as another member.
+//     ZREM finds nothing, and the release goes on by script, which hands over to B.
 //   - B comes after. It finds the name idle.
 //   - The hold has expired, and no script has read the record since. It is deleted all the same:
 //     nobody was let in meanwhile, and A says that it has stopped.
@@ -28,9 +28,9 @@ import (
 // keeps the name closed after the expiry (P5); or a request that may still be under way, for which a
 // tombstone must be left (P6).
 
-// plain marks the grant of a plain hold, as its Handle. If the record was packed since, HDEL finds no
-// field. A grant out of the queue is not marked: others are likely to wait behind it, so that HDEL
-// would be in vain.
+// plain marks the grant of a plain hold, as its Handle. If somebody waits since, or its note
+// was changed, ZREM finds nothing. A grant out of the queue is not marked: others are likely to wait
+// behind it, so that ZREM would be in vain.
 type plain struct{}
 
 // longestPlain is the longest TTL, with the lock-delay, that idle.lua takes.
@@ -45,17 +45,12 @@ func mayBePlain(req *driver.Request) bool {
 // errAsk says that take.lua leaves the decision to ask.lua.
 var errAsk = errors.New("ask")
 
-// field is the name of the field of a plain hold.
-func field(owner string) string { return "h:" + escape(owner) }
-
-// text is the value of that field.
-func (c *client) text(req *driver.Request) string { return string(c.appendText(nil, req)) }
-
-func (c *client) appendText(b []byte, req *driver.Request) []byte {
-	b = append(b, "0 "...)
+// appendPlain writes the member of a plain hold.
+func (c *client) appendPlain(b []byte, req *driver.Request) []byte {
+	b = append(append(append(b, "h:"...), escape(req.Owner)...), ' ')
 	b = append(strconv.AppendInt(b, micros(req.TTL), 10), ' ')
 	b = append(strconv.AppendInt(b, micros(req.LockDelay), 10), ' ')
-	b = append(append(b, c.id...), ' ')
+	b = append(append(b, c.id...), "  "...)
 	return append(b, req.Note...)
 }
 
@@ -72,12 +67,12 @@ func (s *single) do(ctx context.Context, l route, n int, key string) Reply {
 	return l.do(ctx, s.command[:])[0]
 }
 
-// appendKeys writes the record's key and the field of a plain hold, and returns
-// where the first ends.
-func (c *client) appendKeys(b []byte, name, owner string) ([]byte, int) {
-	b = c.layout.appendRecord(b, name)
-	key := len(b)
-	return append(append(b, "h:"...), escape(owner)...), key
+// record is the key of the record and the member of a plain hold, allocated in one piece.
+func (c *client) record(req *driver.Request) (key, member string) {
+	b := c.layout.appendRecord(make([]byte, 0, 256), req.Name)
+	n := len(b)
+	all := string(c.appendPlain(b, req))
+	return all[:n], all[n:]
 }
 
 // takePlain takes a plain hold, or returns errAsk.
@@ -85,15 +80,13 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 	if err := c.alive(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	b, key := c.appendKeys(make([]byte, 0, 256), req.Name, req.Owner)
-	field := len(b)
-	all := string(c.appendText(b, &req))
-	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", all[:key], all[key:field], all[field:]}}
+	key, member := c.record(&req)
+	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", key, member, decimal(micros(req.TTL))}}
 	sent := c.clock.Now()
-	reply := s.do(ctx, c.shared, len(s.args), all[:key])
+	reply := s.do(ctx, c.shared, len(s.args), key)
 	if unknown(&reply) {
 		s.args[0], s.args[1] = "EVAL", takeScript.text
-		reply = s.do(ctx, c.shared, len(s.args), all[:key])
+		reply = s.do(ctx, c.shared, len(s.args), key)
 	}
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
@@ -114,7 +107,7 @@ func plainGrant(req driver.Request, token int64, sent driver.Instant) driver.Gra
 	}
 }
 
-// releasePlain releases a hold by HDEL, if that is all that its release needs. It reports whether it
+// releasePlain releases a hold by ZREM, if that is all that its release needs. It reports whether it
 // has; if not, the script must release it.
 func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, err error) {
 	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.MinHold > 0 || g.LockDelay > 0 {
@@ -123,9 +116,8 @@ func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, 
 	if err := c.alive(ctx); err != nil {
 		return true, err
 	}
-	b, key := c.appendKeys(make([]byte, 0, 128), g.Name, g.Owner)
-	all := string(b)
-	s := &single{args: [6]string{"HDEL", all[:key], all[key:]}}
-	reply := s.do(ctx, c.reserved, 3, all[:key])
+	key, member := c.record(&g.Request)
+	s := &single{args: [6]string{"ZREM", key, member}}
+	reply := s.do(ctx, c.reserved, 3, key)
 	return reply.Err != nil || reply.Value == int64(1), Explain(reply.Err)
 }

@@ -3,9 +3,12 @@ package redislock
 import (
 	"context"
 	"errors"
+	"hash/maphash"
+	"math"
 	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -33,8 +36,38 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 	g, err := c.ask(ctx, req, true, first)
 	if _, queued := err.(*driver.HeldError); !queued {
 		c.removeWaiter(req.Owner)
+	} else {
+		c.contention.note(req.Name, c.clock.Now())
 	}
 	return g, err
+}
+
+// contention remembers which names others have wanted lately. Two names of one place in it forget each
+// other.
+type contention [64]atomic.Uint64
+
+// lately is how long a name counts as wanted.
+const lately = time.Second
+
+// nameSeed is for the places in contention.
+var nameSeed = maphash.MakeSeed()
+
+// at returns the place of a name, and what is there if the name was wanted at this moment: half of the
+// name's hash, and the time in milliseconds.
+func (k *contention) at(name string, now driver.Instant) (*atomic.Uint64, uint64) {
+	hash := maphash.String(nameSeed, name)
+	return &k[hash%uint64(len(k))], hash&^math.MaxUint32 | uint64(uint32(int64(now)/int64(time.Millisecond)))
+}
+
+func (k *contention) note(name string, now driver.Instant) {
+	place, mark := k.at(name, now)
+	place.Store(mark)
+}
+
+// Contended implements driver.ContentionHinter.
+func (c *client) Contended(name string) bool {
+	place, mark := c.contention.at(name, c.clock.Now())
+	return mark-place.Load() <= uint64(lately/time.Millisecond)
 }
 
 // Wait implements driver.Queuer.
@@ -143,6 +176,7 @@ func (c *client) receiveGrant(fields string) {
 	case <-w.news: // older
 	default:
 	}
+	c.contention.note(w.request.Name, c.clock.Now())
 	w.news <- driver.Grant{
 		Request: w.request, Token: driver.Token(token), Block: block, Contended: f[4] == "1",
 		Since: driver.Instant(asked), Valid: min(duration(claim), w.request.TTL),

@@ -85,7 +85,7 @@ func TestLateNews(t *testing.T) {
 		conn.deliver()
 		got, err := b.Wait(ctx, req)
 		switch {
-		case late.wanted && (err != nil || got.Since != asked || got.Valid != 800*time.Millisecond):
+		case late.wanted && (err != nil || got.Since != asked || got.Valid != 700*time.Millisecond):
 			t.Errorf("news that was %v late gave Since %v after the request, Valid %v, %v", late.by, got.Since.Sub(asked), got.Valid, err)
 		case !late.wanted && !errors.Is(err, driver.ErrHeld):
 			t.Errorf("news that was %v late gave %+v, %v", late.by, got, err)

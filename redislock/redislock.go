@@ -11,21 +11,30 @@
 // A program that has a client already wraps it instead: see rueidisconn.Wrap and
 // goredisconn.Wrap, and [New].
 //
-// Each name is one key, a record of holders and waiters. Scripts change it in one step, by the
-// server's clock. In the same step a release hands the name over to the first waiter, and publishes
-// the news on the channel of the waiter's client: each client has one. A lock that nobody else wants
-// costs a short script and one plain command. Keys of one name share a hash tag.
+// Each name has a record of its last token and its holds. If somebody waits for it, it also has a
+// queue, and an entry for each place there; if a request was withdrawn or a hold was broken, a
+// tombstone for each. That are five keys at most, with one hash tag; scripts declare all that they
+// use. They change the state in one step, by the server's clock. In the same step a release hands
+// the name over to the first waiter, and publishes the news on the channel of the waiter's client:
+// each client has one. A lock that nobody else wants costs a short script and one plain command.
 //
-// A script that changes a record with waiters writes all of it: about 150 bytes for each client that
-// waits, however many of its goroutines wait. Names for which hundreds of clients wait are well
-// served; names for which thousands wait are not.
+// A waiting client confirms its place about once a second, which writes its own entry only, and a
+// hand-over touches the first places only, however many wait. A place is about 250 bytes.
+//
+// Versions before this layout kept all of a name in one hash. None of both grants a hold beside one of
+// the other. A new client takes over a hash in which nobody has or wants the name any more, with its
+// last token; else it refuses, and says what to do. An old client gets the error WRONGTYPE from a name
+// that a new one has used, until ten to twenty minutes after its last use. So programs of the old
+// version may run on beside new ones where they use other names. Where they use the same, end them
+// all, wait until what they held has ended, and start the new ones: holdfast doctor names records in
+// the old form that are still in use.
 //
 // An ACL user needs the keys and channels that begin with the prefix, and these
 // commands:
 //
 //	ACL SETUSER app on >PASSWORD ~holdfast:* &holdfast:* +hello +ping +select
 //		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
-//		+hset +hdel +hvals +hgetall +pexpire
+//		+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire
 //
 // The server may refuse a request: it loads its data, is a replica, is full, cannot write to its
 // disk, runs a long script of another client … An Acquire that waits asks again; one that has not
@@ -102,6 +111,7 @@ type client struct {
 	layout      layout
 	id          string // names the channel of hand-overs and losses; "": the client spins
 	unsubscribe func()
+	contention  contention
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner

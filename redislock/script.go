@@ -13,6 +13,9 @@ import (
 //go:embed lua/clock.lua
 var clockLua string
 
+//go:embed lua/fields.lua
+var fieldsLua string
+
 //go:embed lua/idle.lua
 var idleLua string
 
@@ -21,6 +24,9 @@ var takeLua string
 
 //go:embed lua/record.lua
 var recordLua string
+
+//go:embed lua/old.lua
+var oldLua string
 
 //go:embed lua/ask.lua
 var askLua string
@@ -47,14 +53,14 @@ var inspectLua string
 type script struct{ text, sha string }
 
 var (
-	takeScript      = scriptOf(clockLua + idleLua + takeLua)
-	askScript       = scriptOf(clockLua + "if ARGV[4] then\n" + idleLua + "end\n" + recordLua + askLua)
+	takeScript      = scriptOf(clockLua + fieldsLua + idleLua + takeLua)
+	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[4] then\n" + idleLua + "end\n" + recordLua + oldLua + askLua)
 	renewScript     = scriptOf(clockLua + recordLua + renewLua)
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)
 	downgradeScript = scriptOf(clockLua + recordLua + downgradeLua)
 	annotateScript  = scriptOf(clockLua + recordLua + annotateLua)
-	inspectScript   = scriptOf(clockLua + recordLua + inspectLua)
+	inspectScript   = scriptOf(clockLua + fieldsLua + recordLua + oldLua + inspectLua)
 )
 
 func scriptOf(text string) *script {
@@ -62,13 +68,8 @@ func scriptOf(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// command is one run of the script on a record and the tombstone of an owner.
-func (s *script) command(record, tombstone string, args ...string) Command {
-	return s.batch([]string{record, tombstone}, args)
-}
-
-// batch is one run of the script.
-func (s *script) batch(keys, args []string) Command {
+// command is one run of the script.
+func (s *script) command(keys []string, args ...string) Command {
 	all := make([]string, 0, 3+len(keys)+len(args))
 	all = append(all, "EVALSHA", s.sha, strconv.Itoa(len(keys)))
 	all = append(all, keys...)
@@ -109,6 +110,7 @@ const (
 	replyMismatch
 	replyNotHeld
 	replyBroken
+	replyOldForm
 )
 
 // errUnexpected says that the reply is not one of our scripts': another program has answered, or has

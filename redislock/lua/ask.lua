@@ -1,72 +1,90 @@
--- KEYS: record, tombstone of the owner. ARGV: the field and text of a plain hold, and
--- the rest of the request, "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS":
--- unfair and queue (may take a place) are 1 or 0, tokens is how many to reserve. With a fourth
--- argument idle.lua runs first.
+-- KEYS: those of the name. ARGV: the member of a plain hold, its TTL, and the rest of the request,
+-- "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS": unfair and queue (may take a place) are 1
+-- or 0, tokens is how many to reserve. With a fourth argument idle.lua runs first.
 -- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
--- {HELD, queued, opens in, note, token}, or {why not}.
-local req = {}
-req[OWNER] = string.sub(ARGV[1], 3)
-req[TTL], req[DELAY], req[CLIENT], req[NOTE] = string.match(ARGV[2], '^0 (%d+) (%d+) ([^ ]*) (.*)$')
-local sent, poll, unfair, queue
-req[MODE], req[SLOTS], req[PERMITS], req[MIN], sent, poll, unfair, queue, req[TOKENS] =
+-- {HELD, queued, opens in, note, token, ahead}, or {why not}.
+local req, queue, unfair = {}
+req.owner, req.ttl, req.delay, req.client, req.note = string.match(ARGV[1], '^h:([^ ]*) (%d+) (%d+) ([^ ]*)  (.*)$')
+req.mode, req.slots, req.permits, req.min, req.asked, req.poll, unfair, queue, req.tokens =
   string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
-for _, i in ipairs({MODE, SLOTS, PERMITS, MIN, TTL, DELAY, TOKENS}) do req[i] = tonumber(req[i]) end
-poll, unfair, queue = tonumber(poll), unfair == '1', queue == '1'
-local owner = req[OWNER]
+for _, number in ipairs({'mode', 'slots', 'permits', 'min', 'ttl', 'delay', 'poll', 'tokens'}) do
+  req[number] = tonumber(req[number])
+end
+local owner = req.owner
 
-local function granted(r, h)
-  return {OK, h[TOKEN], r[FIELD] == ARGV[1] and 1 or 0, block(h), #r[QUEUE] > 0 and 1 or 0}
+if fields.err then
+  local last = in_old_form(KEYS[1])
+  if not last then return {OLD_FORM} end
+  local old = call('HGETALL', KEYS[1])
+  for i = 1, #old, 2 do call('HDEL', KEYS[1], old[i]) end
+  fields = {'e:0', last}
+end
+local r = read(1, fields)
+if r.stored['e:0'] then write(r) end -- keeps the last token
+
+local function granted(h)
+  return {OK, h.token, r.stored[ARGV[1]] and 1 or 0, block(h), head(r) and 1 or 0}
 end
 
-local r = read(KEYS[1])
-local h = find(r[HOLDS], owner)
+local h = held(r, owner)
 if h then
-  h[EXPIRES], h[CLAIM] = now + h[TTL], 0
-  write(KEYS[1], r)
-  return granted(r, h)
+  h.expires, h.claim = now + h.ttl, 0
+  write(r)
+  return granted(h)
 end
 
-local p = find(r[QUEUE], owner)
+local dead = lapsed(r)
+if dead then drop_heads(r) end
+local ahead = call('ZRANK', r.queue, owner)
+local p = ahead and place(r, owner)
 if not p then
   -- Suppose the request was withdrawn, and arrives after that: it must not take effect (P6).
-  local why = tombstone(r, KEYS[2])
+  local why = tombstone(r, owner)
   if why then return {why} end
-  local function other(in_use)
-    return (in_use[MODE] == SLOT) ~= (req[MODE] == SLOT) or in_use[SLOTS] ~= req[SLOTS]
-  end
-  for _, list in ipairs({r[HOLDS], r[QUEUE]}) do
-    for _, in_use in ipairs(list) do
-      if other(in_use) then return {MISMATCH} end -- P10
-    end
+  local first = r.holds[1] or head(r) and place(r, head(r))
+  if first and ((first.mode == SLOT) ~= (req.mode == SLOT) or first.slots ~= req.slots) then
+    return {MISMATCH} -- P10
   end
 end
 
--- The record is settled, so all that are queued have to wait, and a new request waits behind them,
+-- The name is settled, so all that are queued have to wait, and a new request waits behind them,
 -- unless it is unfair (P8).
-if admits(r, req) and (#r[QUEUE] == 0 or unfair) then
-  remove(r[QUEUE], owner)
-  h = grant(r, req, req[TTL], 0)
-  write(KEYS[1], r)
-  return granted(r, h)
+if admits(r, req) and (unfair == '1' or not head(r)) then
+  if p then leave(r, owner) end
+  h = grant(r, req, req.ttl, 0)
+  h.long = head(r) -- ZREM must not find it
+  write(r)
+  return granted(h)
 end
 
 if p then
-  p[SEEN], p[ASKED], p[TOKENS] = now, sent, req[TOKENS]
-  p[UNSUBSCRIBED] = unsubscribed(KEYS[1], p[CLIENT])
-  write(KEYS[1], r)
-elseif queue then
-  req[JOINED], req[SEEN], req[ASKED], req[POLL] = now, now, sent, poll
-  req[UNSUBSCRIBED] = unsubscribed(KEYS[1], req[CLIENT])
-  table.insert(r[QUEUE], req)
-  write(KEYS[1], r)
+  p.asked, p.tokens, p.unsubscribed = req.asked, req.tokens, unsubscribed(r, p.client)
+  local ends = now + life(p.poll, ahead)
+  save_place(r, p, ends)
+  write(r, ends)
+elseif queue == '1' then
+  for _ = 1, 2 do -- two that have ended make room for one, so that the queue does not grow (P9)
+    dead = dead and lapsed(r)
+    if dead then leave(r, dead) end
+  end
+  local behind = call('ZRANGE', r.queue, -1, -1, 'WITHSCORES')
+  ahead = behind[1] and call('ZCARD', r.queue) or 0
+  req.joined, req.unsubscribed = now, unsubscribed(r, req.client)
+  local ends = now + life(req.poll, ahead)
+  call('ZADD', r.queue, (behind[2] or 0) + 1, owner)
+  save_place(r, req, ends)
+  r.heads, r.first_place = {}, ahead == 0
+  for _, h in ipairs(r.holds) do h.long = true end -- ZREM must not find them
+  write(r, ends)
 end
 
-local first, note, holder = 0, '', 0
-for _, h in ipairs(r[HOLDS]) do
-  local at = h[EXPIRES]
-  if h[OWNER] ~= '' then
-    note, holder, at = h[NOTE], h[TOKEN], opens(h)
+local queued = ahead and p == nil and ahead + 1 or call('ZCARD', r.queue)
+local opens_in, note, token = 0, '', 0
+for _, h in ipairs(r.holds) do
+  local at = h.expires
+  if h.owner ~= '' then
+    note, token, at = h.note, h.token, opens(h)
   end
-  if first == 0 or at - now < first then first = at - now end
+  if opens_in == 0 or at - now < opens_in then opens_in = at - now end
 end
-return {HELD, #r[QUEUE], first, note, holder}
+return {HELD, queued, opens_in, note, token, ahead or 0}

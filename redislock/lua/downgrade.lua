@@ -1,10 +1,9 @@
--- KEYS: record, tombstone of the owner. ARGV: owner. Makes its hold a shared one with
--- a fresh TTL, and lets in the readers that wait first. Replies {OK, token}, or
--- {why not}.
-local r = read(KEYS[1])
-local h = find(r[HOLDS], ARGV[1])
-if not h then return {tombstone(r, KEYS[2]) or NOT_HELD} end
-h[MODE], h[EXPIRES], h[CLAIM] = SHARED, now + h[TTL], 0
+-- KEYS: those of the name. ARGV: owner. Makes its hold a shared one with a fresh TTL, and lets in the
+-- readers that wait first. Replies {OK, token}, or {why not}.
+local r = read(1)
+local h = held(r, ARGV[1])
+if not h then return {tombstone(r, ARGV[1]) or NOT_HELD} end
+h.mode, h.expires, h.claim = SHARED, now + h.ttl, 0
 settle(r)
-commit(KEYS[1], r)
-return {OK, h[TOKEN]}
+commit(r)
+return {OK, h.token}

@@ -1,18 +1,23 @@
--- KEYS: record. Replies {slots, closed for, holders, waiters}: of a holder its owner,
--- mode, permits, note, token, age and rest; of a waiter its owner, mode, permits,
--- note and age.
-local r = read(KEYS[1])
+-- KEYS: those of the name. Replies {slots, closed for, holders, waiters}: of a holder its owner,
+-- mode, permits, note, token, age and rest; of a waiter its owner, mode, permits, note and age. Or
+-- {OLD_FORM}.
+if fields.err then return in_old_form(KEYS[1]) and {0, 0, {}, {}} or {OLD_FORM} end
+local r = read(1, fields)
+drop_heads(r)
 local slots, closed, holders, waiters = 0, 0, {}, {}
-for _, h in ipairs(r[HOLDS]) do
-  slots = h[SLOTS]
-  if h[OWNER] == '' then
-    closed = math.max(closed, h[EXPIRES] - now)
+for _, h in ipairs(r.holds) do
+  slots = h.slots
+  if h.owner == '' then
+    closed = math.max(closed, h.expires - now)
   else
-    table.insert(holders, {h[OWNER], h[MODE], h[PERMITS], h[NOTE], h[TOKEN], now - h[TAKEN], h[EXPIRES] - now})
+    table.insert(holders, {h.owner, h.mode, h.permits, h.note, h.token, now - h.taken, h.expires - now})
   end
 end
-for _, p in ipairs(r[QUEUE]) do
-  slots = p[SLOTS]
-  table.insert(waiters, {p[OWNER], p[MODE], p[PERMITS], p[NOTE], now - p[JOINED]})
+for _, owner in ipairs(call('ZRANGE', r.queue, 0, -1)) do
+  local p = place(r, owner)
+  if p then
+    slots = p.slots
+    table.insert(waiters, {p.owner, p.mode, p.permits, p.note, now - p.joined})
+  end
 end
 return {slots, closed, holders, waiters}

@@ -1,28 +1,27 @@
--- The record of one name and its steps, as internal/record specifies them. The text of each
--- operation follows this one.
-
--- Fields. A closed hold has no owner any more, but keeps others out until it ends.
-local LAST, KEY_END, TOMBSTONES_END, HOLDS, QUEUE, FIELD = 1, 2, 3, 4, 5, 6 -- of a record: see below
--- Of holds and places:
-local OWNER, CLIENT, MODE, SLOTS, PERMITS, TTL, DELAY, NOTE, MIN = 1, 2, 3, 4, 5, 6, 7, 8, 9
--- Of holds. CLAIM: 1 if it was handed over and not yet renewed. BLOCK_END: the last token that is
--- reserved for it; nil: TOKEN is.
-local TOKEN, TAKEN, EXPIRES, CLAIM, BLOCK_END = 10, 11, 12, 13, 14
--- Of places. ASKED: the owner's instant, which only the owner understands. UNSUBSCRIBED: 1 if nobody
--- was subscribed to the client's channel at its last request, else 0. TOKENS: how many tokens to
--- reserve; nil: one.
-local JOINED, SEEN, ASKED, POLL, UNSUBSCRIBED, TOKENS = 10, 11, 12, 13, 14, 15
+-- The state of one name and its steps, as internal/record specifies them. The text of each operation
+-- follows this one. A name has these keys, in this order in KEYS, for each item of a batch anew:
+--
+--   record  sorted set. "e:END": the last token. END is when the key ends. Without another member the
+--           name is idle. "h:…": a hold, by when it expires. "t:": when the last tombstone ends.
+--   queue   sorted set. OWNER of each place: its ticket.
+--   until   sorted set. OWNER of each place: when it ends unless it is confirmed.
+--   places  hash. OWNER: the rest of the place.
+--   gone    sorted set. "WHY:OWNER", a tombstone: when it ends.
+--
+-- A sign of life of a waiter writes its own entries of until and places only. Nothing reads all
+-- places, but inspect.lua.
+local KEYS_OF_A_NAME = 5
 
 local EXCLUSIVE, SHARED, SLOT = 0, 1, 2 -- modes
-local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
+local OK, HELD, MISMATCH, NOT_HELD, BROKEN, OLD_FORM = 0, 1, 2, 3, 4, 5 -- replies
 
 local winners = {} -- holds granted out of the queue, whose owners must be told
 
 -- Reserves n tokens and returns the first. They are higher than all before them, and than
 -- those of a record that was forgotten, as long as the clock has not gone back past them (P3).
 local function reserve(r, n)
-  local first = math.max(r[LAST] + 1, now)
-  r[LAST] = first + n - 1
+  local first = math.max(r.last + 1, now)
+  r.last = first + n - 1
   return first
 end
 
@@ -30,172 +29,264 @@ end
 -- the hybrid clock is not driven ahead of the time. The last that was used is given. If others
 -- were given out after the block, its rest is lost.
 local function give_back(r, h, used)
-  if r[LAST] == h[BLOCK_END] and h[TOKEN] <= used and used < r[LAST] then r[LAST] = used end
+  if r.last == h.block_end and h.token <= used and used < r.last then r.last = used end
 end
 
--- How many tokens the hold has, TOKEN the first of them.
-local function block(h) return math.max(0, (h[BLOCK_END] or 0) - h[TOKEN]) + 1 end
+-- How many tokens the hold has, h.token the first of them.
+local function block(h) return math.max(0, h.block_end - h.token) + 1 end
 
-local function find(list, owner)
-  for i, item in ipairs(list) do
-    if item[OWNER] == owner then return item, i end
+-- Returns the live hold of the owner, and its index.
+local function held(r, owner)
+  for i, h in ipairs(r.holds) do
+    if h.owner == owner and owner ~= '' then return h, i end
   end
-end
-
-local function remove(list, owner)
-  local item, i = find(list, owner)
-  if item then table.remove(list, i) end
-  return item
 end
 
 -- Reports whether a hold for req may stand beside those there are (P1).
 local function admits(r, req)
-  local permits = req[PERMITS]
-  for _, h in ipairs(r[HOLDS]) do
-    if req[MODE] == SLOT then
-      permits = permits + h[PERMITS]
-    elseif req[MODE] == EXCLUSIVE or h[MODE] == EXCLUSIVE then
+  local permits = req.permits
+  for _, h in ipairs(r.holds) do
+    if req.mode == SLOT then
+      permits = permits + h.permits
+    elseif req.mode == EXCLUSIVE or h.mode == EXCLUSIVE then
       return false
     end
   end
-  return req[MODE] ~= SLOT or permits <= req[SLOTS]
+  return req.mode ~= SLOT or permits <= req.slots
 end
+
+-- Reports whether a hold keeps all others out, whatever they are.
+local function blocked(r) return r.holds[1] and r.holds[1].mode == EXCLUSIVE end
 
 local function grant(r, req, valid, claim)
-  local h = {unpack(req, 1, MIN)}
-  h[TOKEN], h[TAKEN], h[EXPIRES], h[CLAIM] = reserve(r, req[TOKENS] or 1), now, now + valid, claim
-  if r[LAST] > h[TOKEN] then h[BLOCK_END] = r[LAST] end
-  table.insert(r[HOLDS], h)
+  local h = {
+    owner = req.owner, client = req.client, mode = req.mode, slots = req.slots, permits = req.permits,
+    ttl = req.ttl, delay = req.delay, note = req.note, min = req.min,
+    token = reserve(r, req.tokens), taken = now, expires = now + valid, claim = claim,
+  }
+  h.block_end = r.last
+  table.insert(r.holds, h)
   return h
-end
-
--- Grants the hold to the first place. Until its first renewal the hold is a claim, which is short,
--- so that a winner that has stopped does not delay the others (P7).
-local function hand_over(r)
-  local p = table.remove(r[QUEUE], 1)
-  local claim = math.min(2 * p[POLL], p[TTL])
-  table.insert(winners, {grant(r, p, claim, 1), claim, p[ASKED], p[UNSUBSCRIBED] == 1})
 end
 
 -- Returns when the name opens if the hold vanishes at its expiry (P5). A claim has no minimum: its
 -- winner has not begun anything yet.
 local function opens(h)
-  local at = h[EXPIRES] + h[DELAY]
-  if h[CLAIM] == 1 then return at end
-  return math.max(at, math.min(h[TAKEN], h[EXPIRES]) + h[MIN])
+  local at = h.expires + h.delay
+  if h.claim == 1 then return at end
+  return math.max(at, math.min(h.taken, h.expires) + h.min)
 end
 
--- Settles the record: ends what has expired, drops dead waiters, and grants what is free. Reports
+-- How long a place lasts that has so many before it: driver.Caps.PlaceLife.
+local function life(poll, ahead) return ahead < 128 and 2 * poll or math.floor(poll * 3 / 2) + poll end
+
+-- Returns the owner of the first place, or nil. The two first are read at a time, because the one is
+-- granted, and is told whether there is another.
+local function head(r)
+  if not r.heads[1] then r.heads = call('ZRANGE', r.queue, 0, 1) end
+  return r.heads[1]
+end
+
+-- Returns the place of an owner, or nil.
+local function place(r, owner)
+  local text = call('HGET', r.places, owner)
+  if not text then return end
+  local p = {owner = owner}
+  p.asked, p.tokens, p.unsubscribed, p.joined, p.poll, p.mode, p.slots, p.permits, p.min, p.ttl,
+    p.delay, p.client, p.note = string.match(text,
+    '^(%-?%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) (%d+) (%d+) (%d+) (%d+) ([^ ]*) (.*)$')
+  for _, number in ipairs({'tokens', 'joined', 'poll', 'mode', 'slots', 'permits', 'min', 'ttl', 'delay'}) do
+    p[number] = tonumber(p[number])
+  end
+  return p.ttl and p -- what is no place is none
+end
+
+local function save_place(r, p, ends)
+  call('ZADD', r.untils, ends, p.owner)
+  -- Not %s, which ends a text at a zero byte.
+  call('HSET', r.places, p.owner, p.asked .. string.format(' %d %d %d %d %d %d %d %d %d %d ',
+    p.tokens, p.unsubscribed, p.joined, p.poll, p.mode, p.slots, p.permits, p.min, p.ttl, p.delay)
+    .. p.client .. ' ' .. p.note)
+end
+
+-- Removes a place. Reports whether there was one.
+local function leave(r, owner)
+  if r.heads[1] == owner then table.remove(r.heads, 1) else r.heads = {} end
+  local there = call('ZREM', r.queue, owner) == 1
+  call('ZREM', r.untils, owner)
+  call('HDEL', r.places, owner)
+  return there
+end
+
+-- Returns when the place of the head ends. Suppose the clock was set back: then no place lasts longer
+-- than one that was confirmed now.
+local function ends_at(r, p)
+  local ends, longest = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, 128)
+  if ends <= longest then return ends end
+  local all = call('ZRANGE', r.untils, 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    if tonumber(all[i + 1]) > longest then call('ZADD', r.untils, longest, all[i]) end
+  end
+  return longest
+end
+
+-- Grants the hold to the head. Until its first renewal the hold is a claim, which lasts as long as
+-- the place would have, so that a hundred dead winners together do not delay the others for longer
+-- than one (P7).
+local function hand_over(r, p, ends)
+  local claim = math.min(math.max(ends - now, math.floor(p.poll / 2)), 2 * p.poll, p.ttl)
+  local h = grant(r, p, claim, 1)
+  h.long = true -- others are likely to wait
+  leave(r, p.owner)
+  table.insert(winners, {hold = h, claim = claim, asked = p.asked, unsubscribed = p.unsubscribed == '1'})
+end
+
+-- Settles the name: ends what has expired, and grants what is free to those who come first. Of the
+-- queue it looks at the head only, and not even at that while a hold keeps everybody out. Reports
 -- whether the end of a closed hold was moved forward, because the clock was set back.
 local function settle(r)
-  local holds, sooner = r[HOLDS], false
+  local holds, sooner = r.holds, false
   for i = #holds, 1, -1 do
     local h = holds[i]
-    if h[OWNER] ~= '' and now >= h[EXPIRES] then
-      h[OWNER], h[CLIENT], h[EXPIRES] = '', '', opens(h) -- vanished
+    if h.owner ~= '' and now >= h.expires then
+      h.owner, h.client, h.expires = '', '', opens(h) -- vanished
     end
-    local longest = now + math.max(h[DELAY], h[MIN])
-    if h[OWNER] == '' and h[EXPIRES] > longest then -- the clock was set back since
-      h[EXPIRES], sooner = longest, true
+    local longest = now + math.max(h.delay, h.min)
+    if h.owner == '' and h.expires > longest then -- the clock was set back since
+      h.expires, sooner = longest, true
     end
-    if h[OWNER] == '' and now >= h[EXPIRES] then table.remove(holds, i) end
+    if h.owner == '' and now >= h.expires then table.remove(holds, i) end
   end
-  local queue = r[QUEUE]
-  for i = #queue, 1, -1 do
-    if now - queue[i][SEEN] > 2 * queue[i][POLL] then table.remove(queue, i) end
+  while not blocked(r) and head(r) do
+    local p = place(r, head(r))
+    local ends = p and ends_at(r, p)
+    if not p or now > ends then
+      leave(r, head(r))
+    elseif admits(r, p) then
+      hand_over(r, p, ends)
+    else
+      break
+    end
   end
-  while queue[1] and admits(r, queue[1]) do hand_over(r) end
   return sooner
 end
 
--- A record is a hash. Its field 'last' has the last token, 16 digits, and the end of
--- the key's life. Without another field the name is idle. A plain hold, exclusive,
--- without a minimum and with nobody waiting, is a field of its own, 'h:OWNER', with the text
--- "EXPIRES TTL DELAY CLIENT NOTE"; its token is the last one, by which it was taken,
--- and EXPIRES is 0 until it is renewed. Thus take.lua need not read this file, and a
--- plain hold is released by HDEL of its field, without a script. All other records
--- have one field 'p', packed: TOMBSTONES_END (when the last tombstone ends), HOLDS, QUEUE. Before
--- there were minimum holds that was field 'r' with other columns. It is refused: misread, it might
--- let a second holder in (P1).
-local function encode(r)
-  local h = r[HOLDS][1]
-  if not h and #r[QUEUE] == 0 and r[TOMBSTONES_END] <= now then return end
-  if h and not r[HOLDS][2] and #r[QUEUE] == 0 and r[TOMBSTONES_END] <= now
-    and h[MODE] == EXCLUSIVE and h[OWNER] ~= '' and h[MIN] == 0
-    and h[TOKEN] == r[LAST] and h[TAKEN] == r[LAST] then
-    -- Not %s, which ends a text at a zero byte.
-    local times = string.format('%d %d %d ', h[EXPIRES], h[TTL], h[DELAY])
-    return 'h:' .. h[OWNER], times .. h[CLIENT] .. ' ' .. h[NOTE]
-  end
-  return 'p', cmsgpack.pack({r[TOMBSTONES_END], r[HOLDS], r[QUEUE]})
+-- Returns the owner of the place that ends first, if it has ended, or nil.
+local function lapsed(r)
+  local first = call('ZRANGE', r.untils, 0, 0, 'WITHSCORES')
+  if first[1] and now > tonumber(first[2]) then return first[1] end
 end
 
-local function decode(fields)
-  local r = {0, 0, 0, {}, {}}
-  local text
+-- Drops places that have ended from the front of the queue.
+local function drop_heads(r)
+  while head(r) and now > tonumber(call('ZSCORE', r.untils, head(r)) or 0) do leave(r, head(r)) end
+end
+
+-- A hold is a member of the record, "h:OWNER TTL DELAY CLIENT MORE NOTE", by when it expires. A closed
+-- hold has no owner any more, but keeps others out until it ends. MORE is "" if the hold is plain:
+-- exclusive, with one token, which is the last one, without a minimum, taken by who asked for it, and
+-- nobody waits. Thus take.lua need not read this file; a renewal changes a number; and a plain hold is
+-- released by ZREM of its member, without a script. If somebody comes to wait, MORE is added, so that
+-- ZREM finds nothing, and the release hands the name over.
+local function encode(r, h)
+  local plain = not h.long and h.mode == EXCLUSIVE and h.owner ~= '' and h.min == 0 and h.claim == 0
+    and h.token == r.last and h.taken == r.last and h.block_end == r.last
+  local more = plain and '' or string.format('%d,%d,%d,%d,%d,%d,%d,%d',
+    h.mode, h.slots, h.permits, h.min, h.token, h.taken, h.claim, h.block_end)
+  -- Not %s, which ends a text at a zero byte.
+  return table.concat({'h:' .. h.owner, string.format('%d %d', h.ttl, h.delay), h.client, more, h.note}, ' ')
+end
+
+local function decode(r, fields)
+  r.last, r.ends, r.tombstones_end, r.holds, r.heads, r.stored = 0, 0, 0, {}, {}, {}
   for i = 1, #fields, 2 do
-    local field, value = fields[i], fields[i + 1]
-    if field == 'last' then
-      r[LAST], r[KEY_END] = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17))
+    local member, score = fields[i], tonumber(fields[i + 1])
+    r.stored[member] = score
+    local kind = string.sub(member, 1, 2)
+    if kind == 'e:' then
+      r.last, r.ends = score, tonumber(string.sub(member, 3))
+    elseif kind == 't:' then
+      r.tombstones_end = score
     else
-      r[FIELD], text = field, value
+      local owner, ttl, delay, client, more, note =
+        string.match(member, '^h:([^ ]*) (%d+) (%d+) ([^ ]*) ([^ ]*) (.*)$')
+      if not owner then
+        error('another program, or another version of Holdfast, has written this lock: ' ..
+          'use one version, or delete the key when nobody holds it', 0)
+      end
+      local h = {
+        owner = owner, client = client, ttl = tonumber(ttl), delay = tonumber(delay), note = note, expires = score,
+        mode = EXCLUSIVE, slots = 0, permits = 0, min = 0, claim = 0,
+      }
+      if more ~= '' then
+        local n = {string.match(more, '^(%d),(%d+),(%d+),(%d+),(%d+),(%d+),(%d),(%d+)$')}
+        for j = 1, 8 do n[j] = tonumber(n[j]) end
+        h.mode, h.slots, h.permits, h.min, h.token, h.taken, h.claim, h.block_end = unpack(n)
+        h.long = true
+      end
+      table.insert(r.holds, h)
     end
   end
-  if r[FIELD] == 'r' then
-    error('another version of Holdfast has written this lock: ' ..
-      'use one version, or delete the key when nobody holds it', 0)
-  elseif r[FIELD] == 'p' then
-    r[TOMBSTONES_END], r[HOLDS], r[QUEUE] = unpack(cmsgpack.unpack(text))
-  elseif text then
-    local expires, ttl, delay, client, note = string.match(text, '^(%d+) (%d+) (%d+) ([^ ]*) (.*)$')
-    expires = expires == '0' and r[LAST] + ttl or tonumber(expires)
-    r[HOLDS][1] = {
-      string.sub(r[FIELD], 3), client, EXCLUSIVE, 0, 0, tonumber(ttl), tonumber(delay), note, 0,
-      r[LAST], r[LAST], expires, 0,
-    }
+  for _, h in ipairs(r.holds) do
+    if not h.token then h.token, h.taken, h.block_end = r.last, r.last, r.last end
   end
-  return r
+  table.sort(r.holds, function(a, b) return a.token < b.token end) -- in the order of the grants
 end
 
--- A record ends by itself (P9), IDLE after its last use: if the clock is set back by less than that,
--- the last token is still known, and tokens grow (P3). The key is kept for longer, so that its end
--- need not be set every time.
+-- Runs a command with many arguments, some at a time.
+local function run(command, key, args)
+  for i = 1, #args, 1000 do call(command, key, unpack(args, i, math.min(i + 999, #args))) end
+end
+
+-- A name's keys end by themselves (P9), IDLE after the last use: if the clock is set back by less than
+-- that, the last token is still known, and tokens grow (P3). They are kept for longer, so that their
+-- end need not be set every time.
 local IDLE = 600000000
 
-local function write(key, r)
-  local ends = math.max(now, r[LAST], r[TOMBSTONES_END])
-  for _, h in ipairs(r[HOLDS]) do ends = math.max(ends, opens(h)) end
-  for _, p in ipairs(r[QUEUE]) do ends = math.max(ends, p[SEEN] + 2 * p[POLL]) end
-  local short = r[KEY_END] < ends + IDLE
-  if short then r[KEY_END] = ends + 2 * IDLE end
-  local last = string.format('%016d%d', r[LAST], r[KEY_END]) -- as in take.lua
-  local field, text = encode(r)
-  if field then
-    redis.call('HSET', key, 'last', last, field, text)
-  else
-    redis.call('HSET', key, 'last', last)
+-- Writes what has changed in the record, and keeps the keys until the time given, at least.
+local function write(r, until_then)
+  local ends = math.max(now, r.last, r.tombstones_end, until_then or 0)
+  for _, h in ipairs(r.holds) do ends = math.max(ends, opens(h)) end
+  local short = r.ends < ends + IDLE
+  if short then r.ends = ends + 2 * IDLE end
+  local before, changed, removed = r.stored, {}, {}
+  r.stored = {['e:' .. string.format('%d', r.ends)] = r.last}
+  if r.tombstones_end > now then r.stored['t:'] = r.tombstones_end end
+  for _, h in ipairs(r.holds) do r.stored[encode(r, h)] = h.expires end
+  for member, score in pairs(r.stored) do
+    if before[member] ~= score then
+      table.insert(changed, score)
+      table.insert(changed, member)
+    end
   end
-  if r[FIELD] and r[FIELD] ~= field then redis.call('HDEL', key, r[FIELD]) end
-  if short then redis.call('PEXPIRE', key, string.format('%d', math.ceil((r[KEY_END] - now) / 1000))) end
-  r[FIELD] = field
+  for member in pairs(before) do
+    if not r.stored[member] then table.insert(removed, member) end
+  end
+  run('ZADD', r.record, changed) -- first: without a member the key, and its end, would be gone
+  run('ZREM', r.record, removed)
+  if short or r.first_place then
+    local ms = string.format('%d', math.ceil((r.ends - now) / 1000))
+    for _, key in ipairs({r.record, r.queue, r.untils, r.places}) do call('PEXPIRE', key, ms) end
+    r.first_place = false
+  end
 end
 
-local function channel(key, client) return string.match(key, '^[^{]*') .. 'wake:' .. client end
+local function channel(r, client) return string.match(r.record, '^[^{]*') .. 'wake:' .. client end
 
 -- Publishes a message for the client. Reports false if nobody is subscribed; a client that polls
 -- needs no message.
-local function publish(key, client, message)
+local function publish(r, client, message)
   if client == '' then return true end
-  local n = redis.pcall('PUBLISH', channel(key, client), message)
+  local n = redis.pcall('PUBLISH', channel(r, client), message)
   return type(n) ~= 'number' or n > 0
 end
 
--- Returns 1 if nobody is subscribed to the client's channel, else 0. Where the user may not ask, it
--- returns 0.
-local function unsubscribed(key, client)
-  if client == '' then return 0 end
-  local n = redis.pcall('PUBSUB', 'NUMSUB', channel(key, client))
-  return n[2] == 0 and 1 or 0
+-- Returns '1' if nobody is subscribed to the client's channel, else '0'. Where the user may not ask,
+-- it returns '0'.
+local function unsubscribed(r, client)
+  if client == '' then return '0' end
+  local n = redis.pcall('PUBSUB', 'NUMSUB', channel(r, client))
+  return n[2] == 0 and '1' or '0'
 end
 
 -- Writes the record, and then tells the winners: a write may fail, and nobody may trust a hold that
@@ -203,51 +294,68 @@ end
 -- they asked last, and are not now. Suppose the connections of a client broke, and it asks for a
 -- place before it has subscribed again. Nobody is subscribed, but the client lives: it keeps its
 -- place (P8) and learns of its grant by its next request.
-local function commit(key, r)
-  write(key, r)
+local function commit(r)
+  write(r)
   while #winners > 0 do
     local granted, dead = winners, false
-    local contended = #r[QUEUE] > 0 and 1 or 0
+    local contended = head(r) and 1 or 0
     winners = {}
     for _, w in ipairs(granted) do
-      local h, claim, asked, was_unsubscribed = unpack(w)
-      local message = string.format('g %d %d %s %d %d ', h[TOKEN], claim, asked, block(h), contended)
-        .. h[OWNER]
-      if not publish(key, h[CLIENT], message) and not was_unsubscribed then
-        remove(r[HOLDS], h[OWNER])
+      local h = w.hold
+      local message = string.format('g %d %d ', h.token, w.claim) .. w.asked ..
+        string.format(' %d %d ', block(h), contended) .. h.owner
+      if not publish(r, h.client, message) and not w.unsubscribed then
+        local _, at = held(r, h.owner)
+        table.remove(r.holds, at)
         dead = true
       end
     end
     if dead then
       settle(r)
-      write(key, r)
+      write(r)
     end
   end
 end
 
--- Returns the record of a name, settled.
-local function read(key)
-  local r = decode(redis.call('HGETALL', key))
-  if settle(r) or #winners > 0 then commit(key, r) end
+-- Returns the keys of item i.
+local function keys(i)
+  i = KEYS_OF_A_NAME * (i - 1)
+  return {record = KEYS[i + 1], queue = KEYS[i + 2], untils = KEYS[i + 3], places = KEYS[i + 4], gone = KEYS[i + 5]}
+end
+
+-- Returns the state of item i, settled. Fields are those of its record, if they have been read.
+local function read(i, fields)
+  local r = keys(i)
+  decode(r, fields or call('ZRANGE', r.record, 0, -1, 'WITHSCORES'))
+  if settle(r) or #winners > 0 then commit(r) end
   return r
 end
 
 -- Leaves a tombstone: for a while, requests and releases of the owner are answered with this (P6).
-local function leave_tombstone(r, key, what, us)
-  redis.call('SET', key, what, 'PX', string.format('%d', math.max(1, math.ceil(us / 1000))))
-  r[TOMBSTONES_END] = math.max(r[TOMBSTONES_END], now + us)
+-- It takes the room of two that have ended.
+local function leave_tombstone(r, owner, why, us)
+  call('ZREM', r.gone, NOT_HELD .. ':' .. owner, BROKEN .. ':' .. owner)
+  local first = call('ZRANGE', r.gone, 0, 1, 'WITHSCORES')
+  for i = 1, #first, 2 do
+    if now >= tonumber(first[i + 1]) then call('ZREM', r.gone, first[i]) end
+  end
+  call('ZADD', r.gone, now + us, why .. ':' .. owner)
+  r.tombstones_end = math.max(r.tombstones_end, now + us)
+  call('PEXPIRE', r.gone, string.format('%d', math.ceil((r.tombstones_end - now) / 1000)))
 end
 
 -- Returns what the tombstone of an owner says, BROKEN or NOT_HELD, or nil if there is none.
-local function tombstone(r, key)
-  return now < r[TOMBSTONES_END] and tonumber(redis.call('GET', key)) or nil
+local function tombstone(r, owner)
+  if now >= r.tombstones_end then return end
+  for _, why in ipairs({NOT_HELD, BROKEN}) do
+    if now < tonumber(call('ZSCORE', r.gone, why .. ':' .. owner) or 0) then return why end
+  end
 end
 
 -- A server whose memory is full (OOM) refuses the first write of a script if that needs memory,
 -- and lets all others pass. Renewals and releases must go on then, so they begin with a write that
--- needs no memory and changes nothing. It is to a key that nobody uses, because another program may
--- have overwritten the record's.
-local function write_when_full() redis.call('HDEL', KEYS[1] .. ':', '') end
+-- needs no memory and changes nothing. It may fail: another program may have overwritten the record.
+local function write_when_full() redis.pcall('ZREM', KEYS[1], '') end
 
 -- Calls f for each of n items. Each succeeds or fails on its own.
 local function each(n, f)

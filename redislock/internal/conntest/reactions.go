@@ -346,7 +346,7 @@ func lostReply(t *testing.T, connect func(testing.TB, string) redislock.Conn) {
 	}
 	a := &admin{TB: t, Conn: connect(t, server.Addr), server: server}
 	defer a.Close()
-	a.until("gone", "KEYS", "*{fragile}:gone:*") // withdrawn
+	a.until("gone", "KEYS", "*{fragile}:gone") // withdrawn
 	if info, err := witness.Inspect(t.Context(), "fragile"); err != nil || !info.Idle() {
 		t.Errorf("the withdrawn attempt has left %+v, %v", info, err)
 	}
