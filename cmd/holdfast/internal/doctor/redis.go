@@ -40,7 +40,7 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 	r := newRedisServer(ctx, conn, &u, prefix)
 	var findings []Finding
 	for _, check := range []func(context.Context, *redisServer) []Finding{
-		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess,
+		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,
 		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer,
 	} {
 		findings = append(findings, check(ctx, r)...)

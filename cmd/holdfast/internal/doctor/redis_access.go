@@ -22,8 +22,11 @@ type attempt struct {
 // callScript is a script that runs the command in its arguments.
 const callScript = "return redis.call(unpack(ARGV))"
 
-// record is the suffix of the key that is tried as a record, which is a hash.
-const record = ":record"
+// Suffixes of the keys that are tried as those of a name: a sorted set and a hash.
+const (
+	sorted = ":queue"
+	hash   = ":places"
+)
 
 // needed are the commands that package redislock runs. A test compares them with the commands that a
 // server has received from the driver.
@@ -33,15 +36,20 @@ var needed = []attempt{
 	{"set", false, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
 	{"get", false, func(key, _ string) []string { return []string{"GET", key} }},
 	{"scan", false, func(key, _ string) []string { return []string{"SCAN", "0", "MATCH", key, "COUNT", "1"} }},
-	{"hdel", false, func(key, _ string) []string { return []string{"HDEL", key + record, "field"} }},
+	{"zrem", false, func(key, _ string) []string { return []string{"ZREM", key + sorted, "member"} }},
 	{"time", true, func(string, string) []string { return []string{"TIME"} }},
-	{"hset", true, func(key, _ string) []string { return []string{"HSET", key + record, "field", "1"} }},
-	{"pexpire", true, func(key, _ string) []string { return []string{"PEXPIRE", key + record, "1000"} }},
-	{"hvals", true, func(key, _ string) []string { return []string{"HVALS", key + record} }},
-	{"hgetall", true, func(key, _ string) []string { return []string{"HGETALL", key + record} }},
-	{"hdel", true, func(key, _ string) []string { return []string{"HDEL", key + record, "field"} }},
-	{"set", true, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
-	{"get", true, func(key, _ string) []string { return []string{"GET", key} }},
+	{"zadd", true, func(key, _ string) []string { return []string{"ZADD", key + sorted, "1", "member"} }},
+	{"pexpire", true, func(key, _ string) []string { return []string{"PEXPIRE", key + sorted, "1000"} }},
+	{"zrange", true, func(key, _ string) []string { return []string{"ZRANGE", key + sorted, "0", "-1"} }},
+	{"zrank", true, func(key, _ string) []string { return []string{"ZRANK", key + sorted, "member"} }},
+	{"zscore", true, func(key, _ string) []string { return []string{"ZSCORE", key + sorted, "member"} }},
+	{"zcard", true, func(key, _ string) []string { return []string{"ZCARD", key + sorted} }},
+	{"zrem", true, func(key, _ string) []string { return []string{"ZREM", key + sorted, "member"} }},
+	{"hset", true, func(key, _ string) []string { return []string{"HSET", key + hash, "field", "1"} }},
+	{"pexpire", true, func(key, _ string) []string { return []string{"PEXPIRE", key + hash, "1000"} }},
+	{"hget", true, func(key, _ string) []string { return []string{"HGET", key + hash, "field"} }},
+	{"hgetall", true, func(key, _ string) []string { return []string{"HGETALL", key + hash} }},
+	{"hdel", true, func(key, _ string) []string { return []string{"HDEL", key + hash, "field"} }},
 	{"pubsub|numsub", true, func(_, channel string) []string { return []string{"PUBSUB", "NUMSUB", channel} }},
 	{"publish", true, func(_, channel string) []string { return []string{"PUBLISH", channel, ""} }},
 }
@@ -56,7 +64,7 @@ func redisAccess(ctx context.Context, r *redisServer) []Finding {
 	for i, a := range needed {
 		args := a.args(r.scratch, r.channel)
 		if a.inScript {
-			args = append([]string{"EVAL", callScript, "1", r.scratch}, args...)
+			args = append([]string{"EVAL", callScript, "3", r.scratch, r.scratch + sorted, r.scratch + hash}, args...)
 		}
 		commands[i].Args = args
 	}

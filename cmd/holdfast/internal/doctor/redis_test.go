@@ -303,6 +303,35 @@ func TestRedisAccess(t *testing.T) {
 	expect(t, examine(t, redisURL(server.Addr, "billing")+"?hf.prefix=billing/"), want{"access", OK, ""}, want{"lock", OK, ""})
 }
 
+// TestOldRecords: records of the form before, a hash, that are in use are named; those that have the
+// last token only are not, nor what this version keeps.
+func TestOldRecords(t *testing.T) {
+	t.Parallel()
+	server := redisOf(t, testserver.RedisOptions{})
+	url := redisURL(server.Addr, "")
+	ask := admin(t, url)
+	locks, err := holdfast.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	if _, err := locks.RWMutex("x", nil).Read.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const last = "00000000000000001" + "1"
+	ask("HSET", redislock.DefaultPrefix+":{idle}", "last", last)
+	ask("HSET", "other:{a}", "last", last, "h:owner", "?")
+	expect(t, examine(t, url), want{"old records", OK, "no lock"})
+	for i := range 7 {
+		ask("HSET", fmt.Sprintf("%s:{used %d}", redislock.DefaultPrefix, i), "last", last, "h:owner", "0 1 0  ")
+	}
+	found := examine(t, url)
+	expect(t, found, want{"old records", Warning, `"holdfast:{used `}, want{"old records", Warning, "and 2 more"})
+	if text := found["old records"].Found; strings.Contains(text, "idle") {
+		t.Errorf("an idle name is named: %s", text)
+	}
+}
+
 // TestNeeded compares the list of commands with what the server has seen of the
 // driver.
 func TestNeeded(t *testing.T) {
@@ -356,6 +385,12 @@ func TestNeeded(t *testing.T) {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	ask("HSET", redislock.DefaultPrefix+":{old}", "last", "00000000000000001"+"1")
+	if lease, err := locks.Mutex("old", nil).TryAcquire(t.Context()); err != nil {
+		t.Fatal(err)
+	} else if err := lease.Release(); err != nil {
+		t.Fatal(err)
 	}
 	seen := map[string]bool{}
 	for line := range strings.Lines(ask("INFO", "commandstats").(string)) {
