@@ -64,9 +64,9 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
-	args := []string{string(c.appendPlain(nil, &req)), decimal(micros(req.TTL)), string(rest[:len(rest)-1]), ""}
+	args := []string{string(c.appendPlain(nil, &req)), string(rest[:len(rest)-1]), ""}
 	if !first || !mayBePlain(&req) {
-		args = args[:3]
+		args = args[:2]
 	}
 	reply := c.shared.run(ctx, askScript, askScript.command(keys[:], args...))[0]
 	if reply.Err != nil {

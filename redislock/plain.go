@@ -58,7 +58,7 @@ func (c *client) appendPlain(b []byte, req *driver.Request) []byte {
 // plain hold costs the client, besides the round trips.
 type single struct {
 	command [1]Command
-	args    [6]string
+	args    [5]string
 }
 
 // do sends the command with n arguments.
@@ -81,7 +81,7 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 		return driver.Grant{}, err
 	}
 	key, member := c.record(&req)
-	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", key, member, decimal(micros(req.TTL))}}
+	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", key, member}}
 	sent := c.clock.Now()
 	reply := s.do(ctx, c.shared, len(s.args), key)
 	if unknown(&reply) {
@@ -117,7 +117,7 @@ func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, 
 		return true, err
 	}
 	key, member := c.record(&g.Request)
-	s := &single{args: [6]string{"ZREM", key, member}}
+	s := &single{args: [5]string{"ZREM", key, member}}
 	reply := s.do(ctx, c.reserved, 3, key)
 	return reply.Err != nil || reply.Value == int64(1), Explain(reply.Err)
 }

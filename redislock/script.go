@@ -54,7 +54,7 @@ type script struct{ text, sha string }
 
 var (
 	takeScript      = scriptOf(clockLua + fieldsLua + idleLua + takeLua)
-	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[4] then\n" + idleLua + "end\n" + recordLua + oldLua + askLua)
+	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[3] then\n" + idleLua + "end\n" + recordLua + oldLua + askLua)
 	renewScript     = scriptOf(clockLua + recordLua + renewLua)
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)

@@ -1,12 +1,12 @@
--- KEYS: those of the name. ARGV: the member of a plain hold, its TTL, and the rest of the request,
+-- KEYS: those of the name. ARGV: the member of a plain hold, and the rest of the request,
 -- "MODE SLOTS PERMITS MIN ASKED POLL UNFAIR QUEUE TOKENS": unfair and queue (may take a place) are 1
--- or 0, tokens is how many to reserve. With a fourth argument idle.lua runs first.
+-- or 0, tokens is how many to reserve. With a third argument idle.lua runs first.
 -- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
 -- {HELD, queued, opens in, note, token, ahead}, or {why not}.
 local req, queue, unfair = {}
 req.owner, req.ttl, req.delay, req.client, req.note = string.match(ARGV[1], '^h:([^ ]*) (%d+) (%d+) ([^ ]*)  (.*)$')
 req.mode, req.slots, req.permits, req.min, req.asked, req.poll, unfair, queue, req.tokens =
-  string.match(ARGV[3], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
 for _, number in ipairs({'mode', 'slots', 'permits', 'min', 'ttl', 'delay', 'poll', 'tokens'}) do
   req[number] = tonumber(req[number])
 end
@@ -67,7 +67,7 @@ elseif queue == '1' then
     dead = dead and lapsed(r)
     if dead then leave(r, dead) end
   end
-  local behind = call('ZRANGE', r.queue, -1, -1, 'WITHSCORES')
+  local behind = call('ZRANGE', r.queue, '-1', '-1', 'WITHSCORES')
   ahead = behind[1] and call('ZCARD', r.queue) or 0
   req.joined, req.unsubscribed = now, unsubscribed(r, req.client)
   local ends = now + life(req.poll, ahead)

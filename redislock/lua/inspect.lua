@@ -13,7 +13,7 @@ for _, h in ipairs(r.holds) do
     table.insert(holders, {h.owner, h.mode, h.permits, h.note, h.token, now - h.taken, h.expires - now})
   end
 end
-for _, owner in ipairs(call('ZRANGE', r.queue, 0, -1)) do
+for _, owner in ipairs(call('ZRANGE', r.queue, '0', '-1')) do
   local p = place(r, owner)
   if p then
     slots = p.slots

@@ -2,7 +2,7 @@
 -- follows this one. A name has these keys, in this order in KEYS, for each item of a batch anew:
 --
 --   record  sorted set. "e:END": the last token. END is when the key ends. Without another member the
---           name is idle. "h:…": a hold, by when it expires. "t:": when the last tombstone ends.
+--           name is idle. "h:…": a hold, and since when its TTL runs. "t:": when the last tombstone ends.
 --   queue   sorted set. OWNER of each place: its ticket.
 --   until   sorted set. OWNER of each place: when it ends unless it is confirmed.
 --   places  hash. OWNER: the rest of the place.
@@ -83,7 +83,7 @@ local function life(poll, ahead) return ahead < 128 and 2 * poll or math.floor(p
 -- Returns the owner of the first place, or nil. The two first are read at a time, because the one is
 -- granted, and is told whether there is another.
 local function head(r)
-  if not r.heads[1] then r.heads = call('ZRANGE', r.queue, 0, 1) end
+  if not r.heads[1] then r.heads = call('ZRANGE', r.queue, '0', '1') end
   return r.heads[1]
 end
 
@@ -102,7 +102,7 @@ local function place(r, owner)
 end
 
 local function save_place(r, p, ends)
-  call('ZADD', r.untils, ends, p.owner)
+  call('ZADD', r.untils, string.format('%d', ends), p.owner)
   -- Not %s, which ends a text at a zero byte.
   call('HSET', r.places, p.owner, p.asked .. string.format(' %d %d %d %d %d %d %d %d %d %d ',
     p.tokens, p.unsubscribed, p.joined, p.poll, p.mode, p.slots, p.permits, p.min, p.ttl, p.delay)
@@ -123,7 +123,7 @@ end
 local function ends_at(r, p)
   local ends, longest = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, 128)
   if ends <= longest then return ends end
-  local all = call('ZRANGE', r.untils, 0, -1, 'WITHSCORES')
+  local all = call('ZRANGE', r.untils, '0', '-1', 'WITHSCORES')
   for i = 1, #all, 2 do
     if tonumber(all[i + 1]) > longest then call('ZADD', r.untils, longest, all[i]) end
   end
@@ -173,7 +173,7 @@ end
 
 -- Returns the owner of the place that ends first, if it has ended, or nil.
 local function lapsed(r)
-  local first = call('ZRANGE', r.untils, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', r.untils, '0', '0', 'WITHSCORES')
   if first[1] and now > tonumber(first[2]) then return first[1] end
 end
 
@@ -182,8 +182,8 @@ local function drop_heads(r)
   while head(r) and now > tonumber(call('ZSCORE', r.untils, head(r)) or 0) do leave(r, head(r)) end
 end
 
--- A hold is a member of the record, "h:OWNER TTL DELAY CLIENT MORE NOTE", by when it expires. A closed
--- hold has no owner any more, but keeps others out until it ends. MORE is "" if the hold is plain:
+-- A hold is a member of the record, "h:OWNER TTL DELAY CLIENT MORE NOTE". Its score is when it expires,
+-- less its TTL: thus idle.lua writes one number thrice. A closed hold has no owner any more, but keeps others out until it ends. MORE is "" if the hold is plain:
 -- exclusive, with one token, which is the last one, without a minimum, taken by who asked for it, and
 -- nobody waits. Thus take.lua need not read this file; a renewal changes a number; and a plain hold is
 -- released by ZREM of its member, without a script. If somebody comes to wait, MORE is added, so that
@@ -215,7 +215,7 @@ local function decode(r, fields)
           'use one version, or delete the key when nobody holds it', 0)
       end
       local h = {
-        owner = owner, client = client, ttl = tonumber(ttl), delay = tonumber(delay), note = note, expires = score,
+        owner = owner, client = client, ttl = tonumber(ttl), delay = tonumber(delay), note = note, expires = score + ttl,
         mode = EXCLUSIVE, slots = 0, permits = 0, min = 0, claim = 0,
       }
       if more ~= '' then
@@ -252,10 +252,10 @@ local function write(r, until_then)
   local before, changed, removed = r.stored, {}, {}
   r.stored = {['e:' .. string.format('%d', r.ends)] = r.last}
   if r.tombstones_end > now then r.stored['t:'] = r.tombstones_end end
-  for _, h in ipairs(r.holds) do r.stored[encode(r, h)] = h.expires end
+  for _, h in ipairs(r.holds) do r.stored[encode(r, h)] = h.expires - h.ttl end
   for member, score in pairs(r.stored) do
     if before[member] ~= score then
-      table.insert(changed, score)
+      table.insert(changed, string.format('%d', score))
       table.insert(changed, member)
     end
   end
@@ -326,7 +326,7 @@ end
 -- Returns the state of item i, settled. Fields are those of its record, if they have been read.
 local function read(i, fields)
   local r = keys(i)
-  decode(r, fields or call('ZRANGE', r.record, 0, -1, 'WITHSCORES'))
+  decode(r, fields or call('ZRANGE', r.record, '0', '-1', 'WITHSCORES'))
   if settle(r) or #winners > 0 then commit(r) end
   return r
 end
@@ -335,7 +335,7 @@ end
 -- It takes the room of two that have ended.
 local function leave_tombstone(r, owner, why, us)
   call('ZREM', r.gone, NOT_HELD .. ':' .. owner, BROKEN .. ':' .. owner)
-  local first = call('ZRANGE', r.gone, 0, 1, 'WITHSCORES')
+  local first = call('ZRANGE', r.gone, '0', '1', 'WITHSCORES')
   for i = 1, #first, 2 do
     if now >= tonumber(first[i + 1]) then call('ZREM', r.gone, first[i]) end
   end

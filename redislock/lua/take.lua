@@ -2,8 +2,8 @@
 -- idle.lua has not granted it, this replies what ask.lua replies if one plain hold has the name; or
 -- nil, if ask.lua has to decide.
 if fields.err or not fields[3] or fields[5] then return false end
-local owner, delay, note = string.match(fields[3], '^h:([^ ]*) %d+ (%d+) [^ ]*  (.*)$')
+local owner, ttl, delay, note = string.match(fields[3], '^h:([^ ]*) (%d+) (%d+) [^ ]*  (.*)$')
 if not owner or owner == string.match(ARGV[1], '^h:([^ ]*)') then return false end
-local rest = fields[4] - now
+local rest = fields[4] + ttl - now
 if rest <= 0 then return false end
 return {1, 0, rest + delay, note, tonumber(fields[2]), 0}

@@ -105,7 +105,7 @@ func TestRedisInGoodOrder(t *testing.T) {
 	server := redisOf(t, testserver.RedisOptions{AOF: true})
 	found := examine(t, redisURL(server.Addr, "")+"?hf.prefix=billing/")
 	checks := []string{
-		"transport", "role", "replicas", "eviction", "persistence", "access", "server clock",
+		"transport", "role", "replicas", "eviction", "persistence", "access", "old records", "server clock",
 		"stalls", "connections", "idle connections", "push buffer",
 	}
 	for _, check := range checks {
