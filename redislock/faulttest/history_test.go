@@ -19,7 +19,12 @@ var operations = testserver.Long(20_000, 60_000)
 
 // TestHistories runs random histories while the server is paused, killed and
 // restarted, and clients are cut off, again and again. It keeps on disk what it has acknowledged, so all promises hold.
-func TestHistories(t *testing.T) {
+func TestHistories(t *testing.T) { histories(t, 4, operations) }
+
+// TestCrowdHistories does so with 64 clients, a connection each.
+func TestCrowdHistories(t *testing.T) { histories(t, 64, testserver.Long(4_000, 20_000)) }
+
+func histories(t *testing.T, clients, operations int) {
 	r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	proxy := chaos.StartProxy(t, r.Addr)
 	injector := faults.StartInjector(t, r, proxy, time.Second)
@@ -27,6 +32,7 @@ func TestHistories(t *testing.T) {
 		Open: func(t testing.TB) driver.Driver { return persistent(t, proxy.Addr) },
 		// Some of these are the withdrawals of others.
 		Operations:   operations,
+		Clients:      clients,
 		FaultBetween: injector.FaultBetween,
 		Leaks: []goleak.Option{
 			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
