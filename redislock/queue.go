@@ -102,9 +102,11 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		return driver.Grant{}, driver.ErrHeld
 	case g := <-w.news:
 		// A grant that was under way for longer than its claim is worth nothing.
-		if g.Token == 0 || c.clock.Now() >= g.Since.Add(g.Valid) {
+		now := c.clock.Now()
+		if g.Token == 0 || now >= g.Since.Add(g.Valid) {
 			return driver.Grant{}, driver.ErrHeld
 		}
+		c.contention.note(req.Name, now)
 		c.removeWaiter(req.Owner)
 		return g, nil
 	case <-ctx.Done():
@@ -181,7 +183,6 @@ func (c *client) receiveGrant(fields string) {
 	case <-w.news: // older
 	default:
 	}
-	c.contention.note(w.request.Name, c.clock.Now())
 	w.news <- driver.Grant{
 		Request: w.request, Token: driver.Token(token), Block: block, Contended: f[4] == "1",
 		Since: driver.Instant(asked), Valid: min(duration(claim), w.request.TTL),
