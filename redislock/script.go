@@ -19,6 +19,9 @@ var fieldsLua string
 //go:embed lua/idle.lua
 var idleLua string
 
+//go:embed lua/confirm.lua
+var confirmLua string
+
 //go:embed lua/take.lua
 var takeLua string
 
@@ -54,7 +57,7 @@ type script struct{ text, sha string }
 
 var (
 	takeScript      = scriptOf(clockLua + fieldsLua + idleLua + takeLua)
-	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[3] then\n" + idleLua + "end\n" + recordLua + oldLua + askLua)
+	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[3] then\n" + idleLua + "else\n" + confirmLua + "end\n" + recordLua + oldLua + askLua)
 	renewScript     = scriptOf(clockLua + recordLua + renewLua)
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)

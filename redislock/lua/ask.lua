@@ -3,14 +3,14 @@
 -- or 0, tokens is how many to reserve. With a third argument idle.lua runs first.
 -- Replies {OK, token, whether it is a plain hold, tokens reserved, whether others are queued},
 -- {HELD, queued, opens in, note, token, ahead}, or {why not}.
-local req, queue, unfair = {}
-req.owner, req.ttl, req.delay, req.client, req.note = string.match(ARGV[1], '^h:([^ ]*) (%d+) (%d+) ([^ ]*)  (.*)$')
-req.mode, req.slots, req.permits, req.min, req.asked, req.poll, unfair, queue, req.tokens =
+local owner, ttl, delay, client, note = string.match(ARGV[1], '^h:([^ ]*) (%d+) (%d+) ([^ ]*)  (.*)$')
+local mode, slots, permits, min, asked, poll, unfair, queue, tokens =
   string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d) (%d) (%d+)$')
-for _, number in ipairs({'mode', 'slots', 'permits', 'min', 'ttl', 'delay', 'poll', 'tokens'}) do
-  req[number] = tonumber(req[number])
-end
-local owner = req.owner
+local req = {
+  owner = owner, client = client, note = note, mode = tonumber(mode), slots = tonumber(slots),
+  permits = tonumber(permits), min = tonumber(min), ttl = tonumber(ttl), delay = tonumber(delay),
+  poll = tonumber(poll), tokens = tonumber(tokens), asked = asked,
+}
 
 if fields.err then
   local last = in_old_form(KEYS[1])
@@ -61,7 +61,7 @@ if p then
   p.asked, p.tokens, p.unsubscribed = req.asked, req.tokens, unsubscribed(r, p.client)
   local ends = now + life(p.poll, ahead)
   save_place(r, p, ends)
-  write(r, ends)
+  if short(r, ends) then write(r, ends) end
 elseif queue == '1' then
   for _ = 1, 2 do -- two that have ended make room for one, so that the queue does not grow (P9)
     dead = dead and lapsed(r)
@@ -74,17 +74,19 @@ elseif queue == '1' then
   call('ZADD', r.queue, (behind[2] or 0) + 1, owner)
   save_place(r, req, ends)
   r.heads, r.first_place = {}, ahead == 0
-  for _, h in ipairs(r.holds) do h.long = true end -- ZREM must not find them
-  write(r, ends)
+  if r.first_place or short(r, ends) or not (r.holds[1] and r.holds[1].long) then
+    for _, h in ipairs(r.holds) do h.long = true end -- ZREM must not find them
+    write(r, ends)
+  end
 end
 
 local queued = ahead and p == nil and ahead + 1 or call('ZCARD', r.queue)
-local opens_in, note, token = 0, '', 0
+local opens_in, holder, token = 0, '', 0
 for _, h in ipairs(r.holds) do
   local at = h.expires
   if h.owner ~= '' then
-    note, token, at = h.note, h.token, opens(h)
+    holder, token, at = h.note, h.token, opens(h)
   end
   if opens_in == 0 or at - now < opens_in then opens_in = at - now end
 end
-return {HELD, queued, opens_in, note, token, ahead or 0}
+return {HELD, queued, opens_in, holder, token, ahead or 0}

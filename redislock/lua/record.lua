@@ -91,14 +91,13 @@ end
 local function place(r, owner)
   local text = call('HGET', r.places, owner)
   if not text then return end
-  local p = {owner = owner}
-  p.asked, p.tokens, p.unsubscribed, p.joined, p.poll, p.mode, p.slots, p.permits, p.min, p.ttl,
-    p.delay, p.client, p.note = string.match(text,
-    '^(%-?%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) (%d+) (%d+) (%d+) (%d+) ([^ ]*) (.*)$')
-  for _, number in ipairs({'tokens', 'joined', 'poll', 'mode', 'slots', 'permits', 'min', 'ttl', 'delay'}) do
-    p[number] = tonumber(p[number])
-  end
-  return p.ttl and p -- what is no place is none
+  local asked, tokens, unsubscribed, joined, poll, mode, slots, permits, min, ttl, delay, client, note =
+    string.match(text, '^(%-?%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) (%d+) (%d+) (%d+) (%d+) ([^ ]*) (.*)$')
+  return asked and { -- what is no place is none
+    owner = owner, asked = asked, tokens = tonumber(tokens), unsubscribed = unsubscribed, joined = tonumber(joined),
+    poll = tonumber(poll), mode = tonumber(mode), slots = tonumber(slots), permits = tonumber(permits),
+    min = tonumber(min), ttl = tonumber(ttl), delay = tonumber(delay), client = client, note = note,
+  }
 end
 
 local function save_place(r, p, ends)
@@ -243,12 +242,15 @@ end
 -- end need not be set every time.
 local IDLE = 600000000
 
+-- Reports whether the keys would end too early after that.
+local function short(r, ends) return r.ends < ends + IDLE end
+
 -- Writes what has changed in the record, and keeps the keys until the time given, at least.
 local function write(r, until_then)
   local ends = math.max(now, r.last, r.tombstones_end, until_then or 0)
   for _, h in ipairs(r.holds) do ends = math.max(ends, opens(h)) end
-  local short = r.ends < ends + IDLE
-  if short then r.ends = ends + 2 * IDLE end
+  local extend = short(r, ends) or r.first_place
+  if short(r, ends) then r.ends = ends + 2 * IDLE end
   local before, changed, removed = r.stored, {}, {}
   r.stored = {['e:' .. string.format('%d', r.ends)] = r.last}
   if r.tombstones_end > now then r.stored['t:'] = r.tombstones_end end
@@ -264,7 +266,7 @@ local function write(r, until_then)
   end
   run('ZADD', r.record, changed) -- first: without a member the key, and its end, would be gone
   run('ZREM', r.record, removed)
-  if short or r.first_place then
+  if extend then
     local ms = string.format('%d', math.ceil((r.ends - now) / 1000))
     for _, key in ipairs({r.record, r.queue, r.untils, r.places}) do call('PEXPIRE', key, ms) end
     r.first_place = false
