@@ -109,7 +109,7 @@ func refusal(req *driver.Request, value any) error {
 	return driver.Uncertain(errUnexpected(value))
 }
 
-// errOldForm says that an older version of Holdfast uses the name. None of both versions grants a hold
+// errOldForm says that an older version of Holdfast uses the name. Neither version grants a hold
 // beside one of the other.
 func errOldForm(name string) error {
 	return fmt.Errorf("an older version of Holdfast, which keeps locks in another form, has %q or waits for it: "+

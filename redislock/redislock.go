@@ -13,7 +13,7 @@
 //
 // Each name has a record of its last token and its holds. If somebody waits for it, it also has a
 // queue, and an entry for each place there; if a request was withdrawn or a hold was broken, a
-// tombstone for each. That are five keys at most, with one hash tag; scripts declare all that they
+// tombstone for each. These are five keys at most, with one hash tag; scripts declare all that they
 // use. They change the state in one step, by the server's clock. In the same step a release hands
 // the name over to the first waiter, and publishes the news on the channel of the waiter's client:
 // each client has one. A lock that nobody else wants costs a short script and one plain command.
@@ -21,10 +21,10 @@
 // A waiting client confirms its place about once a second, which writes its own entry only, and a
 // hand-over touches the first places only, however many wait. A place is about 250 bytes.
 //
-// Versions before this layout kept all of a name in one hash. None of both grants a hold beside one of
-// the other. A new client takes over a hash in which nobody has or wants the name any more, with its
+// Versions before this layout kept all of a name in one hash. Neither grants a hold beside one of the
+// other. A new client takes over a hash in which nobody has or wants the name any more, with its
 // last token; else it refuses, and says what to do. An old client gets the error WRONGTYPE from a name
-// that a new one has used, until ten to twenty minutes after its last use. So programs of the old
+// that a new one has used, until ten to twenty-five minutes after its last use. So programs of the old
 // version may run on beside new ones where they use other names. Where they use the same, end them
 // all, wait until what they held has ended, and start the new ones: holdfast doctor names records in
 // the old form that are still in use.

@@ -52,6 +52,6 @@ func redisOldRecords(ctx context.Context, r *redisServer) []Finding {
 		Found: fmt.Sprintf("older versions of Holdfast use the keys %s", strings.Join(named, ", ")),
 		Risk:  risk,
 		Remedy: "end the programs of the older version that use these names; when their holds have ended, the keys are taken over or " +
-			"end by themselves within twenty minutes",
+			"end by themselves within half an hour",
 	}}
 }
