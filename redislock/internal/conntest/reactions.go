@@ -103,7 +103,7 @@ var troubles = []trouble{{
 	cure: func(a *admin) { a.until("OK", "SCRIPT", "KILL"); a.until("PONG", "PING") },
 }, {
 	code:  "NOPERM",
-	cause: func(a *admin) { a.do("ACL", "SETUSER", "default", "-eval", "-evalsha", "-hdel") },
+	cause: func(a *admin) { a.do("ACL", "SETUSER", "default", "-eval", "-evalsha", "-zrem") },
 	cure:  func(a *admin) { a.do("ACL", "SETUSER", "default", "+@all") },
 }, {
 	code: "LOADING", args: []string{
