@@ -64,11 +64,6 @@ const DefaultPrefix = "holdfast"
 // tokenBlock is driver.Caps.TokenBlock.
 const tokenBlock = 4096
 
-// tokenGap is how far a new token is above the last one in the row, at least. Suppose
-// that a program of the version before this one shares the tables: it uses up to 16
-// tokens, from that in the row on, without ever telling which was the last (P3).
-const tokenGap = 16
-
 // maxTTL keeps the sum of the server's clock, a TTL and a lock-delay below 2^53.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
@@ -235,10 +230,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			return meta{}, err // there is no database to create them in
 		}
 		for _, text := range c.statements.dialect.creation(prefix) {
-			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-				_, err := conn.ExecContext(ctx, text)
-				return err
-			}); err != nil {
+			if err := c.runText(ctx, text); err != nil {
 				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
@@ -256,6 +248,15 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			}); err != nil {
 				return meta{}, err
 			}
+		}
+		var err error
+		if values, err = c.readMeta(ctx); err != nil {
+			return meta{}, err
+		}
+	}
+	if values["version"] == oldVersion {
+		if err := c.upgrade(ctx, prefix); err != nil {
+			return meta{}, err
 		}
 		var err error
 		if values, err = c.readMeta(ctx); err != nil {

@@ -161,8 +161,8 @@ func databaseAccess(ctx context.Context, d *database) []Finding {
 		{"SELECT", d.meta(), "SELECT name FROM " + d.meta() + " WHERE name = " + row},
 		{"SELECT", d.locks(), "SELECT name FROM " + d.locks() + " WHERE name = " + row},
 		{"INSERT", d.locks(), "INSERT INTO " + d.locks() + " (name, version, token, owner, " +
-			"client, ttl, delay, note, taken, expires, record) VALUES (" +
-			row + ", 0, 0, '', '', 0, 0, '', 0, 0, '')"},
+			"client, ttl, delay, note, taken, expires, extra, crowd) VALUES (" +
+			row + ", 0, 0, '', '', 0, 0, '', 0, 0, '', 0)"},
 		{"UPDATE", d.locks(), "UPDATE " + d.locks() + " SET version = 0 WHERE name = " + row},
 		{"DELETE", d.locks(), "DELETE FROM " + d.locks() + " WHERE name = " + row},
 	} {
