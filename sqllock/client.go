@@ -71,7 +71,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver
 			}
 		}
 		overdue := false
-		err = change(ctx, conn, req.Name, first, l, func(a *attempt) {
+		step := func(a *attempt) {
 			g = driver.Grant{Request: req}
 			if answer = a.tombstoneOf(req.Owner); answer != nil {
 				return // it was withdrawn, and this request arrives late (P6)
@@ -85,7 +85,18 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver
 			_, held := err.(*driver.HeldError)
 			joins := held && w != nil && !placed
 			a.force, overdue = joins && a.crowd != crowdOf(&stored), joins && a.overdue
-		})
+		}
+		if w != nil && !placed && !c.contended(req.Name) {
+			// Suppose that many come at once. One of them marks the crowd, and the others need not
+			// touch the row any more.
+			if err = c.changeOnce(ctx, conn, req.Name, first, l, step); err == errCollided {
+				if first, err = c.enter(ctx, conn, &stored, sent, false, 0, l); err == nil {
+					err = change(ctx, conn, req.Name, first, l, step)
+				}
+			}
+		} else {
+			err = change(ctx, conn, req.Name, first, l, step)
+		}
 		if err == nil && overdue {
 			_ = c.prune(ctx, conn, req.Name) // the next one that comes does it
 		}

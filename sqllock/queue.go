@@ -189,13 +189,14 @@ func (c *client) setInterruptedLocked(interrupted bool, why string) {
 // owner's last request that the server had answered before the hand-off, never the arrival
 // of the message (P1).
 func (c *client) receiveHandOffLocked(text string) {
-	g, claim := driver.Grant{}, int64(0)
-	into := []any{&g.Token, &g.Block, &g.Contended, &claim, &g.Since}
-	if n, _ := fmt.Sscan(text, into...); n < len(into) {
-		return
+	const numbers = 5 // before the owner
+	fields := strings.SplitN(text, " ", numbers+1)
+	w := c.waiters[fields[len(fields)-1]]
+	if w == nil || len(fields) <= numbers {
+		return // it is another client's, over the same connection
 	}
-	owner := strings.SplitN(text, " ", len(into)+1)[len(into):]
-	if w := c.waiters[strings.Join(owner, "")]; w != nil {
+	g, claim := driver.Grant{}, int64(0)
+	if n, _ := fmt.Sscan(text, &g.Token, &g.Block, &g.Contended, &claim, &g.Since); n == numbers {
 		g.Valid = duration(claim)
 		w.handOver(g)
 	}

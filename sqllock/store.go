@@ -211,6 +211,18 @@ type attempt struct {
 // changed meanwhile. Then it locks the row and does the same again, so a slow client
 // succeeds beside quick ones. It begins with the snapshot first, if that is not nil.
 func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first *snapshot, l look, step func(*attempt)) error {
+	err := c.changeOnce(ctx, conn, name, first, l, step)
+	if err == errCollided {
+		return c.changeInTransaction(ctx, conn, name, l, step)
+	}
+	return err
+}
+
+// errCollided says that another client has written at the name between a step's read and its write.
+var errCollided = errors.New("another was quicker to write")
+
+// changeOnce is change that returns errCollided if the row has changed meanwhile.
+func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, first *snapshot, l look, step func(*attempt)) error {
 	var d decision
 	decide := func() (err error) {
 		d, err = c.decideOn(name, first, l, step, func(l look) (*snapshot, error) { return c.read(ctx, conn, name, l) })
@@ -235,7 +247,10 @@ func (c *client) change(ctx context.Context, conn *sql.Conn, name string, first 
 			return c.written(ctx, conn, name, &d)
 		case err == nil || c.library.judge(err) == Conflict:
 			c.noteCollision(name)
-			return c.changeInTransaction(ctx, conn, name, l, step)
+			if c.writers != nil {
+				return c.changeInTransaction(ctx, conn, name, l, step)
+			}
+			return errCollided
 		}
 		return err
 	})
