@@ -59,7 +59,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver
 			if first, err = c.enter(ctx, conn, &stored, sent, placed, ahead, l); err != nil {
 				return err
 			}
-		case quick:
+		case quick && !c.crowded(req.Name):
 			var token driver.Token
 			token, first, err = c.quickTake(ctx, conn, &stored)
 			if err != nil {
@@ -179,7 +179,23 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	if !withdraw {
 		c.forget(g.Owner)
 	}
+	l := look{heads: headPlaces, owner: g.Owner}
+	step := func(a *attempt) {
+		answer = nil
+		if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
+			answer = a.reasonGone(g.Owner)
+		}
+		if remember {
+			a.putTombstone(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
+		}
+		a.settle(a.now, &a.rules) // the next waiter gets it in this step
+	}
 	_, err := c.requestStep(ctx, releasing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+		if seen := c.takeSeen(g.Owner); seen != nil && !withdraw && c.writers == nil {
+			if err := c.changeOnce(ctx, conn, g.Name, seen, l, step); err != errCollided {
+				return err
+			}
+		}
 		var first *snapshot
 		if !withdraw && c.hasQuick(g.Mode) && g.MinHold == 0 && g.Block < 2 && !c.contended(g.Name) && !c.crowded(g.Name) {
 			done, found, err := c.quickRelease(ctx, conn, g)
@@ -189,16 +205,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			}
 			first = found
 		}
-		return c.changeSurely(ctx, conn, g.Name, first, look{heads: headPlaces, owner: g.Owner}, func(a *attempt) {
-			answer = nil
-			if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
-				answer = a.reasonGone(g.Owner)
-			}
-			if remember {
-				a.putTombstone(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
-			}
-			a.settle(a.now, &a.rules) // the next waiter gets it in this step
-		})
+		return c.changeSurely(ctx, conn, g.Name, first, l, step)
 	})
 	if err != nil {
 		return err

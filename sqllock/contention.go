@@ -15,6 +15,13 @@ type contention struct {
 	steps    map[string]*steps
 	collided map[string]time.Time
 	crowds   map[string]time.Time // where others were seen to wait, or to have waited before
+	seen     map[string]seen      // what was read when an owner was found to have a hold
+}
+
+// seen is what was read of a name, and when.
+type seen struct {
+	*snapshot
+	at time.Time
 }
 
 // steps are those of this client at one name.
@@ -24,7 +31,7 @@ type steps struct {
 }
 
 func newContention() contention {
-	return contention{map[string]*steps{}, map[string]time.Time{}, map[string]time.Time{}}
+	return contention{map[string]*steps{}, map[string]time.Time{}, map[string]time.Time{}, map[string]seen{}}
 }
 
 // contendedFor is how long a name counts as contended after a collision.
@@ -139,6 +146,34 @@ func (c *client) crowded(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return recent(c.contention.crowds, name)
+}
+
+// seenFor is how long a snapshot may be used that was read for another step.
+const seenFor = 20 * time.Millisecond
+
+// noteSeen notes what was read when an owner was found to have a hold. Suppose that it releases
+// the hold soon. The release need not read the name again: if anybody has written the row since, or
+// has given up a place, its write fails.
+func (c *contention) noteSeen(owner string, s *snapshot, at time.Time) {
+	if len(c.seen) >= maxContended {
+		clear(c.seen)
+	}
+	c.seen[owner] = seen{s, at}
+}
+
+// takeSeen returns what was noted of an owner, once, with the server's time as it is by now at
+// least; nil: nothing.
+func (c *client) takeSeen(owner string) *snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.contention.seen[owner]
+	delete(c.contention.seen, owner)
+	age := time.Since(s.at)
+	if !ok || age > seenFor {
+		return nil
+	}
+	s.now += age.Microseconds()
+	return s.snapshot
 }
 
 func note(times map[string]time.Time, name string) {

@@ -245,10 +245,11 @@ func (c *client) pollWaiters(ctx context.Context, conn *sql.Conn, waiters []*wai
 
 // tell tells a waiter that has no place any more whether it was granted the name.
 func (c *client) tell(ctx context.Context, conn *sql.Conn, w *waiter, name, owner string) error {
-	s, err := c.read(ctx, conn, name, look{heads: 1, owner: owner})
+	s, err := c.read(ctx, conn, name, look{heads: headPlaces, owner: owner})
 	if err != nil {
 		return err
 	}
+	at := time.Now()
 	st, err := s.decode(name)
 	if err != nil {
 		return err
@@ -257,6 +258,7 @@ func (c *client) tell(ctx context.Context, conn *sql.Conn, w *waiter, name, owne
 	defer c.mu.Unlock()
 	w.version = 0
 	if h := st.Held(owner); h != nil && h.Claim {
+		c.contention.noteSeen(owner, s, at)
 		w.handOver(st.Grant(h))
 	} else if st.Queued(owner) == nil {
 		w.wake(driver.Grant{}) // its next question tells what has become of it
