@@ -91,7 +91,7 @@ var (
 	startTexts  = map[Dialect][]string{MySQL: {"BEGIN"}}
 	finishTexts = map[Dialect][]string{MySQL: {"COMMIT"}}
 	joinTexts   = map[Dialect][]string{
-		Postgres: {"BEGIN", "SET LOCAL synchronous_commit = off", joinText, "COMMIT"},
+		Postgres: {"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit = off", joinText, "COMMIT"},
 		MySQL:    {crowdMySQL, joinMySQL},
 		SQLite:   {joinText},
 	}
