@@ -245,7 +245,7 @@ func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, fi
 		switch {
 		case err == nil && *d.written > 0:
 			return c.written(ctx, conn, name, &d)
-		case err == nil || c.library.judge(err) == Conflict:
+		case err == nil || len(d.write) == 1 && c.library.judge(err) == Conflict:
 			c.noteCollision(name)
 			if c.writers != nil {
 				return c.changeInTransaction(ctx, conn, name, l, step)
@@ -257,7 +257,7 @@ func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, fi
 }
 
 // writeAtOnce runs the statements of a decision in one round trip. If they are several, they are
-// one transaction.
+// one transaction, and after an error the connection is gone.
 func (c *client) writeAtOnce(ctx context.Context, conn *sql.Conn, d *decision) error {
 	if len(d.write) == 1 {
 		return runOne(c.statementContext(ctx), conn, &d.write[0])
