@@ -215,9 +215,11 @@ func (c *client) poll(ctx context.Context, own *sql.Conn, names map[string]*subs
 func (c *client) pollWaiters(ctx context.Context, conn *sql.Conn, waiters []*waiter) error {
 	for batch := range slices.Chunk(waiters, batchSize) {
 		var names, owners []string
+		c.mu.Lock() // a waiter that asks again has another request
 		for _, w := range batch {
 			names, owners = append(names, w.request.Name), append(owners, w.request.Owner)
 		}
+		c.mu.Unlock()
 		ahead := map[[2]string]int{}
 		q, args := c.statements.list(queuedText, names, owners)
 		if err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {

@@ -252,6 +252,12 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The row says that there is a crowd: the places are read before it is written, and after.
+	costs("releasing, the last of a crowd", 3, func() { d.Release(ctx, []driver.Grant{g}) })
+	g, err = d.Try(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	costs("releasing", 1, func() { d.Release(ctx, []driver.Grant{g}) })
 
 	var grants []driver.Grant
