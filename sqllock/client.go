@@ -90,6 +90,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver
 			// Suppose that many come at once. One of them marks the crowd, and the others need not
 			// touch the row any more.
 			if err = c.changeOnce(ctx, conn, req.Name, first, l, step); err == errCollided {
+				c.forgetCollision(req.Name)
 				if first, err = c.enter(ctx, conn, &stored, sent, false, 0, l); err == nil {
 					err = change(ctx, conn, req.Name, first, l, step)
 				}

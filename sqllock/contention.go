@@ -123,6 +123,14 @@ func (c *client) noteCollision(name string) {
 	note(c.contention.collided, name)
 }
 
+// forgetCollision forgets a collision of clients that come at the same time: it tells nothing of
+// their later writes.
+func (c *client) forgetCollision(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.contention.collided, name)
+}
+
 // contended reports whether a write collided at the name not long ago.
 func (c *client) contended(name string) bool {
 	c.mu.Lock()

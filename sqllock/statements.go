@@ -91,8 +91,9 @@ const (
  SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM {locks} l WHERE l.name = $1 AND l.crowd = $7
  {or replace} tokens = $3, asked = $4, ends = {now} + $5`
 	// In MySQL an INSERT locks the rows that it reads, but this does not.
-	crowdMySQL = "SET @holdfast_crowd = (SELECT crowd FROM {locks} WHERE name = $1)"
-	joinMySQL  = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
+	forgetMySQL = "SET @holdfast_crowd = 0"
+	crowdMySQL  = "SELECT crowd INTO @holdfast_crowd FROM {locks} WHERE name = $1"
+	joinMySQL   = `INSERT INTO {places} (name, owner, tokens, joined, asked, ends, request)
  SELECT $1, $2, $3, {now}, $4, {now} + $5, $6 FROM (SELECT 1 AS one) o WHERE @holdfast_crowd = $7
  {or replace} tokens = $3, asked = $4, ends = {now} + $5`
 	// In PostgreSQL neither waits for the disk: suppose the server crashes, and forgets a place.

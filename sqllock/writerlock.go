@@ -92,7 +92,7 @@ var (
 	finishTexts = map[Dialect][]string{MySQL: {"COMMIT"}}
 	joinTexts   = map[Dialect][]string{
 		Postgres: {"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit = off", joinText, "COMMIT"},
-		MySQL:    {crowdMySQL, joinMySQL},
+		MySQL:    {forgetMySQL, crowdMySQL, joinMySQL},
 		SQLite:   {joinText},
 	}
 )
