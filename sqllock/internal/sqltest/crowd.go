@@ -107,25 +107,34 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 	}
 	defer locks.Close()
 	var wg sync.WaitGroup
+	ofDead := map[string]bool{}
 	for _, d := range all {
+		r := driver.Request{Name: name, Owner: ownerName(), TTL: time.Minute}
+		ofDead[r.Owner] = true
 		wg.Go(func() {
-			r := driver.Request{Name: name, Owner: ownerName(), TTL: time.Minute}
 			if _, err := d.(driver.Queuer).Enqueue(ctx, r); !errors.Is(err, driver.ErrHeld) {
 				t.Errorf("Enqueue on a held name returned %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	waiting := func() int {
+	// waiting returns how many of the dead and of the living wait.
+	waiting := func() (dead, alive int) {
 		info, err := holder.(driver.Inspector).Inspect(ctx, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(info.Waiters)
+		for _, w := range info.Waiters {
+			if ofDead[w.Owner] {
+				dead++
+			} else {
+				alive++
+			}
+		}
+		return dead, alive
 	}
-	before := waiting()
-	if before < dead*9/10 {
-		t.Fatalf("the test is of no use: %d of %d clients wait", before, dead)
+	if n, _ := waiting(); n < dead*9/10 {
+		t.Fatalf("the test is of no use: %d of %d clients wait", n, dead)
 	}
 	for _, d := range all {
 		wg.Go(func() { d.Close() }) // which withdraws nothing
@@ -138,8 +147,7 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 		}
 		got <- err
 	}()
-	for waiting() <= before && ctx.Err() == nil {
-		before = min(before, waiting()) // places may have ended already
+	for _, alive := waiting(); alive == 0; _, alive = waiting() {
 	}
 	wg.Wait()
 	released := time.Now()
