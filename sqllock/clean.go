@@ -73,7 +73,7 @@ func (c *client) clean(ctx context.Context, last string, unused time.Duration) (
 			continue
 		}
 		done.idle++
-		if n.record == "" {
+		if n.extra == "" && n.crowd == 0 {
 			plain = append(plain, n.name)
 			continue
 		}
@@ -91,10 +91,37 @@ func (c *client) clean(ctx context.Context, last string, unused time.Duration) (
 		}
 		done.removed += removed
 	}
+	if last == "" {
+		if err := c.removeForlorn(ctx); err != nil {
+			return done, err
+		}
+	}
 	if len(page) == pageSize {
 		done.next = page[len(page)-1].name
 	}
 	return done, nil
+}
+
+// removeForlorn removes places that ended long ago, at names that nobody has used since.
+func (c *client) removeForlorn(ctx context.Context) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		var pairs [][2]string
+		if err := c.scan(ctx, conn, &c.statements.forlorn, []any{removeSize}, func(rows *sql.Rows) error {
+			var pair [2]string
+			err := rows.Scan(&pair[0], &pair[1])
+			pairs = append(pairs, pair)
+			return err
+		}); err != nil {
+			return err
+		}
+		for _, p := range pairs { // one by one: see removeOver
+			if err := c.removeOver(ctx, conn, p[0], p[1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 // remove runs a statement that removes rows, and returns how many it has removed.

@@ -23,32 +23,45 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 	c.requests.sent(req.Owner)
 	c.mu.Unlock()
-	g, err := c.ask(ctx, req, false, true)
+	g, err := c.ask(ctx, req, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
 	return g, err
 }
 
-// ask takes the hold or, with queue, a place. With quick it first tries the one statement
-// that takes a name which nobody uses.
-func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool) (driver.Grant, error) {
+// ask takes the hold or, for a waiter, a place. At a name that nobody uses it first tries the one
+// statement that takes it; at one for which others wait it takes the place, or confirms it, without
+// touching the name's row.
+func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver.Grant, error) {
 	sent := c.clock.Now()
 	stored := req
 	stored.Note, stored.Tokens = storable(req.Note), max(1, req.Tokens)
 	request, change := c.request, c.change
-	if queue {
+	placed, ahead := false, 0
+	if w != nil {
 		request = func(ctx context.Context, urgency priority, f onConn) (Failure, error) {
 			return c.requestStep(ctx, urgency, req.Name, f)
 		}
 		change = c.changeSurely
+		c.mu.Lock()
+		placed, ahead = w.placed, w.ahead
+		c.mu.Unlock()
 	}
+	l := look{heads: headPlaces, owner: req.Owner, count: true}
 	var g driver.Grant
 	var answer error
-	failure, err := request(ctx, taking, func(ctx context.Context, conn *sql.Conn) error {
+	failure, err := request(ctx, taking, func(ctx context.Context, conn *sql.Conn) (err error) {
 		var first *snapshot
-		if quick && c.hasQuick(req.Mode) && req.MinHold == 0 && stored.Tokens == 1 && !(queue && c.contended(req.Name)) {
-			token, found, err := c.quickTake(ctx, conn, &stored)
+		quick := c.hasQuick(req.Mode) && req.MinHold == 0 && stored.Tokens == 1 && !(w != nil && c.contended(req.Name))
+		switch {
+		case placed, w != nil && c.crowded(req.Name) && c.writers == nil:
+			if first, err = c.enter(ctx, conn, &stored, sent, placed, ahead, l); err != nil {
+				return err
+			}
+		case quick && !c.crowded(req.Name):
+			var token driver.Token
+			token, first, err = c.quickTake(ctx, conn, &stored)
 			if err != nil {
 				return err
 			}
@@ -56,19 +69,39 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, quick bool)
 				g, answer = driver.Grant{Request: req, Token: token, Block: 1, Since: sent, Valid: req.TTL}, nil
 				return nil
 			}
-			first = found
 		}
-		return change(ctx, conn, req.Name, first, func(a *attempt) {
+		overdue := false
+		step := func(a *attempt) {
 			g = driver.Grant{Request: req}
 			if answer = a.tombstoneOf(req.Owner); answer != nil {
 				return // it was withdrawn, and this request arrives late (P6)
 			}
-			h, err := a.Ask(stored, c.channel, queue, sent, a.now, &a.rules)
+			h, err := a.Ask(stored, c.channel, w != nil, sent, a.now, &a.rules)
 			if answer = err; err == nil {
 				g = a.Grant(h)
 				g.Request, g.Valid = req, req.TTL
 			}
-		})
+			// A place that is taken beside the row counts only where the row says that there are some.
+			_, held := err.(*driver.HeldError)
+			joins := held && w != nil && !placed
+			a.force, overdue = joins && a.crowd != crowdOf(&stored), joins && a.overdue
+		}
+		if w != nil && !placed && !c.contended(req.Name) {
+			// Suppose that many come at once. One of them marks the crowd, and the others need not
+			// touch the row any more.
+			if err = c.changeOnce(ctx, conn, req.Name, first, l, step); err == errCollided {
+				c.forgetCollision(req.Name)
+				if first, err = c.enter(ctx, conn, &stored, sent, false, 0, l); err == nil {
+					err = change(ctx, conn, req.Name, first, l, step)
+				}
+			}
+		} else {
+			err = change(ctx, conn, req.Name, first, l, step)
+		}
+		if err == nil && overdue {
+			_ = c.prune(ctx, conn, req.Name) // the next one that comes does it
+		}
+		return err
 	})
 	switch {
 	case err == nil && answer != nil && !driver.Gone(answer):
@@ -95,7 +128,7 @@ func (c *client) quickTake(ctx context.Context, conn *sql.Conn, req *driver.Requ
 	args := q.bind([]any{req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note})
 	var token int64
 	if c.statements.dialect == Postgres {
-		var s snapshot
+		s := snapshot{rowOnly: true}
 		err := conn.QueryRowContext(ctx, q.text, args...).Scan(append([]any{&token}, s.into()...)...)
 		return driver.Token(token), &s, err
 	}
@@ -147,9 +180,25 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	if !withdraw {
 		c.forget(g.Owner)
 	}
+	l := look{heads: headPlaces, owner: g.Owner}
+	step := func(a *attempt) {
+		answer = nil
+		if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
+			answer = a.reasonGone(g.Owner)
+		}
+		if remember {
+			a.putTombstone(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
+		}
+		a.settle(a.now, &a.rules) // the next waiter gets it in this step
+	}
 	_, err := c.requestStep(ctx, releasing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
+		if seen := c.takeSeen(g.Owner); seen != nil && !withdraw && c.writers == nil {
+			if err := c.changeOnce(ctx, conn, g.Name, seen, l, step); err != errCollided {
+				return err
+			}
+		}
 		var first *snapshot
-		if !withdraw && c.hasQuick(g.Mode) && g.MinHold == 0 && g.Block < 2 && !c.contended(g.Name) {
+		if !withdraw && c.hasQuick(g.Mode) && g.MinHold == 0 && g.Block < 2 && !c.contended(g.Name) && !c.crowded(g.Name) {
 			done, found, err := c.quickRelease(ctx, conn, g)
 			if done || err != nil {
 				answer = nil
@@ -157,16 +206,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			}
 			first = found
 		}
-		return c.changeSurely(ctx, conn, g.Name, first, func(a *attempt) {
-			answer = nil
-			if !a.Release(g.Owner, g.MinHold, g.Token, a.now, &a.rules) && g.Token != 0 {
-				answer = a.reasonGone(g.Owner)
-			}
-			if remember {
-				a.putTombstone(tombstone{Owner: g.Owner, Until: a.now.Add(max(g.TTL, withdrawnFor))})
-			}
-			a.settle(a.now, &a.rules) // the next waiter gets it in this step
-		})
+		return c.changeSurely(ctx, conn, g.Name, first, l, step)
 	})
 	if err != nil {
 		return err
@@ -181,7 +221,7 @@ func (c *client) quickRelease(ctx context.Context, conn *sql.Conn, g *driver.Gra
 	args := []any{g.Name, g.Owner}
 	if c.statements.dialect == Postgres {
 		var n int64
-		var s snapshot
+		s := snapshot{rowOnly: true}
 		err := conn.QueryRowContext(ctx, q.text, q.bind(args)...).Scan(append([]any{&n}, s.into()...)...)
 		return n == 1, &s, err
 	}
@@ -222,7 +262,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 func (c *client) renew(ctx context.Context, g *driver.Grant, sent driver.Instant) error {
 	var answer error
 	_, err := c.requestStep(ctx, renewing, g.Name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, g.Name, nil, func(a *attempt) {
+		return c.changeSurely(ctx, conn, g.Name, nil, look{heads: headPlaces}, func(a *attempt) {
 			answer = a.renew(g, sent)
 		})
 	})
@@ -237,7 +277,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	sent := c.clock.Now()
 	var answer error
 	_, err := c.requestStep(ctx, taking, g.Name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, g.Name, nil, func(a *attempt) {
+		return c.changeSurely(ctx, conn, g.Name, nil, look{heads: headPlaces}, func(a *attempt) {
 			h := a.Downgrade(g.Owner, sent, a.now)
 			if answer = nil; h == nil {
 				answer = a.reasonGone(g.Owner)
@@ -258,7 +298,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	var answer error
 	_, err := c.requestStep(ctx, taking, name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, name, nil, func(a *attempt) {
+		return c.changeSurely(ctx, conn, name, nil, look{heads: headPlaces}, func(a *attempt) {
 			answer = driver.ErrNotHeld
 			if h, ok := a.Record.Break(token); ok {
 				answer, a.broken = nil, &h
@@ -274,7 +314,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	var answer error
 	_, err := c.requestStep(ctx, taking, g.Name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, g.Name, nil, func(a *attempt) {
+		return c.changeSurely(ctx, conn, g.Name, nil, look{heads: headPlaces}, func(a *attempt) {
 			if answer = nil; !a.Annotate(g.Owner, storable(g.Note)) {
 				answer = a.reasonGone(g.Owner)
 			}

@@ -14,6 +14,14 @@ import (
 type contention struct {
 	steps    map[string]*steps
 	collided map[string]time.Time
+	crowds   map[string]time.Time // where others were seen to wait, or to have waited before
+	seen     map[string]seen      // what was read when an owner was found to have a hold
+}
+
+// seen is what was read of a name, and when.
+type seen struct {
+	*snapshot
+	at time.Time
 }
 
 // steps are those of this client at one name.
@@ -22,7 +30,9 @@ type steps struct {
 	n    int           // how many there are
 }
 
-func newContention() contention { return contention{map[string]*steps{}, map[string]time.Time{}} }
+func newContention() contention {
+	return contention{map[string]*steps{}, map[string]time.Time{}, map[string]time.Time{}, map[string]seen{}}
+}
 
 // contendedFor is how long a name counts as contended after a collision.
 const contendedFor = time.Second
@@ -52,11 +62,11 @@ func (c *client) requestStep(ctx context.Context, urgency priority, name string,
 }
 
 // changeSurely is change for a step that is expected to write.
-func (c *client) changeSurely(ctx context.Context, conn *sql.Conn, name string, first *snapshot, step func(*attempt)) error {
+func (c *client) changeSurely(ctx context.Context, conn *sql.Conn, name string, first *snapshot, l look, step func(*attempt)) error {
 	if first == nil && c.contended(name) {
-		return c.changeInTransaction(ctx, conn, name, step)
+		return c.changeInTransaction(ctx, conn, name, l, step)
 	}
-	return c.change(ctx, conn, name, first, step)
+	return c.change(ctx, conn, name, first, l, step)
 }
 
 // enterStep waits until no other step of this client is under way at the name; a release
@@ -110,19 +120,82 @@ func (c *client) noteCollision(name string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.contention.collided) >= maxContended {
-		clear(c.contention.collided)
-	}
-	c.contention.collided[name] = time.Now()
+	note(c.contention.collided, name)
+}
+
+// forgetCollision forgets a collision of clients that come at the same time: it tells nothing of
+// their later writes.
+func (c *client) forgetCollision(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.contention.collided, name)
 }
 
 // contended reports whether a write collided at the name not long ago.
 func (c *client) contended(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, ok := c.contention.collided[name]
+	return recent(c.contention.collided, name)
+}
+
+// noteCrowd notes whether the row of a name says that there is a crowd.
+func (c *client) noteCrowd(name string, crowd bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if crowd {
+		note(c.contention.crowds, name)
+	} else {
+		delete(c.contention.crowds, name)
+	}
+}
+
+// crowded reports whether the row of a name said not long ago that there is a crowd.
+func (c *client) crowded(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return recent(c.contention.crowds, name)
+}
+
+// seenFor is how long a snapshot may be used that was read for another step.
+const seenFor = 20 * time.Millisecond
+
+// noteSeen notes what was read when an owner was found to have a hold. Suppose that it releases
+// the hold soon. The release need not read the name again: if anybody has written the row since, or
+// has given up a place, its write fails.
+func (c *contention) noteSeen(owner string, s *snapshot, at time.Time) {
+	if len(c.seen) >= maxContended {
+		clear(c.seen)
+	}
+	c.seen[owner] = seen{s, at}
+}
+
+// takeSeen returns what was noted of an owner, once, with the server's time as it is by now at
+// least; nil: nothing.
+func (c *client) takeSeen(owner string) *snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.contention.seen[owner]
+	delete(c.contention.seen, owner)
+	age := time.Since(s.at)
+	if !ok || age > seenFor {
+		return nil
+	}
+	s.now += age.Microseconds()
+	return s.snapshot
+}
+
+func note(times map[string]time.Time, name string) {
+	if len(times) >= maxContended {
+		clear(times)
+	}
+	times[name] = time.Now()
+}
+
+// recent reports whether a name was noted within contendedFor, and forgets it if not.
+func recent(times map[string]time.Time, name string) bool {
+	at, ok := times[name]
 	if ok && time.Since(at) > contendedFor {
-		delete(c.contention.collided, name)
+		delete(times, name)
 		return false
 	}
 	return ok

@@ -39,6 +39,8 @@ type grammar struct {
 	max string // the greatest of several values
 	// ignore and orIgnore make an INSERT do nothing where the name has a row.
 	ignore, orIgnore string
+	orReplace        string // makes an INSERT change the place that the owner has
+	ifDone           string // whether the transaction's first statement has changed a row
 }
 
 // hostTime stands for an argument: SQLite runs on the caller's host, whose clock has more
@@ -48,10 +50,17 @@ const hostTime = "$0"
 var grammars = map[Dialect]grammar{
 	Postgres: {
 		now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
-		max: "greatest", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING",
+		max: "greatest", orIgnore: "ON CONFLICT (name) DO NOTHING",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET",
 	},
-	MySQL:  {now: nowMySQL, max: "GREATEST", ignore: "IGNORE", orIgnore: ""},
-	SQLite: {now: hostTime, max: "max", ignore: "", orIgnore: "ON CONFLICT (name) DO NOTHING"},
+	MySQL: {
+		now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
+		orReplace: "ON DUPLICATE KEY UPDATE", ifDone: "AND @holdfast_done = 1",
+	},
+	SQLite: {
+		now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
+		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET",
+	},
 }
 
 // nowMySQL is live time in MySQL. UTC_TIMESTAMP stands still during a statement.
@@ -90,7 +99,8 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{locks}", tables.locks, "{meta}", tables.meta, "{gap}", strconv.Itoa(tokenGap),
+		"{or replace}", g.orReplace, "{if done}", g.ifDone,
+		"{locks}", tables.locks, "{places}", tables.places, "{meta}", tables.meta,
 		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)
 }
@@ -160,6 +170,8 @@ func (q *query) bind(args []any) []any {
 }
 
 // tables are the names of the tables.
-type tables struct{ locks, meta string }
+type tables struct{ locks, places, meta string }
 
-func tablesOf(prefix string) tables { return tables{prefix + "_locks", prefix + "_meta"} }
+func tablesOf(prefix string) tables {
+	return tables{prefix + "_locks", prefix + "_places", prefix + "_meta"}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -13,7 +15,7 @@ import (
 func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	var info driver.Info
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		return c.change(ctx, conn, name, nil, func(a *attempt) { info = a.Info(name, a.now) })
+		return c.change(ctx, conn, name, nil, look{heads: allPlaces}, func(a *attempt) { info = a.Info(name, a.now) })
 	})
 	return info, err
 }
@@ -27,19 +29,50 @@ type named struct {
 	snapshot
 }
 
-// page reads rows in the order of their names.
+// page reads rows in the order of their names, with all places.
 func (c *client) page(ctx context.Context, q *query, args ...any) ([]named, error) {
 	var page []named
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		page = nil
-		return c.scan(ctx, conn, q, args, func(rows *sql.Rows) error {
+		if err := c.scan(ctx, conn, q, args, func(rows *sql.Rows) error {
 			var n named
 			err := rows.Scan(append([]any{&n.name}, n.into()...)...)
 			page = append(page, n)
 			return err
-		})
+		}); err != nil {
+			return err
+		}
+		return c.readPlaces(ctx, conn, page)
 	})
 	return page, err
+}
+
+// readPlaces reads the places of rows that were read before.
+func (c *client) readPlaces(ctx context.Context, conn *sql.Conn, rows []named) error {
+	at := map[string]*named{}
+	for i := range rows {
+		if n := &rows[i]; n.crowd != 0 || n.extra != "" {
+			at[n.name] = n
+		}
+	}
+	if len(at) == 0 {
+		return nil
+	}
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(at)), batchSize) {
+		q, args := c.statements.list(placesOfText, batch, nil)
+		if err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
+			var name string
+			var p placeRow
+			err := rows.Scan(append([]any{&name}, p.fields()...)...)
+			if n := at[name]; n != nil {
+				n.places = append(n.places, p)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // List implements driver.Inspector. It shows names in the order of their bytes.

@@ -11,7 +11,7 @@ import (
 // batchSize is how many holds one statement renews or releases.
 const batchSize = 256
 
-// renewMany renews those of the grants that are exclusive holds for which nobody waits,
+// renewMany renews those of the grants that are plain exclusive holds,
 // batchSize at a time, and sets the errors of batches that failed. It returns the grants
 // that must be renewed in another way.
 func (c *client) renewMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
@@ -41,7 +41,7 @@ func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []
 			if err != nil || n == int64(len(now)) {
 				return err
 			}
-			plain, err := c.plain(ctx, conn, grants, now)
+			plain, err := c.plain(ctx, conn, grants, now, true)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func (c *client) releaseBatch(ctx context.Context, grants []driver.Grant, which 
 	}
 	_, err = c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error {
 		rest, unsure = nil, which
-		plain, err := c.plain(ctx, conn, grants, which)
+		plain, err := c.plain(ctx, conn, grants, which, false)
 		if err != nil {
 			return err
 		}
@@ -123,15 +123,20 @@ func (c *client) execList(ctx context.Context, conn *sql.Conn, text string, gran
 	return n, err
 }
 
-// plain returns the names, by owner, of the grants that are exclusive holds for
-// which nobody waits.
-func (c *client) plain(ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int) (map[string]string, error) {
+// plain returns the names, by owner, of the grants that are plain exclusive holds; with waited,
+// also those for which others wait.
+func (c *client) plain(
+	ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int, waited bool,
+) (map[string]string, error) {
 	q, args := c.statements.list(plainText, namesOf(grants, which), ownersOf(grants, which))
 	plain := map[string]string{}
 	err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
 		var name, owner string
-		err := rows.Scan(&name, &owner)
-		plain[owner] = name
+		var crowd int64
+		err := rows.Scan(&name, &owner, &crowd)
+		if crowd == 0 || waited {
+			plain[owner] = name
+		}
 		return err
 	})
 	return plain, err

@@ -3,27 +3,45 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"maps"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/record"
 )
 
 // Where no notifications arrive, one goroutine of the client, the poller, finds out what has
-// become of its waiters and watches. One statement asks for the versions of all their rows,
-// and changed rows are read. It polls less often the longer nothing changes, and the more
-// others are ahead in the queue. In SQLite it first asks the change detector.
+// become of its waiters and watches. One statement asks which of its waiters still have their
+// places, and how many are ahead of each: a place that is gone has been granted, as a rule. Another
+// asks for the versions of the rows that are watched. It polls less often the longer nothing
+// changes, and the later a waiter's turn is to come: see pollState.pause. In SQLite it first asks
+// the change detector.
 
 // pollState is what the poller knows of a waiter or watch. The client's mutex guards it.
 type pollState struct {
-	waiting int   // calls of Wait; of a watch 1
-	version int64 // of the row at the last poll
-	ahead   int   // how many are ahead in the queue
-	last    driver.Token
-	changed time.Time // when anything but signs of life changed
-	polled  time.Time // the last poll, or the client's own step that has seen the row
+	started bool      // the poller knows of it
+	waiting int       // calls of Wait; of a watch 1
+	version int64     // of the row of a watch at the last poll; neverPolled before the first
+	ahead   int       // how many are ahead in the queue
+	changed time.Time // when ahead or the row last changed
+	polled  time.Time // the last poll, or the client's own request that has told ahead
+}
+
+// moved notes how many are ahead of a waiter.
+func (s *pollState) moved(ahead int) {
+	s.polled = time.Now()
+	if ahead != s.ahead || s.changed.IsZero() {
+		s.ahead, s.changed = ahead, s.polled
+	}
+}
+
+// pause returns how long after the last poll the next is due: a part of the time for which nothing
+// has changed, and longer the more are ahead. Suppose that 64 clients wait at a name that is handed
+// on every 2 ms. All of them together poll as often as five that are first, and each of them is
+// polled for in time, because its pauses get shorter as its turn comes near.
+func (s *pollState) pause(b bounds, now time.Time) time.Duration {
+	quiet := min(max(now.Sub(s.changed)/pausePart, b.shortest), b.longest)
+	return max(quiet*time.Duration(1+min(s.ahead, maxAhead)), min(b.shortest*time.Duration(1+s.ahead), b.longest))
 }
 
 // neverPolled is the version before the first poll.
@@ -57,18 +75,21 @@ type bounds struct{ shortest, longest time.Duration }
 
 var pauses = map[Dialect]bounds{
 	Postgres: {5 * time.Millisecond, 200 * time.Millisecond},
-	MySQL:    {2 * time.Millisecond, 500 * time.Millisecond},
+	MySQL:    {time.Millisecond, 500 * time.Millisecond},
 	SQLite:   {500 * time.Microsecond, 5 * time.Millisecond},
 }
 
 // startPollingLocked polls for a waiter or watch from now on.
 func (c *client) startPollingLocked(s *pollState) {
 	s.waiting++
-	if first := s.changed.IsZero(); first || c.statements.dialect == SQLite {
+	if first := !s.started; first || c.statements.dialect == SQLite {
 		s.version = neverPolled // the change detector may have told of it already
 		if first {
-			s.changed = time.Now()
-			s.polled = s.changed
+			s.started = true
+			if s.changed.IsZero() {
+				s.changed = time.Now()
+				s.polled = s.changed
+			}
 			select {
 			case c.newcomer <- struct{}{}:
 			default: // the poller has been told already
@@ -149,8 +170,7 @@ func (c *client) pollTargets() (names map[string]*subscribers, pause time.Durati
 	pause = (1 + maxAhead) * b.longest
 	for _, subscribed := range names {
 		for _, s := range subscribed.states() {
-			own := min(max(now.Sub(s.changed)/pausePart, b.shortest), b.longest)
-			pause = min(pause, own*time.Duration(1+min(s.ahead, maxAhead))-now.Sub(s.polled))
+			pause = min(pause, s.pause(b, now)-now.Sub(s.polled))
 			newcomers = newcomers || s.version == neverPolled
 		}
 	}
@@ -170,35 +190,106 @@ func (c *client) notePolled(names map[string]*subscribers) {
 	}
 }
 
-// poll asks which rows have changed, reads those, and tells their subscribers. It uses the
-// detector's connection if there is one.
+// poll asks what has changed, and tells the subscribers. It uses the detector's connection if there
+// is one.
 func (c *client) poll(ctx context.Context, own *sql.Conn, names map[string]*subscribers) error {
 	poll := func(ctx context.Context, conn *sql.Conn) error {
-		versions, err := c.versions(ctx, conn, slices.Collect(maps.Keys(names)))
-		if err != nil {
-			return err
-		}
+		var waiters []*waiter
+		var watched []string
 		for name, subscribed := range names {
-			if !c.stale(subscribed, versions[name]) {
-				continue
+			waiters = append(waiters, subscribed.waiters...)
+			if len(subscribed.watches) > 0 {
+				watched = append(watched, name)
 			}
-			s, err := c.read(ctx, conn, name)
-			if err != nil {
-				return err
-			}
-			st, err := s.decode(name)
-			if err != nil {
-				return err
-			}
-			c.update(subscribed, s, st)
 		}
-		return nil
+		return errors.Join(c.pollWaiters(ctx, conn, waiters), c.pollWatches(ctx, conn, watched, names))
 	}
 	if own != nil {
 		return poll(ctx, own)
 	}
 	_, err := c.request(ctx, reading, poll)
 	return err
+}
+
+// pollWaiters asks which waiters have their places, and tells the others what has become of them.
+func (c *client) pollWaiters(ctx context.Context, conn *sql.Conn, waiters []*waiter) error {
+	for batch := range slices.Chunk(waiters, batchSize) {
+		var names, owners []string
+		c.mu.Lock() // a waiter that asks again has another request
+		for _, w := range batch {
+			names, owners = append(names, w.request.Name), append(owners, w.request.Owner)
+		}
+		c.mu.Unlock()
+		ahead := map[[2]string]int{}
+		q, args := c.statements.list(queuedText, names, owners)
+		if err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
+			var key [2]string
+			var n int
+			err := rows.Scan(&key[0], &key[1], &n)
+			ahead[key] = n
+			return err
+		}); err != nil {
+			return err
+		}
+		for i, w := range batch {
+			if n, queued := ahead[[2]string{names[i], owners[i]}]; queued {
+				c.mu.Lock()
+				w.version = 0
+				w.moved(n)
+				c.mu.Unlock()
+			} else if err := c.tell(ctx, conn, w, names[i], owners[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tell tells a waiter that has no place any more whether it was granted the name.
+func (c *client) tell(ctx context.Context, conn *sql.Conn, w *waiter, name, owner string) error {
+	s, err := c.read(ctx, conn, name, look{heads: headPlaces, owner: owner})
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	st, err := s.decode(name)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.version = 0
+	if h := st.Held(owner); h != nil && h.Claim {
+		c.contention.noteSeen(owner, s, at)
+		w.handOver(st.Grant(h))
+	} else if st.Queued(owner) == nil {
+		w.wake(driver.Grant{}) // its next question tells what has become of it
+	}
+	return nil
+}
+
+// pollWatches asks which of the rows that are watched have changed, and reads those.
+func (c *client) pollWatches(ctx context.Context, conn *sql.Conn, watched []string, names map[string]*subscribers) error {
+	versions, err := c.versions(ctx, conn, watched)
+	if err != nil {
+		return err
+	}
+	for _, name := range watched {
+		watches := names[name].watches
+		if !c.stale(watches, versions[name]) {
+			continue
+		}
+		s, err := c.read(ctx, conn, name, look{heads: 1})
+		if err != nil {
+			return err
+		}
+		st, err := s.decode(name)
+		if err != nil {
+			return err
+		}
+		c.update(watches, s, st)
+	}
+	return nil
 }
 
 // versions returns the version of each name's row.
@@ -234,41 +325,20 @@ func (c *client) scan(ctx context.Context, conn *sql.Conn, q *query, args []any,
 	return rows.Err()
 }
 
-// stale reports whether a row has changed since one of its subscribers was told of it.
-func (c *client) stale(subscribed *subscribers, version int64) bool {
+// stale reports whether a row has changed since one of its watches was told of it.
+func (c *client) stale(watches []*watch, version int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(subscribed.states(), func(s *pollState) bool { return s.version != version })
+	return slices.ContainsFunc(watches, func(w *watch) bool { return w.version != version })
 }
 
-// update tells waiters of a hand-off or a lost place, and watches of other holders.
-func (c *client) update(subscribed *subscribers, s *snapshot, st *state) {
+// update tells watches of other holders.
+func (c *client) update(watches []*watch, s *snapshot, st *state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, w := range subscribed.watches {
+	for _, w := range watches {
 		if w.version = s.version; c.watches[w] && w.update(st) {
 			w.changed = time.Now()
 		}
-	}
-	for _, w := range subscribed.waiters {
-		if w.version != s.version {
-			w.version = s.version
-			w.update(st)
-		}
-	}
-}
-
-func (w *waiter) update(st *state) {
-	if h := st.Held(w.request.Owner); h != nil && h.Claim {
-		w.handOver(st.Grant(h))
-		return
-	}
-	ahead := slices.IndexFunc(st.Queue, func(p record.Place) bool { return p.Owner == w.request.Owner })
-	if ahead < 0 {
-		ahead = 0
-		w.wake(driver.Grant{}) // its next question tells what has become of it
-	}
-	if ahead != w.ahead || w.last != st.last {
-		w.ahead, w.last, w.changed = ahead, st.last, time.Now()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -22,16 +21,18 @@ type waiter struct {
 
 // Enqueue implements driver.Queuer.
 func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	w, placed, err := c.expect(req) // before the place is: a grant may come at once (P7)
+	w, err := c.expect(req) // before the place is: a grant may come at once (P7)
 	if err != nil {
 		return driver.Grant{Request: req}, err
 	}
-	g, err := c.ask(ctx, req, true, !placed)
-	_, queued := err.(*driver.HeldError)
+	g, err := c.ask(ctx, req, w)
+	held, queued := err.(*driver.HeldError)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests.answered(req.Owner, errors.Is(err, driver.ErrUncertain))
-	w.placed = queued
+	if w.placed = queued; queued {
+		w.moved(held.Ahead)
+	}
 	if !queued && c.requests.allAnswered(req.Owner) && c.waiters[req.Owner] == w {
 		delete(c.waiters, req.Owner)
 	}
@@ -68,13 +69,13 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 }
 
-// expect notes that a request of the owner is under way, and returns its waiter and
-// whether that is placed, or an error if the owner has been withdrawn.
-func (c *client) expect(req driver.Request) (w *waiter, placed bool, err error) {
+// expect notes that a request of the owner is under way, and returns its waiter, or an error if
+// the owner has been withdrawn.
+func (c *client) expect(req driver.Request) (w *waiter, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.tombstones.Get(req.Owner, c.clock.Now()); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	w = c.waiters[req.Owner]
 	if w == nil {
@@ -83,7 +84,7 @@ func (c *client) expect(req driver.Request) (w *waiter, placed bool, err error) 
 	}
 	w.request = req // how many tokens it asks for may have changed
 	c.requests.sent(req.Owner)
-	return w, w.placed, nil
+	return w, nil
 }
 
 func (c *client) forget(owner string) {
@@ -109,8 +110,7 @@ func (c *client) withdraw(g *driver.Grant) (answered bool) {
 }
 
 // afterWrite tells this client's own waiters, once an attempt is written, what it has handed
-// over to them. It also tells the poller which rows this client has written itself: each of
-// its waiters confirms its place again and again, and those writes need no poll.
+// over to them.
 func (c *client) afterWrite(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,23 +119,11 @@ func (c *client) afterWrite(a *attempt) {
 			w.handOver(a.Grant(h))
 		}
 	}
-	if c.channel != "" {
-		return
-	}
-	for i := range a.Queue {
-		// Versions grow: the one written is this one or, where the server's clock was set
-		// back, a greater one. Then the next poll reads the row once more.
-		if w := c.waiters[a.Queue[i].Owner]; w != nil && w.version != neverPolled {
-			w.version, w.polled = serverTime(a.now), time.Now()
-			w.update(a.state)
-		}
-	}
 }
 
 // messages returns what to tell other clients of an attempt. A hand-off goes to the winner's
-// client, as "h TOKEN BLOCK CONTENDED CLAIM ASKED OWNER", or, if that client is of a version
-// that knows no blocks, as "g TOKEN CLAIM ASKED OWNER". A break goes to the client of the
-// broken hold, as "b OWNER".
+// client, as "h TOKEN BLOCK CONTENDED CLAIM ASKED OWNER". A break goes to the client of the broken
+// hold, as "b OWNER".
 func (c *client) messages(a *attempt) (all []message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,11 +132,8 @@ func (c *client) messages(a *attempt) (all []message) {
 		if h == nil || h.Client == "" || c.waiters[owner] != nil {
 			continue
 		}
-		text := fmt.Sprintf("g %d %d %d %s", h.Token, micros(h.Valid), h.Since, owner)
-		if h.Tokens > 0 {
-			g := a.Grant(h)
-			text = fmt.Sprintf("h %d %d %t %d %d %s", h.Token, g.Block, g.Contended, micros(h.Valid), h.Since, owner)
-		}
+		g := a.Grant(h)
+		text := fmt.Sprintf("h %d %d %t %d %d %s", h.Token, g.Block, g.Contended, micros(h.Valid), h.Since, owner)
 		all = append(all, message{h.Client, text})
 	}
 	if h := a.broken; h != nil && h.Client != "" {
@@ -168,8 +153,8 @@ func (c *client) receive(message string) {
 		c.setInterruptedLocked(false, "")
 	case "lost":
 		c.setInterruptedLocked(true, rest)
-	case "g", "h":
-		c.receiveHandOffLocked(kind, rest)
+	case "h":
+		c.receiveHandOffLocked(rest)
 	case "b":
 		select {
 		case <-c.closed: // and with it losses
@@ -203,17 +188,15 @@ func (c *client) setInterruptedLocked(interrupted bool, why string) {
 // receiveHandOffLocked passes a hand-off on to its waiter. Since is the sending of the
 // owner's last request that the server had answered before the hand-off, never the arrival
 // of the message (P1).
-func (c *client) receiveHandOffLocked(kind, text string) {
-	g, claim := driver.Grant{Block: 1}, int64(0)
-	into := []any{&g.Token, &claim, &g.Since}
-	if kind == "h" {
-		into = []any{&g.Token, &g.Block, &g.Contended, &claim, &g.Since}
+func (c *client) receiveHandOffLocked(text string) {
+	const numbers = 5 // before the owner
+	fields := strings.SplitN(text, " ", numbers+1)
+	w := c.waiters[fields[len(fields)-1]]
+	if w == nil || len(fields) <= numbers {
+		return // it is another client's, over the same connection
 	}
-	if n, _ := fmt.Sscan(text, into...); n < len(into) {
-		return
-	}
-	owner := strings.SplitN(text, " ", len(into)+1)[len(into):]
-	if w := c.waiters[strings.Join(owner, "")]; w != nil {
+	g, claim := driver.Grant{}, int64(0)
+	if n, _ := fmt.Sscan(text, &g.Token, &g.Block, &g.Contended, &claim, &g.Since); n == numbers {
 		g.Valid = duration(claim)
 		w.handOver(g)
 	}

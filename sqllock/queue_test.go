@@ -8,12 +8,10 @@ import (
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
-// TestHandOffMessage: the message that tells of a hand-off tells the whole grant to a
-// client of this version, and the older message to one that asked without a number of
-// tokens, which this version understands too.
+// TestHandOffMessage: the message that tells of a hand-off tells the whole grant.
 func TestHandOffMessage(t *testing.T) {
 	const asked = driver.Instant(77)
-	for _, tokens := range []int{0, 1, tokenBlock} {
+	for _, tokens := range []int{1, tokenBlock} {
 		a := &client{caps: driver.Caps{Poll: time.Second}, waiters: map[string]*waiter{}, contention: newContention()}
 		b := &client{waiters: map[string]*waiter{}}
 		w := &waiter{request: driver.Request{Name: "n", Owner: "an owner", TTL: time.Minute}, woken: make(chan driver.Grant, 1)}
@@ -23,31 +21,33 @@ func TestHandOffMessage(t *testing.T) {
 		behind := first
 		behind.Owner = "another"
 		now := instant(time.Now().UnixMicro())
-		s := state{last: 5, Record: record.Record{Queue: []record.Place{
-			{Request: first, Client: "b", Joined: now, Until: now, Asked: asked},
-			{Request: behind, Client: "b", Joined: now, Until: now, Asked: asked},
-		}}}
+		const claim = 700 * time.Millisecond // as long as the place would have lasted
+		s := state{last: 5}
 		snapshot := &snapshot{row: s.encode(), now: serverTime(now)}
+		for _, r := range []driver.Request{first, behind} {
+			p := placeOf(&record.Place{Request: r, Client: "b", Joined: now, Until: now.Add(claim), Asked: asked})
+			snapshot.places = append(snapshot.places, p)
+		}
 		attempt, err := a.newAttempt("n", snapshot)
 		if err != nil {
 			t.Fatal(err)
 		}
 		messages := a.messages(attempt)
-		if len(messages) != 1 || messages[0].Channel != "b" || (messages[0].Payload[0] == 'g') != (tokens == 0) {
+		if len(messages) != 1 || messages[0].Channel != "b" {
 			t.Fatalf("with %d tokens asked for, the messages are %q", tokens, messages)
 		}
 		b.receive(messages[0].Payload)
 		got := <-w.woken
 		want := driver.Grant{
-			Request: w.request, Token: driver.Token(snapshot.now), Block: max(1, tokens), Contended: tokens > 0,
-			Since: asked, Valid: 2 * time.Second,
+			Request: w.request, Token: driver.Token(snapshot.now), Block: tokens, Contended: true,
+			Since: asked, Valid: claim,
 		}
 		if got != want {
 			t.Errorf("the message %q is received as\n%+v, want\n%+v", messages[0].Payload, got, want)
 		}
 	}
 	c := &client{waiters: map[string]*waiter{}}
-	for _, damaged := range []string{"g", "g 1 2", "g 1 2 x an owner", "h 1 2 maybe 3 4 an owner", "h 1 2 true 3 4", "? 1"} {
+	for _, damaged := range []string{"h", "h 1 2", "h 1 2 maybe 3 4 an owner", "h 1 2 true 3 4", "? 1"} {
 		c.receive(damaged)
 	}
 }

@@ -66,10 +66,11 @@ func (c *client) renewRows(
 			if err != nil {
 				return err
 			}
-			if d.write != nil {
-				statements, decisions, written = append(statements, *d.write), append(decisions, d), append(written, n.name)
-			} else {
+			switch {
+			case d.write == nil:
 				done = append(done, n.name)
+			case len(d.write) == 1 && !d.recheck:
+				statements, decisions, written = append(statements, d.write[0]), append(decisions, d), append(written, n.name)
 			}
 		}
 		if len(statements) == 0 {
@@ -125,6 +126,9 @@ func (c *client) readRows(ctx context.Context, conn *sql.Conn, names []string) (
 		rows = append(rows, n)
 		return err
 	})
+	if err == nil {
+		err = c.readPlaces(ctx, conn, rows)
+	}
 	slices.SortFunc(rows, func(a, b named) int { return cmp.Compare(a.name, b.name) })
 	return rows, err
 }

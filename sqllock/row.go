@@ -17,15 +17,33 @@ type row struct {
 	ttl, delay     int64
 	note           string
 	taken, expires int64
-	record         string
+	crowd          int64 // for what kind of lock there may be places; 0: there are none
+	extra          string
 }
 
 // fields are the row's columns in their order.
 func (r *row) fields() []any {
-	return []any{&r.version, &r.token, &r.owner, &r.client, &r.ttl, &r.delay, &r.note, &r.taken, &r.expires, &r.record}
+	return []any{&r.version, &r.token, &r.owner, &r.client, &r.ttl, &r.delay, &r.note, &r.taken, &r.expires, &r.crowd, &r.extra}
 }
 
-// state is what a row says: the record of package record, the last token, and tombstones.
+// placeRow is a row of {places} without its name. ticket 0: it is not written yet.
+type placeRow struct {
+	Owner   string `json:"owner"`
+	Ticket  int64  `json:"-"`
+	Tokens  int64  `json:"tokens"`
+	Joined  int64  `json:"joined"`
+	Asked   int64  `json:"asked"`
+	Ends    int64  `json:"ends"`
+	Request string `json:"request"`
+}
+
+// fields are the columns of a place in their order.
+func (p *placeRow) fields() []any {
+	return []any{&p.Owner, &p.Ticket, &p.Tokens, &p.Joined, &p.Asked, &p.Ends, &p.Request}
+}
+
+// state is what the rows of a name say: the record of package record, the last token, and
+// tombstones.
 type state struct {
 	record.Record
 	last       driver.Token // that was given out or reserved
@@ -40,13 +58,12 @@ type tombstone struct {
 	Until  driver.Instant `json:"u"`
 }
 
-// The JSON of the column record. Instants of the server are microseconds, as in the other
+// The JSON of the columns extra and request. Instants of the server are microseconds, as in the other
 // columns; Asked is by the owner's own clock, in nanoseconds.
 type (
 	savedRecord struct {
-		Holds      []savedHold  `json:"holds,omitempty"`
-		Queue      []savedPlace `json:"queue,omitempty"`
-		Tombstones []tombstone  `json:"gone,omitempty"`
+		Holds      []savedHold `json:"holds,omitempty"`
+		Tombstones []tombstone `json:"gone,omitempty"`
 	}
 	savedRequest struct {
 		Owner   string         `json:"o,omitempty"`
@@ -71,12 +88,6 @@ type (
 		// not yet renewed.
 		Claim int64 `json:"v,omitempty"`
 	}
-	savedPlace struct {
-		savedRequest
-		Joined int64 `json:"j"`
-		Until int64 `json:"z"`
-		Tokens int   `json:"b,omitempty"` // 0: its client is of a version that asks for one
-	}
 )
 
 // micros returns a duration in microseconds, rounded up: the server never keeps a
@@ -90,12 +101,36 @@ func instant(us int64) driver.Instant { return driver.Instant(us * 1000) }
 
 func serverTime(i driver.Instant) int64 { return micros(time.Duration(i)) }
 
-// decode returns the state that a row describes.
+// decode returns the state that a snapshot shows.
+func (s *snapshot) decode(name string) (*state, error) {
+	st, err := s.row.decode(name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.places {
+		p, err := s.places[i].decode(name)
+		if err != nil {
+			return nil, err
+		}
+		st.Queue = append(st.Queue, p)
+	}
+	if s.far != nil {
+		p, err := s.far.decode(name)
+		if err != nil {
+			return nil, err
+		}
+		st.Far, st.FarAhead = &p, s.farAhead
+	}
+	st.Unloaded = s.unloaded
+	return st, nil
+}
+
+// decode returns the state that a row describes, without places.
 func (r *row) decode(name string) (*state, error) {
 	s := &state{last: driver.Token(r.token)}
 	switch {
-	case r.record != "":
-		return s, s.parse(name, r.record)
+	case r.extra != "":
+		return s, s.parse(name, r.extra)
 	case r.owner != "":
 		s.Holds = []record.Hold{{
 			Request: driver.Request{Name: name, Owner: r.owner, TTL: duration(r.ttl), LockDelay: duration(r.delay), Note: r.note},
@@ -115,14 +150,6 @@ func (s *state) parse(name, text string) error {
 		s.Holds = append(s.Holds, record.Hold{
 			Request: h.request(name), Client: h.Client, Closed: h.Closed, Token: h.Token, Last: h.Last,
 			Taken: instant(h.Taken), Expires: instant(h.Expires), Since: h.Asked, Valid: duration(h.Claim), Claim: h.Claim > 0,
-		})
-	}
-	for i := range saved.Queue {
-		p := &saved.Queue[i]
-		req := p.request(name)
-		req.Tokens = p.Tokens
-		s.Queue = append(s.Queue, record.Place{
-			Request: req, Client: p.Client, Joined: instant(p.Joined), Until: instant(p.Until), Asked: p.Asked,
 		})
 	}
 	s.tombstones = saved.Tombstones
@@ -150,16 +177,16 @@ func (s *state) encode() row {
 		}
 	}
 	if !s.plain() {
-		r.record = s.text()
+		r.extra = s.text()
 	}
 	return r
 }
 
 // plain reports whether the columns can hold all of the state: at most one hold, exclusive,
-// without a minimum and with one token, for which nobody waits. A claim must be readable in
-// the record where its winner is not notified.
+// without a minimum and with one token. A claim must be readable in the record where its winner
+// is not notified.
 func (s *state) plain() bool {
-	if len(s.Queue) > 0 || len(s.tombstones) > 0 || len(s.Holds) > 1 {
+	if len(s.tombstones) > 0 || len(s.Holds) > 1 {
 		return false
 	}
 	if len(s.Holds) == 0 {
@@ -185,15 +212,6 @@ func (s *state) text() string {
 		}
 		saved.Holds = append(saved.Holds, to)
 	}
-	for i := range s.Queue {
-		p := &s.Queue[i]
-		to := savedPlace{
-			savedRequest: save(&p.Request, p.Client),
-			Joined:       serverTime(p.Joined), Until: serverTime(p.Until), Tokens: p.Tokens,
-		}
-		to.Asked = p.Asked
-		saved.Queue = append(saved.Queue, to)
-	}
 	for i := range saved.Tombstones {
 		saved.Tombstones[i].Until = driver.Instant(serverTime(saved.Tombstones[i].Until))
 	}
@@ -211,10 +229,78 @@ func save(r *driver.Request, client string) savedRequest {
 	}
 }
 
-// settle brings the state up to now.
+// decode returns the place that a row describes.
+func (p *placeRow) decode(name string) (record.Place, error) {
+	var saved savedRequest
+	if err := json.Unmarshal([]byte(p.Request), &saved); err != nil {
+		return record.Place{}, fmt.Errorf("a place in the queue of %.40q cannot be read: %w", name, err)
+	}
+	saved.Owner = p.Owner
+	req := saved.request(name)
+	req.Tokens = int(min(max(p.Tokens, 1), tokenBlock))
+	return record.Place{
+		Request: req, Client: saved.Client, Joined: instant(p.Joined), Until: instant(p.Ends), Asked: driver.Instant(p.Asked),
+	}, nil
+}
+
+// placeOf returns the row of a place.
+func placeOf(p *record.Place) placeRow {
+	return placeRow{
+		Owner: p.Owner, Tokens: int64(p.Tokens), Joined: serverTime(p.Joined), Asked: int64(p.Asked), Ends: serverTime(p.Until),
+		Request: requestText(&p.Request, p.Client),
+	}
+}
+
+// requestText is the column request.
+func requestText(req *driver.Request, client string) string {
+	saved := save(req, client)
+	saved.Owner = ""
+	text, err := json.Marshal(saved)
+	if err != nil {
+		panic(err) // there is nothing in it that could fail
+	}
+	return string(text)
+}
+
+// crowdOf is the value of the column crowd while some wait for a lock of the request's kind.
+func crowdOf(req *driver.Request) int64 {
+	if req.Mode != driver.Slot {
+		return 1
+	}
+	return int64(req.Slots) + 1
+}
+
+// nextCrowd returns what to write as crowd: whether there may be places. It keeps a crowd's mark
+// until nobody holds the name, so that the next one that waits need not set it. Beside tombstones
+// places are not taken without a look at them.
+func (s *state) nextCrowd(before int64) int64 {
+	var in *driver.Request
+	switch {
+	case len(s.tombstones) > 0:
+		return 0
+	case len(s.Queue) > 0:
+		in = &s.Queue[0].Request
+	case s.Far != nil:
+		in = &s.Far.Request
+	case s.Unloaded > 0 || len(s.Holds) > 0:
+		return before
+	default:
+		return 0
+	}
+	return crowdOf(in)
+}
+
+// settle brings the state up to now. It drops places of owners that hold the name already, or were
+// withdrawn: such a place was taken by a request that came late.
 func (s *state) settle(now driver.Instant, rules *record.Rules) {
 	s.tombstones = slices.DeleteFunc(s.tombstones, func(f tombstone) bool { return now >= f.Until })
-	rules.Least = max(s.last+tokenGap, driver.Token(serverTime(now)))
+	rules.Least = driver.Token(serverTime(now))
+	stray := func(p *record.Place) bool { return s.Held(p.Owner) != nil || s.tombstoneOf(p.Owner) != nil }
+	s.Queue = slices.DeleteFunc(s.Queue, func(p record.Place) bool { return stray(&p) })
+	if s.Far != nil && stray(s.Far) {
+		s.Far = nil
+		s.Unloaded--
+	}
 	s.Settle(now, rules)
 }
 

@@ -19,18 +19,21 @@ func TestRowKeepsState(t *testing.T) {
 	forms := map[bool]int{}
 	for range 5000 {
 		st := randomState(rng)
-		r := st.encode()
+		r := &snapshot{row: st.encode()}
+		for i := range st.Queue {
+			r.places = append(r.places, placeOf(&st.Queue[i]))
+		}
 		got, err := r.decode("a name")
 		if err != nil {
 			t.Fatalf("%v (seed %d)", err, seed)
 		}
-		if again := got.encode(); again != r {
+		if again := got.encode(); again != r.row {
 			t.Fatalf("a row\n%+v\nis written again as\n%+v (seed %d)", r, again, seed)
 		}
 		if !reflect.DeepEqual(kept(got), kept(st)) {
 			t.Fatalf("a state\n%+v\nis read as\n%+v (seed %d)", st, got, seed)
 		}
-		forms[r.record == ""]++
+		forms[r.extra == ""]++
 	}
 	if forms[true] == 0 || forms[false] == 0 {
 		t.Errorf("the forms are %v (seed %d)", forms, seed)
@@ -86,7 +89,7 @@ func randomState(rng *rand.Rand) *state {
 	}
 	for i := range rng.IntN(5) / 2 {
 		req := request(10 + i)
-		req.Tokens = rng.IntN(3)
+		req.Tokens = 1 + rng.IntN(3)
 		s.Queue = append(s.Queue, record.Place{Request: req, Client: "c", Joined: at(), Until: at(), Asked: driver.Instant(rng.Uint32())})
 	}
 	for i := range rng.IntN(5) / 3 {
@@ -96,45 +99,12 @@ func randomState(rng *rand.Rand) *state {
 }
 
 func TestDamagedRecord(t *testing.T) {
-	r := row{record: "{"}
+	r := row{extra: "{"}
 	if _, err := r.decode("n"); err == nil {
 		t.Error("a damaged record was read")
 	}
-}
-
-// TestBlockAmongVersions: a program of the version before rewrites the record of a hold with
-// a block of tokens, and leaves the end of the block out. Then nothing of the block is given
-// out again (P3).
-func TestBlockAmongVersions(t *testing.T) {
-	for _, rewritten := range []bool{false, true} {
-		c := &client{caps: driver.Caps{Poll: time.Second}, waiters: map[string]*waiter{}}
-		ask := func(r row, now int64, owner string, tokens int) (*attempt, driver.Grant) {
-			a, err := c.newAttempt("n", &snapshot{row: r, now: now})
-			if err != nil {
-				t.Fatal(err)
-			}
-			a.Release("a", 0, a.last-tokenBlock+4, a.now, &a.rules) // if there is a hold: 4 were used
-			a.settle(a.now, &a.rules)
-			req := driver.Request{Name: "n", Owner: owner, TTL: time.Minute, Tokens: tokens}
-			h, err := a.Ask(req, "", false, 1, a.now, &a.rules)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return a, a.Grant(h)
-		}
-		const now = 1e15
-		a, g := ask(row{}, now, "a", tokenBlock)
-		r := a.encode()
-		if rewritten {
-			r.record = strings.Replace(r.record, fmt.Sprintf(`"b":%d,`, a.last), "", 1)
-		}
-		_, next := ask(r, now, "b", 1) // the clock stands still
-		last := g.Token + 3
-		if rewritten {
-			last = g.Token + tokenBlock - 1
-		}
-		if next.Token != last+tokenGap {
-			t.Errorf("P3: rewritten %t: token %d after %d to %d", rewritten, next.Token, g.Token, last)
-		}
+	p := placeRow{Owner: "an owner", Request: "{"}
+	if _, err := p.decode("n"); err == nil {
+		t.Error("a damaged place was read")
 	}
 }

@@ -10,24 +10,25 @@
 //
 // To use a pool that you have, see their functions New.
 //
-// Each name is one row. As a rule a statement is a transaction of its own, and changes
-// one row if that still has the version that was read. So nothing can deadlock, a
-// client that stops leaves no row locked, and all levels of isolation are alike. When
-// two clients write a row at the same time, the one that comes too late locks it,
-// reads it again and writes it, in a transaction of two round trips; the server ends
-// that transaction if the client stops in the middle.
+// Each name is one row, and each place in its queue another, in a table of its own. As a
+// rule a statement is a transaction of its own, and changes the name's row if that still
+// has the version that was read. So a client that stops leaves no row locked, and all
+// levels of isolation are alike. When two clients write a row at the same time, the one
+// that comes too late locks it, reads it again and writes it, in a transaction of two
+// round trips; the server ends that transaction if the client stops in the middle.
 //
 // Taking, renewing and releasing an exclusive hold for which nobody waits is one
-// statement, judged by the server's clock. Otherwise the row is read, changed as
-// package internal/record says, and written. A release hands the name over to the
-// first waiter in that write.
+// statement, judged by the server's clock. Otherwise the row is read with the first
+// places, changed as package internal/record says, and written. A release hands the name
+// over to the first waiter in that write. Where others wait already, waiters take and
+// confirm their places without touching the name's row.
 //
 // PostgreSQL tells that waiter by NOTIFY in the same statement; all drivers of a
 // process listen on one connection. Elsewhere, and where a pooler swallows
 // notifications, each client polls: one statement asks for all its waiters, less often
-// the longer nothing changes. In SQLite it first asks for a count of commits, on a
-// connection that it keeps while it waits and the pool has another. Watches are polled
-// for in the same way in all databases.
+// the longer nothing changes and the more others are ahead. In SQLite it first asks for
+// a count of commits, on a connection that it keeps while it waits and the pool has
+// another. Watches are polled for in the same way in all databases.
 //
 // # Connections
 //
@@ -64,19 +65,14 @@ const DefaultPrefix = "holdfast"
 // tokenBlock is driver.Caps.TokenBlock.
 const tokenBlock = 4096
 
-// tokenGap is how far a new token is above the last one in the row, at least. Suppose
-// that a program of the version before this one shares the tables: it uses up to 16
-// tokens, from that in the row on, without ever telling which was the last (P3).
-const tokenGap = 16
-
 // maxTTL keeps the sum of the server's clock, a TTL and a lock-delay below 2^53.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
 // Options configure a driver. The zero value is right for almost everybody.
 type Options struct {
-	// Prefix begins the names of the two tables, PREFIX_locks and PREFIX_meta: up
-	// to MaxPrefix lower-case letters, digits and underscores that begin with a
-	// letter; before them may stand a schema and a dot. Drivers with different
+	// Prefix begins the names of the tables, PREFIX_locks, PREFIX_places and
+	// PREFIX_meta: up to MaxPrefix lower-case letters, digits and underscores that
+	// begin with a letter; before them may stand a schema and a dot. Drivers with different
 	// prefixes are different stores. "": DefaultPrefix.
 	Prefix string
 	// Poll is Caps.Poll, at least 1 ms. It is fixed when the tables are made, and
@@ -235,10 +231,7 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			return meta{}, err // there is no database to create them in
 		}
 		for _, text := range c.statements.dialect.creation(prefix) {
-			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-				_, err := conn.ExecContext(ctx, text)
-				return err
-			}); err != nil {
+			if err := c.runText(ctx, text); err != nil {
 				return meta{}, fmt.Errorf("the tables cannot be read (%w) nor created"+
 					" (`holdfast schema` prints the statements for those who may): %w", missing, err)
 			}
@@ -256,6 +249,15 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			}); err != nil {
 				return meta{}, err
 			}
+		}
+		var err error
+		if values, err = c.readMeta(ctx); err != nil {
+			return meta{}, err
+		}
+	}
+	if values["version"] == oldVersion {
+		if err := c.upgrade(ctx, prefix); err != nil {
+			return meta{}, err
 		}
 		var err error
 		if values, err = c.readMeta(ctx); err != nil {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
-	"slices"
 	"sync"
 )
 
@@ -85,28 +84,45 @@ var (
 	}
 )
 
+// startTexts and finishTexts stand around the statements of a transaction that is sent as a whole.
+// joinTexts take a place. What PostgreSQL gets in one go it carries out as one transaction, so the
+// place is committed before the name is read.
+var (
+	startTexts  = map[Dialect][]string{MySQL: {"BEGIN"}}
+	finishTexts = map[Dialect][]string{MySQL: {"COMMIT"}}
+	joinTexts   = map[Dialect][]string{
+		Postgres: {"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit = off", joinText, "COMMIT"},
+		MySQL:    {forgetMySQL, crowdMySQL, joinMySQL},
+		SQLite:   {joinText},
+	}
+)
+
 // changeInTransaction changes a name while the row is locked, so nobody else writes it:
 // begin, lock and read, then write and commit. Each half is one round trip where the library
 // can send statements together.
-func (c *client) changeInTransaction(ctx context.Context, conn *sql.Conn, name string, step func(*attempt)) error {
-	var s snapshot
-	read := c.statements.read.bound(name)
-	read.Into = s.into()
+func (c *client) changeInTransaction(ctx context.Context, conn *sql.Conn, name string, l look, step func(*attempt)) error {
+	read, s := c.reading(name, l)
 	if err := c.together(ctx, conn, append(bound(c.statements.begin, name), read)); err != nil {
 		if c.writers == nil || c.library.judge(err) != Conflict {
 			c.discard(conn) // the transaction may have begun
 		}
 		return err
 	}
-	d, err := c.decide(name, &s, step)
-	if err == nil && c.writers != nil {
+	d, err := c.decideOn(name, s, l, step, func(l look) (*snapshot, error) { return c.read(ctx, conn, name, l) })
+	switch {
+	case err != nil:
+	case c.writers != nil:
 		err = c.commitSQLite(ctx, conn, &d)
-	} else if err == nil {
-		statements := bound(c.statements.commit, name)
-		if d.write != nil {
-			statements = slices.Insert(statements, 0, *d.write)
+	case d.places && c.library.Together == nil && len(d.write) > 1:
+		// Whether the first has changed the row decides on the others.
+		if err = runOne(ctx, conn, &d.write[0]); err == nil && *d.written == 0 {
+			err = errChanged
 		}
-		err = c.together(ctx, conn, statements)
+		if err == nil {
+			err = c.together(ctx, conn, append(d.write[1:], bound(c.statements.commit, name)...))
+		}
+	default:
+		err = c.together(ctx, conn, append(d.write, bound(c.statements.commit, name)...))
 	}
 	switch {
 	case err == errRolledBack:
@@ -116,9 +132,10 @@ func (c *client) changeInTransaction(ctx context.Context, conn *sql.Conn, name s
 		return err
 	case *d.written == 0:
 		return errChanged // the row is new: there was none to lock
+	case d.write == nil:
+		return nil
 	}
-	c.afterWrite(d.attempt)
-	return nil
+	return c.written(ctx, conn, name, &d)
 }
 
 // errRolledBack says that a transaction was rolled back because others read or write.
@@ -131,8 +148,10 @@ var errRolledBack = errors.New("others are reading or writing")
 func (c *client) commitSQLite(ctx context.Context, conn *sql.Conn, d *decision) error {
 	run := func(s Statement) error { return runOne(c.statementContext(ctx), conn, &s) }
 	var err error
-	if d.write != nil {
-		err = run(*d.write)
+	for _, w := range d.write {
+		if err == nil {
+			err = run(w)
+		}
 	}
 	commit := bound(c.statements.commit)[0]
 	for attempt := 0; err == nil; attempt++ {

@@ -18,6 +18,9 @@ import (
 // TestServer has the tests that need a server and change nothing for others.
 func TestServer(t *testing.T) { onEach(t, changeNothing) }
 
+// crowd is how many clients want one name, each with connections of its own.
+var crowd = testserver.Long(16, 64)
+
 func changeNothing(t *testing.T, server *testserver.MySQL) {
 	admin := openDB(t, server, "")
 	isolation := "transaction_isolation"
@@ -49,6 +52,24 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 			if _, err := admin.ExecContext(t.Context(), "UPDATE holdfast_locks SET taken = taken + ?, expires = expires + ?, version = version + ?, token = token + ?", us, us, us, us); err != nil {
 				t.Fatal(err)
 			}
+		})
+	})
+	own := func(t *testing.T, prefix string) func() driver.Driver {
+		return func() driver.Driver {
+			db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
+			db.SetMaxOpenConns(2)
+			d, err := New(t.Context(), db, &sqllock.Options{Prefix: prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+	}
+	t.Run("a crowd", func(t *testing.T) { sqltest.Crowd(t, crowd, 6, own(t, "crowd")) })
+	t.Run("a dead crowd", func(t *testing.T) { sqltest.DeadCrowd(t, own(t, "dead")) })
+	t.Run("upgrade", func(t *testing.T) {
+		sqltest.Upgrade(t, admin, sqllock.MySQL, func() (driver.Driver, error) {
+			return New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: sqltest.OldPrefix})
 		})
 	})
 	t.Run("blocks of tokens", func(t *testing.T) { sqltest.Blocks(t, dial(t, server, nil), dial(t, server, nil)) })

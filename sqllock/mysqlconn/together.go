@@ -13,14 +13,21 @@ import (
 func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 	var texts []string
 	var args []any
-	var results [][]any // of statements that have one
+	var results []func(scan func(...any) error) error // of statements that have one, for each row
+	once := func(into []any) func(func(...any) error) error {
+		return func(scan func(...any) error) error { return scan(into...) }
+	}
+	var single []bool // it must have one row
 	for _, s := range statements {
 		texts, args = append(texts, s.Text), append(args, s.Args...)
 		if s.Changed != nil {
-			texts, results = append(texts, "SELECT ROW_COUNT()"), append(results, []any{s.Changed})
+			texts, results, single = append(texts, "SELECT ROW_COUNT()"), append(results, once([]any{s.Changed})), append(single, true)
 		}
-		if s.Into != nil {
-			results = append(results, s.Into)
+		switch {
+		case s.Into != nil:
+			results, single = append(results, once(s.Into)), append(single, true)
+		case s.Each != nil:
+			results, single = append(results, s.Each), append(single, false)
 		}
 	}
 	rows, err := conn.QueryContext(ctx, strings.Join(texts, ";\n"), args...)
@@ -29,13 +36,17 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 	}
 	defer rows.Close()
 	var wrong error
-	for i, into := range results {
-		switch {
-		case wrong != nil || i > 0 && !rows.NextResultSet():
-		case !rows.Next():
+	for i, each := range results {
+		if wrong != nil || i > 0 && !rows.NextResultSet() {
+			break
+		}
+		n := 0
+		for wrong == nil && rows.Next() {
+			wrong = each(rows.Scan)
+			n++
+		}
+		if n == 0 && single[i] && wrong == nil {
 			wrong = sql.ErrNoRows
-		default:
-			wrong = rows.Scan(into...)
 		}
 	}
 	for rows.NextResultSet() { // until the last statement has been carried out

@@ -21,6 +21,9 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
+// crowd is how many clients want one name, each with connections of its own.
+var crowd = testserver.Long(16, 64)
+
 // TestServer has the tests that need a server and change nothing for others.
 func TestServer(t *testing.T) {
 	server := testserver.StartPostgres(t)
@@ -43,6 +46,24 @@ func TestServer(t *testing.T) {
 	})
 	t.Run("blocks of tokens", func(t *testing.T) {
 		sqltest.Blocks(t, openWith(t, server, "blocks", 0), openWith(t, server, "blocks", 0))
+	})
+	own := func(t *testing.T, prefix string) func() driver.Driver {
+		return func() driver.Driver {
+			db := openDB(t, server)
+			db.SetMaxOpenConns(2)
+			d, err := New(t.Context(), db, &sqllock.Options{Prefix: prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+	}
+	t.Run("a crowd", func(t *testing.T) { sqltest.Crowd(t, crowd, 6, own(t, "crowd")) })
+	t.Run("a dead crowd", func(t *testing.T) { sqltest.DeadCrowd(t, own(t, "dead")) })
+	t.Run("upgrade", func(t *testing.T) {
+		sqltest.Upgrade(t, admin, sqllock.Postgres, func() (driver.Driver, error) {
+			return New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: sqltest.OldPrefix})
+		})
 	})
 	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
 	t.Run("contended", func(t *testing.T) {
@@ -231,6 +252,12 @@ func statementsCount(t *testing.T, server *testserver.Postgres) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The row says that there is a crowd: the places are read before it is written, and after.
+	costs("releasing, the last of a crowd", 3, func() { d.Release(ctx, []driver.Grant{g}) })
+	g, err = d.Try(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	costs("releasing", 1, func() { d.Release(ctx, []driver.Grant{g}) })
 
 	var grants []driver.Grant
@@ -315,7 +342,7 @@ func mayNotCreate(t *testing.T, server *testserver.Postgres, admin *sql.DB) {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
 	exec(t, admin, sqllock.Postgres.Schema("given"))
-	exec(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON given_locks, given_meta TO clerk")
+	exec(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON given_locks, given_places, given_meta TO clerk")
 	d, err := openURL(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func TestCleanMany(t *testing.T) {
 		if i%2 == 0 { // nobody has used the name since it expired
 			owner, ended = "gone", old
 		}
-		if _, err := tx.Exec("INSERT INTO holdfast_locks VALUES (?, ?, ?, ?, '', 0, 0, '', 0, ?, '')", fmt.Sprintf("order/%06d", i), old, old, owner, ended); err != nil {
+		if _, err := tx.Exec("INSERT INTO holdfast_locks VALUES (?, ?, ?, ?, '', 0, 0, '', 0, ?, '', 0)", fmt.Sprintf("order/%06d", i), old, old, owner, ended); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
@@ -41,6 +42,25 @@ func TestTwin(t *testing.T) {
 	}
 	defer d.Close()
 	sqltest.Twin(t, d)
+}
+
+// crowd is how many clients want one name, each with connections of its own.
+var crowd = testserver.Long(16, 64)
+
+func TestCrowd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	open := func() driver.Driver {
+		return dial(t, file, func(db *sql.DB) { db.SetMaxOpenConns(2) })
+	}
+	t.Run("live", func(t *testing.T) { sqltest.Crowd(t, crowd, 6, open) })
+	t.Run("dead", func(t *testing.T) { sqltest.DeadCrowd(t, open) })
+}
+
+func TestUpgrade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	sqltest.Upgrade(t, openDB(t, file), sqllock.SQLite, func() (driver.Driver, error) {
+		return New(t.Context(), openDB(t, file), &sqllock.Options{Prefix: sqltest.OldPrefix})
+	})
 }
 
 func TestBlocks(t *testing.T) {

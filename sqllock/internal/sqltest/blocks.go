@@ -79,11 +79,10 @@ func (b *blocks) release(d driver.Driver, g driver.Grant) {
 // of the time than whatever is left of the blocks before.
 func (b *blocks) follows(g driver.Grant, used, reserved driver.Token, why string) {
 	b.Helper()
-	const gap = 16 // what a client of an older version may use without telling
 	switch now := driver.Token(time.Now().UnixMicro()); {
 	case g.Token <= used:
 		b.Errorf("P3: %s: token %d after %d", why, g.Token, used)
-	case g.Token > max(reserved+gap, now):
+	case g.Token > max(reserved+1, now):
 		b.Errorf("%s: token %d after %d drives the clock ahead of %d", why, g.Token, reserved, now)
 	}
 }

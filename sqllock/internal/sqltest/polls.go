@@ -238,14 +238,14 @@ func (c *pollsConn) IsValid() bool {
 // QueryContext implements driver.QueryerContext.
 func (c *pollsConn) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	pass := func() (sqldriver.Rows, error) { return c.sqlConn.QueryContext(ctx, text, args) }
-	versions := strings.HasPrefix(text, "SELECT name, version FROM ")
+	versions := strings.HasPrefix(text, "SELECT p.name, p.owner, (SELECT count(*) FROM ")
 	if !versions && text != commits {
 		return pass()
 	}
 	l := c.polls
 	l.mu.Lock()
 	if l.asked++; versions {
-		l.names = len(args)
+		l.names = len(args) / 2 // names and owners
 	}
 	close(l.more)
 	l.more = make(chan struct{})

@@ -28,7 +28,7 @@ func NewStall() *Stall { return &Stall{locked: make(chan struct{}), goOn: make(c
 func (s *Stall) Together(inner func(context.Context, *sql.Conn, []sqllock.Statement) error) func(context.Context, *sql.Conn, []sqllock.Statement) error {
 	return func(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 		err := inner(ctx, conn, statements)
-		if err == nil && statements[len(statements)-1].Into != nil {
+		if err == nil && statements[len(statements)-1].Each != nil {
 			s.once.Do(func() {
 				close(s.locked)
 				<-s.goOn

@@ -40,10 +40,10 @@ func (a *app) schemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema --dialect DIALECT [" + strings.Join(parts, "] [") + "]",
 		Short: "Print the SQL that creates the tables of a store in a database",
-		Long: `Print the statements that create tables, by default the two tables for locks. Holdfast
+		Long: `Print the statements that create tables, by default the three tables for locks. Holdfast
 creates those itself if its database user may. Use schema if that user may not create
 tables, or if you keep all such statements among your migrations. The user then needs
-SELECT, INSERT, UPDATE and DELETE on both tables.
+SELECT, INSERT, UPDATE and DELETE on all of them.
 
 Holdfast never creates the tables of the packages txlock (names that you lock in your own
 transactions) and fence (the highest token that a resource has seen): you do.`,

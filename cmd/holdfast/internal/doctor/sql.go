@@ -27,9 +27,10 @@ type database struct {
 	settings  map[string]string
 }
 
-// locks and meta are the names of the tables.
-func (d *database) locks() string { return d.prefix + "_locks" }
-func (d *database) meta() string  { return d.prefix + "_meta" }
+// locks, places and meta are the names of the tables.
+func (d *database) locks() string  { return d.prefix + "_locks" }
+func (d *database) places() string { return d.prefix + "_places" }
+func (d *database) meta() string   { return d.prefix + "_meta" }
 
 // databaseChecks returns a check that opens a pool as the driver does, and runs the checks.
 func databaseChecks(
@@ -161,10 +162,15 @@ func databaseAccess(ctx context.Context, d *database) []Finding {
 		{"SELECT", d.meta(), "SELECT name FROM " + d.meta() + " WHERE name = " + row},
 		{"SELECT", d.locks(), "SELECT name FROM " + d.locks() + " WHERE name = " + row},
 		{"INSERT", d.locks(), "INSERT INTO " + d.locks() + " (name, version, token, owner, " +
-			"client, ttl, delay, note, taken, expires, record) VALUES (" +
-			row + ", 0, 0, '', '', 0, 0, '', 0, 0, '')"},
+			"client, ttl, delay, note, taken, expires, extra, crowd) VALUES (" +
+			row + ", 0, 0, '', '', 0, 0, '', 0, 0, '', 0)"},
 		{"UPDATE", d.locks(), "UPDATE " + d.locks() + " SET version = 0 WHERE name = " + row},
 		{"DELETE", d.locks(), "DELETE FROM " + d.locks() + " WHERE name = " + row},
+		{"SELECT", d.places(), "SELECT name FROM " + d.places() + " WHERE name = " + row},
+		{"INSERT", d.places(), "INSERT INTO " + d.places() + " (name, owner, tokens, joined, " +
+			"asked, ends, request) VALUES (" + row + ", '', 0, 0, 0, 0, '')"},
+		{"UPDATE", d.places(), "UPDATE " + d.places() + " SET ends = 0 WHERE name = " + row},
+		{"DELETE", d.places(), "DELETE FROM " + d.places() + " WHERE name = " + row},
 	} {
 		if err := d.attempt(ctx, try.text); err != nil {
 			refused = append(refused, try.right+" on "+try.table)
@@ -172,10 +178,11 @@ func databaseAccess(ctx context.Context, d *database) []Finding {
 		}
 	}
 	if refused == nil {
-		return good(check, "this user may do all that locks need with the tables %s and %s", d.locks(), d.meta())
+		return good(check, "this user may do all that locks need with the tables %s, %s and %s",
+			d.locks(), d.places(), d.meta())
 	}
 	severity, risk := Error, "locks cannot be taken, kept or given back"
-	if len(refused) == 1 && strings.HasPrefix(refused[0], "DELETE") {
+	if len(refused) == 1 && refused[0] == "DELETE on "+d.locks() {
 		severity, risk = Warning, "the rows of names that nobody uses any more are never removed"
 	}
 	return []Finding{{
@@ -183,8 +190,8 @@ func databaseAccess(ctx context.Context, d *database) []Finding {
 		Found: fmt.Sprintf("refused: %s (%s)", strings.Join(refused, ", "), why[0]), Risk: risk,
 		Remedy: fmt.Sprintf("if the tables are missing, let their owner run the output of: "+
 			"holdfast schema --dialect %s --tables %s; then GRANT SELECT, INSERT, UPDATE, DELETE "+
-			"on %s and %s to this user",
-			d.dialect, d.prefix, d.locks(), d.meta()),
+			"on %s, %s and %s to this user",
+			d.dialect, d.prefix, d.locks(), d.places(), d.meta()),
 	}}
 }
 

@@ -33,7 +33,7 @@ func (d *database) ofTables() string {
 	if s, rest, two := strings.Cut(d.prefix, "."); two {
 		schema, place = "'"+s+"'", rest
 	}
-	return "table_schema = " + schema + " AND table_name IN ('" + place + "_locks', '" + place + "_meta')"
+	return "table_schema = " + schema + " AND table_name IN ('" + place + "_locks', '" + place + "_places', '" + place + "_meta')"
 }
 
 // mysqlDurability finds settings by which acknowledged holds can be lost.

@@ -102,6 +102,8 @@ func mysqlAccess(t *testing.T, server *testserver.MySQL, do func(string)) {
 	do("GRANT SELECT, INSERT, UPDATE, DELETE ON shop.holdfast_meta TO clerk@localhost")
 	rights := []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	do("GRANT " + strings.Join(rights, ", ") + " ON shop.holdfast_locks TO clerk@localhost")
+	mysqlAlone(t, as, want{"access", Error, "on holdfast_places"})
+	do("GRANT " + strings.Join(rights, ", ") + " ON shop.holdfast_places TO clerk@localhost")
 	mysqlAlone(t, as, want{"access", OK, "may do all"})
 	for _, right := range rights {
 		severity := Error

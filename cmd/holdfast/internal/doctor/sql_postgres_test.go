@@ -47,7 +47,7 @@ func TestPostgres(t *testing.T) {
 	}{
 		"unlogged": {"ALTER TABLE unlogged_locks SET UNLOGGED", want{"durability", Error, "unlogged"}},
 		"unswept":  {"ALTER TABLE unswept_locks SET (autovacuum_enabled = false)", want{"bloat", Warning, "autovacuum is off"}},
-		"dead": {"INSERT INTO dead_locks SELECT n::text, 0, 0, '', '', 0, 0, '', 0, 0, '' FROM generate_series(1, 60000) AS n;" +
+		"dead": {"INSERT INTO dead_locks SELECT n::text, 0, 0, '', '', 0, 0, '', 0, 0, '', 0 FROM generate_series(1, 60000) AS n;" +
 			" DELETE FROM dead_locks", want{"bloat", Warning, "dead ones"}},
 	} {
 		prepared(t, here+"&hf.tables="+tables)
@@ -71,7 +71,7 @@ func postgresAccess(t *testing.T, here string, do func(string)) {
 	postgresAlone(t, as+"&hf.tables=absent", want{"access", Error, "absent_locks"})
 	do(sqllock.Postgres.Schema("given"))
 	prepared(t, here+"&hf.tables=given")
-	grant := "GRANT SELECT, INSERT, UPDATE, DELETE ON given_locks, given_meta TO clerk"
+	grant := "GRANT SELECT, INSERT, UPDATE, DELETE ON given_locks, given_places, given_meta TO clerk"
 	do(grant)
 	expect(t, examine(t, as+"&hf.tables=given"), want{"access", OK, "may do all"}, want{"lock", OK, ""})
 	for right, severity := range map[string]Severity{

@@ -86,7 +86,7 @@ func judgeBusy(timeout time.Duration) Finding {
 func sqliteHealth(ctx context.Context, d *database) []Finding {
 	const check = "tables"
 	var version, said string
-	for _, table := range []string{d.locks(), d.meta()} {
+	for _, table := range []string{d.locks(), d.places(), d.meta()} {
 		if err := d.ask(ctx, "PRAGMA quick_check('"+table+"')", &said); err != nil {
 			said = err.Error()
 		}
@@ -108,7 +108,7 @@ func sqliteOthers(ctx context.Context, d *database) []Finding {
 	var others int
 	if err := d.ask(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name NOT "+
 		"LIKE 'sqlite\\_%' ESCAPE '\\' AND name "+
-		"NOT IN ('"+d.locks()+"', '"+d.meta()+"')", &others); err != nil {
+		"NOT IN ('"+d.locks()+"', '"+d.places()+"', '"+d.meta()+"')", &others); err != nil {
 		return d.notReadable(check, "the other tables", err)
 	}
 	if others == 0 {
