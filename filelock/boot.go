@@ -207,5 +207,5 @@ func (s *state) reboot(now driver.Instant) {
 			kept = append(kept, h)
 		}
 	}
-	s.Holds, s.Queue, s.broken = kept, nil, nil
+	s.Holds, s.Queue, s.rest, s.Unloaded, s.broken = kept, nil, nil, 0, nil
 }

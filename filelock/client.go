@@ -9,6 +9,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -30,8 +31,10 @@ type client struct {
 	closed chan struct{}
 
 	mu      sync.Mutex
-	waiters map[uint64]chan struct{} // wake channels, by hash of the owner
-	watched chan struct{}            // closed when watch ends; nil: it never began
+	waiters map[uint64]*watcher // by hash of the owner
+	next    time.Time           // when watch looks after the clients that they watch
+
+	watching chan struct{} // closed when watch ends; nil: it never began
 }
 
 func newClient(s *store, clock driver.Clock) *client {
@@ -39,7 +42,7 @@ func newClient(s *store, clock driver.Clock) *client {
 	rand.Read(id[:])
 	c := &client{
 		store: s, clock: clock, id: hex.EncodeToString(id[:]), attaching: make(chan struct{}, 1),
-		closed: make(chan struct{}), waiters: map[uint64]chan struct{}{},
+		closed: make(chan struct{}), waiters: map[uint64]*watcher{},
 	}
 	c.idle.pass = c.cleanOld
 	return c
@@ -125,9 +128,17 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 			// take effect (P6).
 			return err
 		}
+		if t.Held(req.Owner) == nil {
+			t.loadFar(req.Owner)
+			if queue && t.Queued(req.Owner) == nil {
+				t.prune(t.now)
+			}
+		}
 		h, err := t.Ask(req, c.id, queue, t.sent, t.now, &t.rules)
 		if err == nil {
 			g = t.Grant(h)
+		} else if held, ok := err.(*driver.HeldError); queue && ok {
+			c.watchAhead(t, req.Owner, held)
 		}
 		return err
 	})
@@ -179,6 +190,12 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	held := false // in any run of the operation: the one that took the hold away may not be the last
 	err := c.do(ctx, g.Name, func(t *operation) error {
+		if t.Held(g.Owner) == nil {
+			t.loadFar(g.Owner)
+			if w, ok := t.behind(g.Owner); ok {
+				t.tell(w) // from now on it has to watch another client
+			}
+		}
 		if t.Release(g.Owner, g.MinHold, g.Token, t.now, &t.rules) {
 			held = true
 		}
@@ -253,14 +270,14 @@ func (c *client) Close() error {
 	default:
 		close(c.closed)
 	}
-	watched := c.watched
+	watching := c.watching
 	c.mu.Unlock()
 	c.busy.Unlock() // whoever comes now finds it closed
 	if c.attached.Load() {
 		c.cleaning.Wait()
 		c.life.interrupt()
-		if watched != nil {
-			<-watched
+		if watching != nil {
+			<-watching
 		}
 		// The file that stays behind is that of a dead client, and makes the next
 		// one clean what this one could not.

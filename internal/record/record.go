@@ -49,6 +49,15 @@ import (
 type Record struct {
 	Holds []Hold  // live holds, and closed ones
 	Queue []Place // waiters in order of arrival
+
+	// A store may keep the queue apart and load no more than its head. Unloaded is how many
+	// places come after those in Queue, at least one if there are any, and Far is one of them
+	// if it is that of the request under way, with FarAhead places before it. What a step does
+	// to a record whose Queue it has used up MUST be repeated with more of the queue: see
+	// UsedUp.
+	Unloaded int
+	Far      *Place
+	FarAhead int
 }
 
 // Hold is one hold. A closed one has no owner any more; it keeps others out until it expires.
@@ -215,7 +224,7 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 	}
 	// Settle has granted the head of the queue what it could, so all that are
 	// still queued have to wait, and others behind them unless unfair (P8).
-	if r.admits(req) && (len(r.Queue) == 0 || req.Unfair) {
+	if r.admits(req) && (r.queued() == 0 || req.Unfair) {
 		r.removePlace(req.Owner)
 		return r.take(req, client, sent, now, rules), nil
 	}
@@ -227,15 +236,39 @@ func (r *Record) Ask(req driver.Request, client string, queue bool, sent, now dr
 		return nil, e
 	case queue:
 		r.prune(now, rules)
-		ahead := len(r.Queue)
-		r.Queue = append(r.Queue, Place{
-			Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead)), Asked: sent,
-		})
+		ahead := r.queued()
+		r.add(Place{Request: req, Client: client, Joined: now, Until: now.Add(rules.life(ahead)), Asked: sent})
 		e := r.heldError(req.Name, now)
 		e.Ahead = ahead
 		return nil, e
 	}
 	return nil, r.heldError(req.Name, now)
+}
+
+// add puts a new place at the end of the queue.
+func (r *Record) add(p Place) {
+	if r.Unloaded == 0 {
+		r.Queue = append(r.Queue, p)
+		return
+	}
+	r.Far, r.FarAhead = &p, r.queued()
+	r.Unloaded++
+}
+
+// queued returns how many wait.
+func (r *Record) queued() int { return len(r.Queue) + r.Unloaded }
+
+// UsedUp reports whether a place that is not loaded could be granted now: all that are loaded
+// are gone, and the holds leave room for others.
+func (r *Record) UsedUp() bool { return len(r.Queue) == 0 && r.Unloaded > 0 && r.Open() }
+
+// Open reports whether the holds leave room for any other.
+func (r *Record) Open() bool {
+	least := driver.Request{Mode: driver.Shared}
+	if len(r.Holds) > 0 && r.Holds[0].Mode == driver.Slot {
+		least = driver.Request{Mode: driver.Slot, Slots: r.Holds[0].Slots, Permits: 1}
+	}
+	return r.admits(least)
 }
 
 // prune drops up to two places that nobody confirms, those first that ended first. Suppose the
@@ -258,6 +291,9 @@ func (r *Record) prune(now driver.Instant, rules *Rules) {
 
 // ahead returns how many places come before the owner's.
 func (r *Record) ahead(owner string) int {
+	if r.Far != nil && r.Far.Owner == owner {
+		return r.FarAhead
+	}
 	return slices.IndexFunc(r.Queue, func(p Place) bool { return p.Owner == owner })
 }
 
@@ -288,7 +324,7 @@ func (r *Record) mismatched(req driver.Request) bool {
 
 // heldError says why a request is not granted, and when to ask again.
 func (r *Record) heldError(name string, now driver.Instant) *driver.HeldError {
-	e := &driver.HeldError{Name: name, Queued: len(r.Queue)}
+	e := &driver.HeldError{Name: name, Queued: r.queued()}
 	for i := range r.Holds {
 		h := &r.Holds[i]
 		if !h.Closed {
@@ -326,7 +362,7 @@ func (rules *Rules) giveBack(h *Hold, used driver.Token) {
 // Grant describes a hold of the record to its owner.
 func (r *Record) Grant(h *Hold) driver.Grant {
 	return driver.Grant{
-		Request: h.Request, Token: h.Token, Block: int(max(h.Last-h.Token, 0)) + 1, Contended: len(r.Queue) > 0,
+		Request: h.Request, Token: h.Token, Block: int(max(h.Last-h.Token, 0)) + 1, Contended: r.queued() > 0,
 		Since: h.Since, Valid: h.Valid,
 	}
 }
@@ -424,6 +460,9 @@ func (r *Record) Queued(owner string) *Place {
 			return &r.Queue[i]
 		}
 	}
+	if r.Far != nil && r.Far.Owner == owner {
+		return r.Far
+	}
 	return nil
 }
 
@@ -433,10 +472,14 @@ func (r *Record) removeHold(owner string) {
 
 func (r *Record) removePlace(owner string) {
 	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return p.Owner == owner })
+	if r.Far != nil && r.Far.Owner == owner {
+		r.Far = nil
+		r.Unloaded--
+	}
 }
 
 // Idle reports whether nobody holds the name, waits for it or has closed it.
-func (r *Record) Idle() bool { return len(r.Holds) == 0 && len(r.Queue) == 0 }
+func (r *Record) Idle() bool { return len(r.Holds) == 0 && r.queued() == 0 }
 
 // Info describes the record to operators.
 func (r *Record) Info(name string, now driver.Instant) driver.Info {
