@@ -22,6 +22,8 @@ type client struct {
 	idle  idleNames
 	taken atomic.Int64 // at least the holds that are not released
 
+	contended [64]atomic.Uint64 // hashes of names that others waited for when they were released
+
 	attached  atomic.Bool   // life is set
 	attaching chan struct{} // full while attach is under way
 	life      *life
@@ -200,6 +202,7 @@ func (c *client) release(ctx context.Context, g *driver.Grant) error {
 			held = true
 		}
 		t.settle() // whoever is next gets it in this very step
+		c.contend(g.Name, len(t.wake) > 0)
 		if g.Token == 0 || g.Stray {
 			t.store.putTombstone(g.Owner, t.now, t.now.Add(withdrawnFor))
 		}

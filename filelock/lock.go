@@ -167,7 +167,7 @@ const oldSuffix = ".old"
 // other one stays until the next move, or as long as the record: only under the lock of
 // the paths it is certain that nobody needs it.
 func (f *file) inherit() (*state, error) {
-	st, err := f.in.readRecord(context.Background(), f.name+oldSuffix, parseAll)
+	st, err := f.in.readRecord(context.Background(), f.name+oldSuffix, nil, parseAll)
 	if err == nil {
 		err = f.store(appendState(nil, st))
 	}

@@ -89,9 +89,9 @@ func seen(line []byte) (driver.Instant, bool) {
 	return driver.Instant(i), err == nil
 }
 
-// before returns the client of the live place that is directly ahead of the owner's, or "" if
-// there is none.
-func (s *state) before(owner string, alive func(string) bool) string {
+// before returns the client of the place that is directly ahead of the owner's, or "" if there is
+// none. If that client is known to be dead, it is the next live one.
+func (s *state) before(owner string, known, alive func(string) bool) string {
 	end := len(s.Queue)
 	if s.Far != nil && s.Far.Owner == owner {
 		at := len(s.rest)
@@ -100,18 +100,19 @@ func (s *state) before(owner string, alive func(string) bool) string {
 		}
 		for at > 0 {
 			start := at - len(lastLine(s.rest[:at]))
-			if client := s.line(span{start, at}).Client; alive(client) {
+			if client := s.line(span{start, at}).Client; known(client) {
 				return client
 			}
-			at = start
+			at, known = start, alive
 		}
 	} else {
 		end = slices.IndexFunc(s.Queue, func(p record.Place) bool { return p.Owner == owner })
 	}
 	for i := end - 1; i >= 0; i-- {
-		if alive(s.Queue[i].Client) {
-			return s.Queue[i].Client
+		if client := s.Queue[i].Client; known(client) {
+			return client
 		}
+		known = alive
 	}
 	return ""
 }

@@ -102,7 +102,9 @@ func (s *store) collect(ctx context.Context, clock driver.Clock, req driver.Requ
 		return driver.Grant{}, driver.ErrHeld // and whoever asks again is told why
 	}
 	file := fileName(req.Name)
-	st, err := p.names.readRecord(ctx, file, parseHead)
+	buf := s.getBuffers()
+	defer s.buffers.Put(buf)
+	st, err := p.names.readRecord(ctx, file, buf.page, parseHead)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.Grant{}, driver.ErrHeld
 	}
@@ -139,6 +141,24 @@ func (c *client) subscribe(owner string) error {
 	return nil
 }
 
+// Contended implements driver.ContentionHinter: others waited when this client last released the
+// name.
+func (c *client) Contended(name string) bool {
+	id := hash(name)
+	return c.contended[id%uint64(len(c.contended))].Load() == id
+}
+
+// contend notes whether others wait for a name that this client releases.
+func (c *client) contend(name string, wanted bool) {
+	id := hash(name)
+	slot := &c.contended[id%uint64(len(c.contended))]
+	if wanted {
+		slot.Store(id)
+	} else if slot.Load() == id {
+		slot.Store(0)
+	}
+}
+
 // unsubscribe drops an owner's wake channel.
 func (c *client) unsubscribe(owner string) {
 	c.mu.Lock()
@@ -149,7 +169,7 @@ func (c *client) unsubscribe(owner string) {
 // watchAhead says whom a waiter watches that has a place in the queue. Held is what it is told.
 func (c *client) watchAhead(t *operation, owner string, held *driver.HeldError) {
 	var watched []string
-	if ahead := t.before(owner, t.store.alive); held.Ahead > 0 && ahead != "" {
+	if ahead := t.before(owner, t.store.notKnownDead, t.store.alive); held.Ahead > 0 && ahead != "" {
 		watched = []string{ahead}
 	} else {
 		for i := range t.Holds {
