@@ -130,13 +130,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 			// take effect (P6).
 			return err
 		}
-		if t.Held(req.Owner) == nil {
-			t.loadFar(req.Owner)
-			if queue && t.Queued(req.Owner) == nil {
-				t.prune(t.now)
-			}
-		}
-		h, err := t.Ask(req, c.id, queue, t.sent, t.now, &t.rules)
+		h, err := t.ask(req, c.id, queue)
 		if err == nil {
 			g = t.Grant(h)
 		} else if held, ok := err.(*driver.HeldError); queue && ok {
@@ -192,16 +186,9 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	held := false // in any run of the operation: the one that took the hold away may not be the last
 	err := c.do(ctx, g.Name, func(t *operation) error {
-		if t.Held(g.Owner) == nil {
-			t.loadFar(g.Owner)
-			if w, ok := t.behind(g.Owner); ok {
-				t.tell(w) // from now on it has to watch another client
-			}
-		}
-		if t.Release(g.Owner, g.MinHold, g.Token, t.now, &t.rules) {
+		if t.release(g.Owner, g.MinHold, g.Token) {
 			held = true
 		}
-		t.settle() // whoever is next gets it in this very step
 		c.contend(g.Name, len(t.wake) > 0)
 		if g.Token == 0 || g.Stray {
 			t.store.putTombstone(g.Owner, t.now, t.now.Add(withdrawnFor))

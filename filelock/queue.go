@@ -7,12 +7,37 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
 // What an operation does with the part of the queue that it has not read (state.rest).
+
+// ask is record.Record.Ask.
+func (t *operation) ask(req driver.Request, client string, queue bool) (*record.Hold, error) {
+	if t.Held(req.Owner) == nil {
+		t.loadFar(req.Owner)
+		if queue && t.Queued(req.Owner) == nil {
+			t.prune(t.now)
+		}
+	}
+	return t.Ask(req, client, queue, t.sent, t.now, &t.rules)
+}
+
+// release is record.Record.Release, and grants the name to whoever is next in this very step.
+func (t *operation) release(owner string, minHold time.Duration, used driver.Token) (held bool) {
+	if t.Held(owner) == nil {
+		t.loadFar(owner)
+		if w, ok := t.behind(owner); ok {
+			t.tell(w) // from now on it has to watch another client
+		}
+	}
+	held = t.Release(owner, minHold, used, t.now, &t.rules)
+	t.settle()
+	return held
+}
 
 // line reads one of the lines.
 func (s *state) line(at span) record.Place {

@@ -230,7 +230,7 @@ func (s *store) getBuffers() *buffers {
 // settle brings the record up to now.
 func (t *operation) settle() {
 	t.Settle(t.now, &t.rules)
-	for t.UsedUp() && t.err == nil {
+	for len(t.Queue) == 0 && t.Unloaded > 0 && t.err == nil {
 		t.loadNext()
 		t.Settle(t.now, &t.rules)
 	}
@@ -257,9 +257,6 @@ func (t *operation) tell(w waiter) {
 func (t *operation) tellHead() {
 	if len(t.wake) == 0 || len(t.Holds) < 2 {
 		return
-	}
-	if len(t.Queue) == 0 && t.Unloaded > 0 && t.err == nil {
-		t.loadNext()
 	}
 	if len(t.Queue) > 0 {
 		t.tell(waiter{t.Queue[0].Client, t.Queue[0].Owner})
