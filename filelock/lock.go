@@ -25,7 +25,8 @@ import (
 // others no more than any stopped waiter (P7).
 const stuckAfter = poll / 2
 
-// longestPause is the longest one between two attempts to lock a record.
+// longestPause is the longest one between two attempts to lock a record; for a long one, which many
+// wait for, it is longer.
 const longestPause = 16 * time.Millisecond
 
 // lock locks the file of a record, which the stripe keeps open, and reads it. It
@@ -100,7 +101,7 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 			continue
 		}
 		time.Sleep(pause/2 + rand.N(pause))
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, longestPause*time.Duration(1+seen.length/8192))
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}

@@ -16,13 +16,17 @@ import (
 // head of a queue watches those who hold the name, and every other waiter the live one directly
 // ahead of it, which holds the name before it does. Suppose A holds the name, B and C wait, and
 // A is killed: B finds that out, and asks again. If A and B are killed together, C finds it out. If
-// B gives up, it tells C, which then watches A.
+// B gives up, it tells C, which then watches A. Those far behind watch nobody: when they next confirm
+// their places, they see what the dead have left.
 
-// tick is how often a waiter checks whether a client that it watches has died. The more are ahead
-// of it the less often it does so, but once in each poll.
+// tick is how often a waiter checks whether a client that it watches has died. It does so less often
+// the more are ahead of it.
 const tick = 20 * time.Millisecond
 
-func tickOf(others int) time.Duration { return min(tick*time.Duration(1+others/16), poll) }
+// watchers is how many of the first in a queue watch others.
+const watchers = 16
+
+func tickOf(ahead int) time.Duration { return min(tick*time.Duration(1+ahead/4), poll) }
 
 // watcher is a waiter of this client.
 type watcher struct {
@@ -169,7 +173,9 @@ func (c *client) unsubscribe(owner string) {
 // watchAhead says whom a waiter watches that has a place in the queue. Held is what it is told.
 func (c *client) watchAhead(t *operation, owner string, held *driver.HeldError) {
 	var watched []string
-	if ahead := t.before(owner, t.store.notKnownDead, t.store.alive); held.Ahead > 0 && ahead != "" {
+	if held.Ahead >= watchers {
+		// It watches nobody.
+	} else if ahead := t.before(owner, t.store.notKnownDead, t.store.alive); held.Ahead > 0 && ahead != "" {
 		watched = []string{ahead}
 	} else {
 		for i := range t.Holds {
@@ -185,7 +191,7 @@ func (c *client) watchAhead(t *operation, owner string, held *driver.HeldError) 
 		return
 	}
 	w.ahead, w.watched = held.Ahead, watched
-	if next := time.Now().Add(tickOf(w.ahead)); c.next.Sub(next) > tick {
+	if next := time.Now().Add(tickOf(w.ahead)); watched != nil && c.next.Sub(next) > tick {
 		c.next = next // it has come forward
 		c.life.interrupt()
 	}
@@ -241,9 +247,11 @@ func (c *client) lookAround() {
 		return
 	}
 	dead := map[string]bool{}
-	ahead := driver.FarBehind
+	ahead := 100 * watchers // if nobody watches, once in a poll is enough
 	for _, w := range c.waiters {
-		ahead = min(ahead, w.ahead)
+		if w.watched != nil {
+			ahead = min(ahead, w.ahead)
+		}
 		for _, id := range w.watched {
 			dead[id] = false
 		}
