@@ -58,6 +58,13 @@ func (s *store) alive(id string) bool {
 	return !b.dead
 }
 
+// notKnownDead reports false if the client was found dead before.
+func (s *store) notKnownDead(id string) bool {
+	s.liveness.mu.Lock()
+	defer s.liveness.mu.Unlock()
+	return !s.liveness.seen[id].dead
+}
+
 // probe reports whether a client is dead. When in doubt it is not.
 func (s *store) probe(id string) bool {
 	p := s.place.Load()

@@ -28,11 +28,22 @@ func (s *store) begin(ctx context.Context, p *place, now driver.Instant) error {
 	if err != nil {
 		return fmt.Errorf("filelock: which boot of the host this is cannot be told: %w", err)
 	}
-	if err := s.paths.lock(ctx, 5*time.Second); err != nil {
+	// Almost always the file tells this boot, and nothing is to be changed: a crowd that starts
+	// together must not wait for each other.
+	if err := s.paths.lock(ctx, syscall.LOCK_SH, 5*time.Second); err != nil {
+		return fmt.Errorf("%s: %w", s.dir, err)
+	}
+	then, err := readBoot(p.top)
+	s.paths.unlock()
+	if err == nil && then.id == id {
+		s.epoch = then.epoch
+		return nil
+	}
+	if err := s.paths.lock(ctx, syscall.LOCK_EX, 5*time.Second); err != nil {
 		return fmt.Errorf("%s: %w", s.dir, err)
 	}
 	defer s.paths.unlock()
-	then, err := readBoot(p.top)
+	then, err = readBoot(p.top)
 	switch {
 	case err == nil && then.id == id:
 		s.epoch = then.epoch
@@ -207,5 +218,5 @@ func (s *state) reboot(now driver.Instant) {
 			kept = append(kept, h)
 		}
 	}
-	s.Holds, s.Queue, s.broken = kept, nil, nil
+	s.Holds, s.Queue, s.rest, s.Unloaded, s.broken = kept, nil, nil, 0, nil
 }

@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -12,6 +13,10 @@ import (
 // was killed while it made it.
 const leftFor = time.Minute
 
+// sample is how many other clients a new one looks at. If one of them is dead, it looks at all.
+// Suppose a thousand start together: they must not all look at each other.
+const sample = 16
+
 // cleanUp does for a client that was killed what it would have done when it
 // closed: it deletes its idle records, all that are idle now, and then its
 // file. It deletes nothing that is not provably ours. When the client is closed
@@ -19,8 +24,12 @@ const leftFor = time.Minute
 func (c *client) cleanUp() {
 	p := c.store.place.Load()
 	ids, _ := c.store.others()
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	var dead []string
-	for _, id := range ids {
+	for i, id := range ids {
+		if i == sample && dead == nil {
+			break
+		}
 		if !c.store.alive(id) && p.clients.proveLife(id) == nil {
 			dead = append(dead, id)
 		}

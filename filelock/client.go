@@ -9,6 +9,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -21,6 +22,8 @@ type client struct {
 	idle  idleNames
 	taken atomic.Int64 // at least the holds that are not released
 
+	contended [64]atomic.Uint64 // hashes of names that others waited for when they were released
+
 	attached  atomic.Bool   // life is set
 	attaching chan struct{} // full while attach is under way
 	life      *life
@@ -30,8 +33,10 @@ type client struct {
 	closed chan struct{}
 
 	mu      sync.Mutex
-	waiters map[uint64]chan struct{} // wake channels, by hash of the owner
-	watched chan struct{}            // closed when watch ends; nil: it never began
+	waiters map[uint64]*watcher // by hash of the owner
+	next    time.Time           // when watch looks after the clients that they watch
+
+	watching chan struct{} // closed when watch ends; nil: it never began
 }
 
 func newClient(s *store, clock driver.Clock) *client {
@@ -39,7 +44,7 @@ func newClient(s *store, clock driver.Clock) *client {
 	rand.Read(id[:])
 	c := &client{
 		store: s, clock: clock, id: hex.EncodeToString(id[:]), attaching: make(chan struct{}, 1),
-		closed: make(chan struct{}), waiters: map[uint64]chan struct{}{},
+		closed: make(chan struct{}), waiters: map[uint64]*watcher{},
 	}
 	c.idle.pass = c.cleanOld
 	return c
@@ -125,9 +130,11 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue bool) (drive
 			// take effect (P6).
 			return err
 		}
-		h, err := t.Ask(req, c.id, queue, t.sent, t.now, &t.rules)
+		h, err := t.ask(req, c.id, queue)
 		if err == nil {
 			g = t.Grant(h)
+		} else if held, ok := err.(*driver.HeldError); queue && ok {
+			c.watchAhead(t, req.Owner, held)
 		}
 		return err
 	})
@@ -179,10 +186,10 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 func (c *client) release(ctx context.Context, g *driver.Grant) error {
 	held := false // in any run of the operation: the one that took the hold away may not be the last
 	err := c.do(ctx, g.Name, func(t *operation) error {
-		if t.Release(g.Owner, g.MinHold, g.Token, t.now, &t.rules) {
+		if t.release(g.Owner, g.MinHold, g.Token) {
 			held = true
 		}
-		t.settle() // whoever is next gets it in this very step
+		c.contend(g.Name, len(t.wake) > 0)
 		if g.Token == 0 || g.Stray {
 			t.store.putTombstone(g.Owner, t.now, t.now.Add(withdrawnFor))
 		}
@@ -253,14 +260,14 @@ func (c *client) Close() error {
 	default:
 		close(c.closed)
 	}
-	watched := c.watched
+	watching := c.watching
 	c.mu.Unlock()
 	c.busy.Unlock() // whoever comes now finds it closed
 	if c.attached.Load() {
 		c.cleaning.Wait()
 		c.life.interrupt()
-		if watched != nil {
-			<-watched
+		if watching != nil {
+			<-watching
 		}
 		// The file that stays behind is that of a dead client, and makes the next
 		// one clean what this one could not.

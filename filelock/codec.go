@@ -3,6 +3,7 @@
 package filelock
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,13 +13,22 @@ import (
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
-// state is what the file of a name holds.
+// state is what the file of a name holds. An operation reads the head of the queue and the place
+// that it is about, and copies the lines of the others as they are (rest): so a crowd costs it
+// little more than the bytes of its lines.
 type state struct {
 	record.Record
 	name   string
 	last   driver.Token // the last token that was given out or reserved
 	broken []broken
+
+	rest []byte // the lines of the places that are not in Queue, as long as the operation lasts
+	far  span   // that of Far in rest
+	err  error  // why a line could not be read
 }
+
+// span is a part of a text; empty: there is none.
+type span struct{ start, end int }
 
 // broken is a hold that an operator broke: its owner is told so when it comes
 // back, as long as it may believe that it holds.
@@ -39,7 +49,7 @@ func (s *state) quiet() bool {
 			return false
 		}
 	}
-	return len(s.Queue) == 0
+	return len(s.Queue)+s.Unloaded == 0
 }
 
 // wasBroken reports whether an operator broke the owner's hold.
@@ -61,9 +71,13 @@ func (s *state) wasBroken(owner string) bool {
 //	hold <token> <taken> <expires> <since> <valid> <request>
 //	claim … as hold: handed over, and not yet renewed
 //	closed … as hold: it has no owner any more
-//	wait <joined> <seen> <asked> <request>
 //	broken <until> "owner"
+//	wait <joined> <seen> <asked> <request>
 //	end
+//
+// A place ends two polls after the instant "seen", which is the future for one far behind: so
+// releases read each other's records that confirm all places at each poll. They write broken
+// holds behind the queue.
 //
 // A request is: mode slots permits ttl lock-delay min-hold fair|unfair "owner" "client" "note".
 // Permits of an exclusive request is how many tokens it asks for (driver.Request.Tokens),
@@ -88,17 +102,36 @@ func appendState(b []byte, s *state) []byte {
 		b = appendInts(append(b, word...), int64(h.Token), int64(h.Taken), int64(h.Expires), int64(h.Since), int64(h.Valid))
 		b = appendRequest(b, &h.Request, h.Client)
 	}
-	for i := range s.Queue {
-		p := &s.Queue[i]
-		b = appendInts(append(b, "wait"...), int64(p.Joined), int64(p.Until), int64(p.Asked))
-		b = appendRequest(b, &p.Request, p.Client)
-	}
 	for _, w := range s.broken {
 		b = append(appendInts(append(b, "broken"...), int64(w.until)), ' ')
 		b = append(appendText(b, w.owner), '\n')
 	}
+	for i := range s.Queue {
+		b = appendPlace(b, &s.Queue[i])
+	}
+	switch {
+	case s.far == span{}:
+		b = append(b, s.rest...)
+		if s.Far != nil { // a new one
+			b = appendPlace(b, s.Far)
+		}
+	default:
+		b = append(b, s.rest[:s.far.start]...)
+		if s.Far != nil {
+			b = appendPlace(b, s.Far)
+		}
+		b = append(b, s.rest[s.far.end:]...)
+	}
 	return append(b, "end\n"...)
 }
+
+func appendPlace(b []byte, p *record.Place) []byte {
+	b = appendInts(append(b, "wait"...), int64(p.Joined), int64(p.Until.Add(-placeLife)), int64(p.Asked))
+	return appendRequest(b, &p.Request, p.Client)
+}
+
+// placeLife is how long a place lasts from the instant "seen" on.
+const placeLife = 2 * poll
 
 func appendInts(b []byte, ints ...int64) []byte {
 	for _, i := range ints {
@@ -146,11 +179,7 @@ func parseState(text string) (*state, error) {
 			h.Request, h.Client = in.request(s.name)
 			s.Holds = append(s.Holds, h)
 		case "wait":
-			p := record.Place{
-				Joined: in.instant(), Until: in.instant(), Asked: in.instant(),
-			}
-			p.Request, p.Client = in.request(s.name)
-			s.Queue = append(s.Queue, p)
+			s.Queue = append(s.Queue, in.place(s.name))
 		case "broken":
 			s.broken = append(s.broken, broken{until: in.instant(), owner: in.bounded(maxOwner)})
 			in.end()
@@ -166,6 +195,57 @@ func parseState(text string) (*state, error) {
 		}
 	}
 	return nil, in.err
+}
+
+// parseHead reads the text form but for the places behind the first one. They keep their lines,
+// which are a part of the text.
+func parseHead(text []byte) (*state, error) {
+	head, rest := splitQueue(text)
+	if len(rest) == 0 {
+		return parseState(string(text))
+	}
+	s, err := parseState(string(append(head[:len(head):len(head)], "end\n"...)))
+	if err == nil {
+		s.rest, s.Unloaded = rest, bytes.Count(rest, newline)
+	}
+	return s, err
+}
+
+var newline = []byte("\n")
+
+// splitQueue returns the text before the second place, and the lines from there on without the
+// end. The rest is empty where the queue has no second place or is not the last part of the text.
+func splitQueue(text []byte) (head, rest []byte) {
+	first := bytes.Index(text, []byte("\nwait "))
+	body, ended := bytes.CutSuffix(text, []byte("\nend\n"))
+	if first < 0 || !ended {
+		return text, nil
+	}
+	body = text[:len(body)+1]
+	end := first + 1 + lineLen(body[first+1:])
+	if !bytes.HasPrefix(body[end:], []byte("wait ")) || !bytes.HasPrefix(lastLine(body), []byte("wait ")) {
+		return text, nil
+	}
+	return body[:end], body[end:]
+}
+
+// lineLen returns the length of the line that the text begins with.
+func lineLen(text []byte) int { return bytes.IndexByte(text, '\n') + 1 }
+
+// lastLine returns the last line of a text, which ends with one.
+func lastLine(text []byte) []byte {
+	return text[bytes.LastIndexByte(text[:max(0, len(text)-1)], '\n')+1:]
+}
+
+// parsePlace reads the line of a place.
+func parsePlace(line []byte, name string) (record.Place, error) {
+	in := scanner{rest: string(line)}
+	in.word("wait")
+	p := in.place(name)
+	if in.err == nil && in.rest != "" {
+		in.fail("more than a line")
+	}
+	return p, in.err
 }
 
 // restoreBlocks tells each exclusive hold the last token of its block.
@@ -283,6 +363,14 @@ func appendText(b []byte, text string) []byte {
 		return b
 	}
 	return strconv.AppendQuote(b[:start], text)
+}
+
+func (in *scanner) place(name string) (p record.Place) {
+	p.Joined = in.instant()
+	p.Until = driver.Instant(in.between(-maxInstant, maxInstant-int64(placeLife))).Add(placeLife)
+	p.Asked = in.instant()
+	p.Request, p.Client = in.request(name)
+	return p
 }
 
 func (in *scanner) request(name string) (r driver.Request, client string) {

@@ -105,7 +105,7 @@ type file struct {
 	mode fs.FileMode // when it was opened
 	head header
 	text []byte // the record's text in force; a part of page or ours where it fits
-	page []byte // what the first page held when it was read
+	page []byte // memory for what the file begins with, a page at least
 
 	// While the first page holds what is in ours, the record is known.
 	ours  []byte // what this process last wrote there; a page of memory
@@ -119,37 +119,38 @@ func (f *file) load() error {
 	if cap(f.page) < pageSize {
 		f.page = make([]byte, pageSize)
 	}
-	// One call: of a regular file less than was asked for is all there is.
-	n, err := preadOnce(f.fd, f.page[:pageSize], 0)
-	if err != nil {
-		return err
-	}
-	page := f.page[:n]
-	if f.fresh = f.known != nil && len(f.ours) > 0 && bytes.HasPrefix(page, f.ours); f.fresh {
-		return nil
-	}
-	f.known = nil
-	if f.head, err = parseHeader(page); err != nil {
-		return err
-	}
-	end := f.head.offset + f.head.length
-	if end <= n {
-		f.text = page[f.head.offset:end]
-	} else {
+	var page []byte
+	for {
+		// One call: of a regular file less than was asked for is all there is.
+		n, err := preadOnce(f.fd, f.page[:cap(f.page)], 0)
+		if err != nil {
+			return err
+		}
+		page = f.page[:n]
+		if f.fresh = f.known != nil && len(f.ours) > 0 && bytes.HasPrefix(page, f.ours); f.fresh {
+			return nil
+		}
+		f.known = nil
+		if f.head, err = parseHeader(page); err != nil {
+			return err
+		}
+		end := f.head.offset + f.head.length
+		if f.head.length == 0 {
+			f.text = nil
+			break
+		}
+		if end <= n {
+			f.text = page[f.head.offset:end]
+			break
+		}
 		var st syscall.Stat_t
 		if err := syscall.Fstat(f.fd, &st); err != nil {
 			return err
 		}
-		if f.head.length > 0 && int64(end) > st.Size {
+		if int64(end) > st.Size || end <= cap(f.page) {
 			return fmt.Errorf("%w: its text is cut off", errDamaged)
 		}
-		f.text = make([]byte, f.head.length)
-		if n, err = pread(f.fd, f.text, int64(f.head.offset)); err != nil {
-			return err
-		}
-		if n < f.head.length {
-			return fmt.Errorf("%w: its text is cut off", errDamaged)
-		}
+		f.page = make([]byte, end+end/2)
 	}
 	check := headerLen - 9
 	if crc32.Update(crc32.Checksum(page[:check], castagnoli), castagnoli, f.text) != f.head.sum {

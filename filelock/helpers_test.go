@@ -219,7 +219,8 @@ func (c *child) ask(want, format string, args ...any) string {
 
 // obey is a child that does what it is told, one command at a time:
 //
-//	try NAME TTL LOCKDELAY [MINHOLD] | queue NAME | wait | renew | release
+//	try NAME TTL LOCKDELAY [MINHOLD] | queue NAME | wait | renew | release | withdraw
+//	slot NAME SLOTS: try, for one of the slots
 //	block NAME: try, with a block of tokens | pass N: hand it on N times, and renew
 //	operate NAME: try, but stand still inside of the operation until the next line
 //	spawn: start a process that outlives this one
@@ -258,9 +259,16 @@ func obey(dir string) error {
 			n, _ := strconv.Atoi(words[1])
 			g.Token, g.Passed = g.Token+driver.Token(n), true
 			err = renew(c, g)
+		case "slot":
+			r = request(words[1])
+			r.Mode, r.Permits = driver.Slot, 1
+			r.Slots, _ = strconv.Atoi(words[2])
+			g, err = c.Try(ctx, r)
 		case "queue":
 			r = request(words[1])
 			g, err = c.Enqueue(ctx, r)
+		case "withdraw":
+			err = c.Release(ctx, []driver.Grant{{Request: r}})[0]
 		case "wait":
 			g, err = waitFor(ctx, c, r)
 		case "renew":

@@ -80,7 +80,7 @@ func (s *store) list(ctx context.Context, prefix string) ([]string, error) {
 	for _, file := range files {
 		name, err := nameOf(file)
 		if err == errHashed {
-			st, err := p.names.readRecord(ctx, file)
+			st, err := p.names.readRecord(ctx, file, nil, parseHead)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"sync"
@@ -23,6 +24,10 @@ import (
 // that was stopped in the middle of one. Shorter than a poll, so that it delays
 // others no more than any stopped waiter (P7).
 const stuckAfter = poll / 2
+
+// longestPause is the longest one between two attempts to lock a record; for a long one, which many
+// wait for, it is longer.
+const longestPause = 16 * time.Millisecond
 
 // lock locks the file of a record, which the stripe keeps open, and reads it. It
 // returns nil if there is no file.
@@ -79,6 +84,10 @@ func (f *file) tighten() {
 // await locks the file. It asks again and again instead of blocking: so it can
 // be cancelled, takes no thread, and notices a lock that is stuck. It reports
 // true when it took the record away from there.
+//
+// Suppose two hundred processes want the lock, and the one that has it loses its processor. If
+// the others asked each millisecond, they would keep it from getting one. So they ask less and less
+// often, and not in step.
 func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 	var since time.Time
 	var seen header
@@ -91,8 +100,8 @@ func (s *store) await(ctx context.Context, f *file) (stolen bool, err error) {
 			runtime.Gosched() // most operations are over by then
 			continue
 		}
-		time.Sleep(pause)
-		pause = min(2*pause, time.Millisecond)
+		time.Sleep(pause/2 + rand.N(pause))
+		pause = min(2*pause, longestPause*time.Duration(1+seen.length/8192))
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
@@ -159,7 +168,7 @@ const oldSuffix = ".old"
 // other one stays until the next move, or as long as the record: only under the lock of
 // the paths it is certain that nobody needs it.
 func (f *file) inherit() (*state, error) {
-	st, err := f.in.readRecord(context.Background(), f.name+oldSuffix)
+	st, err := f.in.readRecord(context.Background(), f.name+oldSuffix, nil, parseAll)
 	if err == nil {
 		err = f.store(appendState(nil, st))
 	}
@@ -241,20 +250,23 @@ type pathsLock struct {
 	fd int
 }
 
-func (p *pathsLock) tryLock() bool {
+func (p *pathsLock) tryLock() bool { return p.try(syscall.LOCK_EX) }
+
+func (p *pathsLock) try(how int) bool {
 	if !p.mu.TryLock() {
 		return false
 	}
-	if flock(p.fd, syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	if flock(p.fd, how|syscall.LOCK_NB) != nil {
 		p.mu.Unlock()
 		return false
 	}
 	return true
 }
 
-// lock waits for the lock, for at most d.
-func (p *pathsLock) lock(ctx context.Context, d time.Duration) error {
-	for end := time.Now().Add(d); !p.tryLock(); time.Sleep(time.Millisecond) {
+// lock waits for the lock, for at most d. With syscall.LOCK_SH it keeps away those only who would
+// change something.
+func (p *pathsLock) lock(ctx context.Context, how int, d time.Duration) error {
+	for end := time.Now().Add(d); !p.try(how); time.Sleep(time.Millisecond) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ const patience = stuckAfter
 
 // stateOf returns the state of a name, as of now. Without a file it is idle.
 func (s *store) stateOf(ctx context.Context, p *place, file, name string, now driver.Instant) (*state, error) {
-	st, err := p.names.readRecord(ctx, file)
+	st, err := p.names.readRecord(ctx, file, nil, parseAll)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &state{name: name}, nil
 	}
@@ -79,11 +79,17 @@ func (s *store) sameBoot(p *place) (bool, error) {
 	return false, explain(err, "", p.clients.path)
 }
 
-// readRecord reads a record file without a lock. The record may not be settled.
-func (d *folder) readRecord(ctx context.Context, name string) (*state, error) {
+// parser reads the text form, as parseHead.
+type parser = func(text []byte) (*state, error)
+
+func parseAll(text []byte) (*state, error) { return parseState(string(text)) }
+
+// readRecord reads a record file without a lock, into the page if that is large enough. The record
+// may not be settled.
+func (d *folder) readRecord(ctx context.Context, name string, page []byte, parse parser) (*state, error) {
 	start, pause := time.Now(), 10*time.Microsecond
 	for {
-		st, err := d.readOnce(name)
+		st, err := d.readOnce(name, page, parse)
 		if !errors.Is(err, errDamaged) || time.Since(start) > patience {
 			return st, err
 		}
@@ -98,8 +104,8 @@ func (d *folder) readRecord(ctx context.Context, name string) (*state, error) {
 
 // readOnce reads a record file once. It returns errDamaged also for a record that is being
 // changed.
-func (d *folder) readOnce(name string) (*state, error) {
-	f, err := openRecord(d, name, os.O_RDONLY, nil)
+func (d *folder) readOnce(name string, page []byte, parse parser) (*state, error) {
+	f, err := openRecord(d, name, os.O_RDONLY, page)
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +114,9 @@ func (d *folder) readOnce(name string) (*state, error) {
 		return nil, err
 	}
 	if f.head.state == settled {
-		return f.parse()
+		return f.parse(parse)
 	}
-	st, err := d.readOnce(name + oldSuffix) // which moves there just now
+	st, err := d.readOnce(name+oldSuffix, page, parse) // which moves there just now
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: it is being moved", errDamaged)
 	}
@@ -119,7 +125,7 @@ func (d *folder) readOnce(name string) (*state, error) {
 
 // readName returns the name in a record file, or "" if that cannot be read.
 func (d *folder) readName(file string) string {
-	st, err := d.readRecord(context.Background(), file)
+	st, err := d.readRecord(context.Background(), file, nil, parseHead)
 	if err != nil {
 		return ""
 	}

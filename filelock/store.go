@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,6 +142,9 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, file string, op f
 	t := &buf.op
 	removed := false
 	defer func() {
+		if f != nil {
+			buf.page = f.page // it may have grown
+		}
 		// Only what is known to be the record is worth keeping open.
 		if f == nil || err != nil || removed {
 			p.drop()
@@ -165,7 +169,10 @@ func (c *client) attempt(ctx context.Context, p *stripe, name, file string, op f
 	t.rules.Last, t.rules.Least = &t.last, s.token(t.now)
 	t.settle()
 	result = op(t)
+	t.tellHead()
 	switch {
+	case t.err != nil:
+		return nil, explain(t.err, name, f.path)
 	case f != nil:
 		removed, err = c.commit(t, f, buf)
 	case !t.idle():
@@ -189,7 +196,9 @@ func (c *client) commit(t *operation, f *file, buf *buffers) (removed bool, err 
 		} else if err != nil {
 			return false, explain(err, t.name, f.path)
 		}
-		f.known = t.state
+		if f.known = t.state; t.Unloaded > 0 {
+			f.known = nil // its lines are in memory that is used again
+		}
 	}
 	if ok, err := f.current(); err != nil {
 		return false, driver.Uncertain(explain(err, t.name, f.path))
@@ -210,7 +219,7 @@ func (c *client) commit(t *operation, f *file, buf *buffers) (removed bool, err 
 func (s *store) getBuffers() *buffers {
 	b, ok := s.buffers.Get().(*buffers)
 	if !ok {
-		b = &buffers{page: make([]byte, pageSize)}
+		b = &buffers{page: make([]byte, 8*pageSize)}
 		b.op.store = s
 		b.op.rules = record.Rules{Poll: poll, Granted: b.op.granted, Alive: s.alive}
 	}
@@ -221,6 +230,10 @@ func (s *store) getBuffers() *buffers {
 // settle brings the record up to now.
 func (t *operation) settle() {
 	t.Settle(t.now, &t.rules)
+	for len(t.Queue) == 0 && t.Unloaded > 0 && t.err == nil {
+		t.loadNext()
+		t.Settle(t.now, &t.rules)
+	}
 	kept := t.broken[:0]
 	for _, b := range t.broken {
 		if t.now < b.until {
@@ -230,8 +243,24 @@ func (t *operation) settle() {
 	t.broken = kept
 }
 
-func (t *operation) granted(p *record.Place) {
-	t.wake = append(t.wake, waiter{p.Client, p.Owner})
+func (t *operation) granted(p *record.Place) { t.tell(waiter{p.Client, p.Owner}) }
+
+// tell has a waiter woken.
+func (t *operation) tell(w waiter) {
+	if !slices.Contains(t.wake, w) {
+		t.wake = append(t.wake, w)
+	}
+}
+
+// tellHead has the new head of the queue woken if others than the one that was ahead of it hold the
+// name: from now on it has to watch them all.
+func (t *operation) tellHead() {
+	if len(t.wake) == 0 || len(t.Holds) < 2 {
+		return
+	}
+	if len(t.Queue) > 0 {
+		t.tell(waiter{t.Queue[0].Client, t.Queue[0].Owner})
+	}
 }
 
 // tokenBlock is driver.Caps.TokenBlock. What a hold has reserved and not used is given back
@@ -255,13 +284,13 @@ func (f *file) state(name string) (*state, error) {
 		st, err := f.inherit()
 		return st, explain(err, name, f.path)
 	}
-	st, err := f.parse()
+	st, err := f.parse(parseHead)
 	return st, explain(err, name, f.path)
 }
 
 // parse returns the state in the text, which must be that of the file.
-func (f *file) parse() (*state, error) {
-	st, err := parseState(string(f.text))
+func (f *file) parse(parse parser) (*state, error) {
+	st, err := parse(f.text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}

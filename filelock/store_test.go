@@ -409,7 +409,7 @@ func moves(t *testing.T, operations int, while, pause time.Duration) {
 	}
 	cancel()
 	n := <-moved
-	st, err := names.readRecord(t.Context(), "x.lock")
+	st, err := names.readRecord(t.Context(), "x.lock", nil, parseAll)
 	if err != nil {
 		t.Fatal(err)
 	}
