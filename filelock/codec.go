@@ -229,8 +229,13 @@ func splitQueue(text []byte) (head, rest []byte) {
 	return body[:end], body[end:]
 }
 
-// lineLen returns the length of the line that the text begins with.
-func lineLen(text []byte) int { return bytes.IndexByte(text, '\n') + 1 }
+// lineLen returns the length of the line that the text begins with. It is more than 0.
+func lineLen(text []byte) int {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(text)
+}
 
 // lastLine returns the last line of a text, which ends with one.
 func lastLine(text []byte) []byte {

@@ -164,3 +164,50 @@ wait 15 16 17 x 0 1 1000000000 0 0 fair "c" "ffffffffffffffffffffffffffffffff" "
 		t.Errorf("the record is now\n%s", text)
 	}
 }
+
+// TestKnownRecord: a record that is kept from one operation to the next has no lines in memory that
+// is used again. Suppose B and C wait behind A, C gives up, and D comes: D must find B's place as it
+// was, and nothing of C's.
+func TestKnownRecord(t *testing.T) {
+	c := openTest(t, t.TempDir())
+	request := func(owner string) driver.Request {
+		return driver.Request{Name: "x", Owner: owner, TTL: time.Minute, Tokens: 1}
+	}
+	if _, err := c.Try(t.Context(), request("a")); err != nil {
+		t.Fatal(err)
+	}
+	queue := func(owner string, ahead int) {
+		t.Helper()
+		held := (*driver.HeldError)(nil)
+		if _, err := c.Enqueue(t.Context(), request(owner)); !errors.As(err, &held) || held.Ahead != ahead || held.Queued != ahead+1 {
+			t.Fatalf("%s: %+v, want %d ahead", owner, err, ahead)
+		}
+	}
+	for round := range 3 {
+		queue("b", 0)
+		queue(fmt.Sprint("c", round), 1)
+		for i := range c.store.stripes {
+			c.store.stripes[i].drop() // as if another process had written the record meanwhile
+		}
+		for _, err := range c.Release(t.Context(), []driver.Grant{{Request: request(fmt.Sprint("c", round))}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range c.store.stripes {
+			f := c.store.stripes[i].open
+			if f == nil || f.known == nil {
+				continue
+			}
+			if len(f.known.rest) > 0 || f.known.Unloaded > 0 {
+				t.Fatalf("the record is kept with %d lines, %q, that are in memory which is used again", f.known.Unloaded, f.known.rest)
+			}
+		}
+		queue(fmt.Sprint("d", round), 1)
+		for _, err := range c.Release(t.Context(), []driver.Grant{{Request: request(fmt.Sprint("d", round))}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -196,7 +196,7 @@ func (c *client) commit(t *operation, f *file, buf *buffers) (removed bool, err 
 		} else if err != nil {
 			return false, explain(err, t.name, f.path)
 		}
-		if f.known = t.state; t.Unloaded > 0 {
+		if f.known = t.state; t.Unloaded > 0 || len(t.rest) > 0 {
 			f.known = nil // its lines are in memory that is used again
 		}
 	}
