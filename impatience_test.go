@@ -114,3 +114,32 @@ func TestRequestsOutliveImpatientCallers(t *testing.T) {
 		w.free("x", "after impatience")
 	})
 }
+
+// A driver that panics in a request that may outlive its caller does not end the process.
+func TestPanicInOutlivingRequest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		lease := w.acquire(a.Mutex("x", nil))
+		giveUp := func() {
+			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Millisecond)
+			defer cancel()
+			_, _ = b.Mutex("x", nil).Acquire(ctx)
+		}
+		giveUp()
+		giveUp()
+		f.set(func() {
+			oh := func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error) { panic("driver") }
+			f.enqueue, f.wait = oh, oh
+		})
+		giveUp()
+		time.Sleep(2 * time.Second)
+		giveUp()
+		f.set(func() { f.enqueue, f.wait = nil, nil })
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.free("x", "P6: after panics")
+	})
+}
