@@ -199,9 +199,10 @@ const outlivesFor = 2 * time.Second
 func (c *Client) askOutliving(ctx context.Context, event *engine.Event, next *engine.Action) {
 	do := next.Do
 	r := &outliving{answered: make(chan struct{})}
-	caller, req, ask, within := event.Caller, next.Grant.Request, c.queuer.Enqueue, outlivesFor
+	caller, req := event.Caller, next.Grant.Request
+	method, ask, within := "Enqueue", c.queuer.Enqueue, outlivesFor
 	if do == engine.Await {
-		ask, within = c.queuer.Wait, next.For
+		method, ask, within = "Wait", c.queuer.Wait, next.For
 	}
 	var grant driver.Grant
 	var err error
@@ -215,7 +216,9 @@ func (c *Client) askOutliving(ctx context.Context, event *engine.Event, next *en
 		le := caller.Ref.(*Lease)
 		g, failure := driver.Grant{}, error(ErrHeld)
 		if !c.interruptible(le, cancel) {
-			g, failure = ask(ctx, req)
+			if panicked := c.guarded(method, func() { g, failure = ask(ctx, req) }); panicked != nil {
+				failure = driver.Uncertain(panicked)
+			}
 		}
 		c.interruptible(le, nil)
 		if failure != nil && do == engine.Await && ctx.Err() != nil {

@@ -3,6 +3,8 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,5 +114,37 @@ func TestRequestsOutliveImpatientCallers(t *testing.T) {
 		}
 		synctest.Wait()
 		w.free("x", "after impatience")
+	})
+}
+
+// A driver that panics in a request that may outlive its caller does not end the process.
+func TestPanicInOutlivingRequest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log strings.Builder
+		a, _ := w.client(nil)
+		b, f := w.client(&holdfast.ClientOptions{
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
+		})
+		lease := w.acquire(a.Mutex("x", nil))
+		giveUp := func() {
+			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Millisecond)
+			defer cancel()
+			_, _ = b.Mutex("x", nil).Acquire(ctx)
+		}
+		giveUp()
+		f.set(func() {
+			f.wait = func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error) { panic("driver") }
+		})
+		giveUp()
+		giveUp()
+		f.set(func() { f.wait = nil })
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if !strings.Contains(log.String(), "the driver panicked") {
+			t.Errorf("the log says %q", log.String())
+		}
+		w.free("x", "P6: after panics")
 	})
 }
