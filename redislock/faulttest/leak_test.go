@@ -132,7 +132,7 @@ func expiring(t *testing.T, do func(args ...string) rueidis.RedisResult, idle ti
 	}
 	each := total / int64(len(scan.Elements))
 	t.Logf("%d B for each name in the server, for %v", each, idle)
-	if each > 256 {
+	if each > 1024 { // a sorted set that once had a member above 64 bytes, which a hold is
 		t.Errorf("P9: an idle name takes %d B in the server", each)
 	}
 }
