@@ -66,7 +66,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		in := c.layout.inUse(dir, (*etcdserverpb.RangeResponse)(resp))
 		if find(in.entries, req.Owner, key) == nil {
 			if err := in.refusal(&c.layout, &req); err != nil {
-				return driver.Grant{}, c.refused(&req, &in, err)
+				return driver.Grant{}, c.refused(ctx, &req, &in, err)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			continue
 		}
 		if err := in.refusal(&c.layout, &req); err != nil {
-			return driver.Grant{}, c.refused(&req, &in, err)
+			return driver.Grant{}, c.refused(ctx, &req, &in, err)
 		}
 		if round >= maxReads {
 			g, err := c.putAndCheck(ctx, r, &req, s)
@@ -122,11 +122,25 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	}
 }
 
-// refused notes how many use a name on which a Try was refused, and returns why it was.
-func (c *client) refused(req *driver.Request, in *inUse, why error) error {
+// refused notes how many use a name on which a Try was refused, and returns why it was. If
+// not all of them were read it asks for the first, to say who holds the name. That is not
+// done for those who wait: etcd goes through all keys of the name.
+func (c *client) refused(ctx context.Context, req *driver.Request, in *inUse, why error) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.noteAheadLocked(req.Name, in.count)
+	c.mu.Unlock()
+	var held *driver.HeldError
+	if !in.more || !errors.As(why, &held) {
+		return why
+	}
+	dir := c.layout.dir(req.Name)
+	resp, err := c.kv.Get(ctx, dir, append(clientv3.WithFirstCreate(), clientv3.WithSerializable())...)
+	if err != nil || resp.Header.Revision < in.newest {
+		return why // it is refused for certain all the same
+	}
+	if first := c.layout.parseEntries(dir, resp.Kvs); len(first) > 0 {
+		held.Note, held.Token = first[0].value.Note, c.layout.tokenOf(&first[0])
+	}
 	return why
 }
 
@@ -217,7 +231,7 @@ func (in *inUse) refusal(l *layout, req *driver.Request) error {
 	case admits(in.entries, useOf(req)):
 		return nil
 	case in.more:
-		return &driver.HeldError{Name: req.Name, Queued: in.count - 1} // the holder's note is not known
+		return &driver.HeldError{Name: req.Name, Queued: in.count - 1} // the holder is not known
 	}
 	return l.heldError(req, in.entries)
 }

@@ -42,6 +42,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -162,7 +163,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 func (c *client) contact(ctx context.Context, o *Options) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	get, err := c.kv.Get(ctx, c.layout.tombstonesAt, clientv3.WithCountOnly())
+	get, err := c.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -201,6 +202,20 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 		Guarantees: guarantees,
 	}
 	return nil
+}
+
+// ask is a client's first request. All later ones wait for a connection; this one fails
+// once no member can be reached, and says why.
+func (c *client) ask(ctx context.Context) (*clientv3.GetResponse, error) {
+	resp, err := c.direct.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(c.layout.tombstonesAt), CountOnly: true}, atOnce)
+	switch {
+	case err == nil:
+		return (*clientv3.GetResponse)(resp), nil
+	case status.Code(err) == codes.Unavailable && c.etcd.ActiveConnection().GetState() == connectivity.TransientFailure:
+		return nil, ended(ctx, err)
+	}
+	// A member has refused it, for example one that knows of no leader. The library asks the others.
+	return c.kv.Get(ctx, c.layout.tombstonesAt, clientv3.WithCountOnly())
 }
 
 // Caps implements driver.Driver.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -55,9 +57,24 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return c, nil
 }
 
+// atOnce makes a request fail once no member can be reached. The library's own wait for a connection
+// until their time is over, and do not say why there is none.
+var atOnce = grpc.WaitForReady(false)
+
 // newClient is clientv3.New until ctx ends: with a user it asks for a token before it
-// returns. The client lives on after ctx.
+// returns, or fails once no member can be reached. The client lives on after ctx.
 func newClient(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
+	var made atomic.Bool
+	defer made.Store(true)
+	if config.Username != "" {
+		config.DialOptions = append(slices.Clip(config.DialOptions), grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, ask grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if !made.Load() {
+					opts = append(opts, atOnce)
+				}
+				return ask(ctx, method, req, resp, conn, opts...)
+			}))
+	}
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end)
 	config.Context = life

@@ -213,3 +213,46 @@ func TestFarBehind(t *testing.T) {
 		w.end()
 	}
 }
+
+// TestHolderOfACrowd: who is refused at once is told who holds the name, however many
+// wait: both by a client that has asked for nothing yet and by one that has.
+func TestHolderOfACrowd(t *testing.T) {
+	const crowd = 40
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	holder, waiters, other := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil)
+	for _, c := range []*client{holder, waiters, other} {
+		t.Cleanup(func() { c.Close() })
+	}
+	req := request("crowd")
+	req.Note = "the holder"
+	g := take(t, holder, req)
+	for range crowd {
+		r := request("crowd")
+		r.Note = "a waiter"
+		line(t, waiters, r)
+	}
+	try := func(when string) *driver.HeldError {
+		t.Helper()
+		_, err := other.Try(t.Context(), request("crowd"))
+		var held *driver.HeldError
+		if !errors.As(err, &held) {
+			t.Fatalf("P1: Try of a held name, %s: %v", when, err)
+		}
+		return held
+	}
+	check := func(when string) {
+		t.Helper()
+		if held := try(when); held.Note != "the holder" || held.Token != g.Token {
+			t.Errorf("%s: a Try is told %+v; token %d holds the name", when, held, g.Token)
+		}
+	}
+	check("at first")
+	take(t, other, request("another"))
+	check("later")
+	if err := holder.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if held := try("after a release"); held.Note != "a waiter" || held.Token <= g.Token {
+		t.Errorf("after a release: a Try is told %+v", held)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,66 @@ func TestOpenEnds(t *testing.T) {
 			t.Error("P11: Open does not hear of the end of its context")
 		}
 		cancel()
+	}
+}
+
+// TestNobodyThere: a store of which no member can be reached is told at once, with the
+// address and what is wrong.
+func TestNobodyThere(t *testing.T) {
+	closed := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}
+	one, two, three := closed(), closed(), closed()
+	for url, want := range map[string][]string{
+		"etcd://" + one: {one, "connection refused"},
+		"etcd://" + strings.Join([]string{one, two, three}, ","): {"127.0.0.1:", "connection refused"},
+		"etcd://user:password@" + one:                            {one, "connection refused"},
+		"etcds://" + one:                                         {one, "connection refused"},
+		"etcd://nobody.invalid":                                  {"nobody.invalid", "lookup"},
+	} {
+		began := time.Now()
+		locks, err := holdfast.Open(t.Context(), url)
+		if err == nil {
+			locks.Close()
+			t.Errorf("%s is opened", url)
+			continue
+		}
+		if took := time.Since(began); took > dialTimeout/2 {
+			t.Errorf("%s: told after %v", url, took)
+		}
+		if status.Code(err) != codes.Unavailable || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", url, err)
+		}
+		for _, part := range append(want, "rror while dialing") { // by which "holdfast run" goes
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: the error does not say %q: %v", url, part, err)
+			}
+		}
+	}
+}
+
+// TestSomeAreThere: a store is opened and used although one of its members is gone.
+func TestSomeAreThere(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
+	server.Members[0].Kill()
+	for range 5 { // the order in which connections are made is not always the same
+		locks, err := holdfast.Open(t.Context(), "etcd://"+server.Addrs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := locks.Mutex("some", nil).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+		locks.Close()
 	}
 }
 

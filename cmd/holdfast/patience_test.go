@@ -70,7 +70,7 @@ func TestWaitForAServerThatIsNotThere(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	for _, url := range []string{"redis://" + addr, "postgres://" + addr + "/x", "mysql://" + addr + "/x"} {
+	for _, url := range []string{"redis://" + addr, "postgres://" + addr + "/x", "mysql://" + addr + "/x", "etcd://" + addr} {
 		w.run(69, "--store", url, "run", "-w", "1h", "x", "--", "true").expectErr("connection refused")
 	}
 }

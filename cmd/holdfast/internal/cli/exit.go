@@ -10,6 +10,9 @@ import (
 	"strings"
 	"syscall"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/redislock"
@@ -74,7 +77,7 @@ func fromOutside(err error) bool {
 	return errors.As(err, &path) || errors.As(err, &network) || errors.As(err, &errno) ||
 		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
 }
 
 // notAcquired gives the error of an acquire its exit code.

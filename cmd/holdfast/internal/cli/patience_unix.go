@@ -188,13 +188,14 @@ func overloadedSQLite(code int) bool {
 	return code&0xff == busy || code&0xff == locked
 }
 
-// overloadedEtcd goes by the text too, because gRPC also says Unavailable of a server that is not there.
+// overloadedEtcd goes by the text too, because gRPC also says Unavailable of a server that is not there or
+// does not agree on TLS.
 func overloadedEtcd(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted:
 		return true
 	case codes.Unavailable:
-		return !strings.Contains(err.Error(), "rror while dialing")
+		return !strings.Contains(err.Error(), "rror while dialing") && !strings.Contains(err.Error(), "tls: ")
 	}
 	return false
 }

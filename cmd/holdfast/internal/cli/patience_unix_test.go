@@ -30,6 +30,7 @@ func TestMayRetry(t *testing.T) {
 		{errors.New("no such database"), never},
 		{&redislock.ServerError{Text: "WRONGPASS invalid username-password pair"}, never},
 		{status.Error(codes.Unavailable, "transport: Error while dialing: connection refused"), never},
+		{status.Error(codes.Unavailable, "transport: authentication handshake failed: tls: failed to verify certificate"), never},
 		{status.Error(codes.Unauthenticated, "wrong password"), never},
 		{context.DeadlineExceeded, withWait},
 		{io.EOF, withWait},
