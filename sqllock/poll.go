@@ -41,7 +41,7 @@ func (s *pollState) moved(ahead int) {
 // polled for in time, because its pauses get shorter as its turn comes near.
 func (s *pollState) pause(b bounds, now time.Time) time.Duration {
 	quiet := min(max(now.Sub(s.changed)/pausePart, b.shortest), b.longest)
-	return max(quiet*time.Duration(1+min(s.ahead, maxAhead)), min(b.shortest*time.Duration(1+s.ahead), b.longest))
+	return max(quiet*time.Duration(1+min(s.ahead, maxAhead)), min(b.shortest+b.place*time.Duration(s.ahead), b.farthest))
 }
 
 // neverPolled is the version before the first poll.
@@ -65,18 +65,20 @@ func (s *subscribers) states() (all []*pollState) {
 }
 
 // The pause between two polls is a part of the time for which nothing has changed, within
-// bounds, which are longer where a poll costs a round trip.
+// bounds, which are longer where a poll costs a round trip. It is at least place for each that is
+// ahead, but need not be longer than farthest.
 const (
 	pausePart = 8
 	maxAhead  = 3
 )
 
-type bounds struct{ shortest, longest time.Duration }
+type bounds struct{ shortest, longest, place, farthest time.Duration }
 
 var pauses = map[Dialect]bounds{
-	Postgres: {5 * time.Millisecond, 200 * time.Millisecond},
-	MySQL:    {time.Millisecond, 500 * time.Millisecond},
-	SQLite:   {500 * time.Microsecond, 5 * time.Millisecond},
+	Postgres: {5 * time.Millisecond, 200 * time.Millisecond, 5 * time.Millisecond, 200 * time.Millisecond},
+	MySQL:    {time.Millisecond, 500 * time.Millisecond, time.Millisecond, 500 * time.Millisecond},
+	// Here the processes of one host share its processors, and each of a crowd may be one.
+	SQLite: {500 * time.Microsecond, 5 * time.Millisecond, time.Millisecond, 200 * time.Millisecond},
 }
 
 // startPollingLocked polls for a waiter or watch from now on.

@@ -153,13 +153,14 @@ func (c *client) repeat(ctx context.Context, urgency priority, f onConn) (Failur
 var errChanged = errors.New("others were quicker to write again and again")
 
 // pause waits before another attempt and reports whether the context goes on. The pauses
-// get longer, but not in SQLite, where the one that asks most often gets the lock.
+// get longer, but not those of renewals and releases in SQLite: there the one that asks most often
+// gets the lock.
 func (c *client) pause(ctx context.Context, attempt int) bool {
 	if attempt == 0 {
 		return ctx.Err() == nil
 	}
 	longest := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
-	if c.statements.dialect == SQLite {
+	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok && urgency <= releasing {
 		longest = 2 * time.Millisecond
 	}
 	select {
@@ -233,10 +234,8 @@ func (c *client) changeOnce(ctx context.Context, conn *sql.Conn, name string, fi
 	}
 	return c.withWriterLock(ctx, func(waited bool) error {
 		if waited {
-			first = nil
-			if err := decide(); err != nil || d.write == nil {
-				return err
-			}
+			// Only in SQLite. To read before each attempt takes much longer than the attempt.
+			return c.changeInTransaction(ctx, conn, name, l, step)
 		}
 		if d.places && c.statements.dialect != Postgres && (c.writers != nil || c.library.Together == nil) {
 			return c.changeInTransaction(ctx, conn, name, l, step)
@@ -468,7 +467,7 @@ func (c *client) enter(
 		}
 		return s, err
 	}
-	err := c.withWriterLock(ctx, func(bool) error { return c.together(ctx, conn, put) })
+	err := c.withWriterLock(ctx, func(bool) error { return c.unsynced(ctx, conn, put) })
 	if err == nil {
 		err = c.together(ctx, conn, []Statement{read})
 	}

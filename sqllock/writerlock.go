@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"sync"
 )
 
@@ -164,6 +165,31 @@ func (c *client) commitSQLite(ctx context.Context, conn *sql.Conn, d *decision) 
 	}
 	if c.library.judge(err) == Conflict && run(Statement{Text: "ROLLBACK"}) == nil {
 		return errRolledBack
+	}
+	return err
+}
+
+// unsynced runs statements that SQLite, where it has a write-ahead log, need not write to the disk
+// at once. They change places only: suppose the host crashes, and SQLite forgets them. Then nobody
+// is left that waits there. Without such a log a crash could do damage, so it is as ever there.
+func (c *client) unsynced(ctx context.Context, conn *sql.Conn, statements []Statement) error {
+	const full = 2 // or more
+	var journal string
+	var level int
+	if err := c.together(ctx, conn, []Statement{
+		{Text: "PRAGMA journal_mode", Into: []any{&journal}}, {Text: "PRAGMA synchronous", Into: []any{&level}},
+	}); err != nil {
+		return err
+	}
+	if journal != "wal" || level < full {
+		return c.together(ctx, conn, statements)
+	}
+	if err := c.together(ctx, conn, []Statement{{Text: "PRAGMA synchronous = NORMAL"}}); err != nil {
+		return err
+	}
+	err := c.together(ctx, conn, statements)
+	if c.together(ctx, conn, []Statement{{Text: fmt.Sprintf("PRAGMA synchronous = %d", level)}}) != nil {
+		c.discard(conn) // other writes must be synced
 	}
 	return err
 }
