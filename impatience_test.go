@@ -142,6 +142,7 @@ func TestPanicInOutlivingRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if !strings.Contains(log.String(), "the driver panicked") {
 			t.Errorf("the log says %q", log.String())
 		}
