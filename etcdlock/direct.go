@@ -56,3 +56,10 @@ func rangeOp(key, end []byte, limit int64) *etcdserverpb.RequestOp {
 		RequestRange: &etcdserverpb.RangeRequest{Key: key, RangeEnd: end, Limit: limit},
 	}}
 }
+
+// countOp counts the keys of a span, as the member that is asked knows them.
+func countOp(s span) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestRange{
+		RequestRange: &etcdserverpb.RangeRequest{Key: []byte(s.key), RangeEnd: []byte(s.end), CountOnly: true, Serializable: true},
+	}}
+}

@@ -84,9 +84,18 @@ func (c *client) still(ctx context.Context, r *record, req *driver.Request, v vi
 	for _, e := range v.entries {
 		there = append(there, compareCreated([]byte(e.key), nil, etcdserverpb.Compare_EQUAL, e.created))
 	}
-	resp, err := commit(ctx, c.direct, &etcdserverpb.TxnRequest{Compare: there})
+	txn := &etcdserverpb.TxnRequest{Compare: there}
+	// Others may have come since: who is next tells its client whether (driver.Grant.Contended).
+	counts := !v.more && !v.partial && !c.layout.stock
+	if counts {
+		txn.Success = []*etcdserverpb.RequestOp{countOp(dirSpan(c.layout.dir(r.name), false))}
+	}
+	resp, err := commit(ctx, c.direct, txn)
 	if err != nil || !resp.Succeeded || resp.Header.Revision < since {
 		return nil, err
+	}
+	if counts && len(resp.Responses) == 1 {
+		v.behind = resp.Responses[0].GetResponseRange().GetCount() > int64(len(v.entries)+1)
 	}
 	v.rev = max(v.rev, resp.Header.Revision)
 	return &v, nil
