@@ -100,6 +100,22 @@ func (w *world) contendBy(locks ...*holdfast.Lock) (*waiters, *holdfast.Lease) {
 	return q, q.next("it was handed over")
 }
 
+// contendAround has two goroutines of one client wait behind another client's hold, and between them
+// one for a further lock, unless that is nil. It returns them when the first of the two has the name.
+func (w *world) contendAround(c *holdfast.Client, between *holdfast.Lock) (q, further *waiters, first *holdfast.Lease) {
+	w.Helper()
+	holder, _ := w.client(nil)
+	held := w.acquire(holder.Mutex("n", nil))
+	q, further = w.waiters(), w.waiters()
+	q.join(w.ctx, c.Mutex("n", nil))
+	if between != nil {
+		further.join(w.ctx, between)
+	}
+	q.join(w.ctx, c.Mutex("n", nil))
+	w.release(held)
+	return q, further, q.next("it has its place in the queue")
+}
+
 // holder returns what the store knows of the name's one holder.
 func (w *world) holder() driver.Holder {
 	w.Helper()
@@ -207,15 +223,11 @@ func TestCohortLasts(t *testing.T) {
 		withBlocks(t, func(w *world) {
 			client, f := w.client(nil)
 			other, _ := w.client(nil)
-			held := w.acquire(other.Mutex("n", nil))
-			q, theirs := w.waiters(), w.waiters()
-			q.join(w.ctx, client.Mutex("n", nil))
+			var between *holdfast.Lock
 			if c.contended {
-				theirs.join(w.ctx, other.Mutex("n", nil))
+				between = other.Mutex("n", nil)
 			}
-			q.join(w.ctx, client.Mutex("n", nil))
-			w.release(held)
-			first := q.next("it has its place in the queue")
+			q, theirs, first := w.contendAround(client, between)
 			time.Sleep(c.after)
 			releases := f.releases.Load()
 			w.release(first)
@@ -409,14 +421,7 @@ func TestCohortRefusals(t *testing.T) {
 func TestCohortKeepsTheOrder(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
-		other, _ := w.client(nil)
-		held := w.acquire(other.Mutex("n", nil))
-		q, readers := w.waiters(), w.waiters()
-		q.join(w.ctx, c.Mutex("n", nil))
-		readers.join(w.ctx, c.RWMutex("n", nil).Read)
-		q.join(w.ctx, c.Mutex("n", nil))
-		w.release(held)
-		lease := q.next("it was handed over")
+		q, readers, lease := w.contendAround(c, c.RWMutex("n", nil).Read)
 		w.release(lease)
 		if f.releases.Load() != 1 {
 			t.Error("P8: the hold was handed over past a reader")

@@ -51,3 +51,26 @@ func TestHandOffMessage(t *testing.T) {
 		c.receive(damaged)
 	}
 }
+
+// TestGrantIsOfTheLatestRequest: a waiter asks for its place once more, for a block of tokens. The
+// news of its grant is of that request.
+func TestGrantIsOfTheLatestRequest(t *testing.T) {
+	c := &client{waiters: map[string]*waiter{}, clock: driver.HostClock}
+	req := driver.Request{Name: "n", Owner: "an owner", TTL: time.Minute, Tokens: 1}
+	var w *waiter
+	for _, req.Tokens = range []int{1, tokenBlock} {
+		var err error
+		if w, _, err = c.expect(req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.receive("h 5 4096 false 1000000 77 an owner")
+	select {
+	case g := <-w.woken:
+		if g.Request != req {
+			t.Errorf("the grant is of %+v, want %+v", g.Request, req)
+		}
+	default:
+		t.Error("the news does not come to the waiter")
+	}
+}

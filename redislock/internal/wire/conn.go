@@ -35,7 +35,7 @@ type conn struct {
 	writer  *call      // the one that writes now
 	hurried bool       // there is a deadline for writing
 	reader  *call      // the one that reads now
-	heard   time.Time  // when the server sent something last, or got a request when it owed no reply
+	heard   time.Time  // when the server sent something last, or got a request when it owed no reply; zero: neither
 
 	// Only the reader uses these.
 	in      []byte            // bytes that were read and are no whole reply yet

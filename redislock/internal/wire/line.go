@@ -101,7 +101,9 @@ func (l *Line) connect(alive context.Context) (*conn, error) {
 		}
 	}
 	c.mu.Lock()
-	c.heard = time.Time{} // so that watch reads from the first
+	// So that watch reads from the first. Suppose the server is killed right after this: the next
+	// request must not be sent, and lost, on the dead connection.
+	c.heard = time.Time{}
 	c.mu.Unlock()
 	return c, nil
 }

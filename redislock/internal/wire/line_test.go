@@ -119,6 +119,23 @@ func TestLossIsKnownBeforeUse(t *testing.T) {
 	})
 }
 
+// TestNewConnectionIsWatched: watch reads a new connection before anybody uses it, without waiting
+// for it to be idle first.
+func TestNewConnectionIsWatched(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Patience: silence})
+	c, err := l.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.fail(net.ErrClosed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if quiet := time.Since(c.heard); quiet < idle {
+		t.Errorf("watch would begin to read %v after the connection was made", idle-quiet)
+	}
+}
+
 // TestSilentServerIsLeft: if a caller gives up when nothing was heard for long enough, the
 // connection is made anew; if others have been answered meanwhile, or it was not long, it is not.
 func TestSilentServerIsLeft(t *testing.T) {
