@@ -60,7 +60,7 @@ func TestGrantIsOfTheLatestRequest(t *testing.T) {
 	var w *waiter
 	for _, req.Tokens = range []int{1, tokenBlock} {
 		var err error
-		if w, _, err = c.expect(req); err != nil {
+		if w, err = c.expect(req); err != nil {
 			t.Fatal(err)
 		}
 	}
