@@ -299,7 +299,6 @@ func (d *Driver) Close() error {
 	d.mu.Unlock()
 	d.die()
 	d.background.Wait()
-	d.open()
 	if d.losses != nil {
 		close(d.losses)
 	}
