@@ -165,6 +165,7 @@ func (d *Driver) startMonitorLocked() {
 // monitor probes the first store until the breaker is closed and nothing speaks against it.
 func (d *Driver) monitor() {
 	for {
+		d.tellChanges()
 		err := d.probe()
 		clear := err == nil && d.secondIsClear()
 		pause, more := d.judge(err, clear)

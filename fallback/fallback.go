@@ -90,12 +90,21 @@ func New(first, second driver.Driver, o *Options) (*Driver, error) {
 	if second == nil {
 		return newDriver(first, nil, a, o)
 	}
-	b := second.Caps()
-	if a.Store == b.Store {
-		return nil, fmt.Errorf("fallback: the second store is the first one, %s: a store that is of "+
-			"use while the other is down is needed", a.Store)
+	if err := same(first, second); err != nil {
+		return nil, err
 	}
+	b := second.Caps()
 	return newDriver(first, second, meet(a, b, a.Store+" or "+b.Store), o)
+}
+
+// same refuses one store twice.
+func same(first, second driver.Driver) error {
+	store := first.Caps().Store
+	if store != second.Caps().Store {
+		return nil
+	}
+	return fmt.Errorf("fallback: the second store is the first one, %s: a store that is of use while "+
+		"the other is down is needed", store)
 }
 
 func newDriver(first, second driver.Driver, caps driver.Caps, o *Options) (*Driver, error) {
@@ -177,12 +186,17 @@ func Open(ctx context.Context, first, second *url.URL, o *Options) (*Driver, err
 	if err != nil && (ctx.Err() != nil || !unreachable(err)) {
 		return nil, errors.Join(err, b.Close())
 	}
+	// The store is called the same whether the first answers now or later.
+	caps := b.Caps()
+	store := place(first) + " or " + caps.Store
 	if err == nil {
-		return closeUnless(a, b)(New(a, b, o))
+		if err := same(a, b); err != nil {
+			return nil, errors.Join(err, a.Close(), b.Close())
+		}
+		return closeUnless(a, b)(newDriver(a, b, meet(a.Caps(), caps, store), o))
 	}
 	// What the first store can do is not known: it is checked when the store answers.
-	caps := b.Caps()
-	d, failed := newDriver(nil, b, meet(caps, caps, place(first)+" or "+caps.Store), o)
+	d, failed := newDriver(nil, b, meet(caps, caps, store), o)
 	if failed != nil {
 		return nil, errors.Join(failed, b.Close())
 	}
