@@ -151,11 +151,15 @@ func newDriver(first, second driver.Driver, caps driver.Caps, o *Options) (*Driv
 	return d, nil
 }
 
+// ErrSecond: Open cannot open the second store. The program decides whether to go on with the first
+// alone.
+var ErrSecond = errors.New("the second store cannot be opened")
+
 // Open opens the stores that the URLs name and returns a driver over both. Without a second URL the
 // driver refuses locks while the first store is silent, and the first must be reachable now. With
-// one, only the second must be reachable: if the first does not answer within Options.Silence,
-// or cannot be connected to, the breaker begins open, and probes open the store. The context
-// bounds the opening only.
+// one, the second must be reachable now (else the error is ErrSecond), and the first need not be: if it
+// does not answer within Options.Silence, or cannot be connected to, the breaker begins open, and
+// probes open the store. The context bounds the opening only.
 //
 // The parameter hf.prefix of the first URL is the caller's to remove, as holdfast.Open does: see
 // holdfast.ClientOptions.Prefix. The driver adds no prefix.
@@ -169,7 +173,7 @@ func Open(ctx context.Context, first, second *url.URL, o *Options) (*Driver, err
 	}
 	b, err := driver.Open(ctx, second)
 	if err != nil {
-		return nil, fmt.Errorf("the second store %s: %w", driver.Redact(second), err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrSecond, driver.Redact(second), err)
 	}
 	silence := 5 * time.Second
 	clock := driver.HostClock

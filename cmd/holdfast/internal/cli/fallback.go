@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -87,7 +88,11 @@ func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.
 			}
 		},
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, fallback.ErrSecond) && fromOutside(err):
+		complain(fmt.Errorf("%w: there is nothing to fall back to", err))
+		return driver.Open(ctx, first)
+	case err != nil:
 		return nil, err // not a nil *fallback.Driver
 	}
 	return d, nil
