@@ -132,8 +132,11 @@ func (d *Driver) noteLocked(err error) {
 		return
 	}
 	d.heard, d.answered, d.err = true, now, nil
+	// While the breaker is open, renewals are still sent: if one is answered, the time until the
+	// second store may be used begins anew, because others may have been answered too.
+	d.asked = now
 	if d.state != StateOpen {
-		d.silent, d.asked = d.underway > 0, now
+		d.silent = d.underway > 0
 	}
 }
 

@@ -1,10 +1,6 @@
 package fallback
 
-import (
-	"fmt"
-
-	"github.com/holdfastlock/holdfast/driver"
-)
+import "github.com/holdfastlock/holdfast/driver"
 
 // meet returns what two stores can both do.
 func meet(a, b driver.Caps, store string) driver.Caps {
@@ -22,8 +18,8 @@ func meet(a, b driver.Caps, store string) driver.Caps {
 			Summary: "The first store or, while that is silent, the second: clients that see different " +
 				"stores do not exclude each other.",
 			Lateness: max(a.Guarantees.Lateness, b.Guarantees.Lateness),
-			Tokens: "Those of the first store. A degraded hold has none, so nothing can be guarded by " +
-				"tokens alone.",
+			Tokens: "Those of the first store. A degraded hold has none, so tokens guard nothing while the " +
+				"second store is in use.",
 			Faults: map[driver.Fault]driver.Verdict{},
 		},
 	}
@@ -38,43 +34,39 @@ func meet(a, b driver.Caps, store string) driver.Caps {
 
 // apart says what a fault of the first store, or of the way to it, does.
 var apart = map[driver.Fault]string{
-	driver.Partition: "A client that is cut off from the first store uses the second, beside those that " +
-		"reach the first.",
-	driver.LateReplies: "A client to which the first store seems silent uses the second, beside those " +
-		"that get answers.",
-	driver.StorePause: "Clients do not notice at the same instant that the first store comes back, so for " +
-		"the time of a probe they may use different stores.",
-	driver.StoreRestart: "As after a pause, if the restart takes longer than Options.Silence.",
-	driver.Failover:     "As after a pause, if the fail-over takes longer than Options.Silence.",
-	driver.StoreWiped:   "As after a pause, if the store is away for longer than Options.Silence.",
-	driver.DiskFull: "As after a pause, if the first store cannot even withdraw a request, so that probes " +
-		"fail.",
+	driver.Partition:    "a client that is cut off from the first store uses the second, beside those that reach the first",
+	driver.LateReplies:  "a client to which the first store seems silent uses the second, beside those that get answers",
+	driver.StorePause:   "clients do not notice at the same instant that the first store comes back, so for the time of a probe they may use different stores",
+	driver.StoreRestart: "as after a pause, if the restart takes longer than Options.Silence",
+	driver.Failover:     "as after a pause, if it takes longer than Options.Silence",
+	driver.StoreWiped:   "as after a pause, if the store is away for longer than Options.Silence",
+	driver.DiskFull:     "as after a pause, if the first store cannot even withdraw a request, so that probes fail",
 }
 
 // verdict says what a fault does to locks that are in one of two stores.
 func verdict(f driver.Fault, a, b driver.Verdict) driver.Verdict {
 	v := driver.Verdict{
 		Exclusion: max(a.Exclusion, b.Exclusion),
-		// There are no tokens that grow over both stores: what breaks P1 breaks what is built on them.
-		Tokens: driver.Impossible,
+		Tokens:    driver.Impossible, // there are none that grow over both stores
+		Note:      a.Note,
 	}
 	if a.Exclusion == driver.Unstated || b.Exclusion == driver.Unstated {
 		v.Exclusion = driver.Unstated
 	}
-	if why, ok := apart[f]; ok {
-		v.Exclusion = driver.Breaks
-		v.Note = why + " Let the resource itself refuse what is done twice."
-		return v
-	}
 	switch {
 	case a.Note == b.Note:
-		v.Note = a.Note
 	case a.Note != "" && b.Note != "":
-		v.Note = fmt.Sprintf("First store: %s Second: %s", a.Note, b.Note)
+		v.Note = "in the first store: " + a.Note + "; in the second: " + b.Note
 	case a.Note != "":
-		v.Note = "First store: " + a.Note
+		v.Note = "in the first store: " + a.Note
 	default:
-		v.Note = "Second store: " + b.Note
+		v.Note = "in the second store: " + b.Note
+	}
+	if why := apart[f]; why != "" {
+		if v.Exclusion == driver.Breaks {
+			why += "; " + v.Note
+		}
+		v.Exclusion, v.Note = driver.Breaks, why
 	}
 	return v
 }

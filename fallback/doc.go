@@ -7,8 +7,9 @@
 //	client, err := holdfast.New(d, nil)
 //
 // A breaker watches the first store. If it has answered nothing for Options.Silence, and a probe gets
-// no answer either, the breaker opens. Every error that the store itself returns is an answer: a
-// full Redis that refuses writes does not open the breaker.
+// no answer either, the breaker opens. A probe withdraws a request that was never made. So a store
+// that refuses locks, but can still do that, is not silent: its errors are shown. For example, a
+// Redis whose memory is full does not open the breaker.
 //
 // Without a second store, acquires then fail at once, by an error that matches [ErrSilent], instead
 // of waiting for time-outs. An Acquire that has been told to wait goes on waiting, and gets its

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -259,8 +260,8 @@ func (d *Driver) reachFirst(ctx context.Context) (driver.Driver, error) {
 	need, have := d.caps, first.Caps()
 	need.Ops &^= driver.OpShard
 	if missing := have.Missing(need); len(missing) > 0 {
-		return nil, errors.Join(fmt.Errorf("%w by the first store, which has been opened only now: %v",
-			driver.ErrUnsupported, missing), first.Close())
+		return nil, errors.Join(fmt.Errorf("the first store, which could be opened only now, lacks %s",
+			strings.Join(missing, ", ")), first.Close())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

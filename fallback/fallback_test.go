@@ -525,7 +525,7 @@ func (b blind) List(ctx context.Context, _ string) iter.Seq2[driver.Info, error]
 
 // TestCaps: a driver over two stores can do what both can, without fencing.
 func TestCaps(t *testing.T) {
-	a, b := memlock.NewStore(nil).Client(), memlock.NewStore(nil).Client()
+	one, other := memlock.NewStore(nil), memlock.NewStore(nil)
 	for name, c := range map[string]struct {
 		a, b func(*driver.Caps)
 		bad  func(driver.Caps) bool
@@ -540,14 +540,16 @@ func TestCaps(t *testing.T) {
 		"longest too": {nil, func(c *driver.Caps) { c.MaxTTL = time.Hour }, func(c driver.Caps) bool { return c.MaxTTL != time.Hour }},
 		"poll":        {func(c *driver.Caps) { c.Poll = time.Minute }, nil, func(c driver.Caps) bool { return c.Poll != time.Second }},
 	} {
-		d, err := fallback.New(changed(a, c.a), changed(b, c.b), nil)
+		d, err := fallback.New(changed(one.Client(), c.a), changed(other.Client(), c.b), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer d.Close()
 		if c.bad(d.Caps()) {
 			t.Errorf("%s: %+v", name, d.Caps())
 		}
 	}
+	a := one.Client()
 	d, err := fallback.New(a, nil, nil)
 	if err != nil || !d.Caps().Fencing || d.Caps().Store != a.Caps().Store {
 		t.Errorf("without a second store: %+v, %v", d.Caps(), err)

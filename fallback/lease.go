@@ -92,9 +92,14 @@ const maxDebts = 1 << 14
 func (d *Driver) owe(owner string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	g, ok := d.asking[owner]
+	if g, ok := d.asking[owner]; ok {
+		d.oweLocked(owner, g)
+	}
+}
+
+func (d *Driver) oweLocked(owner string, g driver.Grant) {
 	delete(d.asking, owner)
-	if ok && len(d.debts) < maxDebts {
+	if len(d.debts) < maxDebts {
 		d.debts[owner] = g
 	}
 }
@@ -284,8 +289,14 @@ func (d *Driver) releaseFirst(ctx context.Context, grants []driver.Grant) []erro
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, g := range grants {
-		if errs[i] == nil || driver.Gone(errs[i]) {
+		asked, ok := d.asking[g.Owner]
+		switch {
+		case !ok:
+		case errs[i] == nil || driver.Gone(errs[i]):
 			delete(d.asking, g.Owner)
+		default:
+			// Package holdfast repeats this until the TTL is over. The silence may last longer.
+			d.oweLocked(g.Owner, asked)
 		}
 	}
 	return errs[:len(grants)]
