@@ -190,7 +190,7 @@ func (d *Driver) judge(err error, clear bool) (pause time.Duration, more bool) {
 		d.monitoring = false
 		return 0, false
 	case d.state == StateOpen && err == nil:
-		d.silent, d.asked = d.underway > 0, now
+		d.silent = d.underway > 0
 		d.turnLocked(StateHalfOpen, nil)
 	case d.state == StateHalfOpen && err != nil:
 		if !d.silent { // the probe was the first that got no answer

@@ -50,6 +50,7 @@ type Status struct {
 	Degraded int           // how many holds this driver has in the second store
 	Opened   int           // how often the breaker has opened
 	Granted  int           // how many holds the second store has granted
+	Owed     int           // how many requests the first store is still to forget
 	Err      error         // the last error of the first store without an answer; nil: there is none
 }
 
@@ -288,7 +289,8 @@ func (d *Driver) Status() Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := Status{
-		State: d.state, Degraded: d.degradedLocked(), Opened: d.opened, Granted: d.granted, Err: d.err,
+		State: d.state, Degraded: d.degradedLocked(), Opened: d.opened, Granted: d.granted,
+		Owed: len(d.debts), Err: d.err,
 	}
 	if d.state == StateOpen {
 		s.Silent = d.clock.Now().Sub(d.asked)

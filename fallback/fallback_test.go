@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fallback"
 	"github.com/holdfastlock/holdfast/memlock"
@@ -258,11 +259,17 @@ func TestWaiters(t *testing.T) {
 		if !lease.Degraded() {
 			t.Error("the lease is from a store that is held by a stranger")
 		}
+		if s := c.d.Status(); s.Owed != 2 { // this one, and that of silence
+			t.Errorf("the first store is to forget %d requests, not 2", s.Owed)
+		}
 		c.wire.Heal()
 		c.becomes(fallback.StateHalfOpen, 10*time.Second)
 		info, err := stranger.(driver.Inspector).Inspect(w.ctx, "x")
 		if err != nil || len(info.Waiters) != 0 {
 			t.Errorf("P6: the first store still has %+v (%v)", info, err)
+		}
+		if s := c.d.Status(); s.Owed != 0 {
+			t.Errorf("the first store is to forget %d requests still", s.Owed)
 		}
 		stranger.Release(w.ctx, []driver.Grant{grant})
 		release(t, lease)
@@ -342,6 +349,112 @@ func TestLateRequest(t *testing.T) {
 		time.Sleep(time.Second)
 		w.holders(w.first, "x", 0)
 	})
+}
+
+// TestLongSilence: a request that was given up is withdrawn when the first store is back, however long
+// that took (P6). Package holdfast alone gives up after the TTL.
+func TestLongSilence(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client(true, fallback.Options{})
+		c.wire.HoldRequests()
+		ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+		defer cancel()
+		if _, err := c.lock("x").Acquire(ctx); err == nil {
+			t.Fatal("a lock without an answer")
+		}
+		c.becomes(fallback.StateOpen, 10*time.Second)
+		time.Sleep(5 * ttl)
+		c.wire.ReleaseRequests() // the request arrives only now
+		c.becomes(fallback.StateClosed, 10*time.Second)
+		w.holders(w.first, "x", 0)
+	})
+}
+
+// TestOpensAgain: if the first store goes silent once more while somebody is in the second, the
+// breaker opens at the next probe, and the second store goes on.
+func TestOpensAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client(true, fallback.Options{})
+		c.silence()
+		lease := c.acquire("x")
+		c.wire.Heal()
+		c.becomes(fallback.StateHalfOpen, 10*time.Second)
+		c.wire.Partition()
+		c.becomes(fallback.StateOpen, 10*time.Second)
+		began := time.Now()
+		other := c.acquire("y")
+		if took := time.Since(began); !other.Degraded() || took < ttl/2 {
+			t.Errorf("after %v: degraded %t", took, other.Degraded())
+		}
+		release(t, lease, other)
+	})
+}
+
+// TestSecondGetsItsOwn: the second store gets its grants back as it gave them, with token and handle,
+// in batches that do not wait for the first.
+func TestSecondGetsItsOwn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		wire := chaos.New(w.first.Client(), chaos.Options{})
+		second := &handles{Forward: driver.Forward{Driver: w.second.Client()}, t: t}
+		d, err := fallback.New(wire, second, &fallback.Options{Clock: w.clock, After: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		r := driver.Request{Name: "x", Owner: "a", TTL: ttl, Tokens: 1}
+		shard := d.Shard(r)
+		wire.Partition()
+		g, err := d.Try(w.ctx, r)
+		if err != nil || !g.Degraded || g.Token != 0 || g.Handle != nil {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		if d.Shard(r) == shard {
+			t.Error("both stores are one shard")
+		}
+		if out := d.Renew(w.ctx, []driver.Grant{g}); out[0].Err != nil {
+			t.Error(out[0].Err)
+		}
+		if errs := d.Release(w.ctx, []driver.Grant{g}); errs[0] != nil {
+			t.Error(errs[0])
+		}
+		if second.seen != 2 || d.Shard(r) != shard {
+			t.Errorf("the second store was asked %d times; the shard is %s", second.seen, d.Shard(r))
+		}
+		wire.Heal()
+	})
+}
+
+// handles is a store that needs its handle and its token back.
+type handles struct {
+	driver.Forward
+	t     *testing.T
+	token driver.Token
+	seen  int
+}
+
+func (h *handles) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := h.Forward.Try(ctx, r)
+	g.Handle, h.token = "mine", g.Token
+	return g, err
+}
+
+func (h *handles) check(grants []driver.Grant) {
+	for _, g := range grants {
+		h.seen++
+		if g.Token != h.token || g.Token == 0 || g.Handle != "mine" || g.Degraded {
+			h.t.Errorf("the second store got %+v", g)
+		}
+	}
+}
+
+func (h *handles) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	h.check(grants)
+	return h.Forward.Renew(ctx, grants)
+}
+
+func (h *handles) Release(ctx context.Context, grants []driver.Grant) []error {
+	h.check(grants)
+	return h.Forward.Release(ctx, grants)
 }
 
 // TestOwnerIsNotUsedAgain: suppose a waiter is cut off from the first store, and the store comes back
