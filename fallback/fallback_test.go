@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -703,4 +704,87 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
+}
+
+// partly is a store that answers some kinds of requests and hangs in others.
+type partly struct {
+	driver.Forward
+	noTry, noRelease atomic.Bool
+}
+
+func (p *partly) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if p.noTry.Load() {
+		<-ctx.Done()
+		return driver.Grant{Request: r}, driver.Uncertain(ctx.Err())
+	}
+	return p.Forward.Try(ctx, r)
+}
+
+func (p *partly) Release(ctx context.Context, grants []driver.Grant) []error {
+	if !p.noRelease.Load() {
+		return p.Forward.Release(ctx, grants)
+	}
+	<-ctx.Done()
+	errs := make([]error, len(grants))
+	for i := range errs {
+		errs[i] = ctx.Err()
+	}
+	return errs
+}
+
+// TestRenewalsAreSignsOfLife: while the first store answers a renewal now and then, its holds may
+// go on, so the second store is not used yet.
+func TestRenewalsAreSignsOfLife(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := &partly{Forward: driver.Forward{Driver: w.first.Client()}}
+		d, err := fallback.New(first, w.second.Client(), &fallback.Options{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		g, err := d.Try(w.ctx, driver.Request{Name: "x", Owner: "a", TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.noTry.Store(true)
+		first.noRelease.Store(true)
+		r := driver.Request{Name: "x", Owner: "b", TTL: ttl}
+		for range 20 {
+			_, err := d.Try(w.ctx, r)
+			if held, ok := errors.AsType[*driver.HeldError](err); !ok || held.ExpiresIn < ttl/2 {
+				t.Fatalf("P1: the name is held in the first store, and the answer is %v", err)
+			}
+			if out := d.Renew(w.ctx, []driver.Grant{g}); out[0].Err != nil {
+				t.Fatal(out[0].Err)
+			}
+			time.Sleep(ttl / 3)
+		}
+		first.noRelease.Store(false)
+	})
+}
+
+// TestOpensUnderOneRequest: one request hangs. A probe is answered at first, and then nothing any more:
+// the breaker opens though no other request comes.
+func TestOpensUnderOneRequest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := &partly{Forward: driver.Forward{Driver: w.first.Client()}}
+		d, err := fallback.New(first, nil, &fallback.Options{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		first.noTry.Store(true)
+		failed := make(chan error)
+		go func() {
+			_, err := d.Try(w.ctx, driver.Request{Name: "x", Owner: "a", TTL: ttl})
+			failed <- err
+		}()
+		time.Sleep(4 * time.Second) // a probe has been answered after 2.5 s
+		first.noRelease.Store(true)
+		if err := <-failed; !errors.Is(err, fallback.ErrSilent) || !errors.Is(err, driver.ErrUncertain) {
+			t.Errorf("the error is %v", err)
+		}
+		first.noTry.Store(false)
+		first.noRelease.Store(false)
+	})
 }
