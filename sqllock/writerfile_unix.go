@@ -4,19 +4,18 @@ package sqllock
 
 import (
 	"context"
-	"encoding/binary"
-	"math/rand/v2"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// writerFile is a small file beside a SQLite file, FILE-writers, whose flock the processes take in
+// writerFile is an empty file beside a SQLite file, FILE-writers, whose lock the processes take in
 // turn before they write. A process that has to wait sleeps in the system call, so two hundred of
 // them cost no processor. The lock only spares them SQLite's own, for which each would have to ask
 // again and again; safety does not depend on it. So a writer goes on without it if the file cannot be
-// used, or if the process that has the lock is stopped (P7). To be told from a queue that is slow,
-// each that gets the lock writes a number of its own into the file.
+// used, or if the process that has the lock is stopped (P7).
+//
+// It is a lock of fcntl, because the system tells which process has it.
 type writerFile struct {
 	database string // the path of the SQLite file
 
@@ -25,14 +24,15 @@ type writerFile struct {
 	broken bool          // it cannot be opened
 	closed bool          // nobody needs it any more
 	asked  chan struct{} // of the system call that waits; closed when it is over. nil: there is none
-	since  time.Time     // when that call began, or the number in the file was seen to change
-	number uint64        // that in the file
+	since  time.Time     // when that call began, or holder was read
+	holder int32         // the process that had the lock then
+	stuck  bool          // it has had the lock for too long
 	wanted bool          // a writer waits for that call
 	got    bool          // the call has taken the lock for that writer
 }
 
-// writerPatience is how long the lock may stay with one process before others take it for stuck, and
-// write without it: half of the usual poll.
+// writerPatience is for how long one process may have the lock before those who wait take it for stuck,
+// and write without it: half of the usual poll.
 const writerPatience = 500 * time.Millisecond
 
 // writerSuffix is appended to the path of a SQLite file.
@@ -50,11 +50,10 @@ func (f *writerFile) lock(ctx context.Context) (waited, locked bool) {
 		if !f.openLocked() {
 			return false, false
 		}
-		if flock(f.fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			f.mark()
+		if f.try() {
 			return false, true
 		}
-		f.asked, f.since, f.number = make(chan struct{}), time.Now(), f.read()
+		f.asked, f.since, f.holder = make(chan struct{}), time.Now(), f.holds()
 		go f.ask()
 	}
 	f.wanted = true
@@ -74,48 +73,52 @@ func (f *writerFile) lock(ctx context.Context) (waited, locked bool) {
 	return true, locked
 }
 
-// stuckLocked reports whether the lock has not changed hands for too long.
+// stuckLocked reports whether one process has had the lock for too long, or has it still. Where it
+// is only quick to take it again this writer goes on too: it asks SQLite.
 func (f *writerFile) stuckLocked() bool {
-	if time.Since(f.since) < writerPatience {
-		return false
+	if !f.stuck && time.Since(f.since) >= writerPatience {
+		before := f.holder
+		f.since, f.holder = time.Now(), f.holds()
+		f.stuck = f.holder == before
 	}
-	number := f.read()
-	if number == f.number {
-		return true
-	}
-	f.since, f.number = time.Now(), number
-	return false
+	return f.stuck
 }
 
 // ask takes the lock for a writer that waits. If nobody does any more it gives the lock back.
 func (f *writerFile) ask() {
-	err := flock(f.fd, syscall.LOCK_EX)
+	err := f.control(syscall.F_SETLKW, syscall.F_WRLCK)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.got = err == nil && f.wanted; f.got {
-		f.mark()
-	} else if err == nil {
+	if f.got = err == nil && f.wanted; err == nil && !f.got {
 		f.unlock()
 	}
 	close(f.asked)
-	f.asked = nil
+	f.asked, f.stuck = nil, false
 	f.closeLocked()
 }
 
-// mark tells the others that the lock has changed hands.
-func (f *writerFile) mark() {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], rand.Uint64())
-	syscall.Pwrite(f.fd, b[:], 0) // if it fails, others lose their patience sooner
+// try takes the lock if no other process has it.
+func (f *writerFile) try() bool { return f.control(syscall.F_SETLK, syscall.F_WRLCK) == nil }
+
+func (f *writerFile) unlock() { f.control(syscall.F_SETLK, syscall.F_UNLCK) }
+
+// holds returns the process that has the lock.
+func (f *writerFile) holds() int32 {
+	l := syscall.Flock_t{Type: syscall.F_WRLCK}
+	if syscall.FcntlFlock(uintptr(f.fd), syscall.F_GETLK, &l) != nil || l.Type == syscall.F_UNLCK {
+		return -1
+	}
+	return l.Pid
 }
 
-func (f *writerFile) read() uint64 {
-	var b [8]byte
-	syscall.Pread(f.fd, b[:], 0)
-	return binary.NativeEndian.Uint64(b[:])
+// control is the system call, without the interruptions.
+func (f *writerFile) control(command int, kind int16) error {
+	for {
+		if err := syscall.FcntlFlock(uintptr(f.fd), command, &syscall.Flock_t{Type: kind}); err != syscall.EINTR {
+			return err
+		}
+	}
 }
-
-func (f *writerFile) unlock() { flock(f.fd, syscall.LOCK_UN) }
 
 // close closes the file, as soon as no system call waits for its lock.
 func (f *writerFile) close() {
@@ -158,13 +161,4 @@ func (f *writerFile) openLocked() bool {
 	}
 	f.fd, f.broken = fd, false
 	return true
-}
-
-// flock is the system call, without the interruptions.
-func flock(fd, how int) error {
-	for {
-		if err := syscall.Flock(fd, how); err != syscall.EINTR {
-			return err
-		}
-	}
 }
