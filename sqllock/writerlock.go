@@ -235,6 +235,9 @@ func (c *client) unsynced(ctx context.Context, conn *sql.Conn, statements []Stat
 	err := c.together(ctx, conn, statements)
 	if c.together(ctx, conn, []Statement{{Text: fmt.Sprintf("PRAGMA synchronous = %d", level)}}) != nil {
 		c.discard(conn) // other writes must be synced
+		if err == nil {
+			err = errChanged // the request goes on with another connection
+		}
 	}
 	return err
 }
