@@ -22,7 +22,7 @@ func TestCrowd(t *testing.T) {
 		url   func(*world) string
 	}{
 		{"files", many, func(w *world) string { return "file://" + w.locks }},
-		{"SQLite", many, func(w *world) string { return "sqlite://" + w.path("locks.db") }},
+		{"SQLite", testserver.Long(16, 40), func(w *world) string { return "sqlite://" + w.path("locks.db") }},
 		{"Redis", some, func(w *world) string {
 			return "redis://" + testserver.StartRedis(w.t, testserver.RedisOptions{}).Addr
 		}},
