@@ -90,7 +90,7 @@ func (f *writerFile) ask() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.got = err == nil && f.wanted; err == nil && !f.got {
-		f.unlock()
+		f.unlockLocked()
 	}
 	close(f.asked)
 	f.asked, f.stuck = nil, false
@@ -100,7 +100,18 @@ func (f *writerFile) ask() {
 // try takes the lock if no other process has it.
 func (f *writerFile) try() bool { return f.control(syscall.F_SETLK, syscall.F_WRLCK) == nil }
 
-func (f *writerFile) unlock() { f.control(syscall.F_SETLK, syscall.F_UNLCK) }
+// unlock gives back what lock has taken.
+func (f *writerFile) unlock() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unlockLocked()
+}
+
+func (f *writerFile) unlockLocked() {
+	if f.fd >= 0 { // else the client was closed meanwhile
+		f.control(syscall.F_SETLK, syscall.F_UNLCK)
+	}
+}
 
 // holds returns the process that has the lock.
 func (f *writerFile) holds() int32 {
