@@ -28,7 +28,7 @@ type fallbackFlags struct {
 
 func (f *fallbackFlags) addFallbackFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.fallback, "fallback", "",
-		"run, elect: `URL` of the store to use while the store is down (default: $"+fallbackEnv+", else none)")
+		"run, elect: `URL` of a store to use while the store is down")
 	flags.Var((*duration)(&f.after), "fallback-after",
 		"run, elect: use it this long after the store went silent (default: the TTL)")
 }
@@ -80,8 +80,8 @@ func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.
 			switch {
 			case c.State == fallback.StateOpen:
 				down = true
-				complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s as soon as nobody can "+
-					"hold them there any more", shown, c.Err, other))
+				complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s when every hold in the "+
+					"first must have ended", shown, c.Err, other))
 			case down:
 				down = false
 				complain(fmt.Errorf("%s answers again", shown))
