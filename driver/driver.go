@@ -93,7 +93,7 @@ type Grant struct {
 	// record. Package holdfast sets it.
 	Passed bool
 	// Degraded says that the hold is in a second store, because the first is silent (package
-	// fallback). Its Token is 0.
+	// fallback). Its Token is 0. A driver of one store leaves it false.
 	Degraded bool
 	// Handle is the driver's own. It MUST be comparable with ==. It is kept as long as the hold, so
 	// it should be small.

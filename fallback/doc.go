@@ -30,7 +30,7 @@
 //
 // Suppose then that the first store answers again while A holds the lock in the second. A name is
 // taken from the first store only if nobody holds it in the second, and nobody waits for it there.
-// From then on nothing new is taken from the second store. The breaker closes, and this check ends,
+// From then on only those who wait in the second store already get anything there. The breaker closes, and this check ends,
 // when every lease that was taken from the second has ended, whichever client of the second store
 // has it. A client that has had no answer from the first for Options.Silence looks at the second
 // before it takes a lock again, because it may have missed that others use it. The second store
