@@ -31,7 +31,7 @@ func (d *Driver) take(ctx context.Context, r driver.Request, queue bool) (driver
 		case toSecond:
 			return d.takeSecond(ctx, r, queue)
 		}
-		grant, err, cut := d.takeFirst(ctx, r, queue)
+		grant, cut, err := d.takeFirst(ctx, r, queue)
 		if !cut || isAnswer(err) || ctx.Err() != nil {
 			return grant, err
 		}
@@ -195,10 +195,10 @@ func (d *Driver) holdsName(name string) bool {
 // takeFirst asks the first store. The request is cut off when the breaker opens.
 func (d *Driver) takeFirst(
 	ctx context.Context, r driver.Request, queue bool,
-) (grant driver.Grant, err error, cut bool) {
+) (grant driver.Grant, cut bool, err error) {
 	first, err := d.firstNow()
 	if err != nil {
-		return driver.Grant{}, err, false
+		return driver.Grant{}, false, err
 	}
 	ctx, epoch, cancel := d.untilOpen(ctx)
 	defer cancel()
@@ -215,7 +215,7 @@ func (d *Driver) takeFirst(
 	}
 	d.mu.Unlock()
 	if err != nil {
-		return driver.Grant{}, err, false
+		return driver.Grant{}, false, err
 	}
 	err = d.count(r, func() (err error) {
 		if queue {
@@ -235,7 +235,7 @@ func (d *Driver) takeFirst(
 		g.Handle = grant.Handle
 		d.asking[r.Owner] = g
 	}
-	return grant, err, epoch.Err() != nil
+	return grant, epoch.Err() != nil, err
 }
 
 // untilOpen returns a context that also ends when the breaker opens, and one that ends only then.
