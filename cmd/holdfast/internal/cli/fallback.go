@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fallback"
@@ -26,7 +25,8 @@ type fallbackFlags struct {
 	usable   bool          // by this command
 }
 
-func (f *fallbackFlags) addFallbackFlags(flags *pflag.FlagSet) {
+func (f *fallbackFlags) addFallbackFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
 	flags.StringVar(&f.fallback, "fallback", "",
 		"run, elect: `URL` of a store to use while the store is down")
 	flags.Var((*duration)(&f.after), "fallback-after",

@@ -89,7 +89,7 @@ Without a command this text is printed, with exit code 0.`,
 		"URL of the store (default: $"+storeEnv+", else this user's own)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table",
 		"output format: table, for people, or json, one object per line")
-	a.addFallbackFlags(root.PersistentFlags())
+	a.addFallbackFlags(root)
 	root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(
