@@ -162,37 +162,42 @@ func saveFalls(file string, fresh []fall) error {
 	return writeTable(file, crashTitles, lines)
 }
 
-// speedTable is the guide's table of speeds. All but the first two columns of figures are relative
-// to Redis: the medians, and the ranges, of the ratios within the repetitions.
+// speedTable is the guide's table of speeds: medians, and beside Redis the medians and ranges of the
+// ratios within the repetitions.
 func speedTable(all []speed) []byte {
 	var b strings.Builder
-	b.WriteString("| store | acquire and release, p50 | pairs/s × Redis | nobody has the name between two owners, p50 |\n|---|---|---|---|\n")
+	b.WriteString("| store | acquire and release, p50 | × Redis | nobody has the name between two owners, p50 | × Redis |\n|---|---|---|---|---|\n")
 	for _, s := range choiceStores {
-		var pair, gap, relative []float64
-		for _, ours := range all {
-			if ours.store != s.name {
-				continue
-			}
-			pair, gap = append(pair, float64(ours.pair)), append(gap, float64(ours.gap))
-			for _, redis := range all {
-				if redis.store == besideName && redis.rep == ours.rep {
-					relative = append(relative, ours.pairs/redis.pairs)
-				}
-			}
-		}
-		if pair == nil {
+		pair, pairTimes := besideRedis(all, s.name, func(s speed) float64 { return float64(s.pair) })
+		gap, gapTimes := besideRedis(all, s.name, func(s speed) float64 { return float64(s.gap) })
+		if pair == 0 {
 			continue
 		}
-		_, p, _ := spread(pair)
-		_, g, _ := spread(gap)
-		low, mid, high := spread(relative)
-		times := fmt.Sprintf("%s (%s–%s)", ratio(mid), ratio(low), ratio(high))
-		if s.name == besideName {
-			times = "1"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.title, short(p), times, short(g))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.title, short(pair), pairTimes, short(gap), gapTimes)
 	}
 	return []byte(b.String())
+}
+
+// besideRedis returns the median of a store's figure, and how many times Redis's it is.
+func besideRedis(all []speed, store string, of func(speed) float64) (middle float64, times string) {
+	var figures, relative []float64
+	for _, ours := range all {
+		if ours.store != store {
+			continue
+		}
+		figures = append(figures, of(ours))
+		for _, redis := range all {
+			if redis.store == besideName && redis.rep == ours.rep {
+				relative = append(relative, of(ours)/of(redis))
+			}
+		}
+	}
+	_, middle, _ = spread(figures)
+	low, mid, high := spread(relative)
+	if store == besideName {
+		return middle, "1"
+	}
+	return middle, fmt.Sprintf("%s (%s–%s)", factor(mid), factor(low), factor(high))
 }
 
 // crashTable is the guide's table of names that are free again.
@@ -240,11 +245,12 @@ func secs(d time.Duration) string {
 	return fmt.Sprintf("%.1f", d.Seconds())
 }
 
-func ratio(f float64) string {
-	if f < 0.1 {
-		return fmt.Sprintf("%.3f", f)
+// factor writes a ratio with two digits, or all that are before the point.
+func factor(f float64) string {
+	if f >= 10 {
+		return fmt.Sprintf("%.0f", f)
 	}
-	return fmt.Sprintf("%.2f", f)
+	return fmt.Sprintf("%.2g", f)
 }
 
 // short writes nanoseconds with two digits or so.

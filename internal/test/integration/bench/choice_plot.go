@@ -13,8 +13,9 @@ import (
 const (
 	crashWidth, crashHeight = 620, 330
 	crashLeft, crashTop     = 56, 64
-	crashRight              = 600
+	crashRight              = 570
 	crashBottom             = 280
+	sideways                = 5 // how far apart stores are drawn that would hide each other
 )
 
 // crashTicks are the figures that are written along the axes.
@@ -70,23 +71,28 @@ path.c0 { stroke: #4493f8 } .d0 { fill: #4493f8 } path.c1 { stroke: #db6d28 } .d
 		fmt.Fprintf(&labels, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g s</text>\n", crashLeft-8, up(v)+4, v)
 	}
 	b.WriteString(grid + "\"/>\n" + labels.String())
-	fmt.Fprintf(&b, "<text class=\"b\" x=\"%d\" y=\"20\">From kill -9 until the next owner has the name</text>\n", crashLeft)
+	fmt.Fprintf(&b, "<text class=\"b\" x=\"%d\" y=\"20\">From kill -9 until the next owner has the name; the numbers beside the points are TTLs</text>\n", crashLeft)
 	fmt.Fprintf(&b, "<text class=\"b\" x=\"%d\" y=\"%d\" text-anchor=\"end\">requests per second, of one holder</text>\n", crashRight, crashBottom+40)
 	drawn := 0
+	var labelled [][2]float64 // points whose TTL is written beside them
 	for _, s := range choiceStores {
 		var path, marks strings.Builder
 		for _, f := range all {
 			if f.store != s.name {
 				continue
 			}
-			x, y := across(f.requests), up(f.middle.Seconds())
+			x, y := across(f.requests)+sideways*float64(drawn-1), up(f.middle.Seconds())
 			pen := "L"
 			if path.Len() == 0 {
 				pen = "M"
 			}
 			fmt.Fprintf(&path, "%s%.1f %.1f", pen, x, y)
 			fmt.Fprintf(&marks, "<path class=\"l c%d\" d=\"M%.1f %.1fV%.1f\"/><circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", drawn, x, up(f.least.Seconds()), up(f.most.Seconds()), drawn, x, y)
-			fmt.Fprintf(&marks, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"10\">%s</text>\n", x+6, y-6, inSeconds(f.ttl))
+			if isLabelled := slices.ContainsFunc(labelled, func(p [2]float64) bool { return math.Hypot(p[0]-x, p[1]-y) < 40 }); !isLabelled {
+				labelled = append(labelled, [2]float64{x, y})
+				fmt.Fprintf(&marks, "<text x=\"%.1f\" y=\"%.1f\">%s</text>", x+20, y-9, inSeconds(f.ttl))
+			}
+			marks.WriteString("\n")
 		}
 		if path.Len() == 0 {
 			continue
