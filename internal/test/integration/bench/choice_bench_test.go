@@ -22,7 +22,7 @@ var choiceStarts = map[string]func(testing.TB) string{
 }
 
 // BenchmarkSpeed measures Holdfast on all stores, one after the other in each repetition: pairs of
-// one goroutine, and hand-overs between eight processes. HOLDFAST_BENCH_KEEP=1 keeps the figures in
+// one goroutine and of 64, and hand-overs between eight processes. HOLDFAST_BENCH_KEEP=1 keeps the figures in
 // docs/speed.csv.
 func BenchmarkSpeed(b *testing.B) {
 	set, err := settingsOf(os.Getenv, usual)
@@ -47,15 +47,19 @@ func BenchmarkSpeed(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			many, err := measure(s, loads["pair64"], set, b.TempDir(), addr)
+			if err != nil {
+				b.Fatal(err)
+			}
 			hand, err := measure(s, loads["handoff"], set, b.TempDir(), addr)
 			if err != nil {
 				b.Fatal(err)
 			}
-			p, h := pair[s.ours][0], hand[s.ours][0]
+			p, m, h := pair[s.ours][0], many[s.ours][0], hand[s.ours][0]
 			if h.Overlaps > 0 {
 				b.Errorf("%s: %d holds were not alone", c.name, h.Overlaps)
 			}
-			all = append(all, speed{c.name, rep, p.PerSecond, p.P50, time.Duration(gap(0.5)(h)), max(p.Foreign, h.Foreign)})
+			all = append(all, speed{c.name, rep, p.P50, m.PerSecond, time.Duration(gap(0.5)(h)), max(p.Foreign, m.Foreign, h.Foreign)})
 		}
 	}
 	fmt.Printf("\n%s\n", speedTable(all))
@@ -80,7 +84,7 @@ func BenchmarkCrash(b *testing.B) {
 				if c.name == "etcd" && ttl < 2*time.Second {
 					continue // etcd has no shorter leases
 				}
-				got, err := crash(b.Context(), stores[c.name], addr, ttl, holders)
+				got, err := crash(b.Context(), stores[c.name], addr, ttl, max(ttl, 5*time.Second), holders)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -71,7 +71,7 @@ path.c0 { stroke: #4493f8 } .d0 { fill: #4493f8 } path.c1 { stroke: #db6d28 } .d
 		fmt.Fprintf(&labels, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g s</text>\n", crashLeft-8, up(v)+4, v)
 	}
 	b.WriteString(grid + "\"/>\n" + labels.String())
-	fmt.Fprintf(&b, "<text class=\"b\" x=\"%d\" y=\"20\">From kill -9 until the next owner has the name; the numbers beside the points are TTLs</text>\n", crashLeft)
+	fmt.Fprintf(&b, "<text class=\"b\" x=\"%d\" y=\"20\">From kill -9 to the next owner, for TTLs of 1 to 30 s</text>\n", crashLeft)
 	fmt.Fprintf(&b, "<text class=\"b\" x=\"%d\" y=\"%d\" text-anchor=\"end\">requests per second, of one holder</text>\n", crashRight, crashBottom+40)
 	drawn := 0
 	var labelled [][2]float64 // points whose TTL is written beside them

@@ -28,7 +28,7 @@ func TestCrashMeasures(t *testing.T) {
 	} {
 		t.Run(c.store, func(t *testing.T) {
 			t.Parallel()
-			got, err := crash(t.Context(), stores[c.store], c.start(), ttl, 2)
+			got, err := crash(t.Context(), stores[c.store], c.start(), ttl, ttl, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestCrashMeasures(t *testing.T) {
 }
 
 func TestHolderThatCannotHold(t *testing.T) {
-	_, err := crash(t.Context(), stores["redis"], "127.0.0.1:1", time.Second, 1)
+	_, err := crash(t.Context(), stores["redis"], "127.0.0.1:1", time.Second, time.Second, 1)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("without a server: %v, want what the holder said", err)
 	}
@@ -53,10 +53,10 @@ func TestHolderThatCannotHold(t *testing.T) {
 func TestChoiceFiguresAreKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.csv")
 	speeds := []speed{
-		{"redis", 0, 20000, 50 * time.Microsecond, 400 * time.Microsecond, 0.25},
-		{"etcd", 0, 700, 1250 * time.Microsecond, 2 * time.Millisecond, 0.5},
-		{"redis", 1, 10000, 100 * time.Microsecond, 400 * time.Microsecond, 0.25},
-		{"etcd", 1, 700, 1500 * time.Microsecond, 4 * time.Millisecond, 0.5},
+		{"redis", 0, 50 * time.Microsecond, 20000, 400 * time.Microsecond, 0.25},
+		{"etcd", 0, 1250 * time.Microsecond, 4000, 2 * time.Millisecond, 0.5},
+		{"redis", 1, 100 * time.Microsecond, 10000, 400 * time.Microsecond, 0.25},
+		{"etcd", 1, 1500 * time.Microsecond, 4000, 4 * time.Millisecond, 0.5},
 	}
 	if err := saveSpeeds(file, slices.Clone(speeds)); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestChoiceFiguresAreKept(t *testing.T) {
 	if got, err := loadSpeeds(file); err != nil || !slices.Equal(got, speeds) {
 		t.Errorf("loaded %v (%v), saved %v", got, err, speeds)
 	}
-	if got := string(speedTable(speeds)); !strings.Contains(got, "| Redis | 75 µs | 1 | 400 µs | 1 |\n| etcd | 1.4 ms | 20 (15–25) | 3.0 ms | 7.5 (5–10) |\n") {
+	if got := string(speedTable(speeds)); !strings.Contains(got, "| Redis | 75 µs | 15,000 | 1 | 400 µs | 1 |\n| etcd | 1.4 ms | 4,000 | 0.3 (0.2–0.4) | 3.0 ms | 7.5 (5–10) |\n") {
 		t.Errorf("the table is\n%s", got)
 	}
 	file = filepath.Join(t.TempDir(), "y.csv")

@@ -45,10 +45,10 @@ type crashed struct {
 }
 
 // crash starts so many processes that hold a name each, spread over the time between two renewals.
-// It counts the server's requests for one TTL, lets a client wait for each name, and kills all
+// It counts the server's requests for a window, lets a client wait for each name, and kills all
 // holders.
-func crash(ctx context.Context, s *store, addr string, ttl time.Duration, holders int) (crashed, error) {
-	ctx, cancel := context.WithTimeout(ctx, 4*ttl+openWithin)
+func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration, holders int) (crashed, error) {
+	ctx, cancel := context.WithTimeout(ctx, window+3*ttl+openWithin)
 	defer cancel()
 	before := loadNow()
 	processes, err := startHolders(ctx, task{Store: s.name, Peer: s.ours, Addr: addr, Workload: crashHold, TTL: ttl, Processes: holders})
@@ -61,7 +61,7 @@ func crash(ctx context.Context, s *store, addr string, ttl time.Duration, holder
 	if err != nil {
 		return crashed{}, err
 	}
-	commands, scripts, err := rate(func() (served, error) { return s.work(ctx, addr) }, max(ttl, 3*time.Second))
+	commands, scripts, err := rate(func() (served, error) { return s.work(ctx, addr) }, window)
 	if err != nil {
 		return crashed{}, err
 	}
