@@ -40,10 +40,11 @@ func (s *pollState) moved(ahead int) {
 }
 
 // pause returns how long after the last poll the next is due: a part of the time for which nothing
-// has changed, and longer the more are ahead. Suppose that 64 clients wait at a name that is handed
-// on every 2 ms. All of them together poll as often as five that are first, and each of them is
-// polled for in time, because its pauses get shorter as its turn comes near. In SQLite a slow queue is
-// polled less often: after at most a quarter of the time that it takes until the waiter's turn.
+// has changed, up to four times as long for those that are not first, and at least b.place for each
+// that is ahead. Suppose that 64 clients wait at a name that is handed on every 4 ms, and b.place is
+// 2 ms. Then the last one is polled for when some 30 of those ahead have had the name, and so on:
+// its pauses get shorter as its turn comes near. In SQLite a slow queue is polled less often: after at
+// most a quarter of the time that it takes until the waiter's turn.
 func (s *pollState) pause(b bounds, now time.Time) time.Duration {
 	quiet := min(max(now.Sub(s.changed)/pausePart, b.shortest), b.longest)
 	place := b.place
@@ -89,7 +90,7 @@ type bounds struct {
 
 var pauses = map[Dialect]bounds{
 	Postgres: {5 * time.Millisecond, 200 * time.Millisecond, 5 * time.Millisecond, 200 * time.Millisecond, 0},
-	MySQL:    {time.Millisecond, 500 * time.Millisecond, time.Millisecond, 500 * time.Millisecond, 0},
+	MySQL:    {time.Millisecond, 500 * time.Millisecond, 2 * time.Millisecond, 500 * time.Millisecond, 0},
 	// Here the processes of one host share its processors, and each of a crowd may be one.
 	SQLite: {500 * time.Microsecond, 5 * time.Millisecond, time.Millisecond, 200 * time.Millisecond, 4},
 }
