@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
@@ -75,8 +76,8 @@ type settingsKey struct {
 //	import _ "github.com/holdfastlock/holdfast/memlock" // mem://
 //
 // Parameters of the URL that begin with "hf." are Holdfast's: hf.prefix is ClientOptions.Prefix,
-// the others are the driver's. An unknown one is an error. No error, log record or note shows the
-// URL's password.
+// hf.ttl is ClientOptions.TTL (as time.ParseDuration reads it: 10s, 1m30s), the others are the
+// driver's. An unknown one is an error. No error, log record or note shows the URL's password.
 func Open(ctx context.Context, rawURL string) (*Client, error) {
 	if ctx == nil {
 		return nil, errNilContext("open")
@@ -85,21 +86,15 @@ func Open(ctx context.Context, rawURL string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("holdfast: open: %w", err)
 	}
-	o := &ClientOptions{}
-	query := u.Query()
-	if v, ok := query["hf.prefix"]; ok {
-		if len(v) > 1 {
-			return nil, errors.New("holdfast: open: URL parameter \"hf.prefix\" is given twice")
-		}
-		o.Prefix = v[0]
-		query.Del("hf.prefix")
-		u.RawQuery = query.Encode()
+	params, rest, err := storeurl.Take(u)
+	if err != nil {
+		return nil, fmt.Errorf("holdfast: open: %w", err)
 	}
-	d, err := driver.Open(ctx, u)
+	d, err := driver.Open(ctx, rest)
 	if err != nil {
 		return nil, fmt.Errorf("holdfast: open %s: %w", driver.Redact(u), err)
 	}
-	c, err := New(d, o)
+	c, err := New(d, &ClientOptions{Prefix: params.Prefix, TTL: params.TTL})
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -170,6 +165,11 @@ func (c *Client) check() error {
 	}
 	if c.opts.Margin < 0 {
 		return fmt.Errorf("option Margin is %v: it must not be negative", c.opts.Margin)
+	}
+	if c.opts.TTL != 0 {
+		if _, err := settle(settingsKey{mode: Exclusive}, &c.caps, &c.opts); err != nil {
+			return fmt.Errorf("client %w", err)
+		}
 	}
 	if c.opts.Prefix != "" {
 		// A prefix is valid if a name with it is.
@@ -250,7 +250,7 @@ func (c *Client) settings(key settingsKey) (*settings, error) {
 	if s != nil {
 		return s, nil
 	}
-	s, err := settle(key, &c.caps, c.opts.Margin)
+	s, err := settle(key, &c.caps, &c.opts)
 	s.client = c
 	if err != nil {
 		return s, err

@@ -162,6 +162,8 @@ func TestNewRefuses(t *testing.T) {
 		"need of TTL": func() (*holdfast.Client, error) {
 			return holdfast.New(d, &holdfast.ClientOptions{Need: holdfast.Caps{MinTTL: time.Microsecond}})
 		},
+		"negative TTL":  func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{TTL: -1}) },
+		"short TTL":     func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{TTL: 1}) },
 		"margin":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Margin: -1}) },
 		"prefix":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Prefix: "/x"}) },
 		"lying driver":  func() (*holdfast.Client, error) { return holdfast.New(liar{d}, nil) },
@@ -203,6 +205,8 @@ func TestOpen(t *testing.T) {
 		"mem://x?foo=1":                   "foo",
 		"mem://x?hf.prefix=a&hf.prefix=b": "twice",
 		"mem://x?hf.prefix=/a":            "Prefix",
+		"mem://x?hf.ttl=10":               "10s or 1m30s",
+		"mem://x?hf.ttl=1us":              "option TTL",
 		"mem://user:" + canary + "@x":     "mem://name",
 		"mem://user:" + canary + "%zz@x":  "parsed",
 		"nosuch://u:" + canary + "@h/?password=" + canary: "registered are: ",
@@ -220,6 +224,43 @@ func TestOpen(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), canary) && !strings.Contains(raw, "&"+canary) {
 			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+// The client's TTL is that of locks that have none of their own.
+func TestClientTTL(t *testing.T) {
+	ctx := t.Context()
+	opened, err := holdfast.Open(ctx, "mem://client-ttl?hf.ttl=7s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	made, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{TTL: 7 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	for _, c := range []*holdfast.Client{opened, made} {
+		for name, o := range map[string]*holdfast.Options{
+			"7s": nil, "7s again": {Unfair: true}, "3s": {TTL: 3 * time.Second},
+		} {
+			want, err := time.ParseDuration(name[:2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := c.Mutex(name, o).TryAcquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lease.Release()
+			info, err := c.Inspect(ctx, name)
+			if err != nil || len(info.Holders) != 1 {
+				t.Fatalf("%+v, %v", info, err)
+			}
+			if left := info.Holders[0].Expires; left > want || left < want-2*time.Second {
+				t.Errorf("%s ends in %v, not in %v", name, left, want)
+			}
 		}
 	}
 }

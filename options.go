@@ -19,6 +19,10 @@ type ClientOptions struct {
 	// Need lists capabilities without which New fails: each boolean that is true, each operation,
 	// and the TTL range, which the store must cover.
 	Need Caps
+	// TTL is the TTL of locks whose Options.TTL is 0. It must be one that the store takes. 0:
+	// DefaultTTL, or the nearest that the store takes. In the URL of Open it is hf.ttl, for example
+	// hf.ttl=10s.
+	TTL time.Duration
 	// Events are hooks that are told what happens to locks.
 	Events Events
 	// Logger gets the same events as log records, on the goroutine that calls the hooks, and the
@@ -36,8 +40,8 @@ type ClientOptions struct {
 // Options say how a lock is taken. They are plain data; the zero value of each field is its
 // default. TTL and MaxHold go up to MaxTTL, LockDelay and MinHold up to MaxDelay.
 type Options struct {
-	// TTL is how long the store keeps the lock after the holder has vanished. 0: 30 s, or the
-	// nearest that the store takes.
+	// TTL is how long the store keeps the lock after the holder has vanished: so long a crash
+	// blocks the name at most. 0: ClientOptions.TTL.
 	TTL time.Duration
 	// RenewEvery is how often the lease is renewed. It must be at least MinRenewEvery, and shorter
 	// than the TTL less the margin (ClientOptions.Margin). 0: a third of the TTL. Negative: never;
@@ -94,7 +98,7 @@ type settings struct {
 }
 
 // settle fills in the defaults and checks the options against the rules and the store (P10).
-func settle(o settingsKey, caps *Caps, margin time.Duration) (*settings, error) {
+func settle(o settingsKey, caps *Caps, c *ClientOptions) (*settings, error) {
 	s := &settings{
 		Settings: engine.Settings{MaxHold: o.MaxHold, Terms: engine.Terms{
 			Mode: o.mode, Slots: o.slots, RW: o.rw, Permits: o.Permits,
@@ -107,11 +111,15 @@ func settle(o settingsKey, caps *Caps, margin time.Duration) (*settings, error) 
 		return s, err
 	}
 	if s.TTL == 0 {
+		s.TTL = c.TTL
+	}
+	if s.TTL == 0 {
 		s.TTL = max(DefaultTTL, caps.MinTTL)
 		if caps.MaxTTL > 0 {
 			s.TTL = min(s.TTL, caps.MaxTTL)
 		}
 	}
+	margin := c.Margin
 	if s.RenewEvery == 0 {
 		// Two more attempts fit before the deadline, unless the margin is large.
 		s.RenewEvery = max(min(s.TTL/3, (s.TTL-lease.Margin(margin, s.TTL))/2), MinRenewEvery)

@@ -252,6 +252,33 @@ func TestLsAndShow(t *testing.T) {
 	w.run(0, "--store", prefixed, "run", "new", "--", "sh", "-c", "holdfast show a/new | grep exclusive")
 }
 
+// TestStoreTTL: hf.ttl of the store's URL is the TTL of commands that have no --ttl.
+func TestStoreTTL(t *testing.T) {
+	w := newWorld(t)
+	short := "file://" + w.locks + "?hf.ttl=6s"
+	ends := func(flags ...string) (seconds float64) {
+		args := append(append([]string{"--store", short, "run"}, flags...), "x", "--", "holdfast", "show", "x", "-o", "json")
+		var shown struct {
+			Holders []struct {
+				Expires float64 `json:"expires_seconds"`
+			}
+		}
+		if err := json.Unmarshal([]byte(w.run(0, args...).out.String()), &shown); err != nil || len(shown.Holders) != 1 {
+			t.Fatalf("%+v, %v", shown, err)
+		}
+		return shown.Holders[0].Expires
+	}
+	if s := ends(); s <= 0 || s > 6 {
+		t.Errorf("the lock ends in %v s, not 6", s)
+	}
+	if s := ends("--ttl", "20s"); s <= 6 {
+		t.Errorf("with --ttl 20s the lock ends in %v s", s)
+	}
+	// The default grace fits the TTL that the URL gives.
+	w.run(64, "--store", short, "run", "--grace", "5s", "x", "--", "true").expectErr("6s")
+	w.run(64, "--store", "file://"+w.locks+"?hf.ttl=6", "run", "x", "--", "true").expectErr("hf.ttl")
+}
+
 // TestSchema: the statements create the tables that the store then uses.
 func TestSchema(t *testing.T) {
 	w := newWorld(t)

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,7 @@ func (a *app) withRunner(
 	}
 	signals := make(chan os.Signal, 64)
 	defer func() { closeStore(s, signals, result) }()
+	f.ttl = cmp.Or(f.ttl, s.ttl)
 	lock := f.lock(s, name, command)
 	if err := checkLock(lock); err != nil {
 		return err

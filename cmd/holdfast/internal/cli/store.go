@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 
 	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
 	_ "github.com/holdfastlock/holdfast/filelock"              // file://
@@ -33,8 +34,9 @@ const openWithin = 15 * time.Second
 // store is an open store.
 type store struct {
 	*holdfast.Client
-	shown  string // its URL without secrets
-	prefix string // hf.prefix: what the client puts in front of names
+	shown  string        // its URL without secrets
+	prefix string        // hf.prefix: what the client puts in front of names
+	ttl    time.Duration // hf.ttl: of locks without --ttl; 0: the default
 }
 
 // defaultStore returns the URL of this user's store on this host. The store is created when a lock
@@ -88,20 +90,16 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 		return nil, err
 	}
 	s := &store{shown: driver.Redact(u)}
-	query := u.Query()
-	if len(query["hf.prefix"]) > 1 {
-		return nil, usagef("the store URL has hf.prefix twice")
+	params, rest, err := storeurl.Take(u)
+	if err != nil {
+		return nil, usagef("the store URL is wrong: %w", err)
 	}
-	if query.Has("hf.prefix") {
-		s.prefix = query.Get("hf.prefix")
-		query.Del("hf.prefix")
-		u.RawQuery = query.Encode()
-	}
+	s.prefix, s.ttl = params.Prefix, params.TTL
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	d, err := a.openDriver(ctx, u)
+	d, err := a.openDriver(ctx, rest)
 	if err == nil {
-		s.Client, err = holdfast.New(d, &holdfast.ClientOptions{Prefix: s.prefix, Events: events})
+		s.Client, err = holdfast.New(d, &holdfast.ClientOptions{Prefix: s.prefix, TTL: s.ttl, Events: events})
 		if err != nil {
 			d.Close()
 		}

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/etcdlock"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // etcdChecks are the checks of an etcd cluster. They share a client.
@@ -54,7 +55,11 @@ type etcdPatient struct {
 const memberWithin = 2 * time.Second
 
 func etcdCluster(ctx context.Context, p Patient) []Finding {
-	config, err := etcdlock.Config(p.URL)
+	_, u, err := storeurl.Take(p.URL)
+	if err != nil {
+		return nil // the lock's finding says why
+	}
+	config, err := etcdlock.Config(u)
 	if err != nil {
 		return nil // the lock's finding says why
 	}

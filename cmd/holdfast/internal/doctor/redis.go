@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 )
@@ -27,17 +28,16 @@ type redisServer struct {
 
 // redisServerChecks connects to the server and runs its checks.
 func redisServerChecks(ctx context.Context, p Patient) []Finding {
-	u := *p.URL
-	query := u.Query()
-	prefix := query.Get("hf.prefix")
-	query.Del("hf.prefix")
-	u.RawQuery = query.Encode()
-	conn, err := rueidisconn.Dial(&u)
+	params, u, err := storeurl.Take(p.URL)
+	if err != nil {
+		return nil // the lock's finding says why
+	}
+	conn, err := rueidisconn.Dial(u)
 	if err != nil {
 		return nil // the lock's finding says why
 	}
 	defer conn.Close()
-	r := newRedisServer(ctx, conn, &u, prefix)
+	r := newRedisServer(ctx, conn, u, params.Prefix)
 	var findings []Finding
 	for _, check := range []func(context.Context, *redisServer) []Finding{
 		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,

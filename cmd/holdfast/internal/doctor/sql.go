@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
@@ -38,11 +39,11 @@ func databaseChecks(
 	checks ...func(context.Context, *database) []Finding,
 ) []Check {
 	return []Check{func(ctx context.Context, p Patient) []Finding {
-		u := *p.URL
-		query := u.Query()
-		query.Del("hf.prefix")
-		u.RawQuery = query.Encode()
-		db, prefix, err := pool(&u)
+		_, u, err := storeurl.Take(p.URL)
+		if err != nil {
+			return nil // the lock's finding says why
+		}
+		db, prefix, err := pool(u)
 		if err != nil {
 			return nil // the lock's finding says why
 		}
