@@ -1,0 +1,117 @@
+//go:build linux
+
+package docstest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
+
+	_ "github.com/holdfastlock/holdfast/etcdlock"
+	_ "github.com/holdfastlock/holdfast/filelock"
+	_ "github.com/holdfastlock/holdfast/memlock"
+	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"
+	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"
+	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"
+)
+
+var update = flag.Bool("update", false, "write the measured tables into docs/stores")
+
+// root is the top of the repository.
+const root = "../../../.."
+
+// schemes are the pages in docs/stores, and the URLs' schemes that each describes.
+var schemes = map[string][]string{
+	"etcd":       {"etcd", "etcds"},
+	"files":      {"file"},
+	"memory":     {"mem"},
+	"mysql":      {"mysql"},
+	"postgresql": {"postgres", "postgresql"},
+	"redis":      {"redis", "rediss", "redis+unix"},
+	"sqlite":     {"sqlite"},
+}
+
+// read returns a file of the repository.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func pageOf(store string) string { return "docs/stores/" + store + ".md" }
+
+// TestEveryStoreHasItsPage: each scheme that is registered has a page, and both lists of pages name it.
+func TestEveryStoreHasItsPage(t *testing.T) {
+	var described []string
+	for page, list := range schemes {
+		described = append(described, list...)
+		for _, index := range []string{"README.md", "docs/README.md"} {
+			link := strings.TrimPrefix(pageOf(page), filepath.Dir(index)+"/")
+			if !strings.Contains(read(t, index), "]("+link+")") {
+				t.Errorf("%s has no link to %s", index, link)
+			}
+		}
+	}
+	slices.Sort(described)
+	if have := driver.Schemes(); !slices.Equal(have, described) {
+		t.Errorf("the pages describe the schemes %v; registered are %v", described, have)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs/stores/*.md"))
+	if err != nil || len(files) != len(schemes) {
+		t.Errorf("docs/stores has the pages %v, %v", files, err)
+	}
+	for _, file := range files {
+		if _, ok := schemes[strings.TrimSuffix(filepath.Base(file), ".md")]; !ok {
+			t.Errorf("no test knows the page %s", file)
+		}
+	}
+}
+
+// documented matches a row of a table of settings.
+var documented = regexp.MustCompile("(?m)^\\| `(hf\\.[a-z]+)` \\|")
+
+// known matches the end of the error about a parameter that a driver does not know.
+var known = regexp.MustCompile(`known are: (.*)$`)
+
+// TestSettings: a page's table of settings has exactly the parameters that the URLs of its store take.
+func TestSettings(t *testing.T) {
+	for page, list := range schemes {
+		var want []string
+		for _, scheme := range list {
+			u, err := driver.ParseURL(scheme + ":///var/lib/app?hf.nosuch=1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = driver.Open(context.Background(), u)
+			found := known.FindStringSubmatch(fmt.Sprint(err))
+			if found == nil {
+				t.Fatalf("%s: %v", scheme, err)
+			}
+			want = append(want, strings.Split(strings.ReplaceAll(found[1], "none", ""), ", ")...)
+		}
+		want = append(want, storeurl.Keys...)
+		slices.Sort(want)
+		want = slices.DeleteFunc(slices.Compact(want), func(s string) bool { return s == "" })
+		var have []string
+		for _, row := range documented.FindAllStringSubmatch(read(t, pageOf(page)), -1) {
+			have = append(have, row[1])
+		}
+		slices.Sort(have)
+		if !slices.Equal(have, want) {
+			t.Errorf("%s has the settings %v; its URLs take %v", pageOf(page), have, want)
+		}
+	}
+}

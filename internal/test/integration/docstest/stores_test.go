@@ -1,0 +1,124 @@
+//go:build linux
+
+package docstest
+
+import (
+	"database/sql"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// The pages of the stores: what they show is run against a server of the test's own, and then
+// everything that locks can do is done with the rights that the page has given.
+
+func TestRedisPage(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
+	host, port, err := net.SplitHostPort(server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newRunner(t, "redis-cli ", "redis-cli -h "+host+" -p "+port+" ", "redis.example.org:6379", server.Addr).page(pageOf("redis"))
+	exercise(t, "redis://app:secret@"+server.Addr)
+}
+
+// TestRedisRights: the page gives no more rights than are needed.
+func TestRedisRights(t *testing.T) {
+	t.Parallel()
+	text := read(t, pageOf("redis"))
+	for _, b := range blocks("", text) {
+		if strings.Contains(b.text, "ACL SETUSER") {
+			for _, word := range []string{"+@all", "allkeys", "~*", "+config", "+@write"} {
+				if strings.Contains(b.text, word) {
+					t.Errorf("the page gives %s", word)
+				}
+			}
+		}
+	}
+}
+
+func TestEtcdPage(t *testing.T) {
+	t.Parallel()
+	addr := testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()
+	newRunner(t, "etcdctl ", "ETCDCTL_API=3 etcdctl --endpoints="+addr+" ",
+		"etcd1.example.org:2379,etcd2.example.org:2379,etcd3.example.org:2379", addr).page(pageOf("etcd"))
+	exercise(t, "etcd://app:secret@"+addr+"/billing")
+}
+
+func TestPostgresPage(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t)
+	r := newRunner(t, "db.example.org/app?sslmode=verify-full", server.Addr+"/app?sslmode=disable")
+	exec1(t, "pgx", server.URL("postgres"), "CREATE DATABASE app")
+	r.sql = func(statements string) { exec1(t, "pgx", server.URL("app"), statements) }
+	r.page(pageOf("postgresql"))
+	for _, user := range []string{"app", "made"} { // the one who makes the tables, and one who may not
+		exercise(t, "postgres://"+user+":secret@"+server.Addr+"/app?sslmode=disable")
+	}
+}
+
+func TestMySQLPage(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testserver.MySQL{
+		"MariaDB": testserver.StartMariaDB, "MySQL": testserver.StartMySQL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := start(t)
+			r := newRunner(t, "db.example.org/app?tls=true", server.Addr+"/app")
+			r.sql = func(statements string) {
+				for s := range strings.SplitSeq(statements, ";\n") {
+					if strings.TrimSpace(s) != "" {
+						exec1(t, "mysql", "root@tcp("+server.Addr+")/", s)
+					}
+				}
+			}
+			r.page(pageOf("mysql"))
+			for _, user := range []string{"app", "made"} {
+				exercise(t, "mysql://"+user+":secret@"+server.Addr+"/app")
+			}
+		})
+	}
+}
+
+// exec1 runs SQL as the administrator.
+func exec1(t *testing.T, driver, dsn, statements string) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statements); err != nil {
+		t.Fatalf("%v\n%s", err, statements)
+	}
+}
+
+func TestSQLitePage(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	r.replace = strings.NewReplacer("/var/lib/app", r.dir)
+	r.page(pageOf("sqlite"))
+	exercise(t, "sqlite://"+r.dir+"/locks.db")
+}
+
+func TestFilesPage(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	group, err := exec.Command("id", "-gn").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.replace = strings.NewReplacer("/var/lib/app", r.dir, "sudo ", "", "-g operators", "-g "+strings.TrimSpace(string(group)))
+	r.page(pageOf("files"))
+	exercise(t, "file://"+r.dir+"/locks")
+}
+
+func TestMemoryPage(t *testing.T) {
+	t.Parallel()
+	newRunner(t).page(pageOf("memory"))
+	exercise(t, "mem://exercise")
+}
