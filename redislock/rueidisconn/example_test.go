@@ -1,0 +1,75 @@
+package rueidisconn_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/url"
+	"os"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/test/exampletest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
+)
+
+// The URL of a store may have a password, so it comes from the environment:
+// redis://app:secret@redis.example.org:6379/0
+func Example() {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, os.Getenv("HOLDFAST_STORE"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	err = locks.Mutex("orders/42", nil).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
+		fmt.Println("charging under", lease.Name()) // ctx ends when the lock is no longer trusted
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A program that has a client of rueidis already shares it.
+func ExampleWrap() {
+	ctx := context.Background()
+	u, err := url.Parse(os.Getenv("HOLDFAST_STORE"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{u.Host}, ForceSingleClient: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close() // after the driver
+	d, err := redislock.New(ctx, rueidisconn.Wrap(client), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks, err := holdfast.New(d, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	lease, err := locks.Mutex("orders/42", nil).Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("held:", lease.Name())
+	if err := lease.Release(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func TestExamples(t *testing.T) {
+	url := "redis://" + testserver.StartRedis(t, testserver.RedisOptions{}).Addr
+	exampletest.Expect(t, url, "charging under orders/42", Example)
+	exampletest.Expect(t, url, "held: orders/42", ExampleWrap)
+}
