@@ -47,6 +47,22 @@
 // A goroutine that is started under a holder's context counts as the holder. If it acquires the
 // same name, it gets [ErrDeadlock], or, with Options.Reentrant, a lease on the same hold.
 //
+// # TTL and crashes
+//
+// The store keeps a lock for its TTL: 30 s unless [Options], [ClientOptions] or the parameter hf.ttl
+// of the URL say otherwise. The client renews it after each third of that. So a process that crashes
+// blocks its names until between two thirds of the TTL and the whole TTL have passed (with files it
+// frees them at once), and a process that the store does not answer stops trusting its lease a little
+// before the TTL is over. A short TTL frees sooner and renews more often; a longer one survives longer
+// silence of the store.
+//
+// # Why there is no sync.Locker
+//
+// Lock and Unlock of [sync.Locker] return nothing. A lock in a store can fail to be acquired, because
+// the store does not answer; it can be lost while it is held; and its release can fail, or tell that
+// it was lost. A Locker would have to panic or to hide all three. It has no context to end the wait
+// either, and nowhere to put the token. [Lock.Do] is as short.
+//
 // # Promises
 //
 // Comments refer to the promises P1 to P11 of docs/design.md. In short: at most one exclusive hold

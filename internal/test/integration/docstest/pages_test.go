@@ -65,6 +65,11 @@ func TestEveryStoreHasItsPage(t *testing.T) {
 			}
 		}
 	}
+	for _, scheme := range described {
+		if scheme != "etcds" && scheme != "rediss" && scheme != "redis+unix" && scheme != "postgresql" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
+			t.Errorf("doc.go does not name %s://", scheme)
+		}
+	}
 	slices.Sort(described)
 	if have := driver.Schemes(); !slices.Equal(have, described) {
 		t.Errorf("the pages describe the schemes %v; registered are %v", described, have)

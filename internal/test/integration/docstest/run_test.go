@@ -68,7 +68,8 @@ func newRunner(t *testing.T, replace ...string) *runner {
 		t.Fatal(err)
 	}
 	r := &runner{t: t, dir: t.TempDir(), replace: strings.NewReplacer(replace...)}
-	environment := fmt.Sprintf("unset HOLDFAST_STORE XDG_STATE_HOME; export PATH=%q:$PATH HOME=%q HOLDFAST=%q\n", bin, r.dir, repo)
+	environment := fmt.Sprintf("unset HOLDFAST_STORE XDG_STATE_HOME; export PATH=%q:$PATH HOME=%q HOLDFAST=%q GOWORK=off\n%s",
+		bin, r.dir, repo, goCaches(t))
 	if err := os.WriteFile(r.environment(), []byte(environment), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +91,10 @@ func (r *runner) page(name string) {
 			r.crontab(at, text)
 		case b.kind == "sql" && r.sql != nil:
 			r.sql(text)
+		case b.note == "write main.go":
+			if err := os.WriteFile(filepath.Join(r.dir, "main.go"), []byte(text), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
 		case b.kind == "go" && strings.HasPrefix(b.text, "package main"):
 			r.program(at, text, b.note)
 		case b.kind == "go":
@@ -113,7 +118,7 @@ func (r *runner) shell(at, script, note string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), runWithin)
 	defer cancel()
-	c := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; . ./.environment\n"+script+"\nexport -p >.environment")
+	c := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; . ./.environment\n"+script+"\nexport -p >$HOME/.environment")
 	c.Dir, c.SysProcAttr, c.WaitDelay = r.dir, &syscall.SysProcAttr{Setpgid: true}, 10*time.Second
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	var out output
@@ -187,7 +192,7 @@ func (r *runner) wrote(at, want string) {
 }
 
 // program builds and runs a program in a workspace with all modules of the repository, so that it
-// needs nothing but what is there. "package main_test" in the note's place means a test: see note.
+// needs nothing but what is there. With the note "go test" it is a test.
 func (r *runner) program(at, text, note string) {
 	r.t.Helper()
 	if r.module == "" {
@@ -211,7 +216,7 @@ func (r *runner) program(at, text, note string) {
 		file, command, note = name+"/main_test.go", "go test -count=1 ./"+name, ""
 	}
 	r.write(file, text)
-	r.shell(at, "cd programs\nexport GOFLAGS=-mod=readonly GOWORK=$PWD/go.work\n"+goCaches(r.t)+command+"\ncd ..; unset GOWORK GOFLAGS", note)
+	r.shell(at, "cd programs\nexport GOFLAGS=-mod=readonly GOWORK=$PWD/go.work\n"+command+"\ncd ..; GOWORK=off; unset GOFLAGS", note)
 }
 
 // goCaches are Go's caches of the user that runs the tests: the blocks have another HOME.
