@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -51,7 +52,7 @@ type runner struct {
 	replace  *strings.Replacer
 	sql      func(statements string) // runs a block of SQL as the server's administrator
 	module   string                  // the directory of the page's programs; "": none yet
-	last     string                  // what the last block wrote
+	last     string                  // what the last block wrote to its standard output
 	ran      int
 	programs int
 }
@@ -68,7 +69,7 @@ func newRunner(t *testing.T, replace ...string) *runner {
 		t.Fatal(err)
 	}
 	r := &runner{t: t, dir: t.TempDir(), replace: strings.NewReplacer(replace...)}
-	environment := fmt.Sprintf("unset HOLDFAST_STORE XDG_STATE_HOME; export PATH=%q:$PATH HOME=%q HOLDFAST=%q GOWORK=off\n%s",
+	environment := fmt.Sprintf("unset HOLDFAST_STORE XDG_STATE_HOME GOWORK; export PATH=%q:$PATH HOME=%q HOLDFAST=%q \n%s",
 		bin, r.dir, repo, goCaches(t))
 	if err := os.WriteFile(r.environment(), []byte(environment), 0o600); err != nil {
 		t.Fatal(err)
@@ -121,14 +122,14 @@ func (r *runner) shell(at, script, note string) {
 	c := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; . ./.environment\n"+script+"\nexport -p >$HOME/.environment")
 	c.Dir, c.SysProcAttr, c.WaitDelay = r.dir, &syscall.SysProcAttr{Setpgid: true}, 10*time.Second
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	var out output
-	c.Stdout, c.Stderr = &out, &out
+	var out, all output
+	c.Stdout, c.Stderr = io.MultiWriter(&out, &all), &all
 	if err := c.Start(); err != nil {
 		r.t.Fatal(err)
 	}
 	text, interrupt := strings.CutPrefix(note, "until ")
 	if interrupt {
-		for !strings.Contains(out.String(), text) && ctx.Err() == nil {
+		for !strings.Contains(all.String(), text) && ctx.Err() == nil {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if ctx.Err() == nil {
@@ -142,7 +143,7 @@ func (r *runner) shell(at, script, note string) {
 		r.t.Errorf("%s: no test knows the note %q", at, note)
 	}
 	if ctx.Err() != nil || !interrupt && c.ProcessState.ExitCode() != code {
-		r.t.Errorf("%s: %v, want exit code %d; it wrote\n%s\nof\n%s", at, err, code, r.last, script)
+		r.t.Errorf("%s: %v, want exit code %d; it wrote\n%s\nof\n%s", at, err, code, all.String(), script)
 	}
 }
 
@@ -216,7 +217,7 @@ func (r *runner) program(at, text, note string) {
 		file, command, note = name+"/main_test.go", "go test -count=1 ./"+name, ""
 	}
 	r.write(file, text)
-	r.shell(at, "cd programs\nexport GOFLAGS=-mod=readonly GOWORK=$PWD/go.work\n"+command+"\ncd ..; GOWORK=off; unset GOFLAGS", note)
+	r.shell(at, "cd programs\nexport GOFLAGS=-mod=readonly GOWORK=$PWD/go.work\n"+command+"\ncd ..; unset GOWORK GOFLAGS", note)
 }
 
 // goCaches are Go's caches of the user that runs the tests: the blocks have another HOME.
