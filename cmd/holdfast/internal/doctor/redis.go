@@ -22,7 +22,7 @@ type redisServer struct {
 	user    string
 	info    map[string]string // from INFO; empty if that is forbidden
 	conf    map[string]string // from CONFIG GET; empty if that is forbidden
-	scratch string            // a key of the doctor's own, named like the record of a lock
+	scratch string            // a key of the doctor's own, with the hash tag of a lock but no key of one
 	channel string            // a channel of the doctor's own
 }
 
@@ -55,7 +55,7 @@ func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix
 	id := rand.Text()
 	r := &redisServer{
 		conn: conn, user: "default", info: map[string]string{}, conf: map[string]string{},
-		scratch: redislock.DefaultPrefix + ":{" + braces.Replace(prefix+"holdfast-doctor/"+id) + "}",
+		scratch: redislock.DefaultPrefix + ":{" + braces.Replace(prefix+"holdfast-doctor/"+id) + "}:doctor",
 		channel: redislock.DefaultPrefix + ":wake:" + id,
 	}
 	if name := u.User.Username(); name != "" {

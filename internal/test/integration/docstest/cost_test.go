@@ -46,7 +46,7 @@ type meter struct {
 const pairsMeasured = 200
 
 // waited is how long a client is watched that waits.
-const waited = 8 * time.Second
+const waited = 5 * time.Second
 
 // TestCosts measures what locks cost the store, and how many connections they take, and compares
 // that with the tables of the pages.
@@ -144,7 +144,7 @@ func measure(t *testing.T, m meter) string {
 			break
 		}
 	}
-	time.Sleep(2 * time.Second) // what precedes the steady state
+	time.Sleep(1500 * time.Millisecond) // what precedes the steady state
 	before = m.read()
 	time.Sleep(waited)
 	seconds := per(before, m.read(), waited.Seconds())
