@@ -230,6 +230,9 @@ func compare(t *testing.T, page, want string) {
 // or a hundred bytes, or half: what is polled on a busy machine, and how logs are padded, is left to
 // chance.
 func near(have, want string) bool {
+	if strings.HasPrefix(have, "Measured with ") {
+		return have == want
+	}
 	slack := 1.0
 	if strings.Contains(have, "bytes") {
 		slack = 100
@@ -251,7 +254,7 @@ func TestNear(t *testing.T) {
 		near       bool
 	}{
 		{"| a | 2 | 10 |", "| a | 3 | 5.5 |", true}, {"| a | 2 | 10 |", "| a | 2 | 4 |", false},
-		{"| a | 2 |", "| a | 4.1 |", false}, {"| bytes | 0 |", "| bytes | 90 |", true}, {"| bytes | 0 |", "| bytes | 110 |", false},
+		{"Measured with x 7.0.", "Measured with x 7.1.", false}, {"| a | 2 |", "| a | 4.1 |", false}, {"| bytes | 0 |", "| bytes | 90 |", true}, {"| bytes | 0 |", "| bytes | 110 |", false},
 	} {
 		if near(c.have, c.want) != c.near {
 			t.Errorf("%s, %s: near is %t", c.have, c.want, !c.near)
@@ -379,7 +382,7 @@ func postgresMeter(t *testing.T) meter {
 	u.Host = proxy.Addr
 	ours := regexp.MustCompile(`LOG:  (?:statement|execute [^:]*): `)
 	return meter{
-		version: "PostgreSQL " + minor.FindString(one("SHOW server_version")),
+		version: "PostgreSQL " + field(t, one("SHOW server_version"), `^(\d+)`),
 		url:     u.String(), proxy: proxy,
 		read: func() []figure {
 			return []figure{
@@ -458,16 +461,13 @@ func filesMeter(t *testing.T) meter {
 	return meter{version: "Linux", url: "file://" + t.TempDir() + "/locks", read: selfWrites(t)}
 }
 
-// selfWrites counts what this process writes into files.
+// selfWrites counts what this process writes. Go's own signals between threads are a few bytes of it.
 func selfWrites(t *testing.T) func() []figure {
 	return func() []figure {
 		text, err := os.ReadFile("/proc/self/io")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return []figure{
-			{"writes", atof(t, field(t, string(text), `syscw: (\d+)`))},
-			{"bytes written", atof(t, field(t, string(text), `wchar: (\d+)`))},
-		}
+		return []figure{{"bytes written", atof(t, field(t, string(text), `wchar: (\d+)`))}}
 	}
 }
