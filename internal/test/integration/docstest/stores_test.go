@@ -53,6 +53,7 @@ func TestRedisRights(t *testing.T) {
 
 func TestEtcdPage(t *testing.T) {
 	t.Parallel()
+	testserver.Need(t, "etcdctl", "etcd-client")
 	addr := testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()
 	newRunner(t, "etcdctl ", "ETCDCTL_API=3 etcdctl --endpoints="+addr+" ",
 		"etcd1.example.org:2379,etcd2.example.org:2379,etcd3.example.org:2379", addr).page(pageOf("etcd"))
