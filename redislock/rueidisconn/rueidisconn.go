@@ -12,7 +12,7 @@
 //
 // Keys and channels begin with redislock.DefaultPrefix; a program that wants
 // another prefix there wraps a client, see [Wrap] and redislock.Options. The
-// parameter hf.prefix, which package holdfast takes of every store's URL, is a prefix of names.
+// parameters hf.prefix, a prefix of names, and hf.ttl are package holdfast's, for every store.
 //
 // and for rediss, where the server proves its name by a certificate that the
 // system trusts:
