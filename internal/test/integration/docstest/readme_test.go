@@ -6,6 +6,8 @@ import (
 	"context"
 	"database/sql"
 	"log"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,6 +77,35 @@ func TestReadmeNamesAll(t *testing.T) {
 	}
 	if len(said) == 0 || !slices.Equal(said, have) {
 		t.Errorf("README has the exit codes %v, holdfast run --help %v", have, said)
+	}
+}
+
+// TestReadmeModules follows README's steps for a store's module, for each module that it names: the
+// program with that import builds, outside of the workspace.
+func TestReadmeModules(t *testing.T) {
+	var steps, program string
+	for _, b := range blocks("README.md", read(t, "README.md")) {
+		switch {
+		case strings.HasPrefix(b.text, "package main"):
+			program = b.text
+		case strings.HasPrefix(b.text, "go mod init"):
+			steps = strings.Replace(b.text, "go run .\n", "", 1)
+		case strings.HasPrefix(b.text, "MODULE="):
+			steps += b.text
+		}
+	}
+	for _, module := range []string{
+		"redislock/rueidisconn", "redislock/goredisconn", "etcdlock", "sqllock/pgconn", "sqllock/mysqlconn", "sqllock/sqliteconn",
+	} {
+		t.Run(module, func(t *testing.T) {
+			t.Parallel()
+			r := newRunner(t)
+			text := strings.Replace(program, "holdfast/filelock", "holdfast/"+module, 1)
+			if err := os.WriteFile(filepath.Join(r.dir, "main.go"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.shell(module, strings.Replace(steps, "MODULE=redislock/rueidisconn", "MODULE="+module, 1)+"go vet .", "")
+		})
 	}
 }
 
