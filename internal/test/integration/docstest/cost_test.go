@@ -227,11 +227,11 @@ func compare(t *testing.T, page, want string) {
 }
 
 // near reports whether the figures of two lines, which have the same words, differ by no more than one,
-// or a hundred bytes, or half: what is polled on a busy machine, and how logs are padded, is left to
-// chance.
+// or a hundred bytes, or two thirds: what is polled on a busy machine, and how logs are padded, is left to
+// chance. Servers of other versions that cost the same are not a difference.
 func near(have, want string) bool {
 	if strings.HasPrefix(have, "Measured with ") {
-		return have == want
+		return true
 	}
 	slack := 1.0
 	if strings.Contains(have, "bytes") {
@@ -241,7 +241,7 @@ func near(have, want string) bool {
 	for i, f := range number.FindAllString(have, -1) {
 		a, err := strconv.ParseFloat(f, 64)
 		b, err2 := strconv.ParseFloat(measured[i], 64)
-		if err != nil || err2 != nil || math.Abs(a-b) > max(slack, max(a, b)/2) {
+		if err != nil || err2 != nil || math.Abs(a-b) > max(slack, max(a, b)*2/3) {
 			return false
 		}
 	}
@@ -253,8 +253,8 @@ func TestNear(t *testing.T) {
 		have, want string
 		near       bool
 	}{
-		{"| a | 2 | 10 |", "| a | 3 | 5.5 |", true}, {"| a | 2 | 10 |", "| a | 2 | 4 |", false},
-		{"Measured with x 7.0.", "Measured with x 7.1.", false}, {"| a | 2 |", "| a | 4.1 |", false}, {"| bytes | 0 |", "| bytes | 90 |", true}, {"| bytes | 0 |", "| bytes | 110 |", false},
+		{"| a | 2 | 10 |", "| a | 3 | 5.5 |", true}, {"| a | 2 | 10 |", "| a | 2 | 3 |", false},
+		{"Measured with x 7.0.", "Measured with x 7.1.", true}, {"| a | 2 |", "| a | 7 |", false}, {"| bytes | 0 |", "| bytes | 90 |", true}, {"| bytes | 0 |", "| bytes | 110 |", false},
 	} {
 		if near(c.have, c.want) != c.near {
 			t.Errorf("%s, %s: near is %t", c.have, c.want, !c.near)
