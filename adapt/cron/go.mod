@@ -1,0 +1,7 @@
+module github.com/holdfastlock/holdfast/adapt/cron
+
+go 1.26.0
+
+replace github.com/holdfastlock/holdfast => ../..
+
+require github.com/holdfastlock/holdfast v0.0.0
