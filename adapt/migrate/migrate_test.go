@@ -1,4 +1,4 @@
-package migrate
+package migrate_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfastlock/holdfast"
+	hfmigrate "github.com/holdfastlock/holdfast/adapt/migrate"
 	_ "github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
@@ -45,8 +47,8 @@ func process() error {
 		return err
 	}
 	defer locks.Close()
-	return Up(ctx, locks.Mutex("migrations/app", nil), func() (*migrate.Migrate, error) {
-		return migrator(os.Getenv(databaseEnv), true)
+	return hfmigrate.Up(ctx, locks.Mutex("migrations/app", nil), func() (*migrate.Migrate, error) {
+		return migrator(os.Getenv(databaseEnv))
 	})
 }
 
@@ -56,19 +58,16 @@ var migrations = fstest.MapFS{
 		SELECT now(), count(*) FROM pg_locks WHERE locktype = 'advisory'`)},
 }
 
-// migrator returns a migrator behind a pooler in transaction mode, which knows no prepared
-// statements.
-func migrator(url string, withoutLocks bool) (*migrate.Migrate, error) {
+// migrator returns a migrator behind a pooler in transaction mode. It has the lines of
+// docs/adapters.md.
+func migrator(url string) (*migrate.Migrate, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	connector := stdlib.GetConnector(*config)
-	if withoutLocks {
-		connector = WithoutAdvisoryLocks(connector)
-	}
-	database, err := migratepgx.WithInstance(sql.OpenDB(connector), &migratepgx.Config{})
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // no prepared statements
+	db := sql.OpenDB(hfmigrate.WithoutAdvisoryLocks(stdlib.GetConnector(*config)))
+	database, err := migratepgx.WithInstance(db, &migratepgx.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -128,17 +127,40 @@ func TestGracefulStop(t *testing.T) {
 		<-m.GracefulStop // Up would read it
 		return migrate.ErrNoChange
 	}
-	open := func() (*migrate.Migrate, error) { return migrator(server.URL("postgres"), true) }
-	err = Do(ctx, locks.Mutex("migrations/app", nil), open, version)
+	open := func() (*migrate.Migrate, error) { return migrator(server.URL("postgres")) }
+	err = hfmigrate.Do(ctx, locks.Mutex("migrations/app", nil), open, version)
 	if !errors.Is(err, errEnough) {
 		t.Errorf("stopped: %v, want the context's cause", err)
 	}
-	if err := Do(t.Context(), locks.Mutex("migrations/app", nil), nil, version); err == nil {
+	if err := hfmigrate.Do(t.Context(), locks.Mutex("migrations/app", nil), nil, version); err == nil {
 		t.Error("no function is accepted")
 	}
 	for range 2 {
-		if err := Up(t.Context(), locks.Mutex("migrations/app", nil), open); err != nil {
+		if err := hfmigrate.Up(t.Context(), locks.Mutex("migrations/app", nil), open); err != nil {
 			t.Errorf("Up: %v", err)
+		}
+	}
+}
+
+// TestPage: the program of the page for users is the one that these tests run.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/adapters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested, err := os.ReadFile("migrate_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(page), "```go\n")
+	program, _, found := strings.Cut(program, "```")
+	lines := strings.Split(strings.TrimSpace(program), "\n")
+	if !found || len(lines) < 10 {
+		t.Fatalf("the page has no program: %q", program)
+	}
+	for _, line := range lines[1 : len(lines)-1] { // without the call of Up
+		if !strings.Contains(string(tested), "\n"+line+"\n") {
+			t.Errorf("the page has a line that is not tested: %q", line)
 		}
 	}
 }
