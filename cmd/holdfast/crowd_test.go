@@ -26,9 +26,9 @@ func TestCrowd(t *testing.T) {
 		{"Redis", some, func(w *world) string {
 			return "redis://" + testserver.StartRedis(w.t, testserver.RedisOptions{}).Addr
 		}},
-		// Both accept 100 connections of users, as they do unless they are told otherwise.
+		// It accepts 100 connections of users, as it does unless it is told otherwise.
 		{"PostgreSQL", some, func(w *world) string { return testserver.StartPostgres(w.t).URL("postgres") }},
-		{"MariaDB", some, func(w *world) string { return testserver.StartMariaDB(w.t).URL() }},
+		{"MariaDB", testserver.Long(16, 40), func(w *world) string { return testserver.StartMariaDB(w.t).URL() }},
 		{"etcd", some, func(w *world) string {
 			return "etcd://" + testserver.StartEtcd(w.t, testserver.EtcdOptions{}).Addrs()
 		}},

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the table of stores in README.md")
+var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the tables of stores in README.md and docs/choose.md")
 
 // documented are the stores of the documentation, in its order: the URL that it
 // shows, and one that opens the store here. The command links the drivers of all
@@ -50,6 +50,11 @@ func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(stores), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
+	for part, table := range map[string]func([]guarantees.Store) []byte{
+		"risks": guarantees.Risks, "defects": guarantees.Defects, "character": guarantees.Character,
+	} {
+		same(t, "../../docs/choose.md", func(text []byte) ([]byte, error) { return guarantees.SplicePart(text, part, table(stores)) })
+	}
 }
 
 // same compares a file with its generated form, or, with -update, rewrites it.

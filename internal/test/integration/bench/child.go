@@ -17,6 +17,7 @@ type task struct {
 	// Clients is how many clients the workers of a process have between them.
 	Clients int
 	Stay    time.Duration // how long each one keeps a hot name
+	TTL     time.Duration // of a holder that is going to be killed
 	// Patience is how long a worker of a crowd waits before it gives up and asks again. 0: as
 	// long as it takes.
 	Patience time.Duration
@@ -82,7 +83,7 @@ func Child() {
 	var r result
 	if err == nil {
 		// A peer that hangs must not hang the measurement.
-		time.AfterFunc(t.Window+tooLong, func() {
+		time.AfterFunc(t.Window+4*t.TTL+tooLong, func() {
 			fmt.Fprintf(os.Stderr, "%s, %s: hangs\n", t.Workload, t.Peer)
 			os.Exit(exitHangs)
 		})
@@ -132,6 +133,8 @@ func (t task) do(ctx context.Context) (result, error) {
 		return hot(ctx, clients, t)
 	case crowdLoop, crowdOnce:
 		return crowd(ctx, clients, t)
+	case crashHold:
+		return holdForEver(ctx, l, t)
 	case "wait":
 		return wait(ctx, l, t.Workers, t.Window, work)
 	case "hold":

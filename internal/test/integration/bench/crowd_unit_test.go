@@ -14,7 +14,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-var draw = flag.Bool("draw", false, "draw docs/crowds.svg anew")
+var draw = flag.Bool("draw", false, "draw docs/crowds.svg and docs/crash.svg anew, and write the figures of docs/choose.md")
 
 // TestCrowdsMeasure lets small crowds want a name, each client with connections of its own.
 func TestCrowdsMeasure(t *testing.T) {

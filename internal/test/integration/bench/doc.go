@@ -42,4 +42,15 @@
 // such as before.
 //
 //	HOLDFAST_BENCH_CURVE=now HOLDFAST_BENCH_CROWDS=4,16,64,256,1000 make bench BENCH=Crowd/./clients ARGS='-timeout 60m'
+//
+// # The guide
+//
+// Speed and Crash measure Holdfast alone, for docs/choose.md. Speed runs all stores, one after the
+// other, in each repetition: pairs of one goroutine and of 64, and hand-overs between eight processes. Crash kills ten
+// processes that hold a name each, for TTLs from 1 s to 30 s, which takes two minutes for each store.
+// HOLDFAST_BENCH_KEEP=1 keeps the figures in docs/speed.csv and docs/crash.csv. TestGuideIsCurrent -draw
+// then draws docs/crash.svg and writes the tables of the guide.
+//
+//	HOLDFAST_BENCH_KEEP=1 make bench BENCH='Speed$' ARGS='-timeout 20m'
+//	HOLDFAST_BENCH_KEEP=1 make bench BENCH='Crash/redis$' ARGS='-timeout 20m'
 package bench

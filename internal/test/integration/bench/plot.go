@@ -192,7 +192,12 @@ func power(e int) string {
 	if e < 0 {
 		return fmt.Sprintf("%.*f", -e, math.Pow10(e))
 	}
-	digits := fmt.Sprintf("%.0f", math.Pow10(e))
+	return grouped(math.Pow10(e))
+}
+
+// grouped writes a number without a fraction, with commas.
+func grouped(f float64) string {
+	digits := fmt.Sprintf("%.0f", f)
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}
