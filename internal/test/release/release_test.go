@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,7 +18,7 @@ const module = "github.com/holdfastlock/holdfast"
 
 // release is the version that the tests publish: one that no real release has, because the go
 // command keeps it in the cache that it shares with other work, until the test ends.
-var release = fmt.Sprintf("v0.1.0-test.%d", os.Getpid())
+var release = fmt.Sprintf("v0.1.0-test.%d.x", os.Getpid())
 
 // repo is a clone in which scripts/release has run.
 type repo struct {
@@ -52,16 +53,16 @@ func forget() {
 	}
 	dir := strings.TrimSpace(string(cache))
 	for _, top := range []string{dir, filepath.Join(dir, "cache/download")} {
-		filepath.WalkDir(filepath.Join(top, filepath.FromSlash(module)), func(path string, d fs.DirEntry, err error) error {
+		filepath.WalkDir(filepath.Join(top, filepath.FromSlash(path.Dir(module))), func(name string, d fs.DirEntry, err error) error {
 			switch {
-			case err != nil || !strings.Contains(path, release):
+			case err != nil || !strings.Contains(name, release):
 				return nil
 			case d.IsDir():
-				makeWritable(path)
-				os.RemoveAll(path)
+				makeWritable(name)
+				os.RemoveAll(name)
 				return fs.SkipDir
 			}
-			return os.Remove(path)
+			return os.Remove(name)
 		})
 	}
 	makeWritable(temp)
