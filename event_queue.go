@@ -158,6 +158,9 @@ func (e *queuedEvent) attrs() []slog.Attr {
 	if !e.event.Until.IsZero() {
 		attrs = append(attrs, slog.Time("until", e.event.Until))
 	}
+	if e.event.Degraded {
+		attrs = append(attrs, slog.Bool("degraded", true))
+	}
 	if e.event.Err != nil {
 		attrs = append(attrs, slog.Any("error", e.event.Err))
 	}

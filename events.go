@@ -50,6 +50,8 @@ type Event struct {
 	After time.Duration
 	Until time.Time // InDoubt, Recovered, Expiring: the trust deadline by the wall clock
 	Err   error
+	// Degraded is Lease.Degraded of the hold: it is in a second store.
+	Degraded bool
 
 	// Dropped is how many events before this one were delivered to nobody, because the hooks or the
 	// Logger were too slow.
@@ -90,7 +92,7 @@ func (c *Client) emit(n *engine.News) {
 	if q.hook == nil && c.opts.Logger == nil {
 		return
 	}
-	q.event = Event{Name: n.Name, Mode: n.Mode, Token: n.Token, After: n.After, Err: n.Err}
+	q.event = Event{Name: n.Name, Mode: n.Mode, Token: n.Token, After: n.After, Err: n.Err, Degraded: n.Degraded}
 	if n.Until != 0 {
 		q.event.Until = c.wall(n.Until)
 	}

@@ -109,6 +109,16 @@ func (le *Lease) Token() Token {
 	return le.caller.Token()
 }
 
+// Degraded reports whether the lease is in a second store, because the first is silent (package
+// fallback). It then excludes only those who use the second store too, and its token is 0. It does
+// not change during the life of the lease.
+func (le *Lease) Degraded() bool {
+	c := le.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return le.caller.Degraded()
+}
+
 // Sequencer returns name, mode and token as one opaque line of printable ASCII, to be handed to the
 // guard of the resource: see Client.CheckSequencer and package fence.
 func (le *Lease) Sequencer() string {

@@ -92,6 +92,9 @@ type Grant struct {
 	// block, since the store was last told: until Renew or Release the store has a lower token on
 	// record. Package holdfast sets it.
 	Passed bool
+	// Degraded says that the hold is in a second store, because the first is silent (package
+	// fallback). Its Token is 0. A driver of one store leaves it false.
+	Degraded bool
 	// Handle is the driver's own. It MUST be comparable with ==. It is kept as long as the hold, so
 	// it should be small.
 	Handle any

@@ -7,9 +7,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/fallback"
 	"github.com/holdfastlock/holdfast/internal/test/guarantees"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
@@ -33,6 +35,13 @@ func documented(t *testing.T) []guarantees.Store {
 
 func store(t *testing.T, pkg, example, url string) guarantees.Store {
 	t.Helper()
+	d := openURL(t, url)
+	defer d.Close()
+	return guarantees.Store{Package: pkg, URL: example, Caps: d.Caps()}
+}
+
+func openURL(t *testing.T, url string) driver.Driver {
+	t.Helper()
 	u, err := driver.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
@@ -41,14 +50,25 @@ func store(t *testing.T, pkg, example, url string) guarantees.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// overTwo is Redis with a directory behind it: a driver over two stores.
+func overTwo(t *testing.T) guarantees.Store {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	d, err := fallback.New(openURL(t, "redis://"+server.Addr), openURL(t, "file://"+t.TempDir()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer d.Close()
-	return guarantees.Store{Package: pkg, URL: example, Caps: d.Caps()}
+	return guarantees.Store{Package: "fallback", Caps: d.Caps()}
 }
 
 // TestGuaranteesDoc checks that the documentation is what the drivers' Caps generate.
 func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
-	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(stores), nil })
+	all := append(slices.Clone(stores), overTwo(t))
+	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 	for part, table := range map[string]func([]guarantees.Store) []byte{
 		"risks": guarantees.Risks, "defects": guarantees.Defects, "character": guarantees.Character,

@@ -402,7 +402,7 @@ func (e *Engine) take(c *Caller, grant driver.Grant) Action {
 
 func (e *Engine) tellAcquired(c *Caller) {
 	h := c.hold
-	e.tell(News{Kind: Acquired, Name: h.name, Mode: h.mode, Token: h.token, After: e.now.Sub(c.entered)})
+	e.tell(News{Kind: Acquired, Name: h.name, Mode: h.mode, Token: h.token, Degraded: h.degraded, After: e.now.Sub(c.entered)})
 }
 
 // cancelled takes a caller out whose context or client has ended while it slept. What it

@@ -229,6 +229,8 @@ type News struct {
 	After time.Duration
 	Until driver.Instant // 0: it says nothing
 	Err   error
+
+	Degraded bool // driver.Grant.Degraded
 }
 
 // Step takes an event in and returns what its caller does next. What others are to do is

@@ -40,6 +40,7 @@ type Hold struct {
 	over     bool         // lost or released, and in no queue
 	stray    bool         // driver.Grant.Stray
 	passed   bool         // driver.Grant.Passed
+	degraded bool         // driver.Grant.Degraded
 	extra    *extras      // nil: none
 
 	deadline due.Entry
@@ -76,7 +77,7 @@ func (h *Hold) ensureExtras() *extras {
 func newHold(c *Caller, g *driver.Grant, now driver.Instant) *Hold {
 	h := &Hold{
 		name: c.name, settings: c.settings,
-		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed, block: int32(g.Block),
+		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed, degraded: g.Degraded, block: int32(g.Block),
 		valid: g.Valid, taken: now,
 		machine: lease.Start(now, g.Since, g.Valid, &c.settings.Pace),
 	}
@@ -106,6 +107,9 @@ func (c *Caller) Mode() driver.Mode { return c.hold.seenMode() }
 
 // Token returns the fencing token.
 func (c *Caller) Token() driver.Token { return c.hold.token }
+
+// Degraded reports whether the hold is in a second store. It never changes.
+func (c *Caller) Degraded() bool { return c.hold.degraded }
 
 // Hold returns the hold, which others may share. It does not change, and is of use to tell
 // holds apart.
@@ -142,7 +146,7 @@ func (e *Engine) request(h *Hold) driver.Request {
 func (e *Engine) grant(h *Hold) driver.Grant {
 	return driver.Grant{
 		Request: e.request(h), Token: h.token, Block: int(h.block), Since: h.machine.Since(), Valid: h.valid,
-		Stray: h.stray, Passed: h.passed, Handle: h.handle,
+		Stray: h.stray, Passed: h.passed, Degraded: h.degraded, Handle: h.handle,
 	}
 }
 
@@ -274,12 +278,12 @@ func (e *Engine) end(c *Caller, err error) {
 
 // tellOf tells of the hold's state or end.
 func (e *Engine) tellOf(h *Hold, kind NewsKind, err error) {
-	e.tell(News{Kind: kind, Name: h.name, Mode: h.seenMode(), Token: h.token, After: e.now.Sub(h.taken), Err: err})
+	e.tell(News{Kind: kind, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, After: e.now.Sub(h.taken), Err: err})
 }
 
 // tellUntil tells of the hold with its trust deadline.
 func (e *Engine) tellUntil(h *Hold, kind NewsKind, err error) {
-	n := News{Kind: kind, Name: h.name, Mode: h.seenMode(), Token: h.token, Until: h.machine.Until(), Err: err}
+	n := News{Kind: kind, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, Until: h.machine.Until(), Err: err}
 	if kind == Expiring {
 		n.After = e.now.Sub(h.taken)
 	}

@@ -104,6 +104,10 @@ func (s *store) outerHold(ctx context.Context, want held, outer []held) (*held, 
 		if h.Store != want.Store || h.Name != want.Name {
 			continue
 		}
+		if h.Token == 0 {
+			return nil, storeError(fmt.Errorf("%q is held by the run around this one in the second store, "+
+				"which cannot confirm that: it would wait for itself", want.Name))
+		}
 		// The variable may be old or forged, so the store is asked. The sequencer must name the
 		// hold that the other fields describe.
 		seq, err := driver.ParseSequencer(h.Sequencer)

@@ -16,6 +16,7 @@ import (
 type app struct {
 	store  string // --store
 	output string // --output
+	fallbackFlags
 }
 
 // Main runs the command line and returns the exit code.
@@ -74,7 +75,10 @@ Without a command this text is printed, with exit code 0.`,
 			}
 			return unknownCommand(cmd, args[0])
 		},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.checkFallback(cmd); err != nil {
+				return err
+			}
 			if a.output != "table" && a.output != "json" {
 				return usagef("--output is %q: table and json are known", a.output)
 			}
@@ -85,6 +89,7 @@ Without a command this text is printed, with exit code 0.`,
 		"URL of the store (default: $"+storeEnv+", else this user's own)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table",
 		"output format: table, for people, or json, one object per line")
+	a.addFallbackFlags(root)
 	root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(

@@ -121,6 +121,9 @@ func (r *runner) hold() (holdResult, error) {
 		asked := errors.As(err, &exit) && exit.code > exitSignal
 		return holdResult{asked: asked, final: exit != nil && exit.code == exitUsage}, err
 	}
+	if lease.Degraded() {
+		complain(fmt.Errorf("lock %q is held in the second store: it excludes only those who use that too", r.name))
+	}
 	h := r.flags.wanted(r.store, r.name)
 	h.Token, h.Sequencer = lease.Token(), lease.Sequencer()
 	env := environment(r.name, h, append(inherited(), h))

@@ -65,6 +65,11 @@ func (a *app) parseStore() (*url.URL, error) {
 			return nil, err
 		}
 	}
+	return parseURL(raw)
+}
+
+// parseURL parses the URL of a store that the command knows.
+func parseURL(raw string) (*url.URL, error) {
 	u, err := driver.ParseURL(raw)
 	if err != nil {
 		return nil, usagef("%w", err)
@@ -94,7 +99,7 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	d, err := driver.Open(ctx, u)
+	d, err := a.openDriver(ctx, u)
 	if err == nil {
 		s.Client, err = holdfast.New(d, &holdfast.ClientOptions{Prefix: s.prefix, Events: events})
 		if err != nil {
