@@ -6,7 +6,7 @@ ARGS ?=
 # Which benchmarks: make bench BENCH=Acquire
 BENCH ?= .
 
-.PHONY: help test test-all bench lint fmt deps demo
+.PHONY: help test test-all bench lint fmt deps binaries demo
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ fmt: ## format all Go files
 
 deps: ## rewrite each module's deps.txt, the list of modules that it links
 	@scripts/deps
+
+binaries: ## build the static binaries, manual pages and completions of a release into dist/
+	@scripts/binaries $(ARGS)
 
 demo: ## the flash-sale demonstration
 	@go run ./cmd/holdfast demo $(ARGS)

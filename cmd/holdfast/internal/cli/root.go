@@ -95,7 +95,7 @@ Without a command this text is printed, with exit code 0.`,
 	root.AddCommand(
 		a.runCommand(), a.electCommand(), a.leaderCommand(),
 		a.lsCommand(), a.showCommand(), a.breakCommand(),
-		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand(),
+		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(),
 	)
 	return root
 }

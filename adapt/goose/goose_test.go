@@ -1,0 +1,145 @@
+package goose
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/holdfastlock/holdfast"
+	_ "github.com/holdfastlock/holdfast/filelock"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+const (
+	databaseEnv = "HOLDFAST_GOOSE_DATABASE"
+	storeEnv    = "HOLDFAST_GOOSE_STORE"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(databaseEnv) == "" {
+		os.Exit(m.Run())
+	}
+	if err := migrate(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// migrate is one of the processes.
+func migrate() error {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, os.Getenv(storeEnv))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	db, err := open(os.Getenv(databaseEnv))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	// Without a lock two processes would run it, and the second INSERT fails the check below.
+	migrations := fstest.MapFS{"00001_a.sql": {Data: []byte(`-- +goose Up
+CREATE TABLE IF NOT EXISTS ran (at timestamptz);
+SELECT pg_sleep(0.2);
+INSERT INTO ran VALUES (now());
+`)}}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations,
+		goose.WithLocker(NewLocker(locks.Mutex("migrations/app", nil))))
+	if err != nil {
+		return err
+	}
+	_, err = p.Up(ctx)
+	return err
+}
+
+// open opens a database behind a pooler in transaction mode, which knows no prepared statements.
+func open(url string) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return stdlib.OpenDB(*config), nil
+}
+
+// TestThreeProcesses: three processes migrate at once, through pgbouncer in transaction mode.
+func TestThreeProcesses(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	pooler := testserver.StartPgbouncer(t, server, "transaction")
+	store := "file://" + t.TempDir()
+	var processes []*exec.Cmd
+	for range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), databaseEnv+"="+pooler.URL("postgres"), storeEnv+"="+store)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, cmd)
+	}
+	for _, cmd := range processes {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	db, err := open(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var ran int
+	if err := db.QueryRow("SELECT count(*) FROM ran").Scan(&ran); err != nil || ran != 1 {
+		t.Errorf("the migration ran %d times (%v), want once", ran, err)
+	}
+}
+
+func TestLocker(t *testing.T) {
+	locks, err := holdfast.Open(t.Context(), "file://"+t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	mutex := locks.Mutex("migrations/app", nil)
+	l := NewLocker(mutex)
+	if err := l.Unlock(t.Context(), nil); !errors.Is(err, holdfast.ErrNotHeld) {
+		t.Errorf("Unlock before Lock: %v", err)
+	}
+	if err := l.Lock(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := NewLocker(mutex).Lock(short, nil); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("a second locker gets %v, want ErrHeld", err)
+	}
+	info, err := locks.Inspect(t.Context(), "migrations/app")
+	if err != nil || len(info.Holders) != 1 {
+		t.Fatal(info, err)
+	}
+	if err := locks.Break(t.Context(), "migrations/app", info.Holders[0].Token); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Lock(t.Context(), nil); err == nil {
+		t.Error("a second Lock of one locker, whose first was lost, is accepted")
+	}
+	if err := l.Unlock(t.Context(), nil); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("Unlock after a break: %v, want ErrLost", err)
+	}
+	lease, err := mutex.TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Release()
+}

@@ -1,0 +1,166 @@
+package migrate_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/golang-migrate/migrate/v4"
+	migratepgx "github.com/golang-migrate/migrate/v4/database/pgx/v5"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/holdfastlock/holdfast"
+	hfmigrate "github.com/holdfastlock/holdfast/adapt/migrate"
+	_ "github.com/holdfastlock/holdfast/filelock"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+const (
+	databaseEnv = "HOLDFAST_MIGRATE_DATABASE"
+	storeEnv    = "HOLDFAST_MIGRATE_STORE"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(databaseEnv) == "" {
+		os.Exit(m.Run())
+	}
+	if err := process(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// process is one of the processes.
+func process() error {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, os.Getenv(storeEnv))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	return hfmigrate.Up(ctx, locks.Mutex("migrations/app", nil), func() (*migrate.Migrate, error) {
+		return migrator(os.Getenv(databaseEnv))
+	})
+}
+
+var migrations = fstest.MapFS{
+	"1_a.up.sql": {Data: []byte(`CREATE TABLE ran (at timestamptz, locks int)`)},
+	"2_b.up.sql": {Data: []byte(`SELECT pg_sleep(0.2); INSERT INTO ran
+		SELECT now(), count(*) FROM pg_locks WHERE locktype = 'advisory'`)},
+}
+
+// migrator returns a migrator behind a pooler in transaction mode. It has the lines of
+// docs/adapters.md.
+func migrator(url string) (*migrate.Migrate, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // no prepared statements
+	db := sql.OpenDB(hfmigrate.WithoutAdvisoryLocks(stdlib.GetConnector(*config)))
+	database, err := migratepgx.WithInstance(db, &migratepgx.Config{})
+	if err != nil {
+		return nil, err
+	}
+	source, err := iofs.New(migrations, ".")
+	if err != nil {
+		return nil, err
+	}
+	return migrate.NewWithInstance("iofs", source, "app", database)
+}
+
+// TestThreeProcesses: three processes migrate at once, through pgbouncer in transaction mode.
+func TestThreeProcesses(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	pooler := testserver.StartPgbouncer(t, server, "transaction")
+	store := "file://" + t.TempDir()
+	var processes []*exec.Cmd
+	for range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), databaseEnv+"="+pooler.URL("postgres"), storeEnv+"="+store)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, cmd)
+	}
+	for _, cmd := range processes {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	db, err := sql.Open("pgx", server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var ran, locks int
+	if err := db.QueryRow("SELECT count(*), sum(locks) FROM ran").Scan(&ran, &locks); err != nil || ran != 1 {
+		t.Errorf("the migration ran %d times (%v), want once", ran, err)
+	}
+	if locks != 0 {
+		t.Errorf("there were %d advisory locks, want none", locks)
+	}
+}
+
+// TestGracefulStop: when the lock is lost, golang-migrate stops after the migration that it runs.
+func TestGracefulStop(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	locks, err := holdfast.Open(t.Context(), "file://"+t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	errEnough := errors.New("enough")
+	version := func(m *migrate.Migrate) error {
+		cancel(errEnough)
+		<-m.GracefulStop // Up would read it
+		return migrate.ErrNoChange
+	}
+	open := func() (*migrate.Migrate, error) { return migrator(server.URL("postgres")) }
+	err = hfmigrate.Do(ctx, locks.Mutex("migrations/app", nil), open, version)
+	if !errors.Is(err, errEnough) {
+		t.Errorf("stopped: %v, want the context's cause", err)
+	}
+	if err := hfmigrate.Do(t.Context(), locks.Mutex("migrations/app", nil), nil, version); err == nil {
+		t.Error("no function is accepted")
+	}
+	for range 2 {
+		if err := hfmigrate.Up(t.Context(), locks.Mutex("migrations/app", nil), open); err != nil {
+			t.Errorf("Up: %v", err)
+		}
+	}
+}
+
+// TestPage: the program of the page for users is the one that these tests run.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/adapters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested, err := os.ReadFile("migrate_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(page), "```go\n")
+	program, _, found := strings.Cut(program, "```")
+	lines := strings.Split(strings.TrimSpace(program), "\n")
+	if !found || len(lines) < 10 {
+		t.Fatalf("the page has no program: %q", program)
+	}
+	for _, line := range lines[1 : len(lines)-1] { // without the call of Up
+		if !strings.Contains(string(tested), "\n"+line+"\n") {
+			t.Errorf("the page has a line that is not tested: %q", line)
+		}
+	}
+}
