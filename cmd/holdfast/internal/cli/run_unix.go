@@ -76,7 +76,11 @@ func (a *app) withRunner(
 		return err
 	}
 	patience := f.patience()
-	s, err := a.openPatiently(patience, holdfast.Events{Waiting: waitingHint})
+	events := holdfast.Events{Waiting: waitingHint}
+	if f.quiet {
+		events.Waiting = nil
+	}
+	s, err := a.openPatiently(patience, events)
 	if err != nil {
 		return err
 	}

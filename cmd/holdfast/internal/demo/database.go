@@ -21,7 +21,7 @@ import (
 // shopPool is how many connections to the database a process has at most.
 const shopPool = 8
 
-// openShop opens the database of a URL: postgres://, mysql://, or a file of SQLite (file://).
+// openShop opens the database of a URL: postgres://, mysql://, mariadb://, or a file of SQLite (file://).
 func openShop(rawURL string) (*shop, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -33,7 +33,7 @@ func openShop(rawURL string) (*shop, error) {
 	case "postgres", "postgresql":
 		w = postgres
 		db, err = sql.Open("pgx", rawURL)
-	case "mysql":
+	case "mysql", "mariadb":
 		w = mySQL
 		db, err = openMySQL(u)
 	default:
@@ -127,7 +127,7 @@ func (d *demonstration) createDatabase(ctx context.Context) (
 	case "postgres", "postgresql":
 		query.Set("search_path", name)
 		create, drop = "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE"
-	case "mysql":
+	case "mysql", "mariadb":
 		create, drop = "CREATE DATABASE "+name, "DROP DATABASE "+name
 	default:
 		file := filepath.ToSlash(filepath.Join(d.dir, name+".db"))
@@ -143,7 +143,7 @@ func (d *demonstration) createDatabase(ctx context.Context) (
 			driver.Redact(u), err)
 	}
 	inside := *u
-	if u.Scheme == "mysql" {
+	if u.Scheme == "mysql" || u.Scheme == "mariadb" {
 		inside.Path = "/" + name
 	}
 	return inside.String(), func() error {

@@ -45,6 +45,7 @@ var checks = map[string][]Check{
 	"etcd":       etcdChecks,
 	"etcds":      etcdChecks,
 	"file":       fileChecks,
+	"mariadb":    mysqlChecks,
 	"mysql":      mysqlChecks,
 	"postgres":   postgresChecks,
 	"postgresql": postgresChecks,
