@@ -207,6 +207,11 @@ func (p *process) wait() int {
 	select {
 	case <-p.done:
 	case <-time.After(timeLimit):
+		p.cmd.Process.Signal(syscall.SIGABRT) // it writes what its goroutines do
+		select {
+		case <-p.done:
+		case <-time.After(timeLimit / 10):
+		}
 		p.t.Fatalf("%v is still running; it wrote\n%s%s", p.cmd.Args, p.out.String(), p.err.String())
 	}
 	return p.cmd.ProcessState.ExitCode()

@@ -21,10 +21,10 @@ func (a *app) breakCommand() *cobra.Command {
 print the token. A later hold than the one that you saw has another token, and is never
 broken: then the exit code is 1, and who holds NAME now is printed.
 
-The lock is free at once. The holder learns of the break at its next renewal at the latest
-(with the default TTL within 10s); holdfast run then kills its command. Until then two
-holders may run. So break a hold only if its holder is dead, or if the resource checks
-tokens.
+The lock is free at once. holdfast run and elect learn of the break within a second, and
+kill their command. Other programs learn of it at once from Redis, etcd and PostgreSQL, else
+at their next renewal (with the default TTL within 10s). Until then two holders may run. So
+break a hold only if its holder is dead, or if the resource checks tokens.
 
 ` + exitCodes,
 		Example: `  holdfast show deploy/shop
