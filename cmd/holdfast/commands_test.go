@@ -357,6 +357,13 @@ func TestDoctor(t *testing.T) {
 	absent.expectOut("error    lock: a lock cannot be taken: ")
 	absent.expectOut("mkdir /proc/holdfast: no such file or directory")
 
+	// The worst finding decides the exit code. The place is a warning.
+	w.run(2, "doctor", "--strict").expectOut("warning  place: ")
+	if out := w.run(0, "doctor", "-q").out.String(); strings.Contains(out, "ok  ") || !strings.Contains(out, "warning  place: ") {
+		t.Errorf("doctor -q printed\n%s", out)
+	}
+	w.run(1, "doctor", "--strict", "--store", "redis://127.0.0.1:1").expectOut("connection refused")
+
 	// A damaged record.
 	end := w.hold("x")
 	end()

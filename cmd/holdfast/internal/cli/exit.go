@@ -25,6 +25,7 @@ import (
 const (
 	exitOK          = 0
 	exitFailure     = 1   // break: no such hold; doctor: an error was found
+	exitWarning     = 2   // doctor --strict
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
 	exitInternal    = 70  // EX_SOFTWARE
@@ -39,6 +40,7 @@ const (
 const exitCodes = `Exit codes:
     0   done
     1   break: there is no such hold (any more); doctor: an error was found
+    2   doctor --strict: a warning was found, and no error
    64   wrong usage: a flag, a name, a URL, or something that the store cannot do
    69   the store cannot be reached or does not work
    70   something else failed on this host`

@@ -38,6 +38,9 @@ func databaseChecks(
 	checks ...func(context.Context, *database) []Finding,
 ) []Check {
 	return []Check{func(ctx context.Context, p Patient) []Finding {
+		if p.silent() {
+			return nil // the lock's finding says so
+		}
 		u := *p.URL
 		query := u.Query()
 		query.Del("hf.prefix")
