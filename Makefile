@@ -30,4 +30,4 @@ deps: ## rewrite each module's deps.txt, the list of modules that it links
 	@scripts/deps
 
 demo: ## the flash-sale demonstration
-	@go run ./cmd/holdfast demo $(ARGS)
+	@scripts/demo $(ARGS)

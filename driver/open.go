@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -55,8 +54,8 @@ func Open(ctx context.Context, u *url.URL) (Driver, error) {
 	}
 	begun := time.Now()
 	d, err := open(ctx, u)
-	var network net.Error
-	if u.Host != "" && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()) {
+	var slow interface{ Timeout() bool } // as a net.Error
+	if u.Host != "" && errors.As(err, &slow) && slow.Timeout() {
 		err = fmt.Errorf("no answer from %s within %v: %w", u.Host, time.Since(begun).Round(100*time.Millisecond), err)
 	}
 	return d, err

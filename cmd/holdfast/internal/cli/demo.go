@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo"
+	_ "github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo/servers" // postgres://, mysql://
 )
 
 func (a *app) demoCommand() *cobra.Command {
