@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	_ "github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo/servers"
 )
 
 // parentEnv has the test program run a demo, which the test kills.
