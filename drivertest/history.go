@@ -206,10 +206,16 @@ func (w *worker) withdrawn(r driver.Request) {
 	}
 }
 
-// acquire waits in the queue for a random time, and records its place.
+// acquire waits in the queue for a random time, and records its place. Suppose
+// a hundred wait for as long as four do: then hardly anybody is served before it gives up, and
+// the history tells nothing. So a crowd waits for longer.
 func (w *worker) acquire(r driver.Request) *held {
 	q, _ := driver.As[driver.Queuer](w.d, driver.OpQueue)
-	ctx, cancel := context.WithTimeout(w.ctx, time.Duration(w.IntN(int(100*time.Millisecond))))
+	patience := 100 * time.Millisecond
+	if w.h.Clients > 4 {
+		patience = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, time.Duration(w.IntN(int(patience))))
 	defer cancel()
 	p := place{name: r.Name, owner: r.Owner, asked: w.clock.Now()}
 	last, gap := p.asked, time.Duration(0)
@@ -234,6 +240,9 @@ func (w *worker) acquire(r driver.Request) *held {
 		}
 		if err == nil || ctx.Err() != nil {
 			break
+		}
+		if w.h.FaultBetween != nil && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
+			time.Sleep(time.Duration(w.IntN(int(w.poll / 8)))) // or a fault uses up the operations
 		}
 	}
 	if err != nil || g.Owner == "" {

@@ -55,7 +55,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver
 		var first *snapshot
 		quick := c.hasQuick(req.Mode) && req.MinHold == 0 && stored.Tokens == 1 && !(w != nil && c.contended(req.Name))
 		switch {
-		case placed, w != nil && c.crowded(req.Name) && c.writers == nil:
+		case placed, w != nil && c.crowded(req.Name):
 			if first, err = c.enter(ctx, conn, &stored, sent, placed, ahead, l); err != nil {
 				return err
 			}

@@ -19,18 +19,22 @@ import (
 
 // pollState is what the poller knows of a waiter or watch. The client's mutex guards it.
 type pollState struct {
-	started bool      // the poller knows of it
-	waiting int       // calls of Wait; of a watch 1
-	version int64     // of the row of a watch at the last poll; neverPolled before the first
-	ahead   int       // how many are ahead in the queue
-	changed time.Time // when ahead or the row last changed
-	polled  time.Time // the last poll, or the client's own request that has told ahead
+	started bool          // the poller knows of it
+	waiting int           // calls of Wait; of a watch 1
+	version int64         // of the row of a watch at the last poll; neverPolled before the first
+	ahead   int           // how many are ahead in the queue
+	changed time.Time     // when ahead or the row last changed
+	pace    time.Duration // how long each that was ahead took of late
+	polled  time.Time     // the last poll, or the client's own request that has told ahead
 }
 
 // moved notes how many are ahead of a waiter.
 func (s *pollState) moved(ahead int) {
 	s.polled = time.Now()
 	if ahead != s.ahead || s.changed.IsZero() {
+		if ahead < s.ahead {
+			s.pace = s.polled.Sub(s.changed) / time.Duration(s.ahead-ahead)
+		}
 		s.ahead, s.changed = ahead, s.polled
 	}
 }
@@ -38,10 +42,15 @@ func (s *pollState) moved(ahead int) {
 // pause returns how long after the last poll the next is due: a part of the time for which nothing
 // has changed, and longer the more are ahead. Suppose that 64 clients wait at a name that is handed
 // on every 2 ms. All of them together poll as often as five that are first, and each of them is
-// polled for in time, because its pauses get shorter as its turn comes near.
+// polled for in time, because its pauses get shorter as its turn comes near. In SQLite a slow queue is
+// polled less often: after at most a quarter of the time that it takes until the waiter's turn.
 func (s *pollState) pause(b bounds, now time.Time) time.Duration {
 	quiet := min(max(now.Sub(s.changed)/pausePart, b.shortest), b.longest)
-	return max(quiet*time.Duration(1+min(s.ahead, maxAhead)), min(b.shortest+b.place*time.Duration(s.ahead), b.farthest))
+	place := b.place
+	if b.pacePart > 0 {
+		place = max(place, s.pace/b.pacePart)
+	}
+	return max(quiet*time.Duration(1+min(s.ahead, maxAhead)), min(b.shortest+place*time.Duration(s.ahead), b.farthest))
 }
 
 // neverPolled is the version before the first poll.
@@ -72,13 +81,17 @@ const (
 	maxAhead  = 3
 )
 
-type bounds struct{ shortest, longest, place, farthest time.Duration }
+type bounds struct {
+	shortest, longest, place, farthest time.Duration
+
+	pacePart time.Duration // place is at least this part of pollState.pace; 0: it does not depend on that
+}
 
 var pauses = map[Dialect]bounds{
-	Postgres: {5 * time.Millisecond, 200 * time.Millisecond, 5 * time.Millisecond, 200 * time.Millisecond},
-	MySQL:    {time.Millisecond, 500 * time.Millisecond, time.Millisecond, 500 * time.Millisecond},
+	Postgres: {5 * time.Millisecond, 200 * time.Millisecond, 5 * time.Millisecond, 200 * time.Millisecond, 0},
+	MySQL:    {time.Millisecond, 500 * time.Millisecond, time.Millisecond, 500 * time.Millisecond, 0},
 	// Here the processes of one host share its processors, and each of a crowd may be one.
-	SQLite: {500 * time.Microsecond, 5 * time.Millisecond, time.Millisecond, 200 * time.Millisecond},
+	SQLite: {500 * time.Microsecond, 5 * time.Millisecond, time.Millisecond, 200 * time.Millisecond, 4},
 }
 
 // startPollingLocked polls for a waiter or watch from now on.

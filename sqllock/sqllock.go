@@ -99,7 +99,8 @@ type client struct {
 	// it polls.
 	channel     string
 	unsubscribe func()
-	writers     *queue // in SQLite: see withWriterLock
+	writers     *writerLock // in SQLite: see withWriterLock
+	path        string      // of the SQLite file, as SQLite tells it; "": it is in memory
 
 	mu          sync.Mutex
 	interrupted bool               // notifications do not arrive at present
@@ -177,8 +178,12 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	if err := c.checkAutocommit(ctx); err != nil {
 		return nil, &OpenError{err}
 	}
+	if err := c.joinWriters(ctx); err != nil {
+		return nil, &OpenError{err}
+	}
 	meta, err := c.open(ctx, prefix, o.Poll)
 	if err != nil {
+		c.leaveWriters()
 		return nil, &OpenError{err}
 	}
 	c.caps = driver.Caps{
@@ -187,9 +192,6 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll, TokenBlock: tokenBlock,
 		Guarantees: guarantees[dialect],
-	}
-	if dialect == SQLite {
-		c.writers = writerQueueOf(c.caps.Store)
 	}
 	if p.db.Stats().MaxOpenConnections == 1 {
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
@@ -227,7 +229,7 @@ type meta struct {
 func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (meta, error) {
 	values, missing := c.readMeta(ctx)
 	if missing != nil {
-		if err := c.db.PingContext(ctx); err != nil {
+		if _, err := c.request(ctx, reading, func(context.Context, *sql.Conn) error { return nil }); err != nil {
 			return meta{}, err // there is no database to create them in
 		}
 		for _, text := range c.statements.dialect.creation(prefix) {
@@ -244,8 +246,10 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 		}
 		for _, pair := range [][2]any{{"version", schemaVersion}, {"store", rand.Text()}, {"poll", strconv.FormatInt(micros(at), 10)}} {
 			if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-				_, err := c.exec(ctx, conn, &c.statements.writeMeta, pair[:]...)
-				return err
+				return c.withWriterLock(ctx, func(bool) error {
+					_, err := c.exec(ctx, conn, &c.statements.writeMeta, pair[:]...)
+					return err
+				})
 			}); err != nil {
 				return meta{}, err
 			}
@@ -378,6 +382,7 @@ func (c *client) Close() error {
 		c.unsubscribe()
 	}
 	c.working.Wait()
+	c.leaveWriters()
 	c.pool.leave()
 	if c.library.Close != nil {
 		return c.library.Close()

@@ -161,8 +161,10 @@ func (c *client) checkIdle(ctx context.Context, conn *sql.Conn) error {
 // runText runs a statement without arguments.
 func (c *client) runText(ctx context.Context, text string) error {
 	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, text)
-		return err
+		return c.withWriterLock(ctx, func(bool) error {
+			_, err := conn.ExecContext(ctx, text)
+			return err
+		})
 	})
 	return err
 }

@@ -11,32 +11,70 @@ import (
 
 // SQLite lets one connection write at a time and has no queue for the others: the one that
 // asks most often gets in. So the clients of one process queue for the writer lock of their
-// store here, and one of them at a time asks SQLite: renewals first, then releases, then
-// all others in order of arrival.
+// file here: renewals first, then releases, then all others in order of arrival. The first of
+// each process lines up at a file beside it: see writerFile. So one client at a time asks SQLite.
 
-// writerQueues has a queue for each SQLite store of this process.
-var writerQueues struct {
-	sync.Mutex
-	m map[string]*queue
+// writerLock is that of one SQLite file in this process.
+type writerLock struct {
+	queue
+	file  *writerFile // nil: the database is in memory
+	users int         // clients; guarded by writerLocks
 }
 
-func writerQueueOf(store string) *queue {
-	writerQueues.Lock()
-	defer writerQueues.Unlock()
-	if writerQueues.m == nil {
-		writerQueues.m = map[string]*queue{}
+// writerLocks are those of this process.
+var writerLocks struct {
+	sync.Mutex
+	m map[string]*writerLock // by path
+}
+
+// joinWriters sets the client's writer lock, if it needs one.
+func (c *client) joinWriters(ctx context.Context) error {
+	if c.statements.dialect != SQLite {
+		return nil
 	}
-	if writerQueues.m[store] == nil {
-		writerQueues.m[store] = &queue{room: 1}
+	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		return c.together(ctx, conn, []Statement{
+			{Text: "SELECT file FROM pragma_database_list WHERE name = 'main'", Into: []any{&c.path}},
+		})
+	}); err != nil {
+		return err
 	}
-	return writerQueues.m[store]
+	writerLocks.Lock()
+	defer writerLocks.Unlock()
+	if writerLocks.m == nil {
+		writerLocks.m = map[string]*writerLock{}
+	}
+	if c.writers = writerLocks.m[c.path]; c.writers == nil {
+		c.writers = &writerLock{queue: queue{room: 1}}
+		if c.path != "" {
+			c.writers.file = newWriterFile(c.path)
+		}
+		writerLocks.m[c.path] = c.writers
+	}
+	c.writers.users++
+	return nil
+}
+
+// leaveWriters ends the client's use of its writer lock.
+func (c *client) leaveWriters() {
+	if c.writers == nil {
+		return
+	}
+	writerLocks.Lock()
+	defer writerLocks.Unlock()
+	if c.writers.users--; c.writers.users == 0 {
+		delete(writerLocks.m, c.path)
+		if c.writers.file != nil {
+			c.writers.file.close()
+		}
+	}
 }
 
 // priorityKey is the key of a request's priority in its context.
 type priorityKey struct{}
 
-// withWriterLock runs f, which writes, when no other client of this process writes in the
-// store, and again as long as another process does. In other databases it just runs f. The
+// withWriterLock runs f, which writes, when no other client writes in the store, and again as long
+// as one does that did not line up. In other databases it just runs f. The
 // caller has a connection already, so the holder of the writer lock never waits for one. f is
 // told whether others may have written since the call.
 func (c *client) withWriterLock(ctx context.Context, f func(waited bool) error) error {
@@ -52,6 +90,13 @@ func (c *client) withWriterLock(ctx context.Context, f func(waited bool) error) 
 		return errChanged
 	}
 	defer c.writers.leave(t)
+	if file := c.writers.file; file != nil {
+		late, locked := file.lock(ctx)
+		if locked {
+			defer file.unlock()
+		}
+		waited = waited || late
+	}
 	for attempt := 0; ; attempt++ {
 		err := f(waited || attempt > 0)
 		if err == nil || c.library.judge(err) != Conflict || !c.pause(ctx, attempt) {
@@ -190,6 +235,9 @@ func (c *client) unsynced(ctx context.Context, conn *sql.Conn, statements []Stat
 	err := c.together(ctx, conn, statements)
 	if c.together(ctx, conn, []Statement{{Text: fmt.Sprintf("PRAGMA synchronous = %d", level)}}) != nil {
 		c.discard(conn) // other writes must be synced
+		if err == nil {
+			err = errChanged // the request goes on with another connection
+		}
 	}
 	return err
 }

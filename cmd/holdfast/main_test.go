@@ -169,7 +169,12 @@ func (b *buffer) String() string {
 }
 
 func (w *world) command(args ...string) *process {
-	p := &process{t: w.t, cmd: exec.Command(filepath.Join(bin, "holdfast"), args...), done: make(chan struct{})}
+	return w.commandOf(filepath.Join(bin, "holdfast"), args...)
+}
+
+// commandOf is command of another holdfast.
+func (w *world) commandOf(program string, args ...string) *process {
+	p := &process{t: w.t, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Args[0] = "holdfast"
 	p.cmd.Env, p.cmd.Dir = w.env, w.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
@@ -299,15 +304,20 @@ func (w *world) awaitQueue(name string, n int) {
 // hold holds a name until the test ends or calls the function.
 func (w *world) hold(name string, flags ...string) (end func()) {
 	w.t.Helper()
-	p := w.command(append(append([]string{"run"}, flags...), name, "--", "sh", "-c", "echo up; cat")...)
+	return w.command(append(append([]string{"run"}, flags...), name, "--", "sh", "-c", "echo up; cat")...).hold()
+}
+
+// hold starts a holder, which holds until the test ends or calls the function.
+func (p *process) hold() (end func()) {
+	p.t.Helper()
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
-		w.t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	p.start()
 	p.awaitOutput("up")
 	return func() {
-		w.t.Helper()
+		p.t.Helper()
 		stdin.Close()
 		p.ends(0)
 	}

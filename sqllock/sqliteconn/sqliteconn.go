@@ -5,7 +5,8 @@
 //	sqlite:///var/lib/app/locks.db
 //
 // The file is made if it is missing; its directory must exist. The parameter hf.tables is
-// what the tables' names begin with: see sqllock.Options. The file must not be on a network
+// what the tables' names begin with: see sqllock.Options. Beside the file stands an empty one,
+// FILE-writers, where processes line up before they write. The file must not be on a network
 // file system, where SQLite's own locks do not work.
 package sqliteconn
 
