@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfastlock/holdfast/driver"
 )
 
@@ -32,7 +33,7 @@ var bin string
 
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
-	if name == "holdfast" {
+	if name == "holdfast" || demo.IsChild() {
 		main()
 	}
 	if helper, ok := helpers[name]; ok {

@@ -55,6 +55,9 @@ With -o json it prints one array with an object for each strategy:
 			if err != nil {
 				return err
 			}
+			if a.quiet {
+				o.Progress = nil
+			}
 			o.Store, o.JSON, o.Strategies = u, a.output == "json", args
 			return demonstrate(cmd, func(ctx context.Context) error { return demo.Run(ctx, o) })
 		},
@@ -84,6 +87,9 @@ they use a lock with a minimum hold (holdfast run --min-hold).
 			u, err := a.demoStore()
 			if err != nil {
 				return err
+			}
+			if a.quiet {
+				o.Progress = nil
 			}
 			o.Store, o.JSON = u, a.output == "json"
 			return demonstrate(cmd, func(ctx context.Context) error { return demo.Cron(ctx, o) })
