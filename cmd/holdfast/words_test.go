@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -119,7 +118,7 @@ func TestSchemesHaveTheirPackages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, scheme := range driver.Schemes() {
-		if scheme == "cut" { // of these tests
+		if scheme == "cut" || scheme == "late" { // of these tests
 			continue
 		}
 		row := regexp.MustCompile(`"` + regexp.QuoteMeta(scheme) + `": +"([a-z/]+)"`).FindSubmatch(text)
@@ -158,18 +157,16 @@ func TestSilentServer(t *testing.T) {
 		}
 	}()
 	addr := listener.Addr().String()
-	for _, scheme := range []string{"redis", "etcd", "postgres", "mariadb"} {
+	for _, scheme := range []string{"redis", "etcd", "postgres"} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
 			v := *w
 			v.t = t
-			begun := time.Now()
-			p := v.run(69, "--store", scheme+"://u:s3cr3t@"+addr+"/0", "run", "-w", "2s", "x", "--", "touch", w.path("ran"))
+			p := v.run(69, "--store", scheme+"://u:s3cr3t@"+addr+"/0", "run", "-n", "x", "--", "touch", w.path("ran"))
 			p.expectErr("no answer from " + addr + " within ")
 			if strings.Contains(p.err.String(), "s3cr3t") {
 				t.Error("the password is shown")
 			}
-			t.Log(time.Since(begun), p.err.String())
 		})
 	}
 }
