@@ -33,4 +33,4 @@ binaries: ## build the static binaries, manual pages and completions of a releas
 	@scripts/binaries $(ARGS)
 
 demo: ## the flash-sale demonstration
-	@go run ./cmd/holdfast demo $(ARGS)
+	@scripts/demo $(ARGS)

@@ -2,6 +2,9 @@ package holdfast
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -186,6 +189,31 @@ func (le *Lease) audienceLocked() *audience {
 // estimate; Err decides.
 func (le *Lease) ValidUntil() time.Time {
 	return le.client.wall(le.caller.Until())
+}
+
+// String returns what the lease is, for logs: its name, token and remaining time of trust, or why it is
+// over. It does not show what could release the hold.
+func (le *Lease) String() string {
+	state := ""
+	if err := le.Err(); err == nil {
+		state = fmt.Sprintf("trusted for %v", max(0, time.Until(le.ValidUntil())).Round(time.Millisecond))
+	} else {
+		state = strings.TrimPrefix(err.Error(), "holdfast: ")
+	}
+	if t := le.Token(); t != 0 {
+		return fmt.Sprintf("lease on %q, token %d: %s", le.Name(), t, state)
+	}
+	return fmt.Sprintf("lease on %q: %s", le.Name(), state)
+}
+
+// Format implements fmt.Formatter: every verb writes what String returns, %q in quotes. Without it %#v
+// and %d would show the inside of the lease, and with it what could release the hold.
+func (le *Lease) Format(s fmt.State, verb rune) {
+	if verb == 'q' {
+		fmt.Fprintf(s, "%q", le.String())
+		return
+	}
+	io.WriteString(s, le.String())
 }
 
 // Renew renews the lease now. Use it to be sure of the lease before something begins, or if

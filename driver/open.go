@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Opener opens a driver for a URL of its scheme. It MUST refuse parameters that it does not know:
@@ -41,19 +42,51 @@ func Schemes() []string {
 	return slices.Sorted(maps.Keys(openers.m))
 }
 
-// Open opens the driver that is registered for the URL's scheme.
+// Open opens the driver that is registered for the URL's scheme. If none is, and the scheme is that of a
+// package of this repository, the error names the package to import. If the store does not answer in
+// time, the error says which host did not, and for how long.
 func Open(ctx context.Context, u *url.URL) (Driver, error) {
 	openers.RLock()
 	open, ok := openers.m[u.Scheme]
 	openers.RUnlock()
 	if !ok {
-		have := "none: import a driver's package for its scheme"
-		if s := Schemes(); len(s) > 0 {
-			have = strings.Join(s, ", ")
-		}
-		return nil, fmt.Errorf("no driver for URL scheme %q; registered are: %s", u.Scheme, have)
+		return nil, unknownScheme(u.Scheme)
 	}
-	return open(ctx, u)
+	begun := time.Now()
+	d, err := open(ctx, u)
+	var slow interface{ Timeout() bool } // as a net.Error
+	if u.Host != "" && errors.As(err, &slow) && slow.Timeout() {
+		err = fmt.Errorf("no answer from %s within %v: %w", u.Host, time.Since(begun).Round(100*time.Millisecond), err)
+	}
+	return d, err
+}
+
+// packages has the package of each URL scheme, for those who have not imported it.
+var packages = map[string]string{
+	"etcd":       "etcdlock",
+	"etcds":      "etcdlock",
+	"file":       "filelock",
+	"mariadb":    "sqllock/mysqlconn",
+	"mem":        "memlock",
+	"mysql":      "sqllock/mysqlconn",
+	"postgres":   "sqllock/pgconn",
+	"postgresql": "sqllock/pgconn",
+	"redis":      "redislock/rueidisconn",
+	"redis+unix": "redislock/rueidisconn",
+	"rediss":     "redislock/rueidisconn",
+	"sqlite":     "sqllock/sqliteconn",
+}
+
+// unknownScheme says which package registers a scheme, or else which schemes there are.
+func unknownScheme(scheme string) error {
+	if p, ok := packages[scheme]; ok {
+		return fmt.Errorf("the program has no driver for %s://: import _ %q", scheme, "github.com/holdfastlock/holdfast/"+p)
+	}
+	have := "none: import a driver's package for its scheme"
+	if s := Schemes(); len(s) > 0 {
+		have = strings.Join(s, ", ")
+	}
+	return fmt.Errorf("no driver for URL scheme %q; registered are: %s", scheme, have)
 }
 
 // MaxURL is the length of the longest store URL, in bytes.

@@ -59,9 +59,19 @@ func TestUsage(t *testing.T) {
 		{"cannot be parsed", []string{"--store", "redis://user:s3cr3t%@host", "ls"}},
 		{"unknown URL parameter", []string{"--store", "file:///x?hf.frob=1", "ls"}},
 		{"more than a directory", []string{"--store", "file://user:s3cr3t@x/y", "ls"}},
+		{"exclude nobody", []string{"--store", "mem://x", "run", "x", "--", "true"}},
+		{"exclude nobody", []string{"--store", "mem://x", "demo", "none"}},
+		{`--slots is "x": a whole number is needed`, []string{"run", "--slots", "x", "x", "--", "true"}},
+		{`--token is "9223372036854775808": the number is out of range`, []string{"break", "x", "--token", "9223372036854775808"}},
+		{`--shared is "x": true or false is needed`, []string{"run", "--shared=x", "x", "--", "true"}},
+		{`--ttl is "10": a duration looks like`, []string{"run", "--ttl", "10", "x", "--", "true"}},
+		{"name a store by its URL", []string{"ls", "--store", ""}},
 	} {
 		p := w.run(64, c.args...)
 		p.expectErr(c.says)
+		if strings.Contains(p.err.String(), "strconv") {
+			t.Errorf("%v: the words of a library: %s", c.args, p.err.String())
+		}
 		if strings.Contains(p.err.String(), "s3cr3t") {
 			t.Errorf("%v: the password is shown: %s", c.args, p.err.String())
 		}
@@ -80,7 +90,8 @@ func TestStoreUnreachable(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"show", "x"}, {"break", "x", "--token", "1"}, {"run", "x", "--", "touch", w.path("ran")}} {
 		w.run(69, append([]string{"--store", "file://" + w.path("file/locks")}, args...)...).expectErr("cannot open file://" + w.path("file/locks"))
 	}
-	w.env = append(w.env, "HOLDFAST_STORE=", "XDG_STATE_HOME="+w.path("file"))
+	w.env = append(w.env, "XDG_STATE_HOME="+w.path("file"))
+	w.unset("HOLDFAST_STORE")
 	w.run(69, "ls").expectErr("another store can be named by --store or HOLDFAST_STORE")
 }
 
@@ -126,7 +137,8 @@ func TestLockedLockFile(t *testing.T) {
 // TestReadingCreatesNothing: ls and show do not create the default store.
 func TestReadingCreatesNothing(t *testing.T) {
 	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_STORE=", "XDG_STATE_HOME="+w.path("state"))
+	w.env = append(w.env, "XDG_STATE_HOME="+w.path("state"))
+	w.unset("HOLDFAST_STORE")
 	w.run(0, "ls")
 	w.run(0, "show", "x").expectOut("x: free")
 	if entries, err := os.ReadDir(w.dir); err != nil || len(entries) != 0 {
@@ -138,7 +150,7 @@ func TestHelp(t *testing.T) {
 	w := newWorld(t)
 	w.run(0).expectOut("holdfast run nightly-backup")
 	help := w.run(0, "run", "--help")
-	for _, text := range []string{"   75   the lock was not acquired", "   76   the lock was lost", "holdfast run -n nightly-backup", "HOLDFAST_TOKEN", "--min-hold", "--max-hold"} {
+	for _, text := range []string{"   75   the lock was not acquired", "   76   the lock was lost", "holdfast run -n -E 0 nightly-backup", "HOLDFAST_TOKEN", "--min-hold", "--max-hold"} {
 		help.expectOut(text)
 	}
 	if strings.Contains(help.out.String(), "(default 0") {
@@ -204,7 +216,7 @@ func TestLsAndShow(t *testing.T) {
 
 	table := w.run(0, "ls").out.String()
 	lines := strings.Split(strings.TrimSpace(table), "\n")
-	if len(lines) != 4 || strings.Join(strings.Fields(lines[0]), " ") != "NAME HELD HOLDER TOKEN FOR EXPIRES WAITING" {
+	if len(lines) != 4 || strings.Join(strings.Fields(lines[0]), " ") != "NAME HELD HOLDER TOKEN FOR UNLESS RENEWED WAITING" {
 		t.Fatalf("the table:\n%s", table)
 	}
 	for i, words := range [][]string{{"a/1", "exclusive"}, {"a/2", "shared ×2"}, {"b", "2 of 5", "two of them"}} {
@@ -311,7 +323,10 @@ func TestSchema(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	w := newWorld(t)
-	w.run(0, "version").expectOut("holdfast ")
+	text := w.run(0, "version").out.String()
+	if other := w.run(0, "--version").out.String(); other != text || !strings.HasPrefix(text, "holdfast ") || !strings.HasSuffix(text, "\n") {
+		t.Errorf("version prints %q, --version %q", text, other)
+	}
 	var v map[string]any
 	if err := json.Unmarshal([]byte(w.run(0, "version", "-o", "json").out.String()), &v); err != nil || v["go"] == "" || v["version"] == "" {
 		t.Error(v, err)
@@ -368,6 +383,13 @@ func TestDoctor(t *testing.T) {
 	absent := w.run(1, "doctor", "--store", "file:///proc/holdfast")
 	absent.expectOut("error    lock: a lock cannot be taken: ")
 	absent.expectOut("mkdir /proc/holdfast: no such file or directory")
+
+	// The worst finding decides the exit code. The place is a warning.
+	w.run(2, "doctor", "--strict").expectOut("warning  place: ")
+	if out := w.run(0, "doctor", "-q").out.String(); strings.Contains(out, "ok  ") || !strings.Contains(out, "warning  place: ") {
+		t.Errorf("doctor -q printed\n%s", out)
+	}
+	w.run(1, "doctor", "--strict", "--store", "redis://127.0.0.1:1").expectOut("connection refused")
 
 	// A damaged record.
 	end := w.hold("x")

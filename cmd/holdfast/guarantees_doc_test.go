@@ -14,13 +14,15 @@ import (
 	"github.com/holdfastlock/holdfast/fallback"
 	"github.com/holdfastlock/holdfast/internal/test/guarantees"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+
+	_ "github.com/holdfastlock/holdfast/memlock" // documented too; the command refuses it
 )
 
 var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the tables of stores in README.md and docs/choose.md")
 
 // documented are the stores of the documentation, in its order: the URL that it
 // shows, and one that opens the store here. The command links the drivers of all
-// of them.
+// of them but memlock.
 func documented(t *testing.T) []guarantees.Store {
 	return []guarantees.Store{
 		store(t, "memlock", "mem://orders", "mem://guarantees"),

@@ -141,7 +141,7 @@ func TestBreak(t *testing.T) {
 	}
 	token := info.Holders[0].Token.String()
 	w.run(64, "break", "x").expectErr("token")
-	w.run(1, "break", "x", "--token", "1").expectErr("not held")
+	w.run(1, "break", "x", "--token", "1").expectErr("nothing was broken")
 	w.run(1, "break", "y", "--token", token)
 	w.run(0, "break", "x", "--token", token).expectOut("broke x: exclusive, held by the victim for ")
 	w.run(1, "break", "x", "--token", token)

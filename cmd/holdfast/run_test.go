@@ -240,7 +240,8 @@ func TestStoppedCommandKeepsItsLock(t *testing.T) {
 
 func TestDefaultStore(t *testing.T) {
 	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_STORE=", "XDG_STATE_HOME="+w.path("state"))
+	w.env = append(w.env, "XDG_STATE_HOME="+w.path("state"))
+	w.unset("HOLDFAST_STORE")
 	w.run(0, "run", "x", "--", "true")
 	dir := filepath.Join(w.path("state"), "holdfast", "locks")
 	info, err := os.Stat(dir)

@@ -1,5 +1,6 @@
 // Package mysqlconn lets package sqllock keep locks in MariaDB, or in MySQL 8,
-// through the client library go-sql-driver/mysql, and registers the URL scheme mysql:
+// through the client library go-sql-driver/mysql, and registers the URL schemes mysql and
+// mariadb, which mean the same:
 //
 //	mysql://user:password@host:3306/database?tls=true
 //
@@ -23,7 +24,10 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
-func init() { driver.Register("mysql", open) }
+func init() {
+	driver.Register("mysql", open)
+	driver.Register("mariadb", open)
+}
 
 // The pool of a URL: connections are opened as they are needed.
 const (

@@ -17,9 +17,11 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// GuardIfAsked makes this process a guard if it was started as one, and does not return then. A
-// program that uses Start must call it before anything else.
-func GuardIfAsked() {
+// init makes this process a guard if it was started as one, and does not return then. It is not called
+// by main, because a guard needs none of the other packages: Go initializes the packages that are ready
+// in the order of their paths, so those of this package run before those of most client libraries,
+// which take longer than the guard's own start.
+func init() {
 	if len(os.Args) < 6 || os.Args[0] != guardName {
 		return
 	}

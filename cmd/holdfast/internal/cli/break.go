@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,12 +19,12 @@ func (a *app) breakCommand() *cobra.Command {
 		Short: "End somebody's hold on a lock",
 		Long: `End the hold on NAME that has the token T, and print which hold was broken. Show and ls
 print the token. A later hold than the one that you saw has another token, and is never
-broken: then the exit code is 1.
+broken: then the exit code is 1, and who holds NAME now is printed.
 
-The lock is free at once. The holder learns of the break at its next renewal at the latest
-(with the default TTL within 10s); holdfast run then kills its command. Until then two
-holders may run. So break a hold only if its holder is dead, or if the resource checks
-tokens.
+The lock is free at once. holdfast run and elect learn of the break within a second, and
+kill their command. Other programs learn of it at once from Redis, etcd and PostgreSQL, else
+at their next renewal (with the default TTL within 10s). Until then two holders may run. So
+break a hold only if its holder is dead, or if the resource checks tokens.
 
 ` + exitCodes,
 		Example: `  holdfast show deploy/shop
@@ -41,7 +43,11 @@ tokens.
 				if err != nil {
 					return operationError(err)
 				}
-				if err := s.Break(ctx, name, t); err != nil {
+				err = s.Break(ctx, name, t)
+				if errors.Is(err, holdfast.ErrNotHeld) {
+					return notBroken(name, t, info)
+				}
+				if err != nil {
 					return operationError(err)
 				}
 				return a.printBroken(info, t)
@@ -50,6 +56,22 @@ tokens.
 	}
 	cmd.Flags().Int64Var(&token, "token", 0, "the `token` of the hold to break")
 	return cmd
+}
+
+// notBroken says that no hold has the token, and who holds the name now.
+func notBroken(name string, t holdfast.Token, info holdfast.Info) error {
+	if len(info.Holders) == 0 {
+		return &exitError{exitFailure, fmt.Errorf("nothing was broken: nobody holds %q", name)}
+	}
+	var holders []string
+	for _, h := range info.Holders {
+		if h.Token == t { // it ended after the name was inspected
+			return &exitError{exitFailure, fmt.Errorf("nothing was broken: the hold on %q with token %d has just ended", name, t)}
+		}
+		holders = append(holders, fmt.Sprintf("%q has held it for %s, with token %d", h.Note, durationText(h.Held), h.Token))
+	}
+	return &exitError{exitFailure, fmt.Errorf("nothing was broken: no hold on %q has the token %d: %s",
+		name, t, strings.Join(holders, ", "))}
 }
 
 // printBroken prints the hold that was broken.

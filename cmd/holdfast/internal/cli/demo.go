@@ -8,17 +8,21 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo"
+	_ "github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo/servers" // postgres://, mysql://
 )
 
 func (a *app) demoCommand() *cobra.Command {
 	var strategies strings.Builder
 	names, what := demo.Strategies()
 	for i, name := range names {
-		fmt.Fprintf(&strategies, "  %-24s %s\n", name, what[i])
+		const indent = 27
+		fmt.Fprintf(&strategies, "  %-*s%s\n", indent-2, name,
+			strings.Join(wrapped(what[i], helpWidth-indent), "\n"+strings.Repeat(" ", indent)))
 	}
 	o := demo.Options{Out: os.Stdout, Progress: os.Stderr}
 	cmd := &cobra.Command{
@@ -47,8 +51,14 @@ With -o json it prints one array with an object for each strategy:
   holdfast demo cron`,
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// Not the default store: without a named one the demonstration makes its own.
-			o.Store, o.JSON, o.Strategies = a.namedStore(), a.output == "json", args
+			u, err := a.demoStore()
+			if err != nil {
+				return err
+			}
+			if a.quiet {
+				o.Progress = nil
+			}
+			o.Store, o.JSON, o.Strategies = u, a.output == "json", args
 			return demonstrate(cmd, func(ctx context.Context) error { return demo.Run(ctx, o) })
 		},
 	}
@@ -74,12 +84,47 @@ they use a lock with a minimum hold (holdfast run --min-hold).
   holdfast demo cron --ticks 20 -o json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Store, o.JSON = a.namedStore(), a.output == "json"
+			u, err := a.demoStore()
+			if err != nil {
+				return err
+			}
+			if a.quiet {
+				o.Progress = nil
+			}
+			o.Store, o.JSON = u, a.output == "json"
 			return demonstrate(cmd, func(ctx context.Context) error { return demo.Cron(ctx, o) })
 		},
 	}
 	cmd.Flags().IntVar(&o.Ticks, "ticks", 0, "how often the job is due (default 12)")
 	return cmd
+}
+
+// demoStore returns the URL of the store for the demonstration, or "": without a named one it makes its
+// own rather than use the default store.
+func (a *app) demoStore() (string, error) {
+	raw, err := a.namedStore()
+	if err != nil || raw == "" {
+		return "", err
+	}
+	_, err = a.parseStore()
+	return raw, err
+}
+
+// wrapped returns text in lines of at most width characters, if its words are no longer.
+func wrapped(text string, width int) []string {
+	lines := []string{""}
+	for word := range strings.FieldsSeq(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 // demonstrate runs a demonstration until it ends or a signal comes, and gives its error an exit

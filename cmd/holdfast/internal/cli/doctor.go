@@ -12,12 +12,16 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	strict := false
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the store for what would break a lock",
 		Long: `Check the store and this host. Each finding is ok, note, warning or error, and says what
 can go wrong and what to do. Doctor takes a lock of its own and releases it; it changes
-nothing else. The exit code is 1 if a finding is an error.
+nothing else. What it could not see it reports as not seen, or not at all.
+
+The worst finding decides the exit code: 1 for an error; with --strict, 2 for a warning;
+else 0. With -q only what is not ok is printed.
 
 With -o json there is one object per finding:
     {"check", "severity", "found", "risk", "remedy"}
@@ -45,16 +49,24 @@ With -o json there is one object per finding:
 			if err := a.printFindings(findings); err != nil {
 				return err
 			}
-			if !doctor.Healthy(findings) {
+			switch worst := doctor.Worst(findings); {
+			case worst == doctor.Error:
 				return &exitError{exitFailure, nil}
+			case worst == doctor.Warning && strict:
+				return &exitError{exitWarning, nil}
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "a warning is a failure too: exit code 2")
+	return cmd
 }
 
 func (a *app) printFindings(findings []doctor.Finding) error {
 	for _, f := range findings {
+		if a.quiet && f.Severity == doctor.OK {
+			continue
+		}
 		if a.output == "json" {
 			if err := printJSON(f); err != nil {
 				return err

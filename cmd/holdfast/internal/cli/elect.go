@@ -18,10 +18,10 @@ at a time holds the office. All others wait, in the order in which they came if 
 keeps a queue.
 
 When CMD has ended, whatever its exit code, elect gives up the office and stands again,
-behind those who wait. Before that it pauses if CMD has ended soon, longer each time, up
-to 30 s. With --once elect ends with CMD's exit code instead. If the office is lost,
-because it could not be renewed or an operator has ended it by 'holdfast break', CMD is
-killed in time, as by run, and elect stands again.
+behind those who wait, and says so unless -q is given. Before that it pauses if CMD has
+ended soon, longer each time, up to 30 s. With --once elect ends with CMD's exit code
+instead. If the office is lost, because it could not be renewed or an operator has ended it
+by 'holdfast break', CMD is killed in time, as by run, and elect stands again.
 
 While elect waits, INT, TERM, HUP and QUIT end it at once. While CMD runs, signals go to
 CMD. If one of them was INT, TERM, HUP or QUIT, elect ends when CMD has ended, with CMD's
@@ -55,7 +55,7 @@ func (a *app) electCommand() *cobra.Command {
 		Args: nameAndCommand("elect"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.graceSet = cmd.Flags().Changed("grace")
-			f.note = f.value
+			f.note, f.quiet = f.value, a.quiet
 			if err := f.check(cmd); err != nil {
 				return err
 			}

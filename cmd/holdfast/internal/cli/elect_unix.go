@@ -42,7 +42,7 @@ func (r *runner) terms(once bool) error {
 			complain(err) // the store worked at the start, so it may work again
 		}
 		wait := pause.after(time.Since(start))
-		if result.ran {
+		if result.ran && !r.flags.quiet {
 			again := "standing again"
 			if wait > 0 {
 				again += fmt.Sprintf(" in %v", wait)

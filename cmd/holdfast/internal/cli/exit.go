@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 
@@ -24,6 +25,7 @@ import (
 const (
 	exitOK          = 0
 	exitFailure     = 1   // break: no such hold; doctor: an error was found
+	exitWarning     = 2   // doctor --strict
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
 	exitInternal    = 70  // EX_SOFTWARE
@@ -38,6 +40,7 @@ const (
 const exitCodes = `Exit codes:
     0   done
     1   break: there is no such hold (any more); doctor: an error was found
+    2   doctor --strict: a warning was found, and no error
    64   wrong usage: a flag, a name, a URL, or something that the store cannot do
    69   the store cannot be reached or does not work
    70   something else failed on this host`
@@ -80,9 +83,19 @@ func fromOutside(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
 }
 
+// timedOut reports whether a store did not answer in time.
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout() ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		status.Code(err) == codes.DeadlineExceeded
+}
+
 // notAcquired gives the error of an acquire its exit code.
 func (f *runFlags) notAcquired(err error) error {
 	switch {
+	case errors.Is(err, holdfast.ErrHeld) && (f.quiet || f.conflict == exitOK):
+		return &exitError{f.conflict, nil} // cron would send a mail of what is as it should be
 	case errors.Is(err, holdfast.ErrHeld):
 		return &exitError{f.conflict, heldText(err)}
 	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
@@ -109,7 +122,7 @@ func lostText(name string, err error) error {
 	return fmt.Errorf("lock %q lost: %w", name, err)
 }
 
-// oneLine returns an error's text on one line, without the prefix "holdfast: ", and escaped.
+// oneLine returns an error's text on one line, without the prefix "holdfast: ", and printable.
 func oneLine(err error) string { return flat(err.Error()) }
 
 // flat does what oneLine does, for a text.
@@ -121,5 +134,5 @@ func flat(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return escape(strings.Join(lines, "; "))
+	return printable(strings.Join(lines, "; "))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fallback"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // fallbackEnv is the variable that names the second store if --fallback does not.
@@ -69,8 +70,10 @@ func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.
 	if err != nil {
 		return nil, fmt.Errorf("--fallback: %w", err)
 	}
-	if second.Query().Has("hf.prefix") {
-		return nil, usagef("--fallback: hf.prefix belongs in the URL of the store, and holds for both")
+	for _, key := range storeurl.Keys {
+		if second.Query().Has(key) {
+			return nil, usagef("--fallback: %s belongs in the URL of the store, and holds for both", key)
+		}
 	}
 	shown, other := driver.Redact(first), driver.Redact(second)
 	down := false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 // leaderJSON is the JSON form of a leader. It is an interface: fields may be added, and none
 // changes.
 type leaderJSON struct {
+	Time   string         `json:"time,omitempty"` // when this was seen, with --watch
 	Name   string         `json:"name"`
 	Vacant bool           `json:"vacant"`
 	Value  string         `json:"value,omitempty"`
@@ -30,9 +32,10 @@ func (a *app) leaderCommand() *cobra.Command {
 		Long: `Show the value of the leader who holds the office NAME: see elect. If the office is vacant,
 nothing is printed, and the exit code is 1; with -o json an object is printed then too.
 
-With --watch the present state is printed, and then each change, until Ctrl-C. A vacancy
-is "(vacant)". Control and invisible characters of values are escaped as in Go. If the
-store does not answer, that is printed to the standard error, and the watch goes on.
+With --watch the present state is printed, and then each change, until Ctrl-C, each after
+the time at which this host saw it. A vacancy is "(vacant)". Control and invisible
+characters of values are escaped as in Go. If the store does not answer, that is printed to
+the standard error, and the watch goes on.
 
 Exit codes:
     0   there is a leader
@@ -53,7 +56,7 @@ Exit codes:
 					return operationError(err)
 				}
 				if a.output == "json" || !l.Vacant {
-					if err := a.printLeader(args[0], l); err != nil {
+					if err := a.printLeader(args[0], l, time.Time{}); err != nil {
 						return err
 					}
 				}
@@ -90,20 +93,28 @@ func (a *app) watchLeader(ctx context.Context, name string) error {
 			continue
 		}
 		failing = false
-		if err := a.printLeader(name, l); err != nil {
+		if err := a.printLeader(name, l, time.Now()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) printLeader(name string, l election.Leader) error {
+// printLeader prints a leader, and when it was seen unless that is zero.
+func (a *app) printLeader(name string, l election.Leader, seen time.Time) error {
 	if a.output == "json" {
-		return printJSON(leaderJSON{name, l.Vacant, l.Value, l.Token})
+		j := leaderJSON{Name: name, Vacant: l.Vacant, Value: l.Value, Token: l.Token}
+		if !seen.IsZero() {
+			j.Time = seen.Format(time.RFC3339Nano)
+		}
+		return printJSON(j)
 	}
 	text := escape(l.Value)
 	if l.Vacant {
 		text = "(vacant)"
+	}
+	if !seen.IsZero() {
+		text = seen.Format("2006-01-02 15:04:05.000") + "  " + text
 	}
 	_, err := fmt.Println(text)
 	return err

@@ -20,7 +20,9 @@ func (a *app) lsCommand() *cobra.Command {
 		Short: "List the locks in use",
 		Long: `List the names that are held, waited for or closed, one per line. With PREFIX, list only
 names that begin with it. The table escapes control and invisible characters as Go does,
-cuts names and notes to fit a narrow terminal, and shows the first holder of each name.
+cuts names and notes to fit a narrow terminal, and shows the first holder of each name. Its
+column UNLESS RENEWED says how long the store would keep the hold if the holder died now: a
+holder that is well renews it again and again.
 With -o json nothing is cut, and all holders and waiters are listed.
 
 ` + exitCodes,
@@ -53,13 +55,21 @@ With -o json nothing is cut, and all holders and waiters are listed.
 					return nil
 				}
 				if len(infos) == 0 {
-					fmt.Fprintln(os.Stderr, "holdfast: no locks are in use")
+					a.hint(noLocks(prefix))
 					return nil
 				}
 				return lsTable(infos).write(os.Stdout, outputWidth())
 			})
 		},
 	}
+}
+
+// noLocks says that no name in use begins with a prefix.
+func noLocks(prefix string) string {
+	if prefix == "" {
+		return "no locks are in use"
+	}
+	return fmt.Sprintf("no lock whose name begins with %q is in use", prefix)
 }
 
 // list returns the names in use, sorted.
@@ -82,22 +92,25 @@ func lsTable(infos []holdfast.Info) *table {
 		{title: "HOLDER", shrinks: true, drop: 1},
 		{title: "TOKEN", drop: 4},
 		{title: "FOR", drop: 2},
-		{title: "EXPIRES", drop: 5},
+		{title: "UNLESS RENEWED", drop: 5},
 		{title: "WAITING", drop: 3},
 	}}
 	for _, info := range infos {
-		held, holder, token, since, expires := stateText(info), "-", "-", "-", "-"
+		held, holder, token, since, ends := stateText(info), "-", "-", "-", "-"
 		if len(info.Holders) > 0 {
 			h := info.Holders[0]
-			holder, since, expires = escape(h.Note), durationText(h.Held), "in "+durationText(h.Expires)
+			holder, since, ends = escape(h.Note), durationText(h.Held), endsText(h)
 			token = strconv.FormatInt(int64(h.Token), 10)
 		} else if info.ClosedFor > 0 {
-			expires = "in " + durationText(info.ClosedFor)
+			ends = "opens in " + durationText(info.ClosedFor)
 		}
-		t.add(escape(info.Name), held, holder, token, since, expires, strconv.Itoa(len(info.Waiters)))
+		t.add(escape(info.Name), held, holder, token, since, ends, strconv.Itoa(len(info.Waiters)))
 	}
 	return t
 }
+
+// endsText says when a hold ends if its holder does not renew it any more.
+func endsText(h driver.Holder) string { return "ends in " + durationText(h.Expires) }
 
 // stateText says in a word or two how a name is held.
 func stateText(info holdfast.Info) string {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -59,7 +58,7 @@ func (a *app) openPatiently(p patience, events holdfast.Events) (*store, error) 
 		if err == nil || !p.mayRetry(err) {
 			return s, err
 		}
-		if pauses == 0 && term.IsTerminal(int(os.Stderr.Fd())) {
+		if pauses == 0 && !a.quiet && term.IsTerminal(int(os.Stderr.Fd())) {
 			complain(fmt.Errorf("waiting for the store: %w", err))
 		}
 		if !pauseUntil(ctx, pauses) {
@@ -111,10 +110,7 @@ func pauseUntil(ctx context.Context, before int) bool {
 // slow reports whether a store did not answer in time, or closed the connection instead: Redis does so
 // when it has too many, often before its refusal was read.
 func slow(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout() || errors.Is(err, io.EOF) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		status.Code(err) == codes.DeadlineExceeded
+	return timedOut(err) || errors.Is(err, io.EOF)
 }
 
 // overloaded reports whether a store, or this host, refuses more connections or requests at present. A

@@ -7,15 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // app has the flags that all commands share.
 type app struct {
 	store  string // --store
 	output string // --output
+	quiet  bool   // --quiet
 	fallbackFlags
 }
 
@@ -41,11 +44,22 @@ func Main(args []string) int {
 	return exit.code
 }
 
+// helpWidth is the greatest width of a line of help, in columns.
+const helpWidth = 100
+
+// hint tells people at the standard error what is no error, unless --quiet is given.
+func (a *app) hint(text string) {
+	if !a.quiet {
+		complain(errors.New(text))
+	}
+}
+
 // complain writes an error to the standard error, on one line.
 func complain(err error) { fmt.Fprintf(os.Stderr, "holdfast: %s\n", oneLine(err)) }
 
 func newRoot() *cobra.Command {
 	a := &app{}
+	version := false
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "Locks that many processes and hosts share",
@@ -53,7 +67,7 @@ func newRoot() *cobra.Command {
 
 The store is a URL, given by --store or by HOLDFAST_STORE: file:///dir,
 redis://user:password@host:6379, etcd://host1,host2,host3, sqlite:///file,
-postgres://user:password@host/database, or the same with mysql. A URL with a password
+postgres://user:password@host/database, or the same with mysql or mariadb. A URL with a password
 belongs in HOLDFAST_STORE, because ps shows arguments to everybody. The default is a
 directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
 ~/.local/state/holdfast/locks: enough to keep the jobs of one host apart.
@@ -70,7 +84,10 @@ Without a command this text is printed, with exit code 0.`,
 		SuggestionsMinimumDistance: 2,
 		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case version:
+				return a.printVersion()
+			case len(args) == 0:
 				return cmd.Help()
 			}
 			return unknownCommand(cmd, args[0])
@@ -85,11 +102,14 @@ Without a command this text is printed, with exit code 0.`,
 			return nil
 		},
 	}
-	root.PersistentFlags().StringVar(&a.store, "store", "",
-		"URL of the store (default: $"+storeEnv+", else this user's own)")
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table",
-		"output format: table, for people, or json, one object per line")
+	flags := root.PersistentFlags()
+	flags.Var((*storeURL)(&a.store), "store", "`URL` of the store (default: $"+storeEnv+", else this user's own)")
+	flags.StringVarP(&a.output, "output", "o", "table",
+		"output `format`: table, for people, or json, one object per line")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say less: no hints, no progress; run says nothing if the "+
+		"lock is held, and doctor of nothing that is ok")
 	a.addFallbackFlags(root)
+	root.Flags().BoolVar(&version, "version", false, "print the version, as the command version does")
 	root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(
@@ -97,7 +117,29 @@ Without a command this text is printed, with exit code 0.`,
 		a.lsCommand(), a.showCommand(), a.breakCommand(),
 		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(),
 	)
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth)))
 	return root
+}
+
+// flagError says what is wrong with a flag's value, without the words of the library that parses it.
+func flagError(_ *cobra.Command, err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return usagef("%w", err)
+	}
+	flag := invalid.GetFlag()
+	switch {
+	case flag.Value.Type() == "bool":
+		err = errors.New("true or false is needed")
+	case errors.Is(err, strconv.ErrRange):
+		err = errors.New("the number is out of range")
+	case errors.Is(err, strconv.ErrSyntax):
+		err = errors.New("a whole number is needed")
+	default:
+		err = errors.Unwrap(err)
+	}
+	return usagef("--%s is %q: %w", flag.Name, invalid.GetValue(), err)
 }
 
 // unknownCommand returns an error with suggestions.

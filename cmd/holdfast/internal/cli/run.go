@@ -29,6 +29,7 @@ type runFlags struct {
 	graceSet  bool
 	conflict  int
 	note      string
+	quiet     bool // --quiet
 }
 
 // defaultGrace is how long the command has to end by itself when its lock cannot be renewed.
@@ -45,6 +46,7 @@ func (a *app) runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.waitSet = cmd.Flags().Changed("wait")
 			f.graceSet = cmd.Flags().Changed("grace")
+			f.quiet = a.quiet
 			if err := f.check(cmd); err != nil {
 				return err
 			}
@@ -55,7 +57,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "give up at once if the lock is held")
 	flags.VarP((*duration)(&f.wait), "wait", "w", "give up after this time, opening the store included; 0s is -n (default: wait for ever)")
-	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit `code` when the lock was not acquired, 0 to 255")
+	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit `code` when the lock was not acquired, 0 to 255; with 0 nothing is said of it")
 	flags.Var((*duration)(&f.ttl), "ttl", "how long the store keeps the lock unrenewed (default 30s)")
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
 	flags.IntVar(&f.slots, "slots", 0, "be one of at most `N` holders")

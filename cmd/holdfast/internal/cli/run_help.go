@@ -8,7 +8,8 @@ the time is over. Without -w opening may take 15 s, and with -n there is one att
 server that refuses the connection is reported at once.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with
-its exit code. If CMD is not found, the lock is not taken.
+its exit code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says
+nothing if it does not get the lock: cron then sends no mail.
 
 Signals. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, CONT and TSTP are passed on to CMD
 and its process group. While run still waits for the lock, each of the first four ends
@@ -18,9 +19,11 @@ the lock: if the job is not continued before the lock runs out, CMD is killed.
 
 Loss. If the lock cannot be renewed, CMD gets SIGTERM --grace before the lock runs
 out, and SIGKILL when it does: CMD and all that it has started are gone before
-anyone else can hold the lock. If an operator breaks the lock, CMD gets SIGKILL as
-soon as run learns of it, with the next renewal at the latest. Run then ends with
-exit code 76, whatever CMD returned.
+anyone else can hold the lock. If an operator breaks the lock, CMD gets SIGKILL within
+a second. For that Redis, etcd and PostgreSQL send run a message; in other stores run reads
+the lock every half second while CMD runs. If the message or the answers do not come, run learns
+of the break with the next renewal, after a third of the TTL at the latest. Run then ends
+with exit code 76, whatever CMD returned.
 
 Guard. CMD's parent is a guard process. If run itself is killed, with kill -9 too,
 or stands still until the lock runs out, the guard kills CMD and, on Linux, all that
@@ -70,8 +73,8 @@ Exit codes:
   127   CMD was not found
   128+n signal n ended the wait for the lock`
 
-const runExamples = `  # in crontab: skip this time if the last run is not over
-  holdfast run -n nightly-backup -- /usr/local/bin/backup
+const runExamples = `  # in crontab: skip this time if the last run is not over, without a word
+  holdfast run -n -E 0 nightly-backup -- /usr/local/bin/backup
 
   # on several hosts, once per tick although their clocks differ
   holdfast run -n --min-hold 30s report -- /usr/local/bin/report

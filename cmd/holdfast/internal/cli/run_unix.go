@@ -25,6 +25,7 @@ import (
 //  2. run becomes the command at once if a run around this one holds the lock already.
 //  3. hold waits for the lock (acquire) and starts the command with its guard (child.Start).
 //  4. supervise waits for the command's end, passes signals on, and watches the trust deadline.
+//     Beside it watchHold learns of an operator's break.
 //  5. ended gives the lock back; or lost kills the command, and all that it has started.
 //  6. closeStore closes the store.
 //
@@ -77,7 +78,11 @@ func (a *app) withRunner(
 		return err
 	}
 	patience := f.patience()
-	s, err := a.openPatiently(patience, holdfast.Events{Waiting: waitingHint})
+	events := holdfast.Events{Waiting: waitingHint}
+	if f.quiet {
+		events.Waiting = nil
+	}
+	s, err := a.openPatiently(patience, events)
 	if err != nil {
 		return err
 	}
@@ -136,7 +141,11 @@ func (r *runner) hold() (holdResult, error) {
 		lease.ReleaseNow() // nothing has run, so the next try need not wait for --min-hold
 		return holdResult{final: true}, startError(r.command[0], err)
 	}
-	s := &supervisor{child: c, lease: lease, signals: r.signals, name: r.name, grace: r.grace}
+	watching, stop := context.WithCancel(context.Background())
+	defer stop()
+	s := &supervisor{
+		child: c, lease: lease, signals: r.signals, name: r.name, grace: r.grace, gone: r.watchHold(watching, lease),
+	}
 	if r.flags.maxHold > 0 {
 		s.maxHold, s.maxHoldEnds = r.flags.maxHold, began.Add(r.flags.maxHold)
 	}
@@ -249,6 +258,7 @@ type supervisor struct {
 	child       *child.Child
 	lease       *holdfast.Lease
 	signals     chan os.Signal
+	gone        <-chan struct{} // closed when the store has the hold no more
 	name        string
 	grace       time.Duration
 	maxHold     time.Duration    // 0: none
@@ -298,6 +308,8 @@ func (s *supervisor) supervise() error {
 				return s.lost(killed)
 			}
 		case <-s.lease.Done():
+			return s.lost(killed)
+		case <-s.gone:
 			return s.lost(killed)
 		case <-deadline.C:
 			next := s.checkDeadline()
@@ -425,8 +437,15 @@ func (s *supervisor) lost(code int) error {
 	s.child.RestoreTerminal()
 	s.child.Close()
 	why := "was not renewed in time"
+	select {
+	case <-s.gone:
+		why = "is no longer in the store"
+	default:
+	}
 	if s.ending != nil {
-		why = s.ending.why
+		if why == "was not renewed in time" {
+			why = s.ending.why
+		}
 		select {
 		case <-s.ending.announced: // keeps the messages in order
 		case <-time.After(100 * time.Millisecond):

@@ -16,8 +16,10 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show who holds a lock, and who waits for it",
 		Long: `Show who holds the lock NAME and who waits for it, in the order of the queue if the store
-keeps one. A name that nobody uses is free, which is no error. Control and invisible
-characters are escaped as in Go. With -o json the object is the same as that of ls.
+keeps one. A name that nobody uses is free, which is no error. UNLESS RENEWED says how long
+the store would keep the hold if the holder died now: a holder that is well renews it again
+and again. Control and invisible characters are escaped as in Go. With -o json the object is
+the same as that of ls.
 
 ` + exitCodes,
 		Example: `  holdfast show nightly-backup
@@ -50,11 +52,11 @@ func showTables(w io.Writer, info holdfast.Info, width int) error {
 	if len(info.Holders) > 0 {
 		t := &table{columns: []column{
 			{title: "HOLDER", shrinks: true}, {title: "HELD", drop: 2}, {title: "TOKEN"},
-			{title: "FOR", drop: 1}, {title: "EXPIRES", drop: 3},
+			{title: "FOR", drop: 1}, {title: "UNLESS RENEWED", drop: 3},
 		}}
 		for _, h := range info.Holders {
 			t.add(escape(h.Note), modeText(h.Mode, h.Permits, info.Slots), fmt.Sprint(h.Token),
-				durationText(h.Held), "in "+durationText(h.Expires))
+				durationText(h.Held), endsText(h))
 		}
 		fmt.Fprintln(w)
 		if err := t.write(w, width); err != nil {

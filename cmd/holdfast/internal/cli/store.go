@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +17,8 @@ import (
 
 	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
 	_ "github.com/holdfastlock/holdfast/filelock"              // file://
-	_ "github.com/holdfastlock/holdfast/memlock"               // mem://
 	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://
-	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://
+	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://, mariadb://
 	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://, postgresql://
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite://
 )
@@ -34,6 +32,7 @@ const openWithin = 15 * time.Second
 // store is an open store.
 type store struct {
 	*holdfast.Client
+	host   string        // of its URL; "" for files
 	shown  string        // its URL without secrets
 	prefix string        // hf.prefix: what the client puts in front of names
 	ttl    time.Duration // hf.ttl: of locks without --ttl; 0: the default
@@ -55,14 +54,43 @@ func defaultStore() (string, error) {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
 }
 
-// namedStore returns the URL of the store that the user has named, or "".
-func (a *app) namedStore() string { return cmp.Or(a.store, os.Getenv(storeEnv)) }
+// storeURL is the value of --store.
+type storeURL string
+
+func (u *storeURL) Set(text string) error {
+	if text == "" {
+		return errors.New("name a store by its URL, or leave --store out")
+	}
+	*u = storeURL(text)
+	return nil
+}
+
+func (u *storeURL) String() string { return string(*u) }
+
+// Type is the name of the value in help texts.
+func (*storeURL) Type() string { return "URL" }
+
+// namedStore returns the URL of the store that the user has named, or "". A variable that is empty is
+// refused. Suppose a script sets it to the value of another one, which is missing on one of ten hosts:
+// that host would use locks of its own, and exclude none of the others.
+func (a *app) namedStore() (string, error) {
+	if a.store != "" {
+		return a.store, nil
+	}
+	raw, set := os.LookupEnv(storeEnv)
+	if set && raw == "" {
+		return "", usagef("%s is set, but empty: name a store by its URL, or unset it for this user's own", storeEnv)
+	}
+	return raw, nil
+}
 
 // parseStore returns the URL of the store to use.
 func (a *app) parseStore() (*url.URL, error) {
-	raw := a.namedStore()
+	raw, err := a.namedStore()
+	if err != nil {
+		return nil, err
+	}
 	if raw == "" {
-		var err error
 		if raw, err = defaultStore(); err != nil {
 			return nil, err
 		}
@@ -75,6 +103,10 @@ func parseURL(raw string) (*url.URL, error) {
 	u, err := driver.ParseURL(raw)
 	if err != nil {
 		return nil, usagef("%w", err)
+	}
+	if u.Scheme == "mem" {
+		return nil, usagef("the locks of mem:// are in the memory of one process, so those of a command would " +
+			"exclude nobody: use file:///DIR on one host")
 	}
 	if !slices.Contains(driver.Schemes(), u.Scheme) {
 		return nil, usagef("no store has the URL scheme %q; known are: %s",
@@ -89,7 +121,7 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &store{shown: driver.Redact(u)}
+	s := &store{shown: driver.Redact(u), host: u.Host}
 	params, rest, err := storeurl.Take(u)
 	if err != nil {
 		return nil, usagef("the store URL is wrong: %w", err)
@@ -107,7 +139,7 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	switch {
 	case err == nil:
 		return s, nil
-	case fromOutside(err) && a.namedStore() == "":
+	case fromOutside(err) && a.store == "" && os.Getenv(storeEnv) == "":
 		return nil, storeError(fmt.Errorf("cannot open the default store %s: %w; "+
 			"another store can be named by --store or %s", s.shown, err, storeEnv))
 	case fromOutside(err):
@@ -124,7 +156,11 @@ func (a *app) withStore(ctx context.Context, fn func(context.Context, *store) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
+	begun := time.Now()
 	err = fn(ctx, s)
+	if timedOut(err) && s.host != "" {
+		err = storeError(fmt.Errorf("no answer from %s within %v: %w", s.host, time.Since(begun).Round(100*time.Millisecond), err))
+	}
 	if closeErr := s.Close(); err == nil && closeErr != nil {
 		err = storeError(closeErr)
 	}

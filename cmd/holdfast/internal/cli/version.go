@@ -24,22 +24,26 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			v := version()
-			if a.output == "json" {
-				return printJSON(v)
-			}
-			text := "holdfast " + v.Version
-			if v.Revision != "" {
-				text += " (" + v.Revision
-				if v.Modified {
-					text += ", modified"
-				}
-				text += ")"
-			}
-			_, err := fmt.Printf("%s %s %s\n", text, v.Go, v.Platform)
-			return err
+			return a.printVersion()
 		},
 	}
+}
+
+func (a *app) printVersion() error {
+	v := version()
+	if a.output == "json" {
+		return printJSON(v)
+	}
+	text := "holdfast " + v.Version
+	if v.Revision != "" {
+		text += " (" + v.Revision
+		if v.Modified {
+			text += ", modified"
+		}
+		text += ")"
+	}
+	_, err := fmt.Printf("%s %s %s\n", text, v.Go, v.Platform)
+	return err
 }
 
 func noArguments(_ *cobra.Command, args []string) error {

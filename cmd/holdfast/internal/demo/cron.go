@@ -211,7 +211,19 @@ func (d *demonstration) cronTable(o CronOptions, results []CronResult) error {
 		jobTakes, o.Tick, o.Replicas, o.Skew), width))
 	b.WriteString("\n")
 	writeTable(&b, cronColumns, results, width, func(r CronResult) string { return r.What })
+	sentence, good := cronConclusion(results)
+	b.WriteString("\n" + coloured(d.Out, wrap("", sentence, width), good))
 	return write(d.Out, b.String())
+}
+
+// cronConclusion is conclusion for the cron job: plain lock beside minimum hold.
+func cronConclusion(results []CronResult) (sentence string, good bool) {
+	var parts []string
+	for _, r := range results {
+		parts = append(parts, fmt.Sprintf("%s: the job ran more than once at %d of %d ticks", r.Strategy, r.Twice, r.Ticks))
+		good = r.Once == r.Ticks // the last one is the way to do it
+	}
+	return strings.Join(parts, "; ") + ".", good
 }
 
 // runTicks is the work of a replica: it tries to run the job at each tick, by its own clock.

@@ -67,6 +67,8 @@ than the one's before.
 strategy  ticks  runs  once  more than once  missed
 plain        12    30     1              11       0
   is short
+
+plain: the job ran more than once at 11 of 12 ticks.
 `
 	if out.String() != want {
 		t.Errorf("the table is\n%s\nwant\n%s", out.String(), want)

@@ -5,15 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib" // the client of PostgreSQL
-	_ "modernc.org/sqlite"             // the client of SQLite
+	_ "modernc.org/sqlite" // the client of SQLite
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -21,54 +19,29 @@ import (
 // shopPool is how many connections to the database a process has at most.
 const shopPool = 8
 
-// openShop opens the database of a URL: postgres://, mysql://, or a file of SQLite (file://).
+// openShop opens the database of a URL: postgres://, mysql://, mariadb://, or a file of SQLite (file://).
 func openShop(rawURL string) (*shop, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, errors.New("demo: the database's URL is malformed") // it may hold a password
 	}
-	var db *sql.DB
-	var w dialect
-	switch u.Scheme {
+	w, driverName, source := sqlite, "sqlite", sqliteDSN(u)
+	switch u.Scheme { // package servers links the drivers of these two
 	case "postgres", "postgresql":
-		w = postgres
-		db, err = sql.Open("pgx", rawURL)
-	case "mysql":
-		w = mySQL
-		db, err = openMySQL(u)
-	default:
-		w = sqlite
-		db, err = sql.Open("sqlite", sqliteDSN(u))
+		w, driverName, source = postgres, "pgx", rawURL
+	case "mysql", "mariadb":
+		w, driverName, source = mySQL, "mysql-url", rawURL
 	}
+	if !slices.Contains(sql.Drivers(), driverName) {
+		return nil, fmt.Errorf("demo: this program has no client of %s://", u.Scheme)
+	}
+	db, err := sql.Open(driverName, source)
 	if err != nil {
 		return nil, fmt.Errorf("%s: the client library does not understand the URL", driver.Redact(u))
 	}
 	db.SetMaxOpenConns(shopPool)
 	db.SetMaxIdleConns(shopPool)
 	return &shop{db, w, rawURL}, nil
-}
-
-func openMySQL(u *url.URL) (*sql.DB, error) {
-	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + u.RawQuery)
-	if err != nil {
-		return nil, err
-	}
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "localhost"
-	}
-	if port == "" {
-		port = "3306"
-	}
-	config.Addr, config.DBName = net.JoinHostPort(host, port), strings.Trim(u.Path, "/")
-	config.User = u.User.Username()
-	config.Passwd, _ = u.User.Password()
-	config.Logger = &mysql.NopLogger{} // errors are returned
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
 }
 
 // sqliteDSN returns the client library's data source name for a file. Readers and a writer work
@@ -127,7 +100,7 @@ func (d *demonstration) createDatabase(ctx context.Context) (
 	case "postgres", "postgresql":
 		query.Set("search_path", name)
 		create, drop = "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE"
-	case "mysql":
+	case "mysql", "mariadb":
 		create, drop = "CREATE DATABASE "+name, "DROP DATABASE "+name
 	default:
 		file := filepath.ToSlash(filepath.Join(d.dir, name+".db"))
@@ -143,7 +116,7 @@ func (d *demonstration) createDatabase(ctx context.Context) (
 			driver.Redact(u), err)
 	}
 	inside := *u
-	if u.Scheme == "mysql" {
+	if u.Scheme == "mysql" || u.Scheme == "mariadb" {
 		inside.Path = "/" + name
 	}
 	return inside.String(), func() error {

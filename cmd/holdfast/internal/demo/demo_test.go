@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	_ "github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo/servers"
 )
 
 // parentEnv has the test program run a demo, which the test kills.
@@ -141,7 +143,7 @@ func expectWrong(t *testing.T, store string) {
 // TestStrategyNames pins the names, which are an interface.
 func TestStrategyNames(t *testing.T) {
 	names, what := Strategies()
-	if got, want := strings.Join(names, " "), "none process-mutex released-before-commit lock paused-unfenced paused-fenced for-update version decrement-then-rollback insert-unique atomic-update"; got != want {
+	if got, want := strings.Join(names, " "), "none lock process-mutex released-before-commit paused-unfenced paused-fenced for-update version decrement-then-rollback insert-unique atomic-update"; got != want {
 		t.Errorf("strategies are %s, want %s", got, want)
 	}
 	for i, w := range what {

@@ -24,17 +24,17 @@ var strategies = []strategy{
 		what: "read the stock, take the payment, write stock-1 and the order",
 	},
 	{
+		name: "lock", locks: true, fence: true, sell: (*service).locked,
+		what: "the same inside a distributed lock, up to the commit, with its fencing token " +
+			"checked by the database",
+	},
+	{
 		name: "process-mutex", wrong: true, sell: (*service).mutexed,
 		what: "the same inside a sync.Mutex, of which each service has its own",
 	},
 	{
 		name: "released-before-commit", wrong: true, locks: true, sell: (*service).releasedEarly,
 		what: "the same inside a distributed lock that is released before the transaction commits",
-	},
-	{
-		name: "lock", locks: true, fence: true, sell: (*service).locked,
-		what: "the same inside a distributed lock, up to the commit, with its fencing token " +
-			"checked by the database",
 	},
 	{
 		name: "paused-unfenced", wrong: true, locks: true, pause: true, sell: (*service).lockedUnfenced,

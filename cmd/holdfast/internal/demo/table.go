@@ -52,7 +52,56 @@ func (d *demonstration) table(results []Result) error {
 	writeTable(&b, saleColumns, results, width, text)
 	b.WriteString("\n")
 	b.WriteString(wrap("", saleLegend, width))
+	sentence, good := conclusion(results)
+	b.WriteString("\n" + coloured(d.Out, wrap("", sentence, width), good))
 	return write(d.Out, b.String())
+}
+
+// conclusion says in a sentence what the results show, the lock beside no lock, and whether it is what the
+// demonstration is to show.
+func conclusion(results []Result) (sentence string, good bool) {
+	var wrong, right []string
+	good = true
+	by := map[string]Result{}
+	for _, r := range results {
+		by[r.Strategy] = r
+		switch {
+		case r.Runs == 0:
+			continue
+		case r.OversoldRuns > 0 || r.ViolatedRuns > 0:
+			wrong = append(wrong, r.Strategy)
+		case !r.ExpectedWrong: // else it was luck
+			right = append(right, r.Strategy)
+		}
+		good = good && (r.ExpectedWrong || r.OversoldRuns == 0 && r.ViolatedRuns == 0)
+	}
+	none, lock := by["none"], by["lock"]
+	switch {
+	case none.Runs > 0 && lock.Runs > 0 && none.Oversold > 0 && lock.OversoldRuns == 0 && lock.ViolatedRuns == 0:
+		return fmt.Sprintf("Without a lock %d orders were taken for %d items; with the lock %d, and never more.",
+			none.Sold, none.Stock, lock.Sold), good
+	case len(wrong) > 0 && len(right) > 0:
+		return fmt.Sprintf("Sold too much: %s. Sold right: %s.", strings.Join(wrong, ", "), strings.Join(right, ", ")), good
+	case len(wrong) > 0:
+		return "Sold too much: " + strings.Join(wrong, ", ") + ".", good
+	case len(right) > 0:
+		return "Nothing went wrong: " + strings.Join(right, ", ") + ".", good
+	}
+	return "Nothing was run.", false
+}
+
+// coloured makes lines bold green or bold red if they go to a terminal, unless the user wants no colours
+// (NO_COLOR).
+func coloured(out io.Writer, lines string, good bool) string {
+	f, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(f.Fd())) {
+		return lines
+	}
+	colour := "\x1b[1;31m"
+	if good {
+		colour = "\x1b[1;32m"
+	}
+	return colour + strings.TrimSuffix(lines, "\n") + "\x1b[0m\n"
 }
 
 // writeTable writes a row for each result: the columns that fit into the width, and a text beside

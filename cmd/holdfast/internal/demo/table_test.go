@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,56 @@ func TestProgress(t *testing.T) {
 		}
 		if out.String() != want {
 			t.Errorf("bar %v: %q, want %q", bar, out.String(), want)
+		}
+	}
+}
+
+// TestConclusion: the demonstration ends with one sentence, the lock beside no lock.
+func TestConclusion(t *testing.T) {
+	sold := func(name string, wrong bool, sold, twice int) Result {
+		r := Result{Strategy: name, Stock: 3, ExpectedWrong: wrong}
+		r.add(outcome{counts: counts{sold: sold, twice: twice}, took: time.Second})
+		return r
+	}
+	for _, c := range []struct {
+		results []Result
+		want    string
+		good    bool
+	}{
+		{[]Result{sold("none", true, 100, 7), sold("lock", false, 3, 0)}, "Without a lock 100 orders were taken for 3 items; with the lock 3, and never more.", true},
+		{[]Result{sold("none", true, 100, 7), sold("lock", false, 4, 0)}, "Sold too much: none, lock.", false},
+		{[]Result{sold("none", true, 3, 0), sold("lock", false, 3, 0)}, "Nothing went wrong: lock.", true},
+		{[]Result{sold("process-mutex", true, 9, 0), sold("version", false, 3, 0)}, "Sold too much: process-mutex. Sold right: version.", true},
+		{[]Result{sold("lock", false, 3, 1)}, "Sold too much: lock.", false},
+		{[]Result{{Strategy: "paused-fenced"}}, "Nothing was run.", false},
+	} {
+		if got, good := conclusion(c.results); got != c.want || good != c.good {
+			t.Errorf("%q, %v, want %q, %v", got, good, c.want, c.good)
+		}
+	}
+	if names, _ := Strategies(); names[0] != "none" || names[1] != "lock" {
+		t.Errorf("the lock is not beside none: %v", names)
+	}
+	got, good := cronConclusion([]CronResult{{Strategy: "plain", Ticks: 12, Twice: 9}, {Strategy: "min-hold", Ticks: 12, Once: 12}})
+	if want := "plain: the job ran more than once at 9 of 12 ticks; min-hold: the job ran more than once at 0 of 12 ticks."; got != want || !good {
+		t.Errorf("%q, %v, want %q", got, good, want)
+	}
+	var out bytes.Buffer
+	if text := coloured(&out, "x\n", true); text != "x\n" {
+		t.Errorf("colours without a terminal: %q", text)
+	}
+}
+
+// TestSmallProgram: the program of `make demo` links none of the clients of servers, which take minutes to
+// compile.
+func TestSmallProgram(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./sale").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "modernc.org/sqlite") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, heavy := range []string{"google.golang.org/", "go.etcd.io/", "github.com/jackc/", "github.com/go-sql-driver/", "github.com/redis/", "github.com/spf13/"} {
+		if strings.Contains(string(out), "\n"+heavy) {
+			t.Errorf("it links %s", heavy)
 		}
 	}
 }

@@ -5,7 +5,9 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net/url"
+	"slices"
 
 	"github.com/holdfastlock/holdfast"
 )
@@ -13,7 +15,7 @@ import (
 // Severity says how bad a finding is.
 type Severity string
 
-// The severities. Only an Error makes the doctor fail.
+// The severities, from the best to the worst.
 const (
 	OK      Severity = "ok"
 	Note    Severity = "note"    // worth knowing
@@ -37,6 +39,9 @@ type Patient struct {
 	Err    error            // why
 }
 
+// silent reports whether the server did not answer in time when the store was opened. It is not asked again.
+func (p Patient) silent() bool { return p.Client == nil && errors.Is(p.Err, context.DeadlineExceeded) }
+
 // Check checks one thing and returns its findings. There are none if another check reports why.
 type Check func(context.Context, Patient) []Finding
 
@@ -45,6 +50,7 @@ var checks = map[string][]Check{
 	"etcd":       etcdChecks,
 	"etcds":      etcdChecks,
 	"file":       fileChecks,
+	"mariadb":    mysqlChecks,
 	"mysql":      mysqlChecks,
 	"postgres":   postgresChecks,
 	"postgresql": postgresChecks,
@@ -63,12 +69,12 @@ func Examine(ctx context.Context, p Patient) []Finding {
 	return append(findings, roundTrip(ctx, p)...)
 }
 
-// Healthy reports whether there is no error among the findings.
-func Healthy(findings []Finding) bool {
+// Worst returns the worst severity among the findings.
+func Worst(findings []Finding) Severity {
+	order := []Severity{OK, Note, Warning, Error}
+	worst := 0
 	for _, f := range findings {
-		if f.Severity == Error {
-			return false
-		}
+		worst = max(worst, slices.Index(order, f.Severity))
 	}
-	return true
+	return order[worst]
 }

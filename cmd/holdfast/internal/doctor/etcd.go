@@ -23,6 +23,9 @@ var etcdChecks = []Check{etcdTransport, etcdCluster}
 
 // etcdTransport checks that connections are encrypted.
 func etcdTransport(_ context.Context, p Patient) []Finding {
+	if p.Client == nil {
+		return nil // nothing has been sent: the lock's finding says why
+	}
 	if p.URL.Scheme == "etcds" {
 		return good("transport", "connections are encrypted")
 	}
@@ -73,6 +76,9 @@ func etcdCluster(ctx context.Context, p Patient) []Finding {
 		e.prefix = etcdlock.DefaultPrefix
 	}
 	e.ask(ctx)
+	if e.listErr != nil && p.Client == nil {
+		return e.quorum(ctx) // nothing else was seen
+	}
 	var findings []Finding
 	for _, check := range []func(context.Context) []Finding{
 		e.quorum, e.versions, e.quota, e.compaction, e.latency, e.disks, e.access,
@@ -265,8 +271,13 @@ func (e *etcdPatient) access(ctx context.Context) []Finding {
 	defer cancel()
 	status, err := e.etcd.AuthStatus(ctx)
 	switch {
-	case err != nil: // only root may ask, so there is authentication
+	case errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty): // only root may ask
 		return good(check, "etcd authenticates its users")
+	case err != nil:
+		return []Finding{{
+			Check: check, Severity: Note, Found: fmt.Sprintf("not seen: whether etcd authenticates its users: %v", err),
+			Risk: "if it does not, anyone who can reach it can take, release and delete any lock", Remedy: "run doctor again",
+		}}
 	case status.Enabled:
 		return good(check, "etcd authenticates its users")
 	}

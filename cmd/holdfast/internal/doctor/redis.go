@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -28,6 +29,9 @@ type redisServer struct {
 
 // redisServerChecks connects to the server and runs its checks.
 func redisServerChecks(ctx context.Context, p Patient) []Finding {
+	if p.silent() {
+		return nil // the lock's finding says so
+	}
 	params, u, err := storeurl.Take(p.URL)
 	if err != nil {
 		return nil // the lock's finding says why
@@ -37,7 +41,10 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 		return nil // the lock's finding says why
 	}
 	defer conn.Close()
-	r := newRedisServer(ctx, conn, u, params.Prefix)
+	r, err := newRedisServer(ctx, conn, u, params.Prefix)
+	if err != nil {
+		return connectionTrouble("connection", err) // and not: the server does not show it
+	}
 	var findings []Finding
 	for _, check := range []func(context.Context, *redisServer) []Finding{
 		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,
@@ -51,7 +58,7 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 // braces escapes a name in a key, as package redislock does.
 var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix string) *redisServer {
+func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix string) (*redisServer, error) {
 	id := rand.Text()
 	r := &redisServer{
 		conn: conn, user: "default", info: map[string]string{}, conf: map[string]string{},
@@ -61,8 +68,7 @@ func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix
 	if name := u.User.Username(); name != "" {
 		r.user = name
 	}
-	r.read(ctx)
-	return r
+	return r, r.read(ctx)
 }
 
 // What is read of the server's state, in one round trip.
@@ -74,7 +80,8 @@ var (
 	}
 )
 
-func (r *redisServer) read(ctx context.Context) {
+// read reads it, as far as the server allows. The error says that the server has not answered.
+func (r *redisServer) read(ctx context.Context) error {
 	var commands []redislock.Command
 	for _, section := range sections {
 		commands = append(commands, redislock.Command{Args: []string{"INFO", section}})
@@ -83,6 +90,9 @@ func (r *redisServer) read(ctx context.Context) {
 		commands = append(commands, redislock.Command{Args: []string{"CONFIG", "GET", name}})
 	}
 	for _, reply := range r.conn.Do(ctx, commands) {
+		if _, refused := errors.AsType[*redislock.ServerError](reply.Err); reply.Err != nil && !refused {
+			return reply.Err
+		}
 		switch v := reply.Value.(type) {
 		case string: // of INFO
 			for line := range strings.Lines(v) {
@@ -100,6 +110,7 @@ func (r *redisServer) read(ctx context.Context) {
 			}
 		}
 	}
+	return nil
 }
 
 // ask runs a command.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -69,9 +70,12 @@ func redisAccess(ctx context.Context, r *redisServer) []Finding {
 		commands[i].Args = args
 	}
 	var denied, why []string
+	trouble := "" // why the server itself refuses writes, whoever asks
 	for i, reply := range r.conn.Do(ctx, commands) {
 		a, err := needed[i], reply.Err
-		if refused, ok := errors.AsType[*redislock.ServerError](err); ok && !strings.HasPrefix(refused.Text, "NOSCRIPT") {
+		if refused, ok := errors.AsType[*redislock.ServerError](err); ok && serverTrouble.MatchString(refused.Text) {
+			trouble = refused.Text
+		} else if ok && !strings.HasPrefix(refused.Text, "NOSCRIPT") {
 			denied = append(denied, strings.ToUpper(a.command))
 			why = append(why, refused.Text)
 		} else if err != nil && !ok {
@@ -82,17 +86,42 @@ func redisAccess(ctx context.Context, r *redisServer) []Finding {
 		denied = append(denied, "SUBSCRIBE")
 		why = append(why, err.Error())
 	}
-	if denied == nil {
+	switch {
+	case denied == nil && trouble != "":
+		return []Finding{inTrouble(trouble)}
+	case denied == nil:
 		return good(check, "user %q may do all that locks need", r.user)
 	}
 	slices.Sort(denied)
-	return []Finding{{
+	findings := []Finding{{
 		Check: check, Severity: Error,
 		Found: fmt.Sprintf("user %q was refused: %s (%s)", r.user, strings.Join(slices.Compact(denied), ", "), strings.Join(slices.Compact(why), "; ")),
 		Risk:  "locks cannot be taken, or are not handed over, or not listed",
-		Remedy: "unless the text says that the server itself is in trouble, run ACL SETUSER " + r.user +
+		Remedy: "if it is a permission that is missing, run ACL SETUSER " + r.user +
 			" ~" + redislock.DefaultPrefix + ":* &" + redislock.DefaultPrefix + ":* " + rules(),
 	}}
+	if trouble != "" {
+		findings = append(findings, inTrouble(trouble))
+	}
+	return findings
+}
+
+// serverTrouble matches refusals that have nothing to do with permissions, also as older servers report
+// them from within a script.
+var serverTrouble = regexp.MustCompile(`(^|-)(OOM|MISCONF|READONLY|LOADING|BUSY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN) `)
+
+// inTrouble is the finding if the server refuses writes.
+func inTrouble(text string) Finding {
+	f := Finding{
+		Check: "writes", Severity: Error, Found: "the server refuses writes: " + text,
+		Risk:   "no lock can be taken, renewed or given back",
+		Remedy: "see the server's log; permissions have nothing to do with it",
+	}
+	if strings.Contains(text, "OOM ") {
+		f.Found = "the server is full: " + text
+		f.Remedy = "raise maxmemory or delete other data, and give locks a server of their own; permissions have nothing to do with it"
+	}
+	return f
 }
 
 // rules are the ACL rules that allow what is needed.

@@ -21,11 +21,13 @@ func redisEviction(_ context.Context, r *redisServer) []Finding {
 		f.Severity, f.Found = Note, f.Found+", but maxmemory is not set, so nothing is evicted"
 		f.Risk = "once maxmemory is set, held locks may be deleted"
 	case policy != "noeviction":
-		if n := r.number("evicted_keys"); n > 0 {
-			f.Severity, f.Found = Error, fmt.Sprintf("%s, and keys evicted so far: %d", f.Found, n)
-		}
+		f.Severity = Error
+		f.Found = fmt.Sprintf("%s, and maxmemory is set; keys evicted so far: %d", f.Found, r.number("evicted_keys"))
 		f.Risk = "when memory is short the server deletes locks that are held, and others take them"
 	case limit != "0" && r.number("used_memory") > r.number("maxmemory")/10*9:
+		if r.number("used_memory") > r.number("maxmemory") {
+			f.Severity = Error
+		}
 		f.Found = fmt.Sprintf("of maxmemory, %s bytes, %s are used", limit, r.info["used_memory"])
 		f.Risk = "when it is full locks cannot be taken any more, and waiters fail"
 		f.Remedy = "give it more memory, or put the other data elsewhere"

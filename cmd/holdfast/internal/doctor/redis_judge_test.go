@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
@@ -151,7 +152,7 @@ func TestRedisTransport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := redisTransport(t.Context(), Patient{URL: u}); len(f) != 1 || f[0].Severity != want {
+		if f := redisTransport(t.Context(), Patient{URL: u, Client: &holdfast.Client{}}); len(f) != 1 || f[0].Severity != want {
 			t.Errorf("%s: %+v, want %s", raw, f, want)
 		}
 	}

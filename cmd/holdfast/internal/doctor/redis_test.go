@@ -56,12 +56,20 @@ func admin(t *testing.T, rawURL string) func(args ...string) any {
 // examine returns the findings for a store, by check.
 func examine(t *testing.T, rawURL string) map[string]Finding {
 	t.Helper()
+	return examineWithin(t, rawURL, 10*time.Second)
+}
+
+// examineWithin is examine with a limit for opening the store.
+func examineWithin(t *testing.T, rawURL string, within time.Duration) map[string]Finding {
+	t.Helper()
 	u, err := driver.ParseURL(rawURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := Patient{URL: u}
-	if p.Client, p.Err = holdfast.Open(t.Context(), rawURL); p.Err == nil {
+	opening, opened := context.WithTimeout(t.Context(), within)
+	defer opened()
+	if p.Client, p.Err = holdfast.Open(opening, rawURL); p.Err == nil {
 		defer p.Client.Close()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -146,7 +154,7 @@ func TestRedisSetBadly(t *testing.T) {
 		args  []string
 		wants []want
 	}{
-		{"evicts", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, []want{{"eviction", Warning, "maxmemory-policy is allkeys-lru"}}},
+		{"evicts", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, []want{{"eviction", Error, "maxmemory-policy is allkeys-lru"}}},
 		{"would evict", []string{"--maxmemory-policy", "volatile-ttl"}, []want{{"eviction", Note, "maxmemory is not set"}}},
 		{"nothing on disk", nil, []want{{"persistence", Warning, "nothing is written to disk"}}},
 		{"snapshots", []string{"--save", "3600 1"}, []want{{"persistence", Warning, "only snapshots (save 3600 1)"}}},
@@ -184,6 +192,45 @@ func TestRedisFull(t *testing.T) {
 			}
 		}
 		expect(t, examine(t, redisURL(server.Addr, "")), w)
+	}
+}
+
+// TestRedisOutOfMemory: a server that is full is not a matter of permissions.
+func TestRedisOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redisOf(t, testserver.RedisOptions{})
+	admin(t, redisURL(server.Addr, ""))("CONFIG", "SET", "maxmemory", "1")
+	found := examine(t, redisURL(server.Addr, ""))
+	expect(t, found, want{"writes", Error, "the server is full: OOM "}, want{"eviction", Error, "of maxmemory, 1 bytes, "}, want{"lock", Error, "OOM"})
+	if f, ok := found["access"]; ok {
+		t.Errorf("permissions are blamed: %+v", f)
+	}
+}
+
+// TestDeadServer: of a server that is not there, or says nothing, doctor says nothing that it has not seen.
+func TestDeadServer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	for _, scheme := range []string{"redis", "etcd", "postgres", "mariadb"} {
+		for what, addr := range map[string]string{"absent": "127.0.0.1:1", "silent": silent.Addr().String()} {
+			t.Run(scheme+" "+what, func(t *testing.T) {
+				t.Parallel()
+				found := examineWithin(t, scheme+"://u:"+password+"@"+addr+"/0", time.Second)
+				expect(t, found, want{"clock", OK, ""}, want{"lock", Error, ""})
+				delete(found, "clock")
+				delete(found, "lock")
+				if f := found["quorum"]; f.Severity == Error { // the cluster is what is dead
+					delete(found, "quorum")
+				}
+				if len(found) > 0 {
+					t.Errorf("it has seen what it cannot have seen: %+v", found)
+				}
+			})
+		}
 	}
 }
 

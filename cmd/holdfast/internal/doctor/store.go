@@ -22,7 +22,11 @@ func roundTrip(ctx context.Context, p Patient) []Finding {
 		}}
 	}
 	if p.Client == nil {
-		return bad("", p.Err) // the error says that the store cannot be opened
+		findings := bad("", p.Err) // the error says that the store cannot be opened
+		if p.URL.Host != "" {
+			findings[0].Remedy = "see whether the server runs, whether the URL names it and this user, and whether this host can reach it; nothing else of it was seen"
+		}
+		return findings
 	}
 	start := time.Now()
 	lock := p.Client.Mutex("holdfast-doctor/"+rand.Text(), &holdfast.Options{Note: "holdfast doctor"})
