@@ -50,7 +50,7 @@ const (
  COALESCE(p.owner, ''), COALESCE(p.ticket, 0), COALESCE(p.tokens, 0), COALESCE(p.joined, 0), COALESCE(p.asked, 0), COALESCE(p.ends, 0),
  COALESCE(p.request, '')
  FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 {counting} LEFT JOIN (
- SELECT * FROM (SELECT ` + placeColumns + ` FROM {places} WHERE name = $1 ORDER BY ticket LIMIT $2) h
+ SELECT * FROM (SELECT ` + placeColumns + ` FROM {places} WHERE name = $1 ORDER BY ticket {limit} $2) h
  UNION ALL SELECT ` + placeColumns + " FROM {places} WHERE name = $1 AND owner = $3) p ON 1 = 1"
 	// How many wait, how many before the owner, and when the first place ends that is not
 	// confirmed.
@@ -105,7 +105,7 @@ const (
 	// Places that nobody has confirmed: of a name, and of all names.
 	overText    = "SELECT name, owner FROM {places} WHERE name = $1 AND ends < {now} ORDER BY ends LIMIT 2"
 	removeOver  = "DELETE FROM {places} WHERE name = $1 AND owner = $2 AND ends < {now}"
-	forlornText = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends LIMIT $1"
+	forlornText = "SELECT name, owner FROM {places} WHERE ends < {now} - {forget} ORDER BY ends {limit} $1"
 
 	// Takes a plain hold on a name that nobody uses. A statement that waits for the row
 	// judges it as it is afterwards. WHERE NOT EXISTS finds a name in use before the
@@ -134,8 +134,8 @@ const (
 	insteadText = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
 
 	usedText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3" +
-		" AND (owner <> '' OR extra <> '' OR crowd <> 0) ORDER BY name LIMIT $4"
-	oldText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name LIMIT $3"
+		" AND (owner <> '' OR extra <> '' OR crowd <> 0) ORDER BY name {limit} $4"
+	oldText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name {limit} $3"
 	// A row that was used since the page was read has a newer version.
 	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND extra = '' AND crowd = 0" +
 		" AND (owner = '' OR expires + delay <= {now}) AND version < {now} - {forget}"
