@@ -109,7 +109,6 @@ func (j *job) Run() {
 }
 
 // run runs an instant, unless another process does, which is no error.
-
 func (j *job) run(instant time.Time) (err error) {
 	left := j.late() - j.now().Sub(instant)
 	if left <= 0 {
