@@ -53,7 +53,8 @@ func (c conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error
 	if b, ok := c.Conn.(driver.ConnBeginTx); ok {
 		return b.BeginTx(ctx, o)
 	}
-	return c.Conn.Begin() //nolint:staticcheck // what drivers without contexts have
+	//lint:ignore SA1019 drivers without contexts have nothing else
+	return c.Conn.Begin()
 }
 
 // CheckNamedValue lets the connection convert arguments, such as pgx's.
