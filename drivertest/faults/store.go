@@ -15,9 +15,14 @@ import (
 
 // recovery is how long after a fault every waiter must have been served; a waiter that
 // has not is stuck. First the hold that was left behind ends, and then all waiters are
-// served one after the other, on a machine that may do much else.
+// served one after the other, on a machine that may do much else. A store without a queue serves
+// them in the order of chance, so the last one may wait for longer.
 func (s *scene) recovery(c *holdfast.Client, ttl time.Duration) time.Duration {
-	return 2*opens(c, ttl) + 10*slack
+	within := 2*opens(c, ttl) + 10*slack
+	if !c.Caps().Ops.Has(driver.OpQueue) {
+		within *= 3
+	}
+	return within
 }
 
 // shortPauses: 64 goroutines with a name each and 64 with one for all, while the
