@@ -35,7 +35,7 @@ var schemes = map[string][]string{
 	"etcd":       {"etcd", "etcds"},
 	"files":      {"file"},
 	"memory":     {"mem"},
-	"mysql":      {"mysql"},
+	"mysql":      {"mysql", "mariadb"},
 	"postgresql": {"postgres", "postgresql"},
 	"redis":      {"redis", "rediss", "redis+unix"},
 	"sqlite":     {"sqlite"},
@@ -66,7 +66,7 @@ func TestEveryStoreHasItsPage(t *testing.T) {
 		}
 	}
 	for _, scheme := range described {
-		if scheme != "etcds" && scheme != "rediss" && scheme != "redis+unix" && scheme != "postgresql" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
+		if scheme != "etcds" && scheme != "rediss" && scheme != "redis+unix" && scheme != "postgresql" && scheme != "mariadb" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
 			t.Errorf("doc.go does not name %s://", scheme)
 		}
 	}
