@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +17,9 @@ import (
 // with its whole queue.
 const lastOldForm = "76a65a2"
 
-// buildOld returns the program of that commit, or "" if this clone has no history to build it from. The
-// tests of each store, with statements and scripts of that version, run there all the same.
+// buildOld returns the program of that commit, or "" if this clone has no history at all: it is shallow,
+// or has one commit. The tests of each store, with statements and scripts of that version, run there all
+// the same. A clone that has a history without that commit fails the test.
 func buildOld(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -25,6 +27,11 @@ func buildOld(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", lastOldForm+"^{commit}").CombinedOutput(); err != nil {
+		shallow, _ := exec.Command("git", "-C", root, "rev-parse", "--is-shallow-repository").Output()
+		commits, _ := exec.Command("git", "-C", root, "rev-list", "-n", "2", "HEAD").Output()
+		if string(shallow) == "false\n" && bytes.Count(commits, []byte("\n")) > 1 {
+			t.Fatalf("the commit that the old program is built from is not in the history: %s", out)
+		}
 		t.Logf("this clone does not have the history that the old program is built from: %s", out)
 		return ""
 	}
