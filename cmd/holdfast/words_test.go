@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -69,6 +71,33 @@ func TestQuiet(t *testing.T) {
 	w.run(127, "run", "-q", "-n", "x", "--", "no-such-command").expectErr("was not found") // an error all the same
 	if p := w.run(0, "ls", "-q", "nothing"); p.out.String()+p.err.String() != "" {
 		t.Errorf("ls -q wrote %q", p.err.String())
+	}
+}
+
+// TestShortWaitOnBusyStore: a store that answers later than the time of -w is not taken for one that does
+// not work. Here its lock file is in another's hands for a while.
+func TestShortWaitOnBusyStore(t *testing.T) {
+	w := newWorld(t)
+	defer w.hold("x")()
+	for _, name := range []string{"x", "free"} {
+		f, err := os.OpenFile(filepath.Join(w.locks, "lock"), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		p := w.start("run", "-w", "300ms", name, "--", "echo", "ran")
+		time.Sleep(time.Second)
+		f.Close()
+		switch name {
+		case "x":
+			p.ends(75)
+			p.expectErr(`lock "x" is held by `)
+		case "free":
+			p.ends(0)
+			p.expectOut("ran")
+		}
 	}
 }
 

@@ -41,6 +41,12 @@ func (f *runFlags) patience() patience {
 // over reports whether the time of -w is over.
 func (p patience) over() bool { return p.wait > 0 && time.Now().After(p.until) }
 
+// unanswered reports whether the time of -w was over before the store said anything, and was shorter than
+// an answer may take.
+func (p patience) unanswered(err error) bool {
+	return p.wait < openWithin && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrHeld)
+}
+
 // mayRetry reports whether an attempt that failed with err may be followed by another one. A server that
 // does not answer is tried again only with -w, because it may be gone.
 func (p patience) mayRetry(err error) bool {

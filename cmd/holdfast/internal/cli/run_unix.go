@@ -177,17 +177,18 @@ func (r *runner) acquireFresh() (*holdfast.Lease, error) {
 }
 
 // acquire waits for the lock, until the time of -w is over or a signal ends the wait. If the opening has
-// taken all of that time, the lock is asked for once.
+// taken all of that time, or the store has not answered in it, the lock is asked for once: a short wait
+// on a busy host does not mean that the store is gone.
 func (r *runner) acquire() (*holdfast.Lease, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	take := r.lock.Acquire
+	waiting, take := ctx, r.lock.Acquire
 	switch f := r.flags; {
 	case f.nonblock || r.patience.over():
 		take = r.lock.TryAcquire
 	case f.waitSet:
 		var stop context.CancelFunc
-		ctx, stop = context.WithDeadline(ctx, r.patience.until)
+		waiting, stop = context.WithDeadline(ctx, r.patience.until)
 		defer stop()
 	}
 	type result struct {
@@ -196,7 +197,10 @@ func (r *runner) acquire() (*holdfast.Lease, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		lease, err := r.patience.acquirePatiently(ctx, take)
+		lease, err := r.patience.acquirePatiently(waiting, take)
+		if waiting.Err() != nil && ctx.Err() == nil && r.patience.unanswered(err) {
+			lease, err = r.lock.TryAcquire(ctx)
+		}
 		done <- result{lease, err}
 	}()
 	var by syscall.Signal
