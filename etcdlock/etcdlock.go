@@ -41,9 +41,10 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -207,11 +208,13 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 // ask is a client's first request. All later ones wait for a connection; this one fails
 // once no member can be reached, and says why.
 func (c *client) ask(ctx context.Context) (*clientv3.GetResponse, error) {
-	resp, err := c.direct.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(c.layout.tombstonesAt), CountOnly: true}, atOnce)
+	var member peer.Peer
+	resp, err := c.direct.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(c.layout.tombstonesAt), CountOnly: true},
+		atOnce, grpc.Peer(&member))
 	switch {
 	case err == nil:
 		return (*clientv3.GetResponse)(resp), nil
-	case status.Code(err) == codes.Unavailable && c.etcd.ActiveConnection().GetState() == connectivity.TransientFailure:
+	case status.Code(err) == codes.Unavailable && member.Addr == nil: // no connection was made
 		return nil, ended(ctx, err)
 	}
 	// A member has refused it, for example one that knows of no leader. The library asks the others.
