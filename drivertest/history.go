@@ -143,10 +143,15 @@ func (w *worker) cycle() {
 			break
 		}
 		renewal := w.renew1(w.d, g)
-		if renewal.Err == nil {
+		left := hold.until.Sub(w.clock.Now())
+		switch {
+		case left <= 0:
+			// A lease that is over stays so, whatever the store says. Suppose the hold has ended there, another
+			// was granted the name, and then the request for this one arrived a second time: its owner has the
+			// name again, with another token than it knows.
+		case renewal.Err == nil:
 			hold.until = renewal.Since.Add(renewal.Valid)
-		} else if left := hold.until.Sub(w.clock.Now()); driver.Gone(renewal.Err) && left > 0 {
-			// Nobody else breaks holds here.
+		case driver.Gone(renewal.Err): // nobody else breaks holds here
 			w.Errorf("P1: a hold was gone (%v) while it was trusted for %v more (seed %d)",
 				renewal.Err, left, w.seed)
 		}
