@@ -448,30 +448,29 @@ func (c *client) writing(
 func (c *client) enter(
 	ctx context.Context, conn *sql.Conn, req *driver.Request, sent driver.Instant, placed bool, ahead int, l look,
 ) (*snapshot, error) {
-	read, s := c.reading(req.Name, l)
 	args := []any{req.Name, req.Owner, req.Tokens, int64(sent), micros(c.caps.PlaceLife(ahead))}
-	var put []Statement
-	if placed {
-		put = []Statement{c.statements.confirm.bound(args...)}
-	} else {
+	put := func() []Statement {
+		if placed {
+			return []Statement{c.statements.confirm.bound(args...)}
+		}
 		join := c.statements.join
 		if c.library.Together == nil && c.statements.dialect == Postgres {
 			join = c.statements.join[2:3] // alone it is a transaction too
 		}
-		put = bound(join, append(args, requestText(req, c.channel), crowdOf(req))...)
+		return bound(join, append(args, requestText(req, c.channel), crowdOf(req))...)
 	}
 	if c.writers == nil {
-		err := c.together(ctx, conn, append(put, read))
+		read, s := c.reading(req.Name, l)
+		err := c.together(ctx, conn, append(put(), read))
 		if err != nil {
 			c.discard(conn) // the transaction may have begun
 		}
 		return s, err
 	}
-	err := c.withWriterLock(ctx, func(bool) error { return c.unsynced(ctx, conn, put) })
-	if err == nil {
-		err = c.together(ctx, conn, []Statement{read})
+	if err := c.withWriterLock(ctx, func(bool) error { return c.unsynced(ctx, conn, put()) }); err != nil {
+		return nil, err
 	}
-	return s, err
+	return c.read(ctx, conn, req.Name, l)
 }
 
 // prune removes up to two places of a name that nobody confirms: see record.Record.Ask. It finds

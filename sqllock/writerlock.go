@@ -147,8 +147,8 @@ var (
 // begin, lock and read, then write and commit. Each half is one round trip where the library
 // can send statements together.
 func (c *client) changeInTransaction(ctx context.Context, conn *sql.Conn, name string, l look, step func(*attempt)) error {
-	read, s := c.reading(name, l)
-	if err := c.together(ctx, conn, append(bound(c.statements.begin, name), read)); err != nil {
+	s, err := c.beginAndRead(ctx, conn, name, l)
+	if err != nil {
 		if c.writers == nil || c.library.judge(err) != Conflict {
 			c.discard(conn) // the transaction may have begun
 		}
@@ -182,6 +182,22 @@ func (c *client) changeInTransaction(ctx context.Context, conn *sql.Conn, name s
 		return nil
 	}
 	return c.written(ctx, conn, name, &d)
+}
+
+// beginAndRead begins a transaction, locks the name and reads it. In SQLite the time that counts is
+// the host's after the lock was waited for. Suppose this process is stopped before it has the lock.
+// Meanwhile a waiter asks again and counts its trust from there. If this step then handed the name
+// over at the time before, the claim would end before the winner stops to trust it (P1).
+func (c *client) beginAndRead(ctx context.Context, conn *sql.Conn, name string, l look) (*snapshot, error) {
+	begin := bound(c.statements.begin, name)
+	if c.statements.dialect == SQLite {
+		if err := c.together(ctx, conn, begin); err != nil {
+			return nil, err
+		}
+		begin = nil
+	}
+	read, s := c.reading(name, l)
+	return s, c.together(ctx, conn, append(begin, read))
 }
 
 // errRolledBack says that a transaction was rolled back because others read or write.
