@@ -95,7 +95,8 @@ func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir, 
 	for range attempts {
 		m.Addr = freeAddr(t)
 		_, port, _ := net.SplitHostPort(m.Addr)
-		m.args = append(slices.Clone(command), "--port="+port, "--bind-address=127.0.0.1", "--socket="+filepath.Join(dir, "s"),
+		// A directory of its own for temporary tables: a server that starts removes what it finds there.
+		m.args = append(slices.Clone(command), "--port="+port, "--bind-address=127.0.0.1", "--socket="+filepath.Join(dir, "s"), "--tmpdir="+dir,
 			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--max-connections=400")
 		m.args = append(m.args, args...)
 		if err = m.start(); err == nil {
