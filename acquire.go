@@ -73,6 +73,9 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 	le := a.lease
 	event := engine.Event{Kind: kind, Caller: &le.caller}
 	if kind == engine.Entered {
+		if end, ok := ctx.Deadline(); ok {
+			event.Patience = max(time.Until(end), 1)
+		}
 		// Without the mutex: a driver that blocks must not delay the client.
 		event.Contended = c.hinter != nil && !a.try && c.hinter.Contended(c.opts.Prefix+le.Name())
 	}

@@ -80,41 +80,53 @@ func TestImpatientCallersInheritThePlace(t *testing.T) {
 	})
 }
 
-// Suppose callers give up after 3 ms, and the store answers after 4.
+// Suppose callers give up after 3 ms, and the store answers after 4. Or it is so busy that it answers
+// after 40 ms, and its driver notices 30 ms after its context has ended that no request was sent.
 func TestRequestsOutliveImpatientCallers(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b, f := w.client(nil)
-		f.set(func() {
-			slow := func(ctx context.Context, f func(context.Context) (driver.Grant, error)) (driver.Grant, error) {
-				select {
-				case <-time.After(4 * time.Millisecond):
-				case <-ctx.Done():
-					return driver.Grant{}, driver.Uncertain(ctx.Err())
+	for name, busy := range map[string]struct {
+		answers, notices time.Duration
+		err              error
+	}{
+		"slow":          {answers: 4 * time.Millisecond, err: driver.ErrUncertain},
+		"no connection": {answers: 40 * time.Millisecond, notices: 30 * time.Millisecond, err: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				b, f := w.client(nil)
+				f.set(func() {
+					slow := func(ctx context.Context, f func(context.Context) (driver.Grant, error)) (driver.Grant, error) {
+						select {
+						case <-time.After(busy.answers):
+						case <-ctx.Done():
+							time.Sleep(busy.notices)
+							return driver.Grant{}, busy.err
+						}
+						return f(ctx)
+					}
+					f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+						return slow(ctx, func(ctx context.Context) (driver.Grant, error) { return d.Try(ctx, r) })
+					}
+					f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+						return slow(ctx, func(ctx context.Context) (driver.Grant, error) { return q.Enqueue(ctx, r) })
+					}
+				})
+				var got *holdfast.Lease
+				for attempt := 0; got == nil; attempt++ {
+					if attempt == 20 {
+						t.Fatal("none of twenty callers has got a free name")
+					}
+					ctx, cancel := context.WithTimeout(w.ctx, 3*time.Millisecond)
+					got, _ = b.Mutex("x", nil).Acquire(ctx)
+					cancel()
 				}
-				return f(ctx)
-			}
-			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
-				return slow(ctx, func(ctx context.Context) (driver.Grant, error) { return d.Try(ctx, r) })
-			}
-			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
-				return slow(ctx, func(ctx context.Context) (driver.Grant, error) { return q.Enqueue(ctx, r) })
-			}
+				if err := got.Release(); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				w.free("x", "after impatience")
+			})
 		})
-		var got *holdfast.Lease
-		for attempt := 0; got == nil; attempt++ {
-			if attempt == 10 {
-				t.Fatal("none of ten callers has got a free name")
-			}
-			ctx, cancel := context.WithTimeout(w.ctx, 3*time.Millisecond)
-			got, _ = b.Mutex("x", nil).Acquire(ctx)
-			cancel()
-		}
-		if err := got.Release(); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		w.free("x", "after impatience")
-	})
+	}
 }
 
 // A driver that panics in a request that may outlive its caller does not end the process.

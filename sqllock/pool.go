@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +26,10 @@ type pool struct {
 	// so that there are never many who wait there beside a renewal.
 	queue   queue
 	reserve reserve
+
+	life context.Context // ends with the last driver
+	end  context.CancelFunc
+	late atomic.Int32 // connections that are opened for requests that have given up
 }
 
 // pools are those of this process.
@@ -40,6 +45,7 @@ func joinPool(db *sql.DB) *pool {
 	p := pools.m[db]
 	if p == nil {
 		p = &pool{db: db}
+		p.life, p.end = context.WithCancel(context.Background())
 		pools.m[db] = p
 	}
 	p.users++
@@ -56,6 +62,7 @@ func (p *pool) leave() {
 	}
 	pools.Unlock()
 	if last {
+		p.end()
 		p.reserve.close()
 	}
 }
@@ -81,7 +88,7 @@ func (p *pool) with(
 	if !single && p.usedByOthers() {
 		return p.race(ctx, place, false, judge, f)
 	}
-	conn, err := p.db.Conn(ctx)
+	conn, err := p.connect(ctx)
 	switch {
 	case err != nil && !single && ctx.Err() == nil && refused(err):
 		return p.race(ctx, place, false, judge, f)
@@ -187,5 +194,47 @@ func (p *pool) ask(ctx context.Context, place *ticket) (*sql.Conn, error) {
 	if err := p.await(ctx, place); err != nil {
 		return nil, err
 	}
-	return p.db.Conn(ctx)
+	return p.connect(ctx)
+}
+
+// maxLate is how many connections may be opened at a time for requests that have given up.
+const maxLate = 4
+
+// connect takes a connection of db. Suppose that one must be opened, and that the request's context
+// ends before it is. If that ended the opening, callers with deadlines that are shorter than an
+// opening takes would open connections for ever, and never get one. So it goes on, and the next
+// caller finds the connection in the pool.
+func (p *pool) connect(ctx context.Context) (*sql.Conn, error) {
+	stats := p.db.Stats()
+	full := stats.MaxOpenConnections > 0 && stats.OpenConnections >= stats.MaxOpenConnections
+	if stats.Idle > 0 || full || ctx.Err() != nil {
+		return p.db.Conn(ctx)
+	}
+	opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	type opened struct {
+		conn *sql.Conn
+		err  error
+	}
+	answer := make(chan opened, 1)
+	go func() {
+		defer cancel()
+		defer context.AfterFunc(p.life, cancel)()
+		conn, err := p.db.Conn(opening)
+		answer <- opened{conn, err}
+	}()
+	select {
+	case o := <-answer:
+		return o.conn, o.err
+	case <-ctx.Done():
+	}
+	if p.late.Add(1) > maxLate {
+		cancel()
+	}
+	go func() {
+		defer p.late.Add(-1)
+		if o := <-answer; o.err == nil {
+			o.conn.Close() // to the pool
+		}
+	}()
+	return nil, ctx.Err()
 }

@@ -22,7 +22,8 @@ type Caller struct {
 	prev, next *Caller // at the gate; next: of the same hold
 	hold       *Hold
 	entered    driver.Instant
-	err        error // refused: what is known of the holder; ended: why; then what its release returned
+	patience   time.Duration // for how long it waits at most; 0: its context has no deadline
+	err        error         // refused: what is known of the holder; ended: why; then what its release returned
 	release    releaseState
 }
 
@@ -54,7 +55,7 @@ func (c *Caller) Asleep() bool {
 func (c *Caller) Name() string { return c.name }
 
 // entered takes a caller in: it is the head, or waits behind others.
-func (e *Engine) entered(c *Caller, contended bool) Action {
+func (e *Engine) entered(c *Caller, contended bool, patience time.Duration) Action {
 	if e.closed {
 		return Action{Do: No, Err: driver.ErrClosed}
 	}
@@ -67,7 +68,7 @@ func (e *Engine) entered(c *Caller, contended bool) Action {
 		c.state, c.err = refused, e.knownHolder(g, c.name)
 		return Action{Do: No, Err: c.err}
 	}
-	c.entered = e.now
+	c.entered, c.patience = e.now, patience
 	if g.empty() {
 		c.state = head
 		g.talk = dialogue{}
@@ -140,7 +141,7 @@ func (e *Engine) begin(c *Caller, contended bool) Action {
 		return e.accept(c, grant)
 	case e.Queue && !c.try && e.queuedLately(g):
 		t.step, t.contact, t.held = await, true, g.place.held
-	case e.Queue && !c.try && (sent || g.hot || g.told || contended):
+	case e.Queue && !c.try && (sent || g.hot || g.told || contended || e.gaveUpLately(c.name)):
 		t.step = enqueue
 	}
 	return e.ask(c)

@@ -132,10 +132,11 @@ type Event struct {
 
 	Grant     driver.Grant
 	Renewal   driver.Renewal
-	Err       error // of the store
-	Ended     error // of the caller's context; nil: it has not ended
-	Contended bool  // the driver knows that others want the name
-	Unused    bool  // nothing was done under the lease
+	Err       error         // of the store
+	Ended     error         // of the caller's context; nil: it has not ended
+	Patience  time.Duration // until its context's deadline; 0: it has none
+	Contended bool          // the driver knows that others want the name
+	Unused    bool          // nothing was done under the lease
 	Other     *Caller
 	Mode      driver.Mode
 	Note      string
@@ -248,7 +249,7 @@ func (e *Engine) step(ev *Event) Action {
 	c := ev.Caller
 	switch ev.Kind {
 	case Entered:
-		return e.entered(c, ev.Contended)
+		return e.entered(c, ev.Contended, ev.Patience)
 	case Woken:
 		return e.woken(c)
 	case Rested:

@@ -31,9 +31,11 @@ const maxImpatient = 256
 func lingerEnd(g *gate) *due.Entry { return &g.lingers }
 
 // lingers reports whether the place is kept when c, the last caller, has given up, and notes
-// that it has.
+// that it has. A store that is busy may answer long after a caller's patience is over: what counts
+// is for how long the caller wanted to wait.
 func (e *Engine) lingers(g *gate, c *Caller) bool {
-	if !e.Queue || e.closed || c.try || g.first != nil || !g.place.sent || e.now.Sub(c.entered) > Impatient {
+	soon := e.now.Sub(c.entered) <= Impatient || c.patience > 0 && c.patience <= Impatient
+	if !e.Queue || e.closed || c.try || g.first != nil || !soon {
 		return false
 	}
 	again := e.gaveUpLately(g.name)
@@ -41,7 +43,7 @@ func (e *Engine) lingers(g *gate, c *Caller) bool {
 		clear(e.impatient)
 	}
 	e.impatient[g.name] = e.now
-	return again
+	return again && g.place.sent
 }
 
 // gaveUpLately reports whether a caller has given up soon at the name, not long ago.

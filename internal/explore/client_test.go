@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/engine"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -64,8 +65,10 @@ func large() map[string]*setup {
 	return map[string]*setup{
 		// A place lingers, and time passes: it ends, or the next caller adopts it.
 		"impatience, time passes": {
-			wishes: []wish{{name: "a"}, {name: "a"}, {name: "a"}}, stranger: true, held: true,
-			budget: budget{cancels: 3, times: 3},
+			wishes: []wish{
+				{name: "a", patience: engine.LingerFor}, {name: "a", patience: engine.LingerFor}, {name: "a"},
+			},
+			stranger: true, held: true, budget: budget{cancels: 3, times: 3},
 		},
 		"two callers, renewed": {
 			wishes: []wish{{name: "a"}, {name: "a", maxHold: 30 * time.Millisecond}}, block: 3, stranger: true,

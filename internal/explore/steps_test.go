@@ -95,7 +95,7 @@ func (w *world) personSteps(i int, can func(string, func(*world))) {
 	case out:
 		on("comes", func(w *world, p *person) {
 			w.arrived = append(w.arrived, i)
-			w.callerStep(p, engine.Event{Kind: engine.Entered})
+			w.callerStep(p, engine.Event{Kind: engine.Entered, Patience: p.patience})
 		})
 	case asleep:
 		if p.woken {

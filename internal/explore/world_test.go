@@ -35,6 +35,8 @@ type wish struct {
 	mode    driver.Mode
 	try     bool
 	maxHold time.Duration
+
+	patience time.Duration // until its context's deadline; 0: it has none
 }
 
 // setup is what is explored.
