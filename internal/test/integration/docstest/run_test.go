@@ -133,11 +133,20 @@ func (r *runner) shell(at, script, note string) {
 		for !strings.Contains(all.String(), text) && ctx.Err() == nil {
 			time.Sleep(5 * time.Millisecond)
 		}
-		if ctx.Err() == nil {
-			syscall.Kill(-c.Process.Pid, syscall.SIGINT)
-		}
 	}
+	waited := make(chan struct{})
+	go func() { // again and again: a shell goes on if the program that it waits for ends well at that moment
+		for interrupt && ctx.Err() == nil {
+			syscall.Kill(-c.Process.Pid, syscall.SIGINT)
+			select {
+			case <-waited:
+				return
+			case <-time.After(3 * time.Second):
+			}
+		}
+	}()
 	err := c.Wait()
+	close(waited)
 	r.last = out.String()
 	code := 0
 	if _, err := fmt.Sscanf(note, "exit %d", &code); err != nil && note != "" && !interrupt {
