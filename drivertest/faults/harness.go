@@ -72,7 +72,7 @@ const (
 )
 
 // slack is how long a step may take that needs no time but on a busy machine.
-const slack = 8 * time.Second
+const slack = 3 * time.Second
 
 // scene is one case at work: a server, and clients of it.
 type scene struct {
