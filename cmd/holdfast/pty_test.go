@@ -5,6 +5,8 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -228,14 +230,34 @@ func (c *console) talk(line string) {
 	})
 }
 
+// stops presses Ctrl-Z, and waits until the shell says that the job has stopped, and no cat of the session
+// runs. Suppose a cat that reads the terminal has not stopped yet when the shell does: it then takes what
+// is typed next.
+func (c *console) stops() {
+	c.t.Helper()
+	c.types(ctrlZ)
+	c.awaitTimes(1, "Stopped")
+	await(c.t, "cat to stop", func() bool {
+		files, err := filepath.Glob("/proc/[0-9]*/stat")
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return !slices.ContainsFunc(files, func(file string) bool {
+			stat, _ := os.ReadFile(file)
+			_, rest, cat := strings.Cut(string(stat), " (cat) ")
+			fields := strings.Fields(rest) // state, parent, group, session
+			return cat && fields[3] == itoa(c.cmd.Process.Pid) && fields[0] != "T"
+		})
+	})
+}
+
 func TestCtrlZ(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
 	c.enter("holdfast run x -- sh -c 'echo u''p; cat; echo en''d'")
 	c.awaitTimes(1, "up")
 	c.talk("one")
-	c.types(ctrlZ)
-	c.awaitTimes(1, "Stopped")
+	c.stops()
 	c.expectOut("holdfast: stopped: the command is killed if it is not continued within 29")
 	c.enter("echo the shell is he''re")
 	c.awaitTimes(1, "here")
@@ -320,8 +342,7 @@ func TestNestedCtrlZ(t *testing.T) {
 	c.enter("holdfast run a -- sh -c 'holdfast run b -- sh -c \"echo u''p; cat\"; echo aft''er'")
 	c.awaitTimes(1, "up")
 	c.talk("one")
-	c.types(ctrlZ)
-	c.awaitTimes(1, "Stopped")
+	c.stops()
 	c.enter("fg")
 	c.awaitTimes(3, "holdfast run a")
 	c.talk("two")

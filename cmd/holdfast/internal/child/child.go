@@ -27,7 +27,7 @@
 //     and the guard are both killed.
 //
 // The supervisor's side is child_unix.go, the guard's side guard_unix.go. What they tell each other:
-// trust deadlines from the supervisor to the guard, and reports (report_unix.go) back.
+// trust deadlines, and the order to stop the job, from the supervisor to the guard, and reports (report_unix.go) back.
 package child
 
 import (
@@ -45,10 +45,12 @@ type Options struct {
 	Until driver.Instant // the present trust deadline: see Child.Trust
 }
 
-// Event tells that the command was stopped, or that it has ended.
+// Event tells that the command was stopped, that the job was, or that the command has ended.
 type Event struct {
-	Stopped syscall.Signal // the signal that has stopped it; 0: it has ended
-	Code    int            // its exit code, or 128+n if signal n killed it
+	Stopped    syscall.Signal // the signal that has stopped the command; 0: none
+	Guard      bool           // it has stopped the guard too
+	JobStopped bool           // what StopJob began is done: SIGTSTP can be caught again
+	Code       int            // otherwise: the command's exit code, or 128+n if signal n killed it
 }
 
 // guardName is the guard's name in the list of processes. A process with this name is a guard.

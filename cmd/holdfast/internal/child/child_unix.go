@@ -148,6 +148,8 @@ func (c *Child) relayReports(reports io.Reader) {
 			return
 		case r.what == commandStopped:
 			c.events <- Event{Stopped: syscall.Signal(r.n)}
+		case r.what == jobStopped:
+			c.events <- Event{JobStopped: true}
 		case r.what == commandEnded:
 			c.reportEnd(r.n)
 		}
@@ -188,7 +190,10 @@ func (c *Child) Signal(s syscall.Signal) {
 
 // Trust tells the guard a new trust deadline. If the guard learns of no later one, it kills the
 // command when this one has passed.
-func (c *Child) Trust(until driver.Instant) {
+func (c *Child) Trust(until driver.Instant) { c.order(until) }
+
+// order writes an order to the guard: stopOrder, or a trust deadline.
+func (c *Child) order(what any) {
 	pipe, err := c.trust.SyscallConn()
 	if err != nil {
 		return // closed: the command has ended
@@ -197,7 +202,7 @@ func (c *Child) Trust(until driver.Instant) {
 	// must not wait for it, so if the pipe is full the write fails at once. A write deadline would
 	// be wrong: if it passes before the write has begun, nothing is written. On a busy machine that
 	// happened to the first trust deadline, and the guard waited for it for ever.
-	line := fmt.Appendln(nil, int64(until))
+	line := fmt.Appendln(nil, what)
 	pipe.Write(func(fd uintptr) bool {
 		syscall.Write(int(fd), line)
 		return true

@@ -33,7 +33,7 @@ func init() {
 		}
 		numbers[i] = n
 	}
-	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2]}
+	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2], supervisor: os.Getppid()}
 	syscall.CloseOnExec(g.orders)
 	syscall.CloseOnExec(g.reports)
 	g.run(os.Args[4], os.Args[5:])
@@ -42,9 +42,10 @@ func init() {
 
 // guard starts the command and waits for a reason to kill it.
 type guard struct {
-	orders          int // the descriptor from which trust deadlines are read
+	orders          int // the descriptor from which orders are read
 	reports         int // the descriptor to which reports are written
-	supervisorGroup int // the supervisor's process group
+	supervisor      int // the supervisor's process id
+	supervisorGroup int // and its process group
 	until           driver.Instant
 	partial         []byte // the beginning of a line that has not arrived completely
 }
@@ -127,7 +128,7 @@ func (g *guard) reap(command int) {
 	}
 }
 
-// read reads trust deadlines, and returns false if the supervisor has died.
+// read reads orders: trust deadlines, and stopOrder. It returns false if the supervisor has died.
 func (g *guard) read() bool {
 	var buf [4096]byte
 	n, err := syscall.Read(g.orders, buf[:])
@@ -143,11 +144,23 @@ func (g *guard) read() bool {
 		if !ok {
 			return true
 		}
-		if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
+		if string(line) == stopOrder {
+			g.stopJob()
+		} else if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
 			g.until = driver.Instant(until)
 		}
 		g.partial = rest
 	}
+}
+
+// stopJob stops the supervisor, then the rest of its group. The order matters: see Child.StopJob.
+func (g *guard) stopJob() {
+	// If the supervisor has died meanwhile, another process is the parent.
+	if os.Getppid() == g.supervisor {
+		syscall.Kill(g.supervisor, syscall.SIGSTOP)
+		syscall.Kill(-g.supervisorGroup, syscall.SIGTSTP)
+	}
+	report{jobStopped, 0}.write(g.reports)
 }
 
 // kill kills the command and all its descendants, in three steps:

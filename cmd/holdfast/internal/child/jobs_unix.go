@@ -40,11 +40,16 @@ func (c *Child) LendIfNeeded(stopped syscall.Signal) bool {
 // Lent reports whether the command has the terminal.
 func (c *Child) Lent() bool { return c.tty != nil && c.tty.lent }
 
-// StopJob stops this process and the rest of its group, so that the shell gets control. The
-// terminal would have done so if the command were in this group. StopJob may return before the stop
-// takes effect; SIGCONT tells that the stop is over. Then SIGTSTP is ignored, until the caller asks
-// for it again by signal.Notify.
-func (c *Child) StopJob() {
+// StopJob stops this process and the rest of its group after the command was stopped, so that the shell
+// gets control. The terminal would have done so if the command were in this group. StopJob may return
+// before the stop takes effect; SIGCONT tells that the stop is over. SIGTSTP is ignored until
+// Event.JobStopped; then the caller asks for it again by signal.Notify.
+//
+// The guard stops the job, this process before the others. Suppose this process did it itself, and its
+// group is the command of a run around this one. When another of the group stops, the outer run tells
+// its shell that the job has stopped, and the user may continue the job before this process has stopped
+// itself. Its stop would come after the SIGCONT, and last for ever.
+func (c *Child) StopJob(e Event) {
 	if c.tty != nil {
 		// The shell that continues the job decides whether it has the terminal.
 		c.tty.again, c.tty.lent = c.tty.lent, false
@@ -52,8 +57,13 @@ func (c *Child) StopJob() {
 	// The rest of the group gets SIGTSTP, as from the terminal, and not SIGSTOP: one of them may be
 	// the guard of a run around this one, which catches SIGTSTP and must go on.
 	signal.Ignore(syscall.SIGTSTP)
+	if !e.Guard {
+		c.order(stopOrder)
+		return
+	}
 	syscall.Kill(0, syscall.SIGTSTP)
 	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	c.events <- Event{JobStopped: true}
 }
 
 // Orphaned reports whether this process's group is orphaned in the sense of POSIX: no member has a

@@ -60,7 +60,7 @@ func (c *Child) noteEnd(pid int, status syscall.WaitStatus) (done bool) {
 	switch {
 	case pid == c.guard && status.Stopped():
 		// Somebody has stopped the whole group, so the guard cannot report it.
-		c.events <- Event{Stopped: status.StopSignal()}
+		c.events <- Event{Stopped: status.StopSignal(), Guard: true}
 	case pid == c.guard:
 		c.guardEnded.Store(true)
 		c.killUnguarded()

@@ -294,10 +294,14 @@ func (s *supervisor) supervise() error {
 	for {
 		select {
 		case e := <-s.child.Events():
-			if e.Stopped == 0 {
+			switch {
+			case e.Stopped != 0:
+				s.stopped(e)
+			case e.JobStopped:
+				s.catchStops()
+			default:
 				return s.ended(e.Code)
 			}
-			s.stopped(e.Stopped)
 		case sig := <-s.signals:
 			if sig == syscall.SIGCONT {
 				if !s.resume() {
@@ -325,7 +329,7 @@ func (s *supervisor) supervise() error {
 	}
 }
 
-// catchStops has SIGTSTP passed on. StopJob ends that, so it is called after each stop.
+// catchStops has SIGTSTP passed on. StopJob ends that, so it is called after each stop of the job.
 func (s *supervisor) catchStops() {
 	if s.catchesStop {
 		signal.Notify(s.signals, syscall.SIGTSTP)
@@ -368,8 +372,8 @@ func (s *supervisor) checkDeadline() time.Duration {
 }
 
 // stopped deals with a command that a signal has stopped.
-func (s *supervisor) stopped(by syscall.Signal) {
-	switch {
+func (s *supervisor) stopped(e child.Event) {
+	switch by := e.Stopped; {
 	case s.child.LendIfNeeded(by):
 		// Suppose `holdfast run NAME -- vi` in a pipeline: vi reads the keyboard from the
 		// background, and is stopped by SIGTTIN. It now has the terminal, and goes on.
@@ -398,13 +402,12 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	left := time.Until(s.lease.ValidUntil()).Round(time.Second / 10)
 	complain(fmt.Errorf("stopped: the command is killed if it is not continued within %v, when lock %q runs out",
 		left, s.name))
-	s.child.StopJob()
+	s.child.StopJob(e)
 }
 
 // resume continues the command. It returns false if the lock has run out meanwhile.
 func (s *supervisor) resume() bool {
 	s.retry = nil
-	s.catchStops()
 	if s.lease.Err() != nil {
 		return false
 	}
