@@ -65,7 +65,19 @@ func servesAgain(t *trial) {
 	t.release(before, t.take(before, t.request()))
 	t.h.Restart(t.TB)
 	g := t.served(before)
-	t.release(before, g)
+	// Renewals and releases may have connections of their own, which break now. Package holdfast repeats
+	// a release, too.
+	end := time.Now().Add(10 * time.Second)
+	for {
+		err := t.release1(before, g)
+		if err == nil || driver.Gone(err) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("P4: the holder's release failed for 10 s after a restart: %v", err)
+		}
+		time.Sleep(t.tick())
+	}
 	t.freeNow(t.open(), t.request(), "P4: a release after a restart did not free the name")
 }
 

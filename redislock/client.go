@@ -152,6 +152,16 @@ const batchSize = 100
 func (c *client) batch(
 	ctx context.Context, s *script, grants []driver.Grant, args func(*driver.Grant) []string,
 ) []error {
+	return c.batchOf(ctx, s, grants, func(g *driver.Grant) []string {
+		keys := c.layout.keys(g.Name)
+		return keys[:]
+	}, args)
+}
+
+// batchOf is batch of another layout.
+func (c *client) batchOf(
+	ctx context.Context, s *script, grants []driver.Grant, keysOf, args func(*driver.Grant) []string,
+) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
 		for i := range errs {
@@ -164,8 +174,7 @@ func (c *client) batch(
 		var keys, values []string
 		part := rest[:min(batchSize, len(rest))]
 		for i := range part {
-			of := c.layout.keys(part[i].Name)
-			keys = append(keys, of[:]...)
+			keys = append(keys, keysOf(&part[i])...)
 			values = append(values, args(&part[i])...)
 		}
 		commands = append(commands, s.command(keys, values...))
@@ -190,14 +199,19 @@ func (c *client) batch(
 // Renew implements driver.Driver.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
-	renewals := make([]driver.Renewal, len(grants))
-	for i, err := range c.batch(ctx, renewScript, grants, func(g *driver.Grant) []string {
+	return renewals(grants, sent, c.batch(ctx, renewScript, grants, func(g *driver.Grant) []string {
 		token := int64(0)
 		if g.Passed {
 			token = int64(g.Token)
 		}
 		return []string{escape(g.Owner), decimal(token)}
-	}) {
+	}))
+}
+
+// renewals returns the outcome of renewals that were sent at an instant.
+func renewals(grants []driver.Grant, sent driver.Instant, errs []error) []driver.Renewal {
+	renewals := make([]driver.Renewal, len(grants))
+	for i, err := range errs {
 		if err != nil {
 			renewals[i].Err = err
 		} else {
@@ -222,15 +236,24 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	for i := range grants {
 		c.removeWaiter(grants[i].Owner)
 	}
-	errs := c.batch(ctx, releaseScript, grants, func(g *driver.Grant) []string {
-		refuse := time.Duration(0)
-		if g.Token == 0 || g.Stray {
-			refuse = max(g.TTL, withdrawnFor)
-		}
+	return withdrawn(grants, c.batch(ctx, releaseScript, grants, func(g *driver.Grant) []string {
 		return []string{
-			escape(g.Owner), decimal(int64(g.Token)), decimal(micros(g.MinHold)), decimal(micros(refuse)),
+			escape(g.Owner), decimal(int64(g.Token)), decimal(micros(g.MinHold)), decimal(micros(refusedFor(g))),
 		}
-	})
+	}))
+}
+
+// refusedFor returns for how long the store must refuse further requests of the owner: 0 if none can be
+// under way.
+func refusedFor(g *driver.Grant) time.Duration {
+	if g.Token == 0 || g.Stray {
+		return max(g.TTL, withdrawnFor)
+	}
+	return 0
+}
+
+// withdrawn returns the errors of a release. A request that is withdrawn need not have been granted.
+func withdrawn(grants []driver.Grant, errs []error) []error {
 	for i := range errs {
 		if grants[i].Token == 0 && driver.Gone(errs[i]) {
 			errs[i] = nil

@@ -66,13 +66,21 @@ func info(name string, fields []any) driver.Info {
 // List implements driver.Inspector. It scans all keys of the server, so it takes time in proportion
 // to their number; other requests are served meanwhile.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return c.list(ctx, prefix, c.layout.name, c.inspect)
+}
+
+// list is List of a layout in which named returns the name that a key belongs to.
+func (c *client) list(
+	ctx context.Context, prefix string, named func(key string) (string, bool),
+	inspect func(context.Context, ...string) ([]driver.Info, error),
+) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		seen := map[string]bool{} // a scan may show a key twice
 		for cursor := "0"; ; {
-			names, next, err := c.scan(ctx, cursor, prefix, seen)
+			names, next, err := c.scan(ctx, cursor, prefix, named, seen)
 			infos := []driver.Info(nil)
 			if err == nil && len(names) > 0 {
-				infos, err = c.inspect(ctx, names...)
+				infos, err = inspect(ctx, names...)
 			}
 			if err != nil {
 				yield(driver.Info{}, err)
@@ -95,7 +103,7 @@ const scanned = 1000
 
 // scan returns names that begin with prefix and are not in seen, and adds them.
 func (c *client) scan(
-	ctx context.Context, cursor, prefix string, seen map[string]bool,
+	ctx context.Context, cursor, prefix string, named func(key string) (string, bool), seen map[string]bool,
 ) (names []string, next string, err error) {
 	if err := c.alive(ctx); err != nil {
 		return nil, "", err
@@ -113,7 +121,7 @@ func (c *client) scan(
 	}
 	for _, key := range list(fields, 1) {
 		key, _ := key.(string)
-		if name, ok := c.layout.name(key); ok && !seen[name] && strings.HasPrefix(name, prefix) {
+		if name, ok := named(key); ok && !seen[name] && strings.HasPrefix(name, prefix) {
 			seen[name] = true
 			names = append(names, name)
 		}

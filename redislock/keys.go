@@ -10,6 +10,8 @@ import "strings"
 //	PREFIX:{NAME}:until   the same, by when the places end
 //	PREFIX:{NAME}:places  what the owners have asked for
 //	PREFIX:{NAME}:gone    tombstones: why requests of some owners are refused
+//	PREFIX:{NAME}:setnx   layout setnx: the record; the lock itself is at NAME
+//	PREFIX:{NAME}:setnx:OWNER  layout setnx: the tombstone of an owner
 //	PREFIX:store          which store this is
 //	PREFIX:wake:CLIENT    the channel of a client
 type layout struct{ prefix string }

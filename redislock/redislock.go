@@ -81,9 +81,29 @@ type Options struct {
 	Poll time.Duration
 	// Wait is how waiters learn of their grant. "": Push.
 	Wait Wait
+	// Layout is how locks are kept. "": that of Holdfast alone, with all that Holdfast can do.
+	Layout Layout
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 }
+
+// Layout is how locks are kept.
+type Layout string
+
+// SetNX is the lock that programs in all languages write first: a string at the bare name, taken by
+//
+//	SET NAME VALUE NX PX MILLISECONDS
+//
+// and released and extended by a script that compares the value first. Holdfast and they exclude each
+// other. It has exclusive holds only, and no queue: waiters poll, by default each 50 to 100 ms in the
+// end. Tokens grow among Holdfast's holders only, so Caps.Fencing is false: a stale holder of another
+// program has no token that a guard could refuse. Notes, tokens and what else the string cannot carry
+// are in keys of their own under the prefix.
+//
+// The keys of locks do not begin with the prefix. A program whose data are at a lock's name has the
+// lock, as long as the data are there; if they are no string, the error is driver.ErrMismatch. Holdfast
+// never changes or deletes what another has written.
+const SetNX Layout = "setnx"
 
 // Wait is how waiters learn of their grant.
 type Wait string
@@ -145,6 +165,9 @@ func New(ctx context.Context, conn Conn, o *Options) (driver.Driver, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+	if o != nil && o.Layout == SetNX {
+		return setnx{c}, nil
+	}
 	return c, nil
 }
 
@@ -172,6 +195,12 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if o.Wait != "" && o.Wait != Push && o.Wait != Spin {
 		return nil, fmt.Errorf("wait %.40q: %s and %s are known", o.Wait, Push, Spin)
 	}
+	switch {
+	case o.Layout != "" && o.Layout != SetNX:
+		return nil, fmt.Errorf("layout %.40q: %s is known, or none", o.Layout, SetNX)
+	case o.Layout == SetNX && o.Wait != "":
+		return nil, fmt.Errorf("wait %s: in the layout %s waiters always poll", o.Wait, SetNX)
+	}
 	id, err := c.identity(ctx)
 	if err != nil {
 		return nil, err
@@ -185,6 +214,10 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guarantees,
+	}
+	if o.Layout == SetNX {
+		c.caps = setnxCaps(c.caps)
+		return c, nil
 	}
 	if o.Wait == Spin {
 		c.caps.Ops &^= driver.OpNotify

@@ -69,7 +69,9 @@ func overTwo(t *testing.T) guarantees.Store {
 // TestGuaranteesDoc checks that the documentation is what the drivers' Caps generate.
 func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
-	all := append(slices.Clone(stores), overTwo(t))
+	setnx := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=setnx")
+	setnx.Layout = "setnx"
+	all := append(slices.Clone(stores), setnx, overTwo(t))
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 	for part, table := range map[string]func([]guarantees.Store) []byte{

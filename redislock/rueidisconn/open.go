@@ -120,7 +120,7 @@ func fromServer(err error) error {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
-	known := []string{"hf.wait"}
+	known := []string{"hf.wait", "hf.layout"}
 	unix := u.Scheme == "redis+unix"
 	switch u.Scheme {
 	case "redis+unix":
@@ -165,7 +165,9 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 			err = fmt.Errorf("database %.40q is not a number from 0 up", db)
 		}
 	}
-	return option, &redislock.Options{Wait: redislock.Wait(params["hf.wait"])}, err
+	return option, &redislock.Options{
+		Wait: redislock.Wait(params["hf.wait"]), Layout: redislock.Layout(params["hf.layout"]),
+	}, err
 }
 
 func parseHost(u *url.URL, option *rueidis.ClientOption) {

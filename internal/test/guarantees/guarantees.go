@@ -14,6 +14,7 @@ import (
 // Store is one driver as it is documented.
 type Store struct {
 	Package string // its directory in the repository
+	Layout  string // how it keeps locks, if not in its own way
 	URL     string // an example
 	Caps    driver.Caps
 }
@@ -96,7 +97,7 @@ func capabilities(b *bytes.Buffer, stores []Store) {
 
 func section(b *bytes.Buffer, s Store) {
 	g := s.Caps.Guarantees
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", s.Package, text(g.Summary))
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", s.title(), text(g.Summary))
 	fmt.Fprintf(b, "- **Tokens**: %s\n", text(g.Tokens))
 	late := "a dead holder's name opens when TTL and lock-delay, or its minimum hold, are over, without delay by the store"
 	if g.Lateness > 0 {
@@ -147,10 +148,18 @@ func text(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }
 
-func link(s Store) string { return fmt.Sprintf("[%s](#%s)", s.Package, anchor(s)) }
+func link(s Store) string { return fmt.Sprintf("[%s](#%s)", s.title(), anchor(s)) }
+
+// title returns a store's heading.
+func (s Store) title() string {
+	if s.Layout == "" {
+		return s.Package
+	}
+	return s.Package + ", layout " + s.Layout
+}
 
 // anchor returns the anchor of a store's heading in links.
-func anchor(s Store) string { return strings.ReplaceAll(s.Package, "/", "") }
+func anchor(s Store) string { return strings.NewReplacer("/", "", ",", "", " ", "-").Replace(s.title()) }
 
 func yes(b bool) string {
 	if b {

@@ -43,6 +43,17 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestFromSetNX runs the commands of the page beside a real server.
+func TestFromSetNX(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	r := newRunner(t)
+	r.replace = strings.NewReplacer(
+		"redis://localhost:6379", "redis://"+server.Addr, "redis-cli ", "redis-cli -u redis://"+server.Addr+" ",
+	)
+	r.page("docs/from-setnx.md")
+}
+
 // TestReadmeNamesAll: README names each module of a store, each command and each exit code of run.
 func TestReadmeNamesAll(t *testing.T) {
 	t.Parallel()

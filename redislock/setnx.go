@@ -1,0 +1,248 @@
+package redislock
+
+import (
+	"context"
+	_ "embed"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// setnx is the driver of the layout SetNX. The lock is a string at the bare name, and whoever has set
+// it by SET NX PX has the name, in whatever language. Beside it are a record, for tokens and for what
+// operators see, and tombstones for requests that were withdrawn (P6): of these other programs know
+// nothing.
+//
+// A release and a renewal compare the value first, in a script. So they change nothing if the hold has
+// expired and a stranger has the name, and they expect the same of the stranger.
+type setnx struct{ c *client }
+
+//go:embed lua/setnx.lua
+var setnxLua string
+
+//go:embed lua/setnx_take.lua
+var setnxTakeLua string
+
+//go:embed lua/setnx_renew.lua
+var setnxRenewLua string
+
+//go:embed lua/setnx_release.lua
+var setnxReleaseLua string
+
+//go:embed lua/setnx_break.lua
+var setnxBreakLua string
+
+//go:embed lua/setnx_annotate.lua
+var setnxAnnotateLua string
+
+//go:embed lua/setnx_inspect.lua
+var setnxInspectLua string
+
+var (
+	setnxTake     = scriptOf(clockLua + setnxLua + setnxTakeLua)
+	setnxRenew    = scriptOf(clockLua + setnxLua + setnxRenewLua)
+	setnxRelease  = scriptOf(clockLua + setnxLua + setnxReleaseLua)
+	setnxBreak    = scriptOf(clockLua + setnxLua + setnxBreakLua)
+	setnxAnnotate = scriptOf(clockLua + setnxLua + setnxAnnotateLua)
+	setnxInspect  = scriptOf(clockLua + setnxLua + setnxInspectLua)
+)
+
+// setnxPoll is the longest pause between two polls of a waiter, unless Options.Poll says another.
+// Nobody tells a waiter that the name is free.
+const setnxPoll = 100 * time.Millisecond
+
+// setnxCaps are the abilities of the layout, of those of Redis.
+func setnxCaps(caps driver.Caps) driver.Caps {
+	caps.Store += "-setnx"
+	caps.Ops = driver.OpInspect | driver.OpBreak | driver.OpAnnotate
+	caps.Fencing, caps.Shared, caps.Slots, caps.Fair = false, false, false, false
+	caps.TokenBlock = 0
+	if caps.Poll == 0 {
+		caps.Poll = setnxPoll
+	}
+	caps.Guarantees = setnxGuarantees
+	return caps
+}
+
+// setnxKeys returns the keys of a name and an owner: see setnx.lua.
+func (l layout) setnxKeys(name, owner string) []string {
+	record := l.record(name) + setnxSuffix
+	return []string{name, record, record + ":" + escape(owner)}
+}
+
+// setnxSuffix is what the key of a record ends with, after the key of the name.
+const setnxSuffix = ":setnx"
+
+// Caps implements driver.Driver.
+func (s setnx) Caps() driver.Caps { return s.c.caps }
+
+// Close implements driver.Driver.
+func (s setnx) Close() error { return s.c.Close() }
+
+// Try implements driver.Driver.
+func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if req.Mode != driver.Exclusive {
+		return driver.Grant{}, driver.ErrUnsupported
+	}
+	if err := s.c.alive(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	sent := s.c.clock.Now()
+	fields, err := s.ask(ctx, setnxTake, req.Name, req.Owner,
+		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note)
+	if err != nil {
+		return driver.Grant{Request: req}, outcome(err)
+	}
+	switch number(fields, 0) {
+	case replyOK:
+		return driver.Grant{
+			Request: req, Token: driver.Token(number(fields, 1)), Block: 1, Since: sent, Valid: req.TTL,
+		}, nil
+	case replyHeld:
+		return driver.Grant{Request: req}, &driver.HeldError{
+			Name: req.Name, ExpiresIn: rest(number(fields, 1)),
+			Token: driver.Token(number(fields, 2)), Note: str(fields, 3),
+		}
+	}
+	return driver.Grant{Request: req}, refusal(&req, fields)
+}
+
+// rest returns for how much longer a key is there that has so many milliseconds, and 0 if it does not
+// end by itself.
+func rest(ms int64) time.Duration { return time.Duration(max(ms, 0)) * time.Millisecond }
+
+// ask runs a script for one owner of a name, and returns its reply. The owner is the script's first
+// argument.
+func (s setnx) ask(ctx context.Context, script *script, name, owner string, args ...string) ([]any, error) {
+	command := script.command(s.c.layout.setnxKeys(name, owner), append([]string{owner}, args...)...)
+	reply := s.c.shared.run(ctx, script, command)[0]
+	if reply.Err != nil {
+		return nil, reply.Err
+	}
+	if fields, ok := reply.Value.([]any); ok {
+		return fields, nil
+	}
+	return []any{reply.Value}, nil
+}
+
+// batch runs a script over grants.
+func (s setnx) batch(
+	ctx context.Context, script *script, grants []driver.Grant, args func(*driver.Grant) []string,
+) []error {
+	return s.c.batchOf(ctx, script, grants, func(g *driver.Grant) []string {
+		return s.c.layout.setnxKeys(g.Name, g.Owner)
+	}, args)
+}
+
+// Renew implements driver.Driver.
+func (s setnx) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	sent := s.c.clock.Now()
+	return renewals(grants, sent, s.batch(ctx, setnxRenew, grants, func(g *driver.Grant) []string {
+		return []string{g.Owner, decimal(micros(g.TTL))}
+	}))
+}
+
+// Release implements driver.Driver.
+func (s setnx) Release(ctx context.Context, grants []driver.Grant) []error {
+	return withdrawn(grants, s.batch(ctx, setnxRelease, grants, func(g *driver.Grant) []string {
+		return []string{g.Owner, decimal(micros(g.MinHold)), decimal(micros(refusedFor(g)))}
+	}))
+}
+
+// Annotate implements driver.Annotator.
+func (s setnx) Annotate(ctx context.Context, g driver.Grant) error {
+	if err := s.c.alive(ctx); err != nil {
+		return err
+	}
+	fields, err := s.ask(ctx, setnxAnnotate, g.Name, g.Owner, g.Note)
+	if err != nil {
+		return Explain(err)
+	}
+	return statusError(fields[0])
+}
+
+// Break implements driver.Breaker. A hold of another program has no token, so it cannot be broken.
+func (s setnx) Break(ctx context.Context, name string, token driver.Token) error {
+	info, err := s.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(info.Holders) == 0 || token <= 0 || info.Holders[0].Token != token {
+		return driver.ErrNotHeld
+	}
+	owner := info.Holders[0].Owner
+	command := setnxBreak.command(s.c.layout.setnxKeys(name, owner), decimal(int64(token)), owner)
+	reply := s.c.shared.run(ctx, setnxBreak, command)[0]
+	if reply.Err != nil {
+		return Explain(reply.Err)
+	}
+	return statusError(reply.Value)
+}
+
+// Inspect implements driver.Inspector.
+func (s setnx) Inspect(ctx context.Context, name string) (driver.Info, error) {
+	infos, err := s.inspect(ctx, name)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	return infos[0], nil
+}
+
+func (s setnx) inspect(ctx context.Context, names ...string) ([]driver.Info, error) {
+	if err := s.c.alive(ctx); err != nil {
+		return nil, err
+	}
+	commands := make([]Command, len(names))
+	for i, name := range names {
+		commands[i] = setnxInspect.command(s.c.layout.setnxKeys(name, "")[:2])
+	}
+	infos := make([]driver.Info, len(names))
+	for i, reply := range s.c.shared.run(ctx, setnxInspect, commands...) {
+		if reply.Err != nil {
+			return nil, Explain(reply.Err)
+		}
+		fields, _ := reply.Value.([]any)
+		if len(fields) != 3 && len(fields) != 8 {
+			return nil, errUnexpected(reply.Value)
+		}
+		infos[i] = setnxInfo(names[i], fields)
+	}
+	return infos, nil
+}
+
+// setnxInfo returns a reply of setnx_inspect.lua as driver.Info.
+func setnxInfo(name string, fields []any) driver.Info {
+	info := driver.Info{Name: name}
+	left := rest(number(fields, 1))
+	switch value := str(fields, 2); {
+	case str(fields, 0) != "string":
+	case value == setnxClosed, len(fields) == 8 && number(fields, 7) <= 0:
+		info.ClosedFor = left // the holder is gone
+	case len(fields) == 8:
+		info.Holders = []driver.Holder{{
+			Owner: str(fields, 3), Token: driver.Token(number(fields, 4)), Note: str(fields, 5),
+			Held: duration(max(number(fields, 6), 0)), Expires: duration(number(fields, 7)),
+		}}
+	default:
+		info.Holders = []driver.Holder{{Owner: strconv.Quote(value), Note: "not a lock of Holdfast's", Expires: left}}
+	}
+	return info
+}
+
+// setnxClosed is CLOSED in setnx.lua.
+const setnxClosed = "holdfast:closed"
+
+// List implements driver.Inspector. It shows the names that Holdfast has used lately. A key that only
+// other programs use is not told from other data.
+func (s setnx) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return s.c.list(ctx, prefix, func(key string) (string, bool) {
+		record, ok := strings.CutSuffix(key, setnxSuffix)
+		if !ok {
+			return "", false
+		}
+		return s.c.layout.name(record)
+	}, s.inspect)
+}
