@@ -159,7 +159,9 @@ func (s Store) title() string {
 }
 
 // anchor returns the anchor of a store's heading in links.
-func anchor(s Store) string { return strings.NewReplacer("/", "", ",", "", " ", "-").Replace(s.title()) }
+func anchor(s Store) string {
+	return strings.NewReplacer("/", "", ",", "", " ", "-").Replace(s.title())
+}
 
 func yes(b bool) string {
 	if b {
