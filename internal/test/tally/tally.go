@@ -33,6 +33,7 @@ type packageRun struct {
 	tests               map[string]*testRun // that have not ended, and those below the ones that have not
 	order               []string            // their names, as they began
 	output              []string            // of no test
+	dying               bool                // the program prints why it ends: a panic, or a time-out
 	count, failed, told int                 // tests counted; of these failed; top-level tests shown
 }
 
@@ -79,6 +80,13 @@ func (t *tally) running(e *event) *packageRun {
 
 // ofTest handles an event of a test.
 func (t *tally) ofTest(p *packageRun, e *event) {
+	// go test gives the dump of a program that dies to the test that has printed last, which may
+	// have passed, while others hang.
+	p.dying = p.dying || strings.HasPrefix(e.Output, "panic: ") || strings.HasPrefix(e.Output, "fatal error: ")
+	if p.dying && e.Action == "output" {
+		p.output = append(p.output, e.Output)
+		return
+	}
 	test := p.tests[e.Test]
 	if test == nil {
 		test = &testRun{}

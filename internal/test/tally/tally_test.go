@@ -18,6 +18,7 @@ var module = map[string]string{
 	"bad/bad_test.go":     `func TestBad(t *testing.T) { t.Log("before"); t.Run("good", func(*testing.T) {}); t.Run("a", func(t *testing.T) { t.Run("deep", func(t *testing.T) { t.Errorf("at the %s", "bottom") }) }) }; func TestSelf(t *testing.T) { t.Run("good", func(*testing.T) {}); t.Error("by itself") }`,
 	"panics/p_test.go":    `func TestFine(*testing.T) {}; func TestPanics(t *testing.T) { done := make(chan int); go func() { panic("a surprise") }(); <-done }`,
 	"hangs/h_test.go":     `func TestHangs(t *testing.T) { t.Run("below", func(*testing.T) { select {} }) }; func TestNever(*testing.T) {}`,
+	"stuck/s_test.go":     `func TestFirst(*testing.T) {}; func TestStuck(t *testing.T) { t.Run("below", func(t *testing.T) { t.Parallel(); select {} }); t.Run("good", func(t *testing.T) { t.Parallel() }) }`,
 	"exits/e_test.go":     `func TestFine(*testing.T) {}; func TestMain(m *testing.M) { m.Run(); println("on the way out"); os.Exit(3) }`,
 	"leaves/l_test.go":    `func TestLeaves(*testing.T) { os.Exit(4) }`,
 	"unbuilt/u_test.go":   `func TestUnbuilt(*testing.T) { undefined() }`,
@@ -76,6 +77,7 @@ func TestEndings(t *testing.T) {
 		{"bad", "2 passed, 2 failed, 0 skipped", []string{"before", "at the bottom", "by itself", "--- FAIL: TestBad/a/deep"}, []string{"=== RUN", "TestBad/good"}},
 		{"panics", "1 passed, 1 failed, 0 skipped", []string{"a surprise", "goroutine "}, nil},
 		{"hangs", "0 passed, 1 failed, 0 skipped", []string{"timed out", "TestHangs/below"}, nil},
+		{"stuck", "2 passed, 1 failed, 0 skipped", []string{"timed out", "goroutine ", "TestStuck/below (did not end)"}, nil},
 		{"exits", "1 passed, 1 failed, 0 skipped", []string{"on the way out"}, nil},
 		{"leaves", "0 passed, 1 failed, 0 skipped", []string{"TestLeaves (did not end)"}, nil},
 		{"unbuilt", "0 passed, 1 failed, 0 skipped", []string{"undefined: undefined"}, nil},
@@ -85,7 +87,7 @@ func TestEndings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := []string{"./" + c.name}
-			if c.name == "hangs" {
+			if c.name == "hangs" || c.name == "stuck" {
 				args = append(args, "-timeout=1s")
 			}
 			shown, ok := sum(t, dir, args...)
