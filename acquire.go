@@ -45,6 +45,7 @@ type acquisition struct {
 	over    bool  // the engine knows that it is over; else the driver has panicked
 	err     error // why there is no lease
 	waiting *waiting
+	asked   *outliving // the request whose outcome the engine is to be told next; nil: none
 }
 
 // leave ends an acquire. If the driver has panicked, it leaves nothing behind either (P6).
@@ -89,14 +90,14 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 		case engine.Enqueue:
 			event.Kind = engine.Answered
 			if next.Outlives {
-				c.askOutliving(ctx, &event, &next)
+				c.askOutliving(ctx, a, &next)
 			} else {
 				event.Grant, event.Err = c.queuer.Enqueue(ctx, next.Grant.Request)
 			}
 		case engine.Await:
 			event.Kind = engine.Answered
 			if next.Outlives {
-				c.askOutliving(ctx, &event, &next)
+				c.askOutliving(ctx, a, &next)
 			} else {
 				event.Grant, event.Err = c.await(ctx, a, &next)
 			}
@@ -128,6 +129,10 @@ func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	if !a.entered {
 		a.entered = true
 		c.active++
+	}
+	if a.asked != nil {
+		a.asked.tellLocked(ev)
+		a.asked = nil
 	}
 	next := c.stepLocked(ev)
 	if next.Do == engine.Sleep || next.Do == engine.Pause {
@@ -190,8 +195,21 @@ func (c *Client) await(
 // outliving is a request that goes on when its caller has given up. The client's mutex guards it.
 type outliving struct {
 	answered chan struct{}
+	grant    driver.Grant
+	err      error
 	done     bool // it is answered, and its caller gets that
 	outlived bool // its caller has left: the engine gets the answer
+}
+
+// tellLocked makes ev say how the request has ended for its caller. The engine must be told in the same
+// critical section: suppose the answer came between the two. Then the engine would hear of it before
+// it heard that somebody would wait for it, and the next caller would wait for ever.
+func (r *outliving) tellLocked(ev *engine.Event) {
+	if r.done {
+		ev.Grant, ev.Err = r.grant, r.err
+		return
+	}
+	r.outlived, ev.Kind = true, engine.Outlived
 }
 
 // outlivesFor bounds a request for a place that has outlived its caller.
@@ -199,16 +217,15 @@ const outlivesFor = 2 * time.Second
 
 // askOutliving asks for a place, or awaits the store. If the caller's context ends first, that goes
 // on in the background, and the answer is for the next caller.
-func (c *Client) askOutliving(ctx context.Context, event *engine.Event, next *engine.Action) {
+func (c *Client) askOutliving(ctx context.Context, a *acquisition, next *engine.Action) {
 	do := next.Do
 	r := &outliving{answered: make(chan struct{})}
-	caller, req := event.Caller, next.Grant.Request
+	a.asked = r
+	caller, req := &a.lease.caller, next.Grant.Request
 	method, ask, within := "Enqueue", c.queuer.Enqueue, outlivesFor
 	if do == engine.Await {
 		method, ask, within = "Wait", c.queuer.Wait, next.For
 	}
-	var grant driver.Grant
-	var err error
 	c.mu.Lock()
 	c.active++
 	c.mu.Unlock()
@@ -217,9 +234,9 @@ func (c *Client) askOutliving(ctx context.Context, event *engine.Event, next *en
 		defer cancel()
 		defer context.AfterFunc(c.closing, cancel)()
 		le := caller.Ref.(*Lease)
-		g, failure := driver.Grant{}, error(ErrHeld)
+		grant, failure := driver.Grant{}, error(ErrHeld)
 		if !c.interruptible(le, cancel) {
-			if panicked := c.guarded(method, func() { g, failure = ask(ctx, req) }); panicked != nil {
+			if panicked := c.guarded(method, func() { grant, failure = ask(ctx, req) }); panicked != nil {
 				failure = driver.Uncertain(panicked)
 			}
 		}
@@ -230,10 +247,10 @@ func (c *Client) askOutliving(ctx context.Context, event *engine.Event, next *en
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if r.outlived {
-			g.Request = req
-			c.stepLocked(&engine.Event{Kind: engine.LateAnswered, Caller: caller, Grant: g, Err: failure})
+			grant.Request = req
+			c.stepLocked(&engine.Event{Kind: engine.LateAnswered, Caller: caller, Grant: grant, Err: failure})
 		} else {
-			grant, err, r.done = g, failure, true
+			r.grant, r.err, r.done = grant, failure, true
 			close(r.answered)
 		}
 		c.finishLocked(1)
@@ -242,13 +259,6 @@ func (c *Client) askOutliving(ctx context.Context, event *engine.Event, next *en
 	case <-r.answered:
 	case <-ctx.Done():
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r.done {
-		event.Grant, event.Err = grant, err
-		return
-	}
-	r.outlived, event.Kind = true, engine.Outlived
 }
 
 // interruptible says how the lease's wait for the store is ended, and reports whether that has

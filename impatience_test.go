@@ -129,6 +129,72 @@ func TestRequestsOutliveImpatientCallers(t *testing.T) {
 	}
 }
 
+// lastMoment is a context whose end somebody hears of first: atEnd is called once, on the goroutine that
+// asks for the error.
+type lastMoment struct {
+	context.Context
+	atEnd func()
+}
+
+func (l *lastMoment) Err() error {
+	err := l.Context.Err()
+	if f := l.atEnd; err != nil && f != nil {
+		l.atEnd = nil
+		f()
+	}
+	return err
+}
+
+// P7: Suppose a caller gives up, and the store answers its request before the engine knows that the
+// request goes on for the next one. The next caller gets the answer, or asks again. It does not wait
+// for an answer that has been there already.
+func TestAnswerAtTheLastMoment(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b, f := w.client(nil)
+		a, _ := w.client(nil)
+		lease := w.acquire(a.Mutex("x", nil))
+		for range 2 { // so that requests outlive their callers
+			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Millisecond)
+			_, _ = b.Mutex("x", nil).Acquire(ctx)
+			cancel()
+		}
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(2 * engine.LingerFor)
+		answer := make(chan struct{})
+		f.set(func() {
+			f.enqueue = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+				<-answer
+				return q.Enqueue(ctx, r)
+			}
+		})
+		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Millisecond)
+		defer cancel()
+		last := &lastMoment{Context: ctx, atEnd: func() {
+			close(answer)
+			synctest.Wait()
+		}}
+		got, err := b.Mutex("x", nil).Acquire(last)
+		if last.atEnd != nil {
+			t.Fatal("the context has not ended while the request was under way")
+		}
+		if err != nil {
+			patient, cancel := context.WithTimeout(w.ctx, time.Minute)
+			defer cancel()
+			if got, err = b.Mutex("x", nil).Acquire(patient); err != nil {
+				t.Fatalf("the next caller: %v", err)
+			}
+		}
+		if err := got.Release(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.free("x", "after impatience")
+	})
+}
+
 // A driver that panics in a request that may outlive its caller does not end the process.
 func TestPanicInOutlivingRequest(t *testing.T) {
 	inWorld(t, func(w *world) {
