@@ -63,18 +63,20 @@ func Open(ctx context.Context, u *url.URL) (Driver, error) {
 
 // packages has the package of each URL scheme, for those who have not imported it.
 var packages = map[string]string{
-	"etcd":       "etcdlock",
-	"etcds":      "etcdlock",
-	"file":       "filelock",
-	"mariadb":    "sqllock/mysqlconn",
-	"mem":        "memlock",
-	"mysql":      "sqllock/mysqlconn",
-	"postgres":   "sqllock/pgconn",
-	"postgresql": "sqllock/pgconn",
-	"redis":      "redislock/rueidisconn",
-	"redis+unix": "redislock/rueidisconn",
-	"rediss":     "redislock/rueidisconn",
-	"sqlite":     "sqllock/sqliteconn",
+	"etcd":            "etcdlock",
+	"etcds":           "etcdlock",
+	"file":            "filelock",
+	"mariadb":         "sqllock/mysqlconn",
+	"mem":             "memlock",
+	"mysql":           "sqllock/mysqlconn",
+	"postgres":        "sqllock/pgconn",
+	"postgresql":      "sqllock/pgconn",
+	"redis":           "redislock/rueidisconn",
+	"redis+unix":      "redislock/rueidisconn",
+	"rediss":          "redislock/rueidisconn",
+	"redis+sentinel":  "redislock/rueidisconn",
+	"rediss+sentinel": "redislock/rueidisconn",
+	"sqlite":          "sqllock/sqliteconn",
 }
 
 // unknownScheme says which package registers a scheme, or else which schemes there are.

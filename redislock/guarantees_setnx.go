@@ -6,13 +6,13 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// setnxGuarantees are those of the layout SetNX. What a fault does is the same as in the other layout,
-// where the same server keeps the lock; but a guard refuses stale holders of Holdfast only.
-var setnxGuarantees = func() driver.Guarantees {
+// setnxGuarantees are those of the layout SetNX, from those of the other layout. What a fault does is the
+// same where the same server keeps the lock; but a guard refuses stale holders of Holdfast only.
+func setnxGuarantees(of driver.Guarantees) driver.Guarantees {
 	g := driver.Guarantees{
 		Summary: "The memory of one Redis server and its wall clock, and all programs that use the key: one that deletes or extends it without comparing the value first frees or keeps another's lock.",
 		Tokens:  "As without a layout, among the holders of Holdfast only. Holders of other programs have no tokens, so no guard can refuse them.",
-		Faults:  maps.Clone(guarantees.Faults),
+		Faults:  maps.Clone(of.Faults),
 	}
 	for fault, note := range map[driver.Fault]string{
 		driver.ClientPause:  "after a pause of the process a goroutine that does not look at its lease may act beside the next holder; a guard refuses it by its token, but no stale holder of another program",
@@ -25,4 +25,4 @@ var setnxGuarantees = func() driver.Guarantees {
 		g.Faults[fault] = v
 	}
 	return g
-}()
+}

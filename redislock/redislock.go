@@ -213,7 +213,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
-		Guarantees: guarantees,
+		Guarantees: guaranteesOf(deploymentOf(conn)),
 	}
 	if o.Layout == SetNX {
 		c.caps = setnxCaps(c.caps)

@@ -63,7 +63,7 @@ func setnxCaps(caps driver.Caps) driver.Caps {
 	if caps.Poll == 0 {
 		caps.Poll = setnxPoll
 	}
-	caps.Guarantees = setnxGuarantees
+	caps.Guarantees = setnxGuarantees(caps.Guarantees)
 	return caps
 }
 

@@ -54,12 +54,8 @@ func (c *opened) Reserve() func(context.Context, []redislock.Command) []redisloc
 func (c *opened) line(patience time.Duration) *wire.Line {
 	o := &c.option
 	var hello []redislock.Command
-	if o.Username != "" || o.Password != "" { // a user may need no password
-		auth := []string{"AUTH", o.Username, o.Password}
-		if o.Username == "" {
-			auth = []string{"AUTH", o.Password}
-		}
-		hello = append(hello, redislock.Command{Args: auth})
+	if auth := credentials(o); auth != nil {
+		hello = append(hello, redislock.Command{Args: append([]string{"AUTH"}, auth...)})
 	}
 	if o.SelectDB != 0 {
 		hello = append(hello, redislock.Command{Args: []string{"SELECT", strconv.Itoa(o.SelectDB)}})
@@ -70,6 +66,17 @@ func (c *opened) line(patience time.Duration) *wire.Line {
 		},
 		Hello: hello, Patience: patience,
 	})
+}
+
+// credentials returns the arguments of AUTH, or nil if there is no user.
+func credentials(o *rueidis.ClientOption) []string {
+	switch {
+	case o.Username != "": // a user may need no password
+		return []string{o.Username, o.Password}
+	case o.Password != "":
+		return []string{o.Password}
+	}
+	return nil
 }
 
 // Close implements redislock.Conn.

@@ -19,9 +19,9 @@ import (
 )
 
 func init() {
-	driver.Register("redis", open)
-	driver.Register("rediss", open)
-	driver.Register("redis+unix", open)
+	for _, scheme := range []string{"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel"} {
+		driver.Register(scheme, open)
+	}
 }
 
 // dialTimeout bounds the making of a connection.
@@ -83,21 +83,36 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var conn redislock.Conn
+	switch {
+	case option.Sentinel.MasterSet != "":
+		conn, err = follow(option)
+	default:
+		conn, err = single(option)
+	}
+	if err != nil {
+		return nil, nil, fromServer(withoutTLS(u, err))
+	}
+	return conn, o, nil
+}
+
+// single connects to one server.
+func single(option rueidis.ClientOption) (*opened, error) {
 	client, err := rueidis.NewClient(option)
 	if err != nil {
 		if client != nil { // rueidis returns one all the same, which goes on trying
 			client.Close()
 		}
-		return nil, nil, fromServer(withoutTLS(u, err))
+		return nil, err
 	}
-	return &opened{conn: conn{client: client}, option: option}, o, nil
+	return &opened{conn: conn{client: client}, option: option}, nil
 }
 
 // withoutTLS explains a server that does not reply because it takes the first message of TLS for the
 // beginning of a command.
 func withoutTLS(u *url.URL, err error) error {
-	if u.Scheme == "rediss" && errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no TLS connection within %v: if the server does not speak TLS there, the scheme is redis: %w", dialTimeout, err)
+	if strings.HasPrefix(u.Scheme, "rediss") && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no TLS connection within %v: if the server does not speak TLS there, the scheme is redis%s: %w", dialTimeout, strings.TrimPrefix(u.Scheme, "rediss"), err)
 	}
 	return err
 }
@@ -121,11 +136,11 @@ func fromServer(err error) error {
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	known := []string{"hf.wait", "hf.layout"}
-	unix := u.Scheme == "redis+unix"
-	switch u.Scheme {
-	case "redis+unix":
+	network, deployment, _ := strings.Cut(u.Scheme, "+")
+	switch {
+	case deployment == "unix":
 		known = append(known, "hf.db")
-	case "rediss":
+	case network == "rediss":
 		known = append(known, "hf.ca", "hf.cert", "hf.key")
 	}
 	params, err := driver.Params(u, false, known...)
@@ -150,12 +165,11 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	switch {
 	case u.Opaque != "" || u.Fragment != "":
 		err = errors.New("store URL is malformed: it looks like redis://host:6379/0")
-	case unix:
+	case deployment == "unix":
 		err = parseSocket(u, &option)
 	default:
-		db = strings.Trim(u.Path, "/")
-		parseHost(u, &option)
-		if u.Scheme == "rediss" {
+		db, err = parseHosts(u, deployment, &option)
+		if err == nil && network == "rediss" {
 			err = secure(&option, params)
 		}
 	}
@@ -170,16 +184,53 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	}, err
 }
 
-func parseHost(u *url.URL, option *rueidis.ClientOption) {
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "localhost"
-	}
-	if port == "" {
-		port = "6379"
-	}
-	option.InitAddress = []string{net.JoinHostPort(host, port)}
+// parseHosts reads what a URL of a deployment says of hosts, and returns its database.
+func parseHosts(u *url.URL, deployment string, option *rueidis.ClientOption) (db string, err error) {
 	option.DialCtxFn = dialTCP
+	db = strings.Trim(u.Path, "/")
+	port, example := "6379", "host:6379/0"
+	if deployment == "sentinel" {
+		port, example = "26379", "host:26379,host:26379/PRIMARY"
+		option.Sentinel.MasterSet, db, _ = strings.Cut(db, "/")
+		if option.Sentinel.MasterSet == "" {
+			return "", fmt.Errorf("store URL does not name the primary: it looks like %s://%s, with the name by which the sentinels know it", u.Scheme, example)
+		}
+	}
+	if option.InitAddress, err = hosts(u.Host, port); err != nil {
+		return "", fmt.Errorf("%w: it looks like %s://%s", err, u.Scheme, example)
+	}
+	if deployment == "" && len(option.InitAddress) > 1 {
+		return "", fmt.Errorf("store URL has several hosts: those of sentinels belong in redis+sentinel://")
+	}
+	return db, nil
+}
+
+// maxHosts is how many hosts a URL may have.
+const maxHosts = 16
+
+// hosts reads a list of hosts, of which some may have no port.
+func hosts(text, port string) ([]string, error) {
+	if text == "" {
+		text = "localhost"
+	}
+	list := strings.Split(text, ",")
+	if len(list) > maxHosts {
+		return nil, fmt.Errorf("store URL has %d hosts: at most %d are allowed", len(list), maxHosts)
+	}
+	for i, host := range list {
+		name, its, err := net.SplitHostPort(host)
+		if err != nil {
+			name, its = strings.Trim(host, "[]"), port
+		}
+		if its == "" {
+			its = port
+		}
+		if name == "" {
+			return nil, fmt.Errorf("host %d of the store URL is empty", i+1)
+		}
+		list[i] = net.JoinHostPort(name, its)
+	}
+	return list, nil
 }
 
 func dialTCP(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -189,18 +240,18 @@ func dialTCP(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Con
 // secure sets up TLS, with the files that the parameters name: they are read again
 // for each connection, because they are replaced before they expire.
 func secure(option *rueidis.ClientOption, params map[string]string) error {
-	host, _, err := net.SplitHostPort(option.InitAddress[0])
-	if err != nil {
-		return errors.New("store URL has no usable host")
-	}
 	source, err := certs.New(certs.Files{CA: params["hf.ca"], Cert: params["hf.cert"], Key: params["hf.key"]})
 	if err != nil {
 		return err
 	}
-	option.TLSConfig = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, named *tls.Config) (net.Conn, error) {
+	option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		config := source.Config()
-		config.ServerName = named.ServerName
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		config.ServerName = host
 		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
 	}
 	return nil

@@ -16,7 +16,8 @@ func TestParse(t *testing.T) {
 		address, user, password string
 		wait                    redislock.Wait
 		db                      int
-		tls                     string
+		tls                     bool
+		primary                 string
 	}{
 		"redis://":                             {address: "localhost:6379"},
 		"redis://example.org/":                 {address: "example.org:6379"},
@@ -24,7 +25,11 @@ func TestParse(t *testing.T) {
 		"redis://[::1]:1234":                   {address: "[::1]:1234"},
 		"redis://h?hf.wait=spin":               {address: "h:6379", wait: redislock.Spin},
 		"redis://:secret@h":                    {address: "h:6379", password: "secret"},
-		"rediss://u%40x:p%2F@h/1":              {address: "h:6379", user: "u@x", password: "p/", db: 1, tls: "h"},
+		"rediss://u%40x:p%2F@h/1":              {address: "h:6379", user: "u@x", password: "p/", db: 1, tls: true},
+		"redis+sentinel://a,b:1/main":          {address: "a:26379 b:1", primary: "main"},
+		"redis+sentinel://a:1,b:2/main":        {address: "a:1 b:2", primary: "main"},
+		"redis+sentinel://[::1]/main":          {address: "[::1]:26379", primary: "main"},
+		"rediss+sentinel://u:p@a/main/2":       {address: "a:26379", primary: "main", user: "u", password: "p", db: 2, tls: true},
 		"redis+unix:///run/r.sock":             {address: "/run/r.sock"},
 		"redis+unix://u:p@/run/r.sock?hf.db=3": {address: "/run/r.sock", user: "u", password: "p", db: 3},
 	} {
@@ -37,11 +42,11 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", raw, err)
 			continue
 		}
-		if o.InitAddress[0] != want.address || o.Username != want.user || o.Password != want.password ||
+		if strings.Join(o.InitAddress, " ") != want.address || o.Sentinel.MasterSet != want.primary || o.Username != want.user || o.Password != want.password ||
 			o.SelectDB != want.db || opts.Wait != want.wait {
 			t.Errorf("%s is %v, user %q, password %q, database %d, wait %q", raw, o.InitAddress, o.Username, o.Password, o.SelectDB, opts.Wait)
 		}
-		if (o.TLSConfig == nil) != (want.tls == "") || o.TLSConfig != nil && o.TLSConfig.ServerName != want.tls {
+		if (o.TLSConfig != nil) != want.tls {
 			t.Errorf("%s has TLS %+v", raw, o.TLSConfig)
 		}
 	}
@@ -58,6 +63,11 @@ func TestParseRefuses(t *testing.T) {
 		"redis://h/0/1":                   "not a number",
 		"redis:h":                         "malformed",
 		"redis://s3cret@h":                "without a password",
+		"redis://a,b":                     "several hosts",
+		"redis+sentinel://a,b":            "does not name the primary",
+		"redis+sentinel://a,/main":        "host 2",
+		"redis+sentinel://a/main/one":     "not a number",
+		"redis+sentinel://a/main?hf.ca=x": "hf.ca",
 		"redis+unix://host/run/r.sock":    "three slashes",
 		"redis+unix://":                   "three slashes",
 	} {

@@ -1,0 +1,186 @@
+package testserver
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// PrimaryName is the name by which the sentinels of [StartSentinels] know the primary.
+const PrimaryName = "locks"
+
+// SentinelOptions configure a deployment with Redis Sentinel.
+type SentinelOptions struct {
+	Replicas int      // 0: two
+	Args     []string // more arguments of the primary and its replicas
+	// SentinelArgs are more lines of the sentinels' configuration, such as "requirepass secret".
+	SentinelArgs []string
+}
+
+// Sentinels is a primary with replicas and three sentinels, of one test. Its methods end the test on
+// failure; call them on the test's own goroutine.
+type Sentinels struct {
+	Servers   []*Redis // the first is the primary at the beginning
+	Sentinels []*Redis
+	t         testing.TB
+}
+
+// StartSentinels starts a deployment, which ends with the test. The sentinels promote a replica about a
+// second after the primary has fallen silent. It needs the package redis-server: see [Need].
+func StartSentinels(t testing.TB, o SentinelOptions) *Sentinels {
+	t.Helper()
+	s := &Sentinels{t: t}
+	replicas := o.Replicas
+	if replicas == 0 {
+		replicas = 2
+	}
+	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
+	s.Servers = []*Redis{StartRedis(t, RedisOptions{Args: args})}
+	_, port, _ := net.SplitHostPort(s.Servers[0].Addr)
+	for range replicas {
+		s.Servers = append(s.Servers, StartRedis(t, RedisOptions{
+			Args: append([]string{"--replicaof", "127.0.0.1 " + port}, args...),
+		}))
+	}
+	return s.watched(o.SentinelArgs)
+}
+
+// WatchBySentinels is StartSentinels for servers that have been started, with more lines of the
+// sentinels' configuration.
+func WatchBySentinels(t testing.TB, primary *Redis, replicas []*Redis, lines ...string) *Sentinels {
+	t.Helper()
+	s := &Sentinels{t: t, Servers: append([]*Redis{primary}, replicas...)}
+	return s.watched(lines)
+}
+
+// watched starts the sentinels, and waits until all know each other and the replicas follow.
+func (s *Sentinels) watched(lines []string) *Sentinels {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.Servers[0].Addr)
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, startSentinel(s.t, port, lines))
+	}
+	replicas := strconv.Itoa(len(s.Servers) - 1)
+	s.until("each sentinel knows all replicas and sentinels", func() bool {
+		for _, r := range s.Sentinels {
+			state := r.Ask("SENTINEL", "MASTER", PrimaryName)
+			if !strings.Contains(state, " num-slaves "+replicas+" ") || !strings.Contains(state, " num-other-sentinels 2 ") {
+				return false
+			}
+		}
+		return true
+	})
+	for _, r := range s.Servers[1:] {
+		s.until("the replicas follow", func() bool { return strings.Contains(r.Ask("INFO", "replication"), "master_link_status:up") })
+	}
+	return s
+}
+
+// startSentinel starts one sentinel.
+func startSentinel(t testing.TB, primaryPort string, lines []string) *Redis {
+	t.Helper()
+	program := Need(t, "redis-server", "redis-server")
+	dir, err := os.MkdirTemp("", "holdfast-sentinel-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &Redis{process: &process{t: t, ready: "+monitor"}}
+	t.Cleanup(r.Kill)
+	file := filepath.Join(dir, "sentinel.conf")
+	const attempts = 5 // another program may take the port before the sentinel does
+	for i := range attempts {
+		r.Addr = freeAddr(t)
+		_, port, _ := net.SplitHostPort(r.Addr)
+		config := append([]string{
+			"bind 127.0.0.1", "port " + port, "dir " + dir,
+			"sentinel monitor " + PrimaryName + " 127.0.0.1 " + primaryPort + " 2",
+			"sentinel down-after-milliseconds " + PrimaryName + " 500",
+			"sentinel failover-timeout " + PrimaryName + " 5000",
+			"sentinel parallel-syncs " + PrimaryName + " 2",
+		}, lines...)
+		if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.args = []string{program, file, "--sentinel"}
+		if err = r.start(); err == nil {
+			return r
+		}
+		t.Logf("sentinel, attempt %d: %v", i+1, err)
+	}
+	t.Fatal("no sentinel started")
+	return nil
+}
+
+// Addrs returns the addresses of the sentinels, separated by commas, as a store URL has them.
+func (s *Sentinels) Addrs() string {
+	var addrs []string
+	for _, r := range s.Sentinels {
+		addrs = append(addrs, r.Addr)
+	}
+	return strings.Join(addrs, ",")
+}
+
+// Primary returns the server that a majority of the sentinels name as the primary, or nil if there is
+// none.
+func (s *Sentinels) Primary() *Redis {
+	named := map[string]int{}
+	for _, r := range s.Sentinels {
+		fields := strings.Fields(r.Ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", PrimaryName))
+		if len(fields) == 2 {
+			named[net.JoinHostPort(fields[0], fields[1])]++
+		}
+	}
+	for _, r := range s.Servers {
+		if named[r.Addr] > len(s.Sentinels)/2 {
+			return r
+		}
+	}
+	return nil
+}
+
+// AwaitPrimary waits until a majority of the sentinels name another primary than before, and returns it.
+func (s *Sentinels) AwaitPrimary(before *Redis) (now *Redis) {
+	s.t.Helper()
+	s.until("another server is the primary", func() bool {
+		now = s.Primary()
+		return now != nil && now != before
+	})
+	return now
+}
+
+// Failover orders a fail-over, as an operator does.
+func (s *Sentinels) Failover() {
+	s.t.Helper()
+	s.until("a fail-over begins", func() bool { return s.Sentinels[0].Ask("SENTINEL", "FAILOVER", PrimaryName) == "OK" })
+}
+
+func (s *Sentinels) until(what string, is func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// Ask sends one command to the server and returns the reply as text: the items of a list are separated
+// by spaces. If the server does not answer, the text says why.
+func (r *Redis) Ask(args ...string) string {
+	c, err := net.DialTimeout("tcp", r.Addr, time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	fmt.Fprintf(c, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(c, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return readReply(c)
+}
