@@ -82,6 +82,8 @@
 //	import _ "github.com/holdfastlock/holdfast/filelock"              // file:///directory: this host
 //	import _ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://host
 //	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://host
+//	                                                                  // redis+sentinel://host,host/primary
+//	                                                                  // redis+cluster://host,host
 //	import _ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://host/database
 //	import _ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://host/database
 //	import _ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite:///file

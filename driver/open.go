@@ -74,6 +74,8 @@ var packages = map[string]string{
 	"redis":           "redislock/rueidisconn",
 	"redis+unix":      "redislock/rueidisconn",
 	"rediss":          "redislock/rueidisconn",
+	"redis+cluster":   "redislock/rueidisconn",
+	"rediss+cluster":  "redislock/rueidisconn",
 	"redis+sentinel":  "redislock/rueidisconn",
 	"rediss+sentinel": "redislock/rueidisconn",
 	"sqlite":          "sqllock/sqliteconn",

@@ -144,7 +144,7 @@ func statusError(value any) error {
 }
 
 // batchSize is how many holds one script call renews or releases at most: the server does nothing
-// else meanwhile.
+// else meanwhile. In a cluster it is one.
 const batchSize = 100
 
 // batch runs a script over grants, batchSize at a time in one pipeline, by the route of renewals and
@@ -169,10 +169,14 @@ func (c *client) batchOf(
 		}
 		return errs
 	}
+	size := batchSize
+	if c.caps.Ops.Has(driver.OpShard) {
+		size = 1 // all keys of a script must have one hash slot
+	}
 	var commands []Command
 	for rest := grants; len(rest) > 0; {
 		var keys, values []string
-		part := rest[:min(batchSize, len(rest))]
+		part := rest[:min(size, len(rest))]
 		for i := range part {
 			keys = append(keys, keysOf(&part[i])...)
 			values = append(values, args(&part[i])...)
@@ -182,15 +186,15 @@ func (c *client) batchOf(
 	}
 	replies := c.reserved.run(ctx, s, commands...)
 	for i := range grants {
-		reply := &replies[i/batchSize]
+		reply := &replies[i/size]
 		items, _ := reply.Value.([]any)
 		switch {
 		case reply.Err != nil:
 			errs[i] = Explain(reply.Err)
-		case i%batchSize >= len(items):
+		case i%size >= len(items):
 			errs[i] = errUnexpected(reply.Value)
 		default:
-			errs[i] = statusError(items[i%batchSize])
+			errs[i] = statusError(items[i%size])
 		}
 	}
 	return errs

@@ -41,6 +41,8 @@ type Command struct {
 	// Key says which node of a cluster gets the command: all keys of the command have its hash slot.
 	// "": any node will do.
 	Key string
+	// Part says which node gets the command, whatever its key: see Partitioned. "": that of the key.
+	Part string
 }
 
 // Reply is the reply to one command.

@@ -15,12 +15,44 @@ const (
 	Single Deployment = ""
 	// Sentinel is a primary with replicas, of which sentinels promote one when the primary is gone.
 	Sentinel Deployment = "sentinel"
+	// Cluster is a Redis Cluster: masters that have the keys of some hash slots each, with replicas
+	// that take over from them.
+	Cluster Deployment = "cluster"
 )
 
 // Deployed is a Conn that knows how its servers are deployed.
 type Deployed interface {
 	Deployment() Deployment
 }
+
+// Partitioned is a Conn to servers each of which has a part of the keys, as in a cluster.
+type Partitioned interface {
+	// Parts returns the servers that have keys at the moment.
+	Parts() []string
+	// Part returns the server that has the key at the moment, or "" if none is known.
+	Part(key string) string
+}
+
+// Shard implements driver.Sharder.
+func (c *client) Shard(req driver.Request) string {
+	if p, ok := c.conn.(Partitioned); ok {
+		return p.Part(c.layout.record(req.Name))
+	}
+	return ""
+}
+
+// parts returns the servers that have keys: one that is "" if there is but one.
+func (c *client) parts() []string {
+	if p, ok := c.conn.(Partitioned); ok {
+		return p.Parts()
+	}
+	return []string{""}
+}
+
+// elsewhere begins the name of a client of a cluster. Its subscription may be at another server than the
+// lock, which then cannot tell whether anybody is subscribed. Suppose a script took a client for dead
+// because nobody here listens to it: the hold that it was told of would be granted to another (P1).
+const elsewhere = "~"
 
 // deploymentOf returns how the servers of a Conn are deployed, as far as the Conn knows.
 func deploymentOf(conn Conn) Deployment {
@@ -47,6 +79,18 @@ func guaranteesOf(d Deployment) driver.Guarantees {
 		g.Faults[driver.Partition] = driver.Verdict{
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,
 			Note: "a holder that is cut off alone stops trusting before the server lets the next one in. If the old primary is cut off together with clients and without a majority of the sentinels, both primaries grant, until those clients hear of the new one: set min-replicas-to-write 1 and a short min-replicas-max-lag, and guard the resource with the token",
+		}
+	}
+	if d == Cluster {
+		g.Summary = "The memory and the wall clock of the master that has the name's hash slot. A fail-over loses what its replicas have not been sent yet."
+		g.Tokens = "The wall clock of the name's master in microseconds, and the last token of each name until ten minutes after its last use, which moves with the name when its slot does."
+		g.Faults[driver.Failover] = driver.Verdict{
+			Exclusion: driver.Breaks, Tokens: driver.Breaks,
+			Note: lost + "The new master's wall clock may be behind: then tokens go back. Other masters' names are not touched. Guard the resource with the token, and keep the clocks together",
+		}
+		g.Faults[driver.Partition] = driver.Verdict{
+			Exclusion: driver.Breaks, Tokens: driver.Breaks,
+			Note: "a holder that is cut off alone stops trusting before the server lets the next one in. A master that is cut off together with clients grants until cluster-node-timeout is over, and a replica may have taken over by then: guard the resource with the token",
 		}
 	}
 	return g

@@ -76,8 +76,9 @@ func (c *client) list(
 ) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		seen := map[string]bool{} // a scan may show a key twice
-		for cursor := "0"; ; {
-			names, next, err := c.scan(ctx, cursor, prefix, named, seen)
+		parts := c.parts()
+		for cursor := "0"; len(parts) > 0; {
+			names, next, err := c.scan(ctx, parts[0], cursor, prefix, named, seen)
 			infos := []driver.Info(nil)
 			if err == nil && len(names) > 0 {
 				infos, err = inspect(ctx, names...)
@@ -92,7 +93,7 @@ func (c *client) list(
 				}
 			}
 			if cursor = next; cursor == "0" {
-				return
+				parts = parts[1:]
 			}
 		}
 	}
@@ -101,14 +102,14 @@ func (c *client) list(
 // scanned is how many keys the server looks at in one go.
 const scanned = 1000
 
-// scan returns names that begin with prefix and are not in seen, and adds them.
+// scan returns names of a part that begin with prefix and are not in seen, and adds them.
 func (c *client) scan(
-	ctx context.Context, cursor, prefix string, named func(key string) (string, bool), seen map[string]bool,
+	ctx context.Context, part, cursor, prefix string, named func(key string) (string, bool), seen map[string]bool,
 ) (names []string, next string, err error) {
 	if err := c.alive(ctx); err != nil {
 		return nil, "", err
 	}
-	reply := c.shared.do(ctx, []Command{{Args: []string{
+	reply := c.shared.do(ctx, []Command{{Part: part, Args: []string{
 		"SCAN", cursor, "MATCH", c.layout.pattern(prefix), "COUNT", strconv.Itoa(scanned),
 	}}})[0]
 	fields, _ := reply.Value.([]any)

@@ -36,14 +36,17 @@
 //		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
 //		+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire
 //
+// With sentinels the user needs +role too, and in a cluster +cluster|slots and +asking.
+//
 // The server may refuse a request: it loads its data, is a replica, is full, cannot write to its
 // disk, runs a long script of another client … An Acquire that waits asks again; one that has not
 // had an answer yet returns the refusal at once, with what to do about it; a renewal that is refused
 // leaves the lease in doubt until its trust deadline. A server whose memory is full grants nothing
 // new, but goes on to renew and release.
 //
-// The store is one node. A replica that takes over may not know what the primary acknowledged: see
-// the driver's Guarantees.
+// The store is one server, a primary that sentinels name, or a cluster, where each name is on the master
+// of its hash slot: see [Deployment]. A replica that takes over may not know what the primary
+// acknowledged: see the driver's Guarantees.
 package redislock
 
 import (
@@ -200,6 +203,8 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		return nil, fmt.Errorf("layout %.40q: %s is known, or none", o.Layout, SetNX)
 	case o.Layout == SetNX && o.Wait != "":
 		return nil, fmt.Errorf("wait %s: in the layout %s waiters always poll", o.Wait, SetNX)
+	case o.Layout == SetNX && deploymentOf(conn) == Cluster:
+		return nil, fmt.Errorf("layout %s: not in a cluster, where a key NAME and the keys that Holdfast adds may belong to different servers", SetNX)
 	}
 	id, err := c.identity(ctx)
 	if err != nil {
@@ -219,11 +224,18 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		c.caps = setnxCaps(c.caps)
 		return c, nil
 	}
+	cluster := deploymentOf(conn) == Cluster
+	if cluster {
+		c.caps.Ops |= driver.OpShard
+	}
 	if o.Wait == Spin {
 		c.caps.Ops &^= driver.OpNotify
 		return c, nil
 	}
 	c.id = rand.Text()[:16]
+	if cluster {
+		c.id = elsewhere + c.id
+	}
 	c.unsubscribe, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
 	return c, Explain(ctxerr.Of(ctx, err))
 }

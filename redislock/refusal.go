@@ -11,18 +11,20 @@ import (
 
 // remedies say what to do about a refusal, by its code.
 var remedies = map[string]string{
-	"NOAUTH":     "the server wants a password, or a user and a password",
-	"WRONGPASS":  "user or password is wrong, or the user is disabled",
-	"NOPERM":     "the user lacks a permission: it needs the commands EVAL, EVALSHA, those that the scripts call, ZREM, GET, SET, SCAN, SUBSCRIBE and PUBSUB|NUMSUB, and the keys and channels that begin with the prefix",
-	"LOADING":    "the server has been started and reads its data",
-	"READONLY":   "the server is a replica: connect to the primary",
-	"MASTERDOWN": "the server is a replica that has lost its primary: connect to the primary",
-	"OOM":        "the server's memory is full: raise maxmemory, or remove data",
-	"MISCONF":    "the server cannot write to its disk, and is set up to refuse writes then: see its log",
-	"NOREPLICAS": "the server has fewer replicas than min-replicas-to-write says",
-	"BUSY":       "somebody's script runs for too long: SCRIPT KILL ends it",
-	"WRONGTYPE":  "another version of Holdfast, or another program, uses the key: see the documentation of package redislock",
-	"MOVED":      "the server is a node of a cluster: this driver is for one node",
+	"NOAUTH":      "the server wants a password, or a user and a password",
+	"WRONGPASS":   "user or password is wrong, or the user is disabled",
+	"NOPERM":      "the user lacks a permission: it needs the commands EVAL, EVALSHA, those that the scripts call, ZREM, GET, SET, SCAN, SUBSCRIBE and PUBSUB|NUMSUB, and the keys and channels that begin with the prefix",
+	"LOADING":     "the server has been started and reads its data",
+	"READONLY":    "the server is a replica: connect to the primary, or open it by redis+sentinel://",
+	"MASTERDOWN":  "the server is a replica that has lost its primary: connect to the primary",
+	"OOM":         "the server's memory is full: raise maxmemory, or remove data",
+	"MISCONF":     "the server cannot write to its disk, and is set up to refuse writes then: see its log",
+	"NOREPLICAS":  "the server has fewer replicas than min-replicas-to-write says",
+	"BUSY":        "somebody's script runs for too long: SCRIPT KILL ends it",
+	"WRONGTYPE":   "another version of Holdfast, or another program, uses the key: see the documentation of package redislock",
+	"MOVED":       "the server is a node of a cluster: open it by redis+cluster://",
+	"CLUSTERDOWN": "the cluster has a hash slot without a master, or has just lost one: see CLUSTER INFO",
+	"TRYAGAIN":    "the name's hash slot is being moved to another server",
 }
 
 // Code returns the code of the refusal, such as NOAUTH, or ERR if it has none.

@@ -71,7 +71,12 @@ func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
 	setnx := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=setnx")
 	setnx.Layout = "setnx"
-	all := append(slices.Clone(stores), setnx, overTwo(t))
+	sentinels := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
+	sentinel := store(t, "redislock", "", "redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName)
+	sentinel.Deployment = "sentinel"
+	cluster := store(t, "redislock", "", "redis+cluster://"+testserver.StartCluster(t, testserver.ClusterOptions{}).Addrs())
+	cluster.Deployment = "cluster"
+	all := append(slices.Clone(stores), sentinel, cluster, setnx, overTwo(t))
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 	for part, table := range map[string]func([]guarantees.Store) []byte{

@@ -28,6 +28,7 @@ type process struct {
 	env    []string // nil: the test's
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
+	paused bool
 
 	mu  sync.Mutex
 	log strings.Builder
@@ -119,10 +120,10 @@ func (p *process) end(s syscall.Signal) {
 // Pause stops the server (SIGSTOP) with the processes that it has started: it keeps
 // its connections and answers nothing, while its clock runs on. Resume lets it go
 // on.
-func (p *process) Pause() { p.signal(syscall.SIGSTOP) }
+func (p *process) Pause() { p.signal(syscall.SIGSTOP); p.paused = true }
 
 // Resume lets a paused server go on (SIGCONT).
-func (p *process) Resume() { p.signal(syscall.SIGCONT) }
+func (p *process) Resume() { p.signal(syscall.SIGCONT); p.paused = false }
 
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()

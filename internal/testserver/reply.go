@@ -8,8 +8,8 @@ import (
 )
 
 // readReply reads a reply of a Redis server as text.
-func readReply(from io.Reader) string {
-	text, err := readValue(bufio.NewReader(from))
+func readReply(in *bufio.Reader) string {
+	text, err := readValue(in)
 	if err != nil {
 		return err.Error()
 	}

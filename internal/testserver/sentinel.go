@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"os"
@@ -18,6 +19,7 @@ const PrimaryName = "locks"
 type SentinelOptions struct {
 	Replicas int      // 0: two
 	Args     []string // more arguments of the primary and its replicas
+	Password string   // of the servers, as Args say, and of the sentinels
 	// SentinelArgs are more lines of the sentinels' configuration, such as "requirepass secret".
 	SentinelArgs []string
 }
@@ -28,6 +30,7 @@ type Sentinels struct {
 	Servers   []*Redis // the first is the primary at the beginning
 	Sentinels []*Redis
 	t         testing.TB
+	password  string
 }
 
 // StartSentinels starts a deployment, which ends with the test. The sentinels promote a replica about a
@@ -47,7 +50,11 @@ func StartSentinels(t testing.TB, o SentinelOptions) *Sentinels {
 			Args: append([]string{"--replicaof", "127.0.0.1 " + port}, args...),
 		}))
 	}
-	return s.watched(o.SentinelArgs)
+	lines := o.SentinelArgs
+	if s.password = o.Password; o.Password != "" {
+		lines = append([]string{"requirepass " + o.Password, "sentinel auth-pass " + PrimaryName + " " + o.Password}, lines...)
+	}
+	return s.watched(lines)
 }
 
 // WatchBySentinels is StartSentinels for servers that have been started, with more lines of the
@@ -68,7 +75,7 @@ func (s *Sentinels) watched(lines []string) *Sentinels {
 	replicas := strconv.Itoa(len(s.Servers) - 1)
 	s.until("each sentinel knows all replicas and sentinels", func() bool {
 		for _, r := range s.Sentinels {
-			state := r.Ask("SENTINEL", "MASTER", PrimaryName)
+			state := s.ask(r, "SENTINEL", "MASTER", PrimaryName)
 			if !strings.Contains(state, " num-slaves "+replicas+" ") || !strings.Contains(state, " num-other-sentinels 2 ") {
 				return false
 			}
@@ -76,7 +83,7 @@ func (s *Sentinels) watched(lines []string) *Sentinels {
 		return true
 	})
 	for _, r := range s.Servers[1:] {
-		s.until("the replicas follow", func() bool { return strings.Contains(r.Ask("INFO", "replication"), "master_link_status:up") })
+		s.until("the replicas follow", func() bool { return strings.Contains(s.ask(r, "INFO", "replication"), "master_link_status:up") })
 	}
 	return s
 }
@@ -131,7 +138,7 @@ func (s *Sentinels) Addrs() string {
 func (s *Sentinels) Primary() *Redis {
 	named := map[string]int{}
 	for _, r := range s.Sentinels {
-		fields := strings.Fields(r.Ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", PrimaryName))
+		fields := strings.Fields(s.ask(r, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", PrimaryName))
 		if len(fields) == 2 {
 			named[net.JoinHostPort(fields[0], fields[1])]++
 		}
@@ -157,7 +164,15 @@ func (s *Sentinels) AwaitPrimary(before *Redis) (now *Redis) {
 // Failover orders a fail-over, as an operator does.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
-	s.until("a fail-over begins", func() bool { return s.Sentinels[0].Ask("SENTINEL", "FAILOVER", PrimaryName) == "OK" })
+	s.until("a fail-over begins", func() bool { return s.ask(s.Sentinels[0], "SENTINEL", "FAILOVER", PrimaryName) == "OK" })
+}
+
+// ask is Redis.Ask with the password.
+func (s *Sentinels) ask(r *Redis, args ...string) string {
+	if s.password != "" {
+		return r.exchange([]string{"AUTH", s.password}, args)
+	}
+	return r.exchange(args)
 }
 
 func (s *Sentinels) until(what string, is func() bool) {
@@ -171,16 +186,23 @@ func (s *Sentinels) until(what string, is func() bool) {
 
 // Ask sends one command to the server and returns the reply as text: the items of a list are separated
 // by spaces. If the server does not answer, the text says why.
-func (r *Redis) Ask(args ...string) string {
+func (r *Redis) Ask(args ...string) string { return r.exchange(args) }
+
+// exchange sends commands, and returns the reply to the last.
+func (r *Redis) exchange(commands ...[]string) (reply string) {
 	c, err := net.DialTimeout("tcp", r.Addr, time.Second)
 	if err != nil {
 		return err.Error()
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(5 * time.Second))
-	fmt.Fprintf(c, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(c, "$%d\r\n%s\r\n", len(a), a)
+	in := bufio.NewReader(c)
+	for _, args := range commands {
+		fmt.Fprintf(c, "*%d\r\n", len(args))
+		for _, a := range args {
+			fmt.Fprintf(c, "$%d\r\n%s\r\n", len(a), a)
+		}
+		reply = readReply(in)
 	}
-	return readReply(c)
+	return reply
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,6 +117,9 @@ func (c *crowd) judge(witness *holdfast.Client) (lost int) {
 			continue
 		}
 		info, err := witness.Inspect(c.Context(), lease.Name())
+		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); { // it has to follow, too
+			info, err = witness.Inspect(c.Context(), lease.Name())
+		}
 		if err != nil || len(info.Holders) != 1 || info.Holders[0].Token != lease.Token() {
 			c.Errorf("P2: lease %d is trusted, and the store shows %+v, %v", i, info, err)
 		}
@@ -205,5 +209,75 @@ func TestSentinelLoses(t *testing.T) {
 	}
 	if !errors.Is(err, holdfast.ErrNotHeld) {
 		t.Errorf("P2: a renewal of a hold that the new primary does not know: %v", err)
+	}
+}
+
+// TestSentinelReadOnly: an operator makes the primary a replica by hand, and the sentinels do not know
+// it yet. The client leaves the server, says why, and comes back when it is the primary again.
+func TestSentinelReadOnly(t *testing.T) {
+	t.Parallel()
+	s := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
+	primary := s.Servers[0]
+	c := openURL(t, sentinelURL(s))
+	kept := acquire(t, c, "kept", nil)
+	if got := primary.Ask("REPLICAOF", "127.0.0.1", "1"); got != "OK" {
+		t.Fatal(got)
+	}
+	if _, err := c.Mutex("new", nil).TryAcquire(t.Context()); err == nil || errors.Is(err, holdfast.ErrUncertain) {
+		t.Errorf("the first write on a replica returned %v", err)
+	}
+	until(t, "the client leaves the replica", func() bool { return primary.Ask("PUBSUB", "CHANNELS", "holdfast:*") == "" })
+	until(t, "the client says why", func() bool {
+		_, err := c.Mutex("new", nil).TryAcquire(t.Context())
+		return err != nil && strings.Contains(err.Error(), "fail-over is under way")
+	})
+	if err := kept.Err(); err != nil {
+		t.Errorf("a lease that cannot be renewed yet says %v", err)
+	}
+	if got := primary.Ask("REPLICAOF", "NO", "ONE"); got != "OK" {
+		t.Fatal(got)
+	}
+	until(t, "the client is back", func() bool { return kept.Renew(t.Context()) == nil })
+	if err := kept.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSentinelPassword: servers and sentinels want the same password. A name that the sentinels do not
+// know, a wrong password and sentinels that are gone are told.
+func TestSentinelPassword(t *testing.T) {
+	t.Parallel()
+	const password = "s3cret"
+	s := testserver.StartSentinels(t, testserver.SentinelOptions{
+		Replicas: 1, Args: []string{"--requirepass", password, "--masterauth", password}, Password: password,
+	})
+	hosts := s.Addrs()
+	c := openURL(t, "redis+sentinel://:"+password+"@"+hosts+"/"+testserver.PrimaryName)
+	if err := acquire(t, c, "x", nil).Release(); err != nil {
+		t.Error(err)
+	}
+	for raw, says := range map[string]string{
+		"redis+sentinel://:" + password + "@" + hosts + "/another":                             "another",
+		"redis+sentinel://:wrong@" + hosts + "/" + testserver.PrimaryName:                      "WRONGPASS",
+		"redis+sentinel://" + hosts + "/" + testserver.PrimaryName:                             "NOAUTH",
+		"redis+sentinel://:" + password + "@127.0.0.1:1,127.0.0.1:2/" + testserver.PrimaryName: "refused",
+	} {
+		c, err := holdfast.Open(t.Context(), raw)
+		if err == nil {
+			c.Close()
+			t.Errorf("%s was opened", raw)
+		} else if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), password) {
+			t.Errorf("%s: %v does not say %q, or shows the password", raw, err, says)
+		}
+	}
+	// One sentinel is enough, and holders need none.
+	s.Sentinels[0].Kill()
+	s.Sentinels[1].Kill()
+	if err := acquire(t, openURL(t, "redis+sentinel://:"+password+"@"+hosts+"/"+testserver.PrimaryName), "x", nil).Release(); err != nil {
+		t.Error(err)
+	}
+	s.Sentinels[2].Kill()
+	if err := acquire(t, c, "x", nil).Release(); err != nil {
+		t.Errorf("without sentinels: %v", err)
 	}
 }

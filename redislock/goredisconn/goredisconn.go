@@ -129,13 +129,13 @@ const silence = 10 * time.Second
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.subscribe(ctx, channel, deliver)
+		return c.Session(ctx, channel, deliver)
 	}, deliver)
 }
 
-// subscribe subscribes once. While go-redis connects it does not look at its context, so a goroutine
+// Session subscribes once. While go-redis connects it does not look at its context, so a goroutine
 // waits for that.
-func (c *conn) subscribe(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
+func (c *conn) Session(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
 	ps := c.client.Subscribe(ctx) // to nothing yet, so it does not connect
 	first := make(chan error, 1)
 	go func() {

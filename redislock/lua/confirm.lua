@@ -9,7 +9,9 @@ if text then
   if hold and hold ~= '' and now < expires and ahead and first[2] and now <= tonumber(first[2]) then
     local sent, poll, tokens = string.match(ARGV[2], '^%d+ %d+ %d+ %d+ (%-?%d+) (%d+) %d %d (%d+)$')
     local client, none = string.match(ARGV[1], '^[^ ]* %d+ %d+ ([^ ]*)'), '0'
-    if client ~= '' then
+    if string.sub(client, 1, 1) == '~' then
+      none = '1' -- see unsubscribed in record.lua
+    elseif client ~= '' then
       local n = redis.pcall('PUBSUB', 'NUMSUB', string.match(KEYS[1], '^[^{]*') .. 'wake:' .. client)
       if n[2] == 0 then none = '1' end
     end

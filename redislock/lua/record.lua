@@ -284,9 +284,10 @@ local function publish(r, client, message)
 end
 
 -- Returns '1' if nobody is subscribed to the client's channel, else '0'. Where the user may not ask,
--- it returns '0'.
+-- it returns '0'. A client of a cluster, whose name begins so, may be subscribed elsewhere.
 local function unsubscribed(r, client)
   if client == '' then return '0' end
+  if string.sub(client, 1, 1) == '~' then return '1' end
   local n = redis.pcall('PUBSUB', 'NUMSUB', channel(r, client))
   return n[2] == 0 and '1' or '0'
 end

@@ -19,7 +19,7 @@ import (
 )
 
 func init() {
-	for _, scheme := range []string{"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel"} {
+	for _, scheme := range []string{"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		driver.Register(scheme, open)
 	}
 }
@@ -87,6 +87,8 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	switch {
 	case option.Sentinel.MasterSet != "":
 		conn, err = follow(option)
+	case strings.HasSuffix(u.Scheme, "+cluster"):
+		conn, err = join(option)
 	default:
 		conn, err = single(option)
 	}
@@ -189,6 +191,9 @@ func parseHosts(u *url.URL, deployment string, option *rueidis.ClientOption) (db
 	option.DialCtxFn = dialTCP
 	db = strings.Trim(u.Path, "/")
 	port, example := "6379", "host:6379/0"
+	if deployment == "cluster" {
+		example = "host:6379,host:6379"
+	}
 	if deployment == "sentinel" {
 		port, example = "26379", "host:26379,host:26379/PRIMARY"
 		option.Sentinel.MasterSet, db, _ = strings.Cut(db, "/")
@@ -199,8 +204,11 @@ func parseHosts(u *url.URL, deployment string, option *rueidis.ClientOption) (db
 	if option.InitAddress, err = hosts(u.Host, port); err != nil {
 		return "", fmt.Errorf("%w: it looks like %s://%s", err, u.Scheme, example)
 	}
-	if deployment == "" && len(option.InitAddress) > 1 {
-		return "", fmt.Errorf("store URL has several hosts: those of sentinels belong in redis+sentinel://")
+	switch {
+	case deployment == "" && len(option.InitAddress) > 1:
+		return "", errors.New("store URL has several hosts: those of sentinels belong in redis+sentinel://, those of a cluster in redis+cluster://")
+	case deployment == "cluster" && db != "" && db != "0":
+		return "", fmt.Errorf("database %.40q: a cluster has database 0 only", db)
 	}
 	return db, nil
 }

@@ -1,9 +1,14 @@
 // Package rueidisconn lets package redislock speak through the client library
-// rueidis, and registers the URL schemes redis, rediss (TLS) and redis+unix:
+// rueidis, and registers these URL schemes:
 //
 //	redis://user:password@host:6379/0
-//	rediss://user:password@host:6379/0
 //	redis+unix://user:password@/run/redis/redis.sock?hf.db=0
+//	redis+sentinel://user:password@host:26379,host:26379,host:26379/primary/0
+//	redis+cluster://user:password@host:6379,host:6379,host:6379
+//
+// and with TLS rediss, rediss+sentinel and rediss+cluster. Behind redis+sentinel are the hosts of the
+// sentinels, and the name by which they know the primary; user and password are those of the servers,
+// and of the sentinels if they want one. Behind redis+cluster are some servers of the cluster.
 //
 // The database is 0 if none is given, the port 6379. One parameter is of
 // redislock.Options:
@@ -14,7 +19,7 @@
 // another prefix there wraps a client, see [Wrap] and redislock.Options. The
 // parameters hf.prefix, a prefix of names, and hf.ttl are package holdfast's, for every store.
 //
-// and for rediss, where the server proves its name by a certificate that the
+// and with TLS, where the server proves its name by a certificate that the
 // system trusts:
 //
 //	hf.ca=FILE               trust these authorities instead, in PEM form
@@ -22,7 +27,7 @@
 //
 // The files are read again for each connection.
 //
-// A client opened by URL has four connections: one for requests; one for renewals and releases; one
+// A client opened by URL has four connections, in a cluster three to each master and one more: one for requests; one for renewals and releases; one
 // for the news of grants; and one of rueidis' that pipelines, which serves while the first two are
 // being made. On the first two callers write and read in their own goroutines: a caller that is
 // alone there waits for nobody else in the process, and many callers share their writes and reads.
@@ -163,12 +168,12 @@ func failure(err error) error {
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.subscribe(ctx, channel, deliver)
+		return c.Session(ctx, channel, deliver)
 	}, deliver)
 }
 
-// subscribe subscribes once.
-func (c *conn) subscribe(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
+// Session subscribes once.
+func (c *conn) Session(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
 	client, err := dedicate(ctx, c.client)
 	if err != nil {
 		return subscription.Session{}, err

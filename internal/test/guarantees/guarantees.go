@@ -15,8 +15,10 @@ import (
 type Store struct {
 	Package string // its directory in the repository
 	Layout  string // how it keeps locks, if not in its own way
-	URL     string // an example
-	Caps    driver.Caps
+	// Deployment is how the servers are deployed, if there is more than one way.
+	Deployment string
+	URL        string // an example
+	Caps       driver.Caps
 }
 
 // meanings explains each fault.
@@ -152,10 +154,14 @@ func link(s Store) string { return fmt.Sprintf("[%s](#%s)", s.title(), anchor(s)
 
 // title returns a store's heading.
 func (s Store) title() string {
-	if s.Layout == "" {
-		return s.Package
+	title := s.Package
+	if s.Deployment != "" {
+		title += ", " + s.Deployment
 	}
-	return s.Package + ", layout " + s.Layout
+	if s.Layout != "" {
+		title += ", layout " + s.Layout
+	}
+	return title
 }
 
 // anchor returns the anchor of a store's heading in links.

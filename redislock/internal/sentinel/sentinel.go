@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
@@ -34,9 +35,10 @@ type Options struct {
 	// Auth is the user, if there is one, and the password, of the servers and of those sentinels
 	// that want one.
 	Auth []string
-	// Poll is the longest time between two questions to the sentinels.
-	Poll time.Duration
 }
+
+// poll is the longest time between two questions to the sentinels, as of waiters to the store.
+const poll = driver.DefaultPoll
 
 // Locator knows the primary and the connections to it. Safe for concurrent use.
 type Locator struct {
@@ -66,7 +68,7 @@ func New(o Options) *Locator {
 	for _, address := range o.Sentinels {
 		l.peers = append(l.peers, &peer{address: address})
 	}
-	l.work.Go(l.poll)
+	l.work.Go(l.watch)
 	return l
 }
 
@@ -205,11 +207,11 @@ func (t *tracked) Close() error {
 	return t.Conn.Close()
 }
 
-// poll asks the sentinels again and again, while there are connections, until the locator is closed.
-func (l *Locator) poll() {
+// watch asks the sentinels again and again, while there are connections, until the locator is closed.
+func (l *Locator) watch() {
 	for {
 		select {
-		case <-time.After(l.o.Poll/2 + rand.N(l.o.Poll/2+1)):
+		case <-time.After(poll/2 + rand.N(poll/2)):
 		case <-l.alive.Done():
 			return
 		}
@@ -247,7 +249,11 @@ func (l *Locator) ask(ctx context.Context) (string, error) {
 			return "", ctx.Err()
 		}
 		if a.err != nil {
-			errs = errors.Join(errs, a.err)
+			if errs == nil {
+				errs = a.err
+			} else {
+				errs = fmt.Errorf("%w; %w", errs, a.err)
+			}
 			continue
 		}
 		got++
@@ -336,6 +342,9 @@ func (p *peer) exchange(ctx context.Context, o *Options, command []redislock.Com
 	if err == nil && o.Auth != nil && wantsPassword(replies[0]) {
 		auth := redislock.Command{Args: append([]string{"AUTH"}, o.Auth...)}
 		replies, err = wire.Exchange(ctx, p.conn, append([]redislock.Command{auth}, command...))
+		if err == nil && replies[0].Err != nil {
+			return replies[0], nil
+		}
 	}
 	if err != nil {
 		p.conn.Close()

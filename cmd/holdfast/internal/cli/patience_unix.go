@@ -153,7 +153,7 @@ func overloadedHost(errno syscall.Errno) bool {
 }
 
 func overloadedRedis(text string) bool {
-	for _, prefix := range []string{"ERR max number of clients", "LOADING ", "BUSY ", "TRYAGAIN "} {
+	for _, prefix := range []string{"ERR max number of clients", "LOADING ", "BUSY ", "TRYAGAIN ", "CLUSTERDOWN ", "MASTERDOWN "} {
 		if strings.HasPrefix(text, prefix) {
 			return true
 		}

@@ -37,7 +37,7 @@ var schemes = map[string][]string{
 	"memory":     {"mem"},
 	"mysql":      {"mysql", "mariadb"},
 	"postgresql": {"postgres", "postgresql"},
-	"redis":      {"redis", "rediss", "redis+unix"},
+	"redis":      {"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"},
 	"sqlite":     {"sqlite"},
 }
 
@@ -66,7 +66,7 @@ func TestEveryStoreHasItsPage(t *testing.T) {
 		}
 	}
 	for _, scheme := range described {
-		if scheme != "etcds" && scheme != "rediss" && scheme != "redis+unix" && scheme != "postgresql" && scheme != "mariadb" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
+		if scheme != "etcds" && !strings.HasPrefix(scheme, "rediss") && scheme != "redis+unix" && scheme != "postgresql" && scheme != "mariadb" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
 			t.Errorf("doc.go does not name %s://", scheme)
 		}
 	}

@@ -1,0 +1,172 @@
+package faulttest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+func clusterURL(c *testserver.Cluster) string { return "redis+cluster://" + c.Addrs() }
+
+// TestClusterFailover: a master is killed, stopped, or demoted by an operator's order, while clients
+// hold and wait. All follow, nobody is stuck, and nobody trusts a lease that the new master does not
+// have.
+func TestClusterFailover(t *testing.T) {
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{Replicas: true})
+	c := startCrowd(t, clusterURL(servers), 24)
+	witness := openURL(t, clusterURL(servers))
+	for i, fault := range []struct {
+		name       string
+		end, heals func(*testserver.Redis)
+	}{
+		{"killed", (*testserver.Redis).Kill, nil},
+		{"stopped", (*testserver.Redis).Pause, (*testserver.Redis).Resume},
+		{"demoted", func(r *testserver.Redis) { servers.ReplicaOf(r).Ask("CLUSTER", "FAILOVER") }, nil},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			c.TB = t
+			c.goesOn()
+			before := servers.Servers[i]
+			key := "{" + servers.KeyOf(before) + "}"
+			fault.end(before)
+			servers.AwaitMaster(key, before)
+			told := time.Now()
+			c.goesOn()
+			took := time.Since(told)
+			lost := c.judge(witness)
+			if fault.heals != nil {
+				fault.heals(before)
+				c.goesOn()
+			}
+			t.Logf("all were served twice within %v of the take-over; of %d leases %d were lost, and of short ones %d", took, len(c.kept), lost, c.lost.Load())
+		})
+	}
+	c.TB = t
+	c.end()
+}
+
+// TestClusterResharding: slots are moved from master to master, back and forth, slowly, while clients
+// hold and wait for names in them. No lease is lost, nobody is stuck, and tokens grow.
+func TestClusterResharding(t *testing.T) {
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
+	c := startCrowd(t, clusterURL(servers), 12)
+	client := openURL(t, clusterURL(servers))
+	names := []string{"crowd/all", "crowd/own/0", "crowd/own/1", "crowd/few/2"}
+	tokens := map[string]holdfast.Token{}
+	for round := range 6 {
+		for _, name := range names {
+			slot, err := strconv.Atoi(servers.Servers[0].Ask("CLUSTER", "KEYSLOT", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			from := servers.Master(name)
+			to := servers.Servers[0]
+			if from == to {
+				to = servers.Servers[1+round%2]
+			}
+			servers.Move(slot, from, to, 100*time.Millisecond)
+		}
+		c.goesOn()
+		name := fmt.Sprint("crowd/few/", 2)
+		lease := acquire(t, client, name, nil)
+		if lease.Token() <= tokens[name] {
+			t.Errorf("P3: token %d after %d", lease.Token(), tokens[name])
+		}
+		tokens[name] = lease.Token()
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	if lost := c.judge(client); lost != 0 || c.lost.Load() != 0 {
+		t.Errorf("P1: %d and %d leases were lost, and no server has failed", lost, c.lost.Load())
+	}
+	c.end()
+}
+
+// TestClusterNames: all keys of a name are on one server, whatever braces the name has, and all kinds of
+// locks work with it. Names are listed from all servers.
+func TestClusterNames(t *testing.T) {
+	t.Parallel()
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
+	a, b := openURL(t, clusterURL(servers)), openURL(t, clusterURL(servers))
+	if !a.Caps().Ops.Has(driver.OpShard) || a.Caps().Store != b.Caps().Store {
+		t.Errorf("the clients say %+v and %+v", a.Caps(), b.Caps())
+	}
+	names := []string{"a{}b", "a}b{c", "{}a{b}", "{", "}", "{}", "}{", "{a}{b}", "x{y", "x}y", "50%", "%7B{", "plain"}
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("many/%d{%d}", i, i%7))
+	}
+	var leases []*holdfast.Lease
+	for _, name := range names {
+		lease := acquire(t, a, name, nil)
+		if _, err := b.Mutex(name, nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("P1: %q beside a hold: %v", name, err)
+		}
+		waiter := make(chan error, 1)
+		go func() {
+			next, err := b.Mutex(name, nil).Acquire(t.Context())
+			if err == nil {
+				err = next.Release()
+			}
+			waiter <- err
+		}()
+		until(t, "a waiter is seen", func() bool {
+			info, err := a.Inspect(t.Context(), name)
+			return err == nil && len(info.Waiters) == 1
+		})
+		if err := errors.Join(lease.Release(), <-waiter); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		leases = append(leases, acquire(t, a, name, nil))
+	}
+	seen := map[string]int{}
+	for info, err := range b.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[info.Name]++
+	}
+	for _, name := range names {
+		if seen[name] != 1 {
+			t.Errorf("%q is listed %d times", name, seen[name])
+		}
+	}
+	for _, lease := range leases {
+		if err := errors.Join(lease.Renew(t.Context()), lease.Release()); err != nil {
+			t.Errorf("%q: %v", lease.Name(), err)
+		}
+	}
+}
+
+// TestClusterRefuses: what cannot work in a cluster is refused, and the errors say why.
+func TestClusterRefuses(t *testing.T) {
+	t.Parallel()
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
+	other := servers.Servers[0]
+	if servers.Master("holdfast:store") == other {
+		other = servers.Servers[1]
+	}
+	for raw, says := range map[string]string{
+		clusterURL(servers) + "?hf.layout=setnx": "layout setnx: not in a cluster",
+		clusterURL(servers) + "/1":               "database 0 only",
+		"redis://" + other.Addr:                  "redis+cluster://",
+		"redis+cluster://" + testserver.StartRedis(t, testserver.RedisOptions{}).Addr: "cluster support disabled",
+		"redis+cluster://127.0.0.1:1":                   "127.0.0.1:1",
+		"redis+sentinel://" + servers.Addrs() + "/main": "sentinel",
+	} {
+		c, err := holdfast.Open(t.Context(), raw)
+		if err == nil {
+			c.Close()
+			t.Errorf("%s was opened", raw)
+		} else if !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v does not say %q", raw, err, says)
+		}
+	}
+}

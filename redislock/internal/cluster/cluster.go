@@ -1,0 +1,385 @@
+// Package cluster is a Conn to a Redis Cluster, over Conns to its servers, for the adapters of client
+// libraries.
+//
+// It sends each command to the server that has the key's slot, to all servers at the same time, in one
+// pipeline each. It follows redirections: a command that a server has redirected was not carried out. It
+// never sends a command again whose outcome is not known.
+//
+// While a slot is moved from one server to another, a script with several keys is refused (TRYAGAIN),
+// until the move is over. Such commands are sent again until their context ends.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
+)
+
+// Server is a Conn to one server.
+type Server interface {
+	redislock.Conn
+	redislock.Reserver
+	// Session subscribes to a channel, as Conn.Subscribe does, for as long as the connection lasts.
+	Session(ctx context.Context, channel string, deliver func(message string)) (subscription.Session, error)
+}
+
+// Options say how to connect.
+type Options struct {
+	Seeds []string // host:port of some servers; the others are found by them
+	// Open connects to a server. It is called in goroutines of its own.
+	Open func(address string) (Server, error)
+}
+
+// Conn is a redislock.Conn. Safe for concurrent use.
+type Conn struct {
+	o     Options
+	table atomic.Pointer[table]
+	alive context.Context // until Close
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+	// reserves says that each server is to reserve connections for renewals and releases.
+	reserves atomic.Bool
+	listens  atomic.Pointer[node] // where the Conn is subscribed; nil: nowhere
+
+	mu         sync.Mutex
+	nodes      map[string]*node // by address
+	refreshing bool
+	refreshed  time.Time
+	closed     bool
+}
+
+// Open connects to one of the seeds at least, and learns which servers there are.
+func Open(o Options) (*Conn, error) {
+	alive, stop := context.WithCancel(context.Background())
+	c := &Conn{o: o, alive: alive, stop: stop, nodes: map[string]*node{}}
+	if err := c.learn(alive); err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.work.Go(c.watch)
+	return c, nil
+}
+
+// Deployment implements redislock.Deployed.
+func (c *Conn) Deployment() redislock.Deployment { return redislock.Cluster }
+
+// Part implements redislock.Partitioned.
+func (c *Conn) Part(key string) string { return c.table.Load().of[slotOf(key)] }
+
+// Parts implements redislock.Partitioned.
+func (c *Conn) Parts() []string { return slices.Clone(c.table.Load().owners) }
+
+// Do implements redislock.Conn.
+func (c *Conn) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+	return c.do(ctx, commands, (*node).shared)
+}
+
+// Reserve implements redislock.Reserver.
+func (c *Conn) Reserve() func(context.Context, []redislock.Command) []redislock.Reply {
+	c.reserves.Store(true)
+	return func(ctx context.Context, commands []redislock.Command) []redislock.Reply {
+		return c.do(ctx, commands, (*node).reserved)
+	}
+}
+
+// way is how a node gets commands.
+type way func(*node, context.Context, []redislock.Command) []redislock.Reply
+
+// What a command is sent again for, when it was not carried out, and for how long.
+const (
+	maxRedirections = 16
+	firstPause      = 5 * time.Millisecond // doubles while a slot is moved
+	longestPause    = 100 * time.Millisecond
+	movesWithin     = 5 * time.Second // how long a command without a deadline waits for that
+)
+
+// do sends commands. Those with the same key are carried out in order, unless its slot is being moved.
+func (c *Conn) do(ctx context.Context, commands []redislock.Command, by way) []redislock.Reply {
+	replies := make([]redislock.Reply, len(commands))
+	rest := c.route(commands, replies)
+	began, pause := time.Now(), firstPause
+	for hops := 0; len(rest) > 0 && hops <= maxRedirections; {
+		c.send(ctx, rest, commands, replies, by)
+		var moving bool
+		if rest, moving = c.again(rest, commands, replies); !moving {
+			hops++
+			continue
+		}
+		if time.Since(began) >= movesWithin {
+			break
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+			pause = min(2*pause, longestPause)
+		case <-ctx.Done():
+			return replies // not carried out, and the replies say so
+		}
+	}
+	return replies
+}
+
+// bundle is those of the commands that one server gets.
+type bundle struct {
+	address string
+	ask     bool  // each with ASKING before it
+	at      []int // in the commands
+}
+
+// route groups the commands by server. A command whose slot nobody has gets its reply.
+func (c *Conn) route(commands []redislock.Command, replies []redislock.Reply) []bundle {
+	var all []bundle
+	for i := range commands {
+		if address := c.addressOf(&commands[i]); address != "" {
+			all = add(all, address, false, i)
+		} else {
+			replies[i].Err = errUncovered
+			c.refresh()
+		}
+	}
+	return all
+}
+
+// addressOf returns which server gets a command, or "" if nobody has its slot.
+func (c *Conn) addressOf(command *redislock.Command) string {
+	t := c.table.Load()
+	switch {
+	case command.Part != "":
+		return command.Part
+	case command.Key == "":
+		return t.owners[0]
+	}
+	return t.of[slotOf(command.Key)]
+}
+
+// errUncovered is as a server says it.
+var errUncovered = &redislock.ServerError{Text: "CLUSTERDOWN no server has the hash slot"}
+
+func add(all []bundle, address string, ask bool, i int) []bundle {
+	for j := range all {
+		if all[j].address == address && all[j].ask == ask {
+			all[j].at = append(all[j].at, i)
+			return all
+		}
+	}
+	return append(all, bundle{address, ask, []int{i}})
+}
+
+// send sends bundles, at the same time, and fills in the replies.
+func (c *Conn) send(ctx context.Context, all []bundle, commands []redislock.Command, replies []redislock.Reply, by way) {
+	if len(all) == 1 {
+		c.sendOne(ctx, &all[0], commands, replies, by)
+		return
+	}
+	var sent sync.WaitGroup
+	for i := range all {
+		sent.Go(func() { c.sendOne(ctx, &all[i], commands, replies, by) })
+	}
+	sent.Wait()
+}
+
+func (c *Conn) sendOne(ctx context.Context, b *bundle, commands []redislock.Command, replies []redislock.Reply, by way) {
+	own, step := commands, 1
+	if b.ask {
+		step = 2
+	}
+	if len(b.at) < len(commands) || b.ask {
+		own = make([]redislock.Command, 0, step*len(b.at))
+		for _, i := range b.at {
+			if b.ask {
+				own = append(own, redislock.Command{Args: []string{"ASKING"}})
+			}
+			own = append(own, commands[i])
+		}
+	}
+	got := c.exchange(ctx, b.address, own, by)
+	for j, i := range b.at {
+		replies[i] = got[step*j+step-1]
+	}
+}
+
+// exchange sends commands to one server.
+func (c *Conn) exchange(ctx context.Context, address string, commands []redislock.Command, by way) []redislock.Reply {
+	n, err := c.node(address)
+	if err == nil {
+		err = n.await(ctx)
+	}
+	if err != nil {
+		c.refresh()
+		replies := make([]redislock.Reply, len(commands))
+		for i := range replies {
+			replies[i].Err = err
+		}
+		return replies
+	}
+	replies := n.do(ctx, commands, by)
+	for i := range replies {
+		if _, refused := replies[i].Err.(*redislock.ServerError); replies[i].Err != nil && !refused {
+			c.refresh() // another server may have its slots now
+			break
+		}
+	}
+	return replies
+}
+
+// again returns those commands that are to be sent again, and whether a slot of theirs is being moved.
+func (c *Conn) again(sent []bundle, commands []redislock.Command, replies []redislock.Reply) (rest []bundle, moving bool) {
+	for _, b := range sent {
+		for _, i := range b.at {
+			r := &replies[i]
+			if to, ok := redirected(b.address, r); ok {
+				rest = add(rest, to.address, to.ask, i)
+				if !to.ask {
+					c.moved(to)
+				}
+			} else if refused, ok := r.Err.(*redislock.ServerError); ok && refused.Code() == "TRYAGAIN" {
+				rest = add(rest, c.addressOf(&commands[i]), false, i)
+				moving = true
+			}
+		}
+	}
+	return rest, moving
+}
+
+// moved notes that a slot has another owner, and asks for all: others are likely to have moved too.
+func (c *Conn) moved(to redirection) {
+	for {
+		t := c.table.Load()
+		if t.of[to.slot] == to.address || c.table.CompareAndSwap(t, t.with(to.slot, to.address)) {
+			break
+		}
+	}
+	c.refresh()
+}
+
+// refreshEvery is the shortest time between two questions for the table.
+const refreshEvery = 100 * time.Millisecond
+
+// refresh asks for the table in the background, unless it has been asked for a moment ago.
+func (c *Conn) refresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refreshing || c.closed {
+		return
+	}
+	c.refreshing = true
+	wait := refreshEvery - time.Since(c.refreshed)
+	c.work.Go(func() {
+		select {
+		case <-time.After(wait):
+		case <-c.alive.Done():
+		}
+		_ = c.learn(c.alive) // the next error asks again
+		c.mu.Lock()
+		c.refreshing, c.refreshed = false, time.Now()
+		c.mu.Unlock()
+	})
+}
+
+// learnWithin is how long one server is waited for when it is asked for the table.
+const learnWithin = time.Second
+
+// learn asks the servers that are known, in any order, and then the seeds, until one tells the table.
+// Those that are silent come last.
+func (c *Conn) learn(ctx context.Context) error {
+	var ask []string
+	if t := c.table.Load(); t != nil {
+		ask = t.owners
+	}
+	ask = slices.Concat(shuffled(ask), shuffled(c.o.Seeds))
+	slices.SortStableFunc(ask, func(a, b string) int { return cmp.Compare(last(c.silence(a)), last(c.silence(b))) })
+	var errs error
+	for i, address := range ask {
+		if slices.Contains(ask[:i], address) {
+			continue
+		}
+		t, err := c.ask(ctx, address)
+		if err == nil {
+			c.table.Store(t)
+			c.prune()
+			return nil
+		}
+		if err = fmt.Errorf("%s: %w", address, err); errs == nil {
+			errs = err
+		} else {
+			errs = fmt.Errorf("%w; %w", errs, err)
+		}
+	}
+	return errs
+}
+
+// last is 1 for what is to be sorted behind the rest.
+func last(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func shuffled(list []string) []string {
+	list = slices.Clone(list)
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}
+
+func (c *Conn) ask(ctx context.Context, address string) (*table, error) {
+	n, err := c.node(address)
+	if err != nil {
+		return nil, err
+	}
+	within := learnWithin
+	if c.table.Load() == nil {
+		within = openWithin // the first contact
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := n.await(ctx); err != nil {
+		return nil, err
+	}
+	return parseTable(address, n.shared(ctx, []redislock.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0])
+}
+
+// Subscribe implements redislock.Conn. Each server of a cluster passes on what is published on any. When
+// the server is lost, it subscribes at another.
+func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
+	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
+		owners := c.table.Load().owners
+		n, err := c.node(owners[rand.N(len(owners))])
+		if err == nil {
+			err = n.await(ctx)
+		}
+		if err != nil {
+			c.refresh()
+			return subscription.Session{}, err
+		}
+		session, err := n.server.Session(ctx, channel, deliver)
+		if err != nil {
+			c.refresh()
+			return session, err
+		}
+		c.listens.Store(n)
+		return session, nil
+	}, deliver)
+}
+
+// Close implements redislock.Conn.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	nodes := c.nodes
+	c.nodes = nil
+	c.mu.Unlock()
+	c.stop()
+	for _, n := range nodes {
+		n.close()
+	}
+	c.work.Wait()
+	return nil
+}
