@@ -20,7 +20,7 @@ func clusterURL(c *testserver.Cluster) string { return "redis+cluster://" + c.Ad
 // have.
 func TestClusterFailover(t *testing.T) {
 	servers := testserver.StartCluster(t, testserver.ClusterOptions{Replicas: true})
-	c := startCrowd(t, clusterURL(servers), 24)
+	c := startCrowd(t, clusterURL(servers), 12)
 	witness := openURL(t, clusterURL(servers))
 	for i, fault := range []struct {
 		name       string

@@ -140,7 +140,7 @@ func (c *crowd) end() {
 }
 
 // TestSentinelFailover: the primary is killed, stopped, or demoted by an operator's order, while clients
-// with about a hundred connections hold and wait. All follow to the new primary, nobody is stuck, and
+// with about fifty connections hold and wait. All follow to the new primary, nobody is stuck, and
 // nobody trusts a lease that the new primary does not have.
 func TestSentinelFailover(t *testing.T) {
 	for name, end := range map[string]func(*testserver.Sentinels, *testserver.Redis){
@@ -150,7 +150,7 @@ func TestSentinelFailover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testserver.StartSentinels(t, testserver.SentinelOptions{})
-			c := startCrowd(t, sentinelURL(s), 24)
+			c := startCrowd(t, sentinelURL(s), 12)
 			c.goesOn()
 			before := s.Primary()
 			end(s, before)

@@ -55,7 +55,7 @@ func TestConformanceCluster(t *testing.T) {
 		},
 		Restart:    func(testing.TB) { c.Restart() },
 		Operations: 500, // rueidisconn runs more
-		Parallel:   8,
+		Parallel:   16,
 		Leaks:      serverLeaks,
 	})
 }
@@ -88,7 +88,7 @@ func TestConformanceSentinel(t *testing.T) {
 		},
 		Restart:    func(testing.TB) { primary.Kill(); primary.Start() },
 		Operations: 500,
-		Parallel:   8,
+		Parallel:   16,
 		Leaks:      serverLeaks,
 	})
 }

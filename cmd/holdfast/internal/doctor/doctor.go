@@ -47,17 +47,21 @@ type Check func(context.Context, Patient) []Finding
 
 // checks are the checks for each URL scheme. Those for every store are in Examine.
 var checks = map[string][]Check{
-	"etcd":       etcdChecks,
-	"etcds":      etcdChecks,
-	"file":       fileChecks,
-	"mariadb":    mysqlChecks,
-	"mysql":      mysqlChecks,
-	"postgres":   postgresChecks,
-	"postgresql": postgresChecks,
-	"redis":      redisChecks,
-	"rediss":     redisChecks,
-	"redis+unix": redisChecks,
-	"sqlite":     sqliteChecks,
+	"etcd":            etcdChecks,
+	"etcds":           etcdChecks,
+	"file":            fileChecks,
+	"mariadb":         mysqlChecks,
+	"mysql":           mysqlChecks,
+	"postgres":        postgresChecks,
+	"postgresql":      postgresChecks,
+	"redis":           redisChecks,
+	"redis+cluster":   clusterChecks,
+	"redis+sentinel":  sentinelChecks,
+	"rediss":          redisChecks,
+	"rediss+cluster":  clusterChecks,
+	"rediss+sentinel": sentinelChecks,
+	"redis+unix":      redisChecks,
+	"sqlite":          sqliteChecks,
 }
 
 // Examine runs all checks.

@@ -25,6 +25,7 @@ type redisServer struct {
 	conf    map[string]string // from CONFIG GET; empty if that is forbidden
 	scratch string            // a key of the doctor's own, with the hash tag of a lock but no key of one
 	channel string            // a channel of the doctor's own
+	cluster bool              // it is to be a master of a cluster
 }
 
 // redisServerChecks connects to the server and runs its checks.
@@ -45,7 +46,11 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 	if err != nil {
 		return connectionTrouble("connection", err) // and not: the server does not show it
 	}
-	var findings []Finding
+	return r.examine(ctx)
+}
+
+// examine runs the checks of a server.
+func (r *redisServer) examine(ctx context.Context) (findings []Finding) {
 	for _, check := range []func(context.Context, *redisServer) []Finding{
 		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,
 		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer,
@@ -58,11 +63,15 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 // braces escapes a name in a key, as package redislock does.
 var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
+func scratchKey(prefix, id string) string {
+	return redislock.DefaultPrefix + ":{" + braces.Replace(prefix+"holdfast-doctor/"+id) + "}:doctor"
+}
+
 func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix string) (*redisServer, error) {
 	id := rand.Text()
 	r := &redisServer{
 		conn: conn, user: "default", info: map[string]string{}, conf: map[string]string{},
-		scratch: redislock.DefaultPrefix + ":{" + braces.Replace(prefix+"holdfast-doctor/"+id) + "}:doctor",
+		scratch: scratchKey(prefix, id),
 		channel: redislock.DefaultPrefix + ":wake:" + id,
 	}
 	if name := u.User.Username(); name != "" {

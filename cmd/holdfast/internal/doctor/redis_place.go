@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
+	"strings"
 )
 
 // redisTransport checks that passwords and tokens do not cross a network unencrypted.
@@ -11,11 +13,28 @@ func redisTransport(_ context.Context, p Patient) []Finding {
 	if p.Client == nil {
 		return nil // nothing has been sent: the lock's finding says why
 	}
-	if p.URL.Scheme == "rediss" {
+	if strings.HasPrefix(p.URL.Scheme, "rediss") {
 		return good("transport", "the connection is encrypted and the server's certificate is checked")
+	}
+	if hosts := strings.Split(p.URL.Host, ","); len(hosts) > 1 {
+		return redisHosts(hosts)
 	}
 	return encrypted(p, false,
 		"let the server listen with TLS and use rediss://, unless the network itself is encrypted")
+}
+
+// redisHosts is redisTransport for several hosts without TLS.
+func redisHosts(hosts []string) []Finding {
+	for _, host := range hosts {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !onThisHost(host) {
+			u := &url.URL{Host: host}
+			return encrypted(Patient{URL: u}, false, "let the servers listen with TLS and use a URL that begins with rediss+, unless the network itself is encrypted")
+		}
+	}
+	return good("transport", "the servers are on this host, so nothing crosses a network")
 }
 
 // onThisHost reports whether the host of a URL is certainly this one.
@@ -97,7 +116,8 @@ func (v release) vulnerable(fixes []release) bool {
 	return len(fixes) > 0 && v.before(fixes[len(fixes)-1])
 }
 
-// redisPlace checks that the server can keep locks: it is a master, and not part of a cluster.
+// redisPlace checks that the server can keep locks: it is a master, and a node of a cluster only if the
+// URL is of one.
 func redisPlace(_ context.Context, r *redisServer) []Finding {
 	const check = "role"
 	f := Finding{Check: check, Severity: Error}
@@ -105,15 +125,17 @@ func redisPlace(_ context.Context, r *redisServer) []Finding {
 	case r.info["redis_mode"] == "sentinel":
 		f.Found = "this is a Sentinel, not a server with data"
 		f.Risk = "no lock can be taken here"
-		f.Remedy = "name the master's own address; finding it by Sentinel is not supported yet"
+		f.Remedy = "use redis+sentinel://, with the name by which the sentinels know the master"
 	case r.info["role"] == "slave":
 		f.Found = fmt.Sprintf("this is a replica of %s:%s", r.info["master_host"], r.info["master_port"])
 		f.Risk = "it takes no writes, and if it did its master would overwrite them"
 		f.Remedy = "name the master's address"
+	case r.cluster:
+		return good(check, "this is a master of the cluster")
 	case r.info["cluster_enabled"] == "1":
 		f.Found = "this is a node of a Redis Cluster"
 		f.Risk = "locks whose names belong to another node cannot be taken"
-		f.Remedy = "use a single server; Redis Cluster is not supported yet"
+		f.Remedy = "use redis+cluster://"
 	case r.info["role"] == "":
 		return notVisible(check, "its role", "a replica takes no locks")
 	default:
