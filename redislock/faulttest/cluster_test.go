@@ -60,7 +60,7 @@ func TestClusterResharding(t *testing.T) {
 	client := openURL(t, clusterURL(servers))
 	names := []string{"crowd/all", "crowd/own/0", "crowd/own/1", "crowd/few/2"}
 	tokens := map[string]holdfast.Token{}
-	for round := range 6 {
+	for round := range 3 {
 		for _, name := range names {
 			slot, err := strconv.Atoi(servers.Servers[0].Ask("CLUSTER", "KEYSLOT", name))
 			if err != nil {

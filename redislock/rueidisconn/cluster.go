@@ -39,8 +39,10 @@ func member(option rueidis.ClientOption, address string) (cluster.Server, error)
 		})
 	}
 	var err error
-	s.opened, err = single(option)
-	return s, err
+	if s.opened, err = single(option); err != nil {
+		return nil, failure(err)
+	}
+	return s, nil
 }
 
 // Close implements redislock.Conn.

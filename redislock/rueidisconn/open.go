@@ -123,8 +123,9 @@ func withoutTLS(u *url.URL, err error) error {
 // network, like those of dialling. Errors of TLS, and of a server that is not Redis, are of the
 // network.
 func fromServer(err error) error {
-	if refused, ok := failure(err).(*redislock.ServerError); ok {
-		return redislock.Explain(refused)
+	err = failure(err)
+	if refused := (*redislock.ServerError)(nil); errors.As(err, &refused) {
+		return redislock.Explain(err)
 	}
 	if strings.Contains(err.Error(), "unknown message type") {
 		err = fmt.Errorf("what listens there does not speak the protocol of Redis: %w", err)
