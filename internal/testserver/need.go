@@ -50,7 +50,7 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 		return path
 	}
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
-	if debianPackage == mysqlPackage {
+	if debianPackage == mysqlPackage || debianPackage == valkeyPackage {
 		hint = program + " is not installed: run scripts/install-servers"
 	}
 	if required {

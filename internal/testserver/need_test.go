@@ -83,6 +83,7 @@ func TestNeedMissing(t *testing.T) {
 		{"corr", "gcc", false, `no store "corr"`},
 		{"all,corr", "gcc", false, `no store "corr"`},
 		{"", mysqlPackage, true, "run scripts/install-servers"},
+		{"", valkeyPackage, true, "run scripts/install-servers"},
 		{"", "no-such-package", false, "add a line"},
 	} {
 		t.Setenv("HOLDFAST_REQUIRE", c.require)

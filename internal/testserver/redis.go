@@ -12,6 +12,8 @@ import (
 type RedisOptions struct {
 	AOF   bool     // append every write to a file, and sync it, before it is answered
 	Clock bool     // with a wall clock of its own; needs gcc too
+	// Valkey says that the server is Valkey 9. It needs what scripts/install-valkey installs.
+	Valkey bool
 	Args  []string // more arguments, such as "--maxmemory", "3mb"
 }
 
@@ -25,11 +27,18 @@ type Redis struct {
 	*process
 }
 
+// valkeyPackage is the name of Valkey 9 in packages.txt; there is no Debian package of it.
+// scripts/install-valkey puts it into a directory of its own.
+const (
+	valkeyPackage = "valkey-9.1.2"
+	valkeyDir     = "/usr/local/lib/holdfast-" + valkeyPackage
+)
+
 // StartRedis starts a server, which ends with the test. It needs the package
 // redis-server: see [Need].
 func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Helper()
-	program := Need(t, "redis-server", "redis-server")
+	program := o.program(t)
 	dir, err := os.MkdirTemp("", "holdfast-redis-") // short: the path of a socket has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +65,15 @@ func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	}
 	t.Fatalf("redis-server did not start: %v", err)
 	return nil
+}
+
+// program returns the path of the server.
+func (o *RedisOptions) program(t testing.TB) string {
+	t.Helper()
+	if o.Valkey {
+		return Need(t, filepath.Join(valkeyDir, "valkey-server"), valkeyPackage)
+	}
+	return Need(t, "redis-server", "redis-server")
 }
 
 func yesNo(b bool) string {

@@ -37,9 +37,9 @@ func open(t testing.TB, conn redislock.Conn) driver.Driver {
 	return d
 }
 
-// TestConformanceCluster runs the suite against a cluster of three masters.
+// TestConformanceCluster runs the suite against a cluster of three Valkey servers; rueidisconn has Redis.
 func TestConformanceCluster(t *testing.T) {
-	c := testserver.StartCluster(t, testserver.ClusterOptions{AOF: true})
+	c := testserver.StartCluster(t, testserver.ClusterOptions{AOF: true, Valkey: true})
 	connect := func(t testing.TB, proxies clustertest.Proxies) driver.Driver {
 		t.Helper()
 		conn, err := OpenCluster(t.Context(), through(proxies.Before), c.Servers[0].Addr, c.Servers[1].Addr)

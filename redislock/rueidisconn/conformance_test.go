@@ -20,11 +20,12 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
-func TestConformance(t *testing.T)     { conform(t, redislock.Push, fromURL) }
-func TestConformanceSpin(t *testing.T) { conform(t, redislock.Spin, wrapped) }
+func TestConformance(t *testing.T)       { conform(t, false, redislock.Push, fromURL) }
+func TestConformanceSpin(t *testing.T)   { conform(t, false, redislock.Spin, wrapped) }
+func TestConformanceValkey(t *testing.T) { conform(t, true, redislock.Push, fromURL) }
 
-func conform(t *testing.T, wait redislock.Wait, connect func(testing.TB, string) redislock.Conn) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
+func conform(t *testing.T, valkey bool, wait redislock.Wait, connect func(testing.TB, string) redislock.Conn) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Valkey: valkey})
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return dial(t, connect(t, server.Addr), wait) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
