@@ -1,0 +1,77 @@
+package sentinel
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// TestLearn: the highest epoch counts, also against a majority that does not know it yet. If nobody
+// knows it any more for a while, an older one does.
+func TestLearn(t *testing.T) {
+	t.Parallel()
+	l := New(Options{})
+	defer l.Close()
+	for _, step := range []struct {
+		says view
+		want string
+	}{
+		{view{"a:1", 3}, "a:1"}, {view{"b:1", 4}, "b:1"}, {view{"a:1", 3}, "b:1"}, {view{"c:1", 4}, "c:1"},
+	} {
+		if got := l.learn(step.says); got != step.want {
+			t.Errorf("after %+v the primary is %s, not %s", step.says, got, step.want)
+		}
+	}
+	l.mu.Lock()
+	l.heard = time.Now().Add(-2 * forget)
+	l.mu.Unlock()
+	if got := l.learn(view{"d:1", 0}); got != "d:1" {
+		t.Errorf("when the sentinels have been set up anew the primary is %s", got)
+	}
+}
+
+// TestUnderstand: what is no address of a primary is refused.
+func TestUnderstand(t *testing.T) {
+	t.Parallel()
+	p, o := &peer{address: "s:1"}, &Options{Primary: "main"}
+	reply := func(fields ...any) redislock.Reply { return redislock.Reply{Value: fields} }
+	v, err := p.understand(o, reply("name", "main", "ip", "::1", "port", "7000", "config-epoch", "12"))
+	if err != nil || v != (view{"[::1]:7000", 12}) {
+		t.Errorf("%+v, %v", v, err)
+	}
+	for _, r := range []redislock.Reply{
+		reply(), {Value: "OK"}, {}, reply("ip", "h", "port", "7000"), reply("ip", "h", "port", "0", "config-epoch", "1"),
+		reply("ip", "h", "port", "65536", "config-epoch", "1"), reply("ip", "", "port", "1", "config-epoch", "1"),
+		reply("ip", "h", "port", "x", "config-epoch", "1"), reply("ip", "h", "port", "1", "config-epoch", "-1"),
+		reply("ip", "h", "port", int64(1), "config-epoch", "1"), {Err: errors.New("cut")},
+	} {
+		if v, err := p.understand(o, r); err == nil {
+			t.Errorf("%+v was taken for the primary %+v", r, v)
+		}
+	}
+}
+
+// TestDemoted: a server's word that it is a replica is heard in each form, and in nothing else.
+func TestDemoted(t *testing.T) {
+	t.Parallel()
+	refusal := func(text string) redislock.Reply { return redislock.Reply{Err: &redislock.ServerError{Text: text}} }
+	for _, r := range []redislock.Reply{
+		refusal("READONLY You can't write against a read only replica."),
+		refusal("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
+		refusal("Error running script (call to f_0): @user_script:12: -READONLY You can't write against a read only slave."),
+		{Value: []any{int64(0), "READONLY You can't write against a read only replica. script: 0, on @user_script:1."}},
+	} {
+		if !demoted(r) {
+			t.Errorf("%+v is not heard", r)
+		}
+	}
+	for _, r := range []redislock.Reply{
+		{Value: "OK"}, {}, {Err: errors.New("READONLY You can't write")}, {Value: []any{int64(1), "READONLY is my note"}}, refusal("WRONGTYPE READONLY"),
+	} {
+		if demoted(r) {
+			t.Errorf("%+v is taken for the word of a replica", r)
+		}
+	}
+}
