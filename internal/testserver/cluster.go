@@ -172,11 +172,24 @@ func has(ranges []string, slot int) bool {
 // Move moves a slot with its keys to another master, as resharding does, and takes so long for it.
 func (c *Cluster) Move(slot int, from, to *Redis, takes time.Duration) {
 	c.t.Helper()
+	c.BeginMove(slot, from, to)
+	time.Sleep(takes)
+	c.EndMove(slot, from, to)
+}
+
+// BeginMove begins to move a slot to another master: keys that are not at the one are looked for at the
+// other.
+func (c *Cluster) BeginMove(slot int, from, to *Redis) {
+	c.t.Helper()
 	text := strconv.Itoa(slot)
-	fromID, toID := from.Ask("CLUSTER", "MYID"), to.Ask("CLUSTER", "MYID")
-	c.must(to.Ask("CLUSTER", "SETSLOT", text, "IMPORTING", fromID))
-	c.must(from.Ask("CLUSTER", "SETSLOT", text, "MIGRATING", toID))
-	time.Sleep(takes / 2)
+	c.must(to.Ask("CLUSTER", "SETSLOT", text, "IMPORTING", from.Ask("CLUSTER", "MYID")))
+	c.must(from.Ask("CLUSTER", "SETSLOT", text, "MIGRATING", to.Ask("CLUSTER", "MYID")))
+}
+
+// EndMove moves the keys of a slot, and then the slot.
+func (c *Cluster) EndMove(slot int, from, to *Redis) {
+	c.t.Helper()
+	text, id := strconv.Itoa(slot), to.Ask("CLUSTER", "MYID")
 	host, port, _ := net.SplitHostPort(to.Addr)
 	for {
 		keys := strings.Fields(from.Ask("CLUSTER", "GETKEYSINSLOT", text, "10"))
@@ -188,12 +201,11 @@ func (c *Cluster) Move(slot int, from, to *Redis, takes time.Duration) {
 			c.t.Fatalf("migrating slot %d: %s", slot, reply)
 		}
 	}
-	time.Sleep(takes / 2)
-	c.must(to.Ask("CLUSTER", "SETSLOT", text, "NODE", toID))
-	c.must(from.Ask("CLUSTER", "SETSLOT", text, "NODE", toID))
+	c.must(to.Ask("CLUSTER", "SETSLOT", text, "NODE", id))
+	c.must(from.Ask("CLUSTER", "SETSLOT", text, "NODE", id))
 	for _, r := range c.Servers {
 		if r != from && r != to {
-			_ = r.Ask("CLUSTER", "SETSLOT", text, "NODE", toID) // those that are no masters hear of it
+			_ = r.Ask("CLUSTER", "SETSLOT", text, "NODE", id) // those that are no masters hear of it
 		}
 	}
 }

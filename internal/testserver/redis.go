@@ -10,11 +10,11 @@ import (
 
 // RedisOptions configure a Redis server. The zero value keeps nothing on disk.
 type RedisOptions struct {
-	AOF   bool     // append every write to a file, and sync it, before it is answered
-	Clock bool     // with a wall clock of its own; needs gcc too
+	AOF   bool // append every write to a file, and sync it, before it is answered
+	Clock bool // with a wall clock of its own; needs gcc too
 	// Valkey says that the server is Valkey 9. It needs what scripts/install-valkey installs.
 	Valkey bool
-	Args  []string // more arguments, such as "--maxmemory", "3mb"
+	Args   []string // more arguments, such as "--maxmemory", "3mb"
 }
 
 // Redis is a private Redis server of one test, with a directory of its own. Its

@@ -190,12 +190,12 @@ func (r *Redis) Ask(args ...string) string { return r.exchange(args) }
 
 // exchange sends commands, and returns the reply to the last.
 func (r *Redis) exchange(commands ...[]string) (reply string) {
-	c, err := net.DialTimeout("tcp", r.Addr, time.Second)
+	c, err := net.DialTimeout("tcp", r.Addr, 10*time.Second)
 	if err != nil {
 		return err.Error()
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(10 * time.Second))
 	in := bufio.NewReader(c)
 	for _, args := range commands {
 		fmt.Fprintf(c, "*%d\r\n", len(args))

@@ -90,6 +90,50 @@ func TestClusterResharding(t *testing.T) {
 	c.end()
 }
 
+// TestClusterMove: while the slot of a name is being moved, a lock that needs one key is taken at once,
+// and one that needs several is taken when the move is over. Neither sees an error.
+func TestClusterMove(t *testing.T) {
+	t.Parallel()
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
+	c := openURL(t, clusterURL(servers))
+	const name = "moved"
+	slot, err := strconv.Atoi(servers.Servers[0].Ask("CLUSTER", "KEYSLOT", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := servers.Master(name)
+	to := servers.Servers[0]
+	if from == to {
+		to = servers.Servers[1]
+	}
+	servers.BeginMove(slot, from, to)
+	if lease, err := c.Mutex(name, nil).TryAcquire(t.Context()); err != nil {
+		t.Errorf("a mutex: %v", err)
+	} else if err := lease.Release(); err != nil {
+		t.Errorf("a mutex is released: %v", err)
+	}
+	type outcome struct {
+		lease *holdfast.Lease
+		err   error
+	}
+	got := make(chan outcome, 1)
+	go func() {
+		lease, err := c.RWMutex(name, nil).Read.TryAcquire(t.Context())
+		got <- outcome{lease, err}
+	}()
+	select {
+	case o := <-got:
+		t.Fatalf("before the move is over: %v", o.err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	servers.EndMove(slot, from, to)
+	if o := <-got; o.err != nil {
+		t.Errorf("a reader: %v", o.err)
+	} else if err := o.lease.Release(); err != nil {
+		t.Errorf("a reader leaves: %v", err)
+	}
+}
+
 // TestClusterNames: all keys of a name are on one server, whatever braces the name has, and all kinds of
 // locks work with it. Names are listed from all servers.
 func TestClusterNames(t *testing.T) {
