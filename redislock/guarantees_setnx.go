@@ -21,6 +21,9 @@ func setnxGuarantees(of driver.Guarantees) driver.Guarantees {
 		driver.ClockBack:    "locks of the dead end late by as much. Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use, and the clock is then set back to before that use",
 	} {
 		v := g.Faults[fault]
+		if fault == driver.Partition && v.Exclusion == driver.Breaks {
+			continue // of more than one server: what is said of those holds here too
+		}
 		v.Note = note
 		g.Faults[fault] = v
 	}

@@ -7,7 +7,8 @@
 //	...
 //	locks, err := holdfast.New(d, nil)
 //
-// It registers no URL scheme: that is for package rueidisconn.
+// [OpenSentinel] and [OpenCluster] are for deployments of more than one server; they make connections of
+// their own. The package registers no URL scheme: that is for package rueidisconn.
 package goredisconn
 
 import (

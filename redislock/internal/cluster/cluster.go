@@ -103,25 +103,43 @@ const (
 
 // do sends commands. Those with the same key are carried out in order, unless its slot is being moved.
 func (c *Conn) do(ctx context.Context, commands []redislock.Command, by way) []redislock.Reply {
-	replies := make([]redislock.Reply, len(commands))
-	rest := c.route(commands, replies)
-	began, pause := time.Now(), firstPause
-	for hops := 0; len(rest) > 0 && hops <= maxRedirections; {
-		c.send(ctx, rest, commands, replies, by)
-		var moving bool
-		if rest, moving = c.again(rest, commands, replies); !moving {
-			hops++
-			continue
+	if len(commands) == 1 { // as most often: nothing is to be grouped
+		if address := c.addressOf(&commands[0]); address != "" {
+			replies := c.exchange(ctx, address, commands, by)
+			if replies[0].Err == nil {
+				return replies
+			}
+			return c.follow(ctx, []bundle{{address, false, []int{0}}}, commands, replies, by)
 		}
-		if time.Since(began) >= movesWithin {
+	}
+	replies := make([]redislock.Reply, len(commands))
+	all := c.route(commands, replies)
+	c.send(ctx, all, commands, replies, by)
+	return c.follow(ctx, all, commands, replies, by)
+}
+
+// follow sends commands again that were not carried out, and returns the last replies.
+func (c *Conn) follow(
+	ctx context.Context, sent []bundle, commands []redislock.Command, replies []redislock.Reply, by way,
+) []redislock.Reply {
+	began, pause := time.Now(), firstPause
+	for hops := 0; hops <= maxRedirections; {
+		rest, moving := c.again(sent, commands, replies)
+		if len(rest) == 0 || moving && time.Since(began) >= movesWithin {
 			break
 		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-			pause = min(2*pause, longestPause)
-		case <-ctx.Done():
-			return replies // not carried out, and the replies say so
+		if moving {
+			select {
+			case <-time.After(pause/2 + rand.N(pause/2)):
+				pause = min(2*pause, longestPause)
+			case <-ctx.Done():
+				return replies // not carried out, and the replies say so
+			}
+		} else {
+			hops++
 		}
+		c.send(ctx, rest, commands, replies, by)
+		sent = rest
 	}
 	return replies
 }
