@@ -206,6 +206,9 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	case o.Layout == SetNX && deploymentOf(conn) == Cluster:
 		return nil, fmt.Errorf("layout %s: not in a cluster, where a key NAME and the keys that Holdfast adds may belong to different servers", SetNX)
 	}
+	if _, ok := conn.(Partitioned); !ok && deploymentOf(conn) == Cluster {
+		return nil, errors.New("the client is of a cluster, and its adapter is for one server: open redis+cluster://, or goredisconn.OpenCluster")
+	}
 	id, err := c.identity(ctx)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -52,6 +54,24 @@ func inCluster(t testing.TB, c *testserver.Cluster, proxies clustertest.Proxies)
 		t.Fatalf("connecting: %v", err)
 	}
 	return conn
+}
+
+// TestWrapCluster: a client of a cluster that a program has is refused, because a batch of renewals would
+// fail.
+func TestWrapCluster(t *testing.T) {
+	t.Parallel()
+	c := testserver.StartCluster(t, testserver.ClusterOptions{})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{c.Servers[0].Addr}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if d, err := redislock.New(t.Context(), Wrap(client), nil); err == nil {
+		d.Close()
+		t.Error("a driver was made over a client of a cluster")
+	} else if !strings.Contains(err.Error(), "redis+cluster://") {
+		t.Errorf("%v does not say what to do", err)
+	}
 }
 
 // TestSubscriptionMoves: a waiter was subscribed at the server that has the name, and is subscribed at

@@ -47,8 +47,9 @@ import (
 // Wrap returns a redislock.Conn over a client. The caller closes the client, after the driver. All
 // requests are pipelined, so a single caller is slower than with a client opened by URL.
 //
-// The client must be of a single node, and its ClientOption.ConnLifetime 0. Else, when a connection
-// ends by its lifetime and the server has not replied for a second, rueidis sends the requests that
+// The client must be of a single node. redislock.New refuses one of a cluster, and one with sentinels may
+// renew at a primary that is none any more: for both there are URLs. Its ClientOption.ConnLifetime must
+// be 0. Else, when a connection ends by its lifetime and the server has not replied for a second, rueidis sends the requests that
 // were under way a second time, whatever DisableRetry says. A request that takes effect twice may
 // leave a hold behind, until its TTL ends (P6).
 //
@@ -63,6 +64,17 @@ func Wrap(client rueidis.Client) redislock.Conn {
 type conn struct {
 	client  rueidis.Client
 	reserve reserve
+}
+
+// Deployment implements redislock.Deployed.
+func (c *conn) Deployment() redislock.Deployment {
+	switch c.client.Mode() {
+	case rueidis.ClientModeCluster:
+		return redislock.Cluster
+	case rueidis.ClientModeSentinel:
+		return redislock.Sentinel
+	}
+	return redislock.Single
 }
 
 // Do implements redislock.Conn. Rueidis does not send an arbitrary command a second time, as long as
