@@ -47,11 +47,12 @@ import (
 // Wrap returns a redislock.Conn over a client. The caller closes the client, after the driver. All
 // requests are pipelined, so a single caller is slower than with a client opened by URL.
 //
-// The client must be of a single node. redislock.New refuses one of a cluster, and one with sentinels may
-// renew at a primary that is none any more: for both there are URLs. Its ClientOption.ConnLifetime must
-// be 0. Else, when a connection ends by its lifetime and the server has not replied for a second, rueidis sends the requests that
-// were under way a second time, whatever DisableRetry says. A request that takes effect twice may
-// leave a hold behind, until its TTL ends (P6).
+// The client must be of a single node. redislock.New refuses one of a cluster, and one with sentinels
+// may renew at a primary that is none any more: for both there are URLs.
+//
+// Its ClientOption.ConnLifetime must be 0. Else, when a connection ends by its lifetime and the server
+// has not replied for a second, rueidis sends the requests that were under way a second time, whatever
+// DisableRetry says. A request that takes effect twice may leave a hold behind, until its TTL ends (P6).
 //
 // Acquires share the client's pipeline with the rest of the program. The news of grants needs one
 // connection of the client's pool for blocking commands (ClientOption.BlockingPoolSize), and renewals
