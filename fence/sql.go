@@ -58,10 +58,10 @@ const (
 	SQLite                      // SQLite 3.35 and later
 )
 
-// Tx is what a guard needs of a transaction: a *sql.Tx, or a *sql.Conn on which the
-// caller has begun a transaction by hand. A *sql.DB, a type that embeds one, and a
-// *sql.Conn without a transaction are refused: every statement would be a
-// transaction of its own. With types that have no methods Commit and Rollback,
+// Tx is what a guard needs of a transaction: a *sql.Tx, a pgx.Tx by
+// sqllock/pgconn.FromTx, or a *sql.Conn on which the caller has begun a transaction by
+// hand. A *sql.DB, a type that embeds one, and a *sql.Conn without a transaction are
+// refused: every statement would be a transaction of its own. With types that have no methods Commit and Rollback,
 // checking that costs two more statements (in SQLite one).
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)

@@ -111,7 +111,8 @@ type Table struct {
 	Columns []string // those read and written, at least one
 }
 
-// Querier is a *sql.DB, a *sql.Conn or a *sql.Tx.
+// Querier is a *sql.DB, a *sql.Conn or a *sql.Tx; or a pgx.Tx by
+// sqllock/pgconn.FromTx.
 type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

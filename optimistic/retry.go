@@ -64,6 +64,19 @@ func Retry(ctx context.Context, db *sql.DB, o *Options, fn func(*sql.Tx) error) 
 	})
 }
 
+// RetryFunc is Retry for client libraries beside database/sql: try is one try, which begins a
+// transaction, does the work, and commits or rolls back. With pgx:
+//
+//	err := optimistic.RetryFunc(ctx, nil, func() error {
+//		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+//			return transfer(ctx, pgconn.FromTx(tx)) // reads and writes by Table.Read and Table.Write
+//		})
+//	})
+//
+// RetryFunc calls try again while that returns a conflict. What is said at [Retry] of fn holds for
+// the work. Options.Tx is not used.
+func RetryFunc(ctx context.Context, o *Options, try func() error) error { return again(ctx, o, try) }
+
 // again runs try until it returns no conflict, with pauses that grow.
 func again(ctx context.Context, o *Options, try func() error) error {
 	tries, pause, longest, err := o.settings()

@@ -37,7 +37,7 @@ func TestConnectOutlivesItsRequest(t *testing.T) {
 		db := sql.OpenDB(slowServer{takes: 50 * time.Millisecond})
 		defer db.Close()
 		db.SetMaxOpenConns(2)
-		p := joinPool(db)
+		p := joinPool(db, nil)
 		for n := 1; ask(p) != nil; n++ {
 			if n == 10 {
 				t.Fatal("none of ten requests had a connection")
@@ -46,7 +46,7 @@ func TestConnectOutlivesItsRequest(t *testing.T) {
 		p.leave()
 		never := sql.OpenDB(slowServer{takes: time.Hour})
 		defer never.Close()
-		p = joinPool(never)
+		p = joinPool(never, nil)
 		for range 100 {
 			if ask(p) == nil {
 				t.Fatal("a connection that takes an hour was there at once")

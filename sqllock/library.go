@@ -34,6 +34,10 @@ type Library struct {
 	// they tell the SQL driver how to send it. nil: none.
 	Before []any
 
+	// Stats returns what db.Stats does of the pool that has the connections, if that is another
+	// one below db. It is the same for all drivers over db. nil: db.Stats.
+	Stats func() sql.DBStats
+
 	// Close is called when the driver is closed, or could not be made. nil: the
 	// pool stays open, it is the caller's.
 	Close func() error

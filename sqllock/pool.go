@@ -20,7 +20,8 @@ import (
 // pool is a *sql.DB as the drivers over it share it.
 type pool struct {
 	db    *sql.DB
-	users int // drivers; guarded by pools
+	stats func() sql.DBStats // see Library.Stats
+	users int                // drivers; guarded by pools
 
 	// queue is where all but renewals wait until they may ask db for a connection,
 	// so that there are never many who wait there beside a renewal.
@@ -39,12 +40,15 @@ var pools = struct {
 }{m: map[*sql.DB]*pool{}}
 
 // joinPool counts one more driver over a pool, until leave.
-func joinPool(db *sql.DB) *pool {
+func joinPool(db *sql.DB, stats func() sql.DBStats) *pool {
 	pools.Lock()
 	defer pools.Unlock()
 	p := pools.m[db]
 	if p == nil {
-		p = &pool{db: db}
+		if stats == nil {
+			stats = db.Stats
+		}
+		p = &pool{db: db, stats: stats}
 		p.life, p.end = context.WithCancel(context.Background())
 		pools.m[db] = p
 	}
@@ -72,7 +76,7 @@ func (p *pool) leave() {
 func (p *pool) with(
 	ctx context.Context, urgency priority, judge func(error) Failure, f func(*sql.Conn) error,
 ) (connected bool, err error) {
-	stats := p.db.Stats()
+	stats := p.stats()
 	p.queue.setRoom(roomOf(stats.MaxOpenConnections))
 	single := stats.MaxOpenConnections == 1
 	place := &ticket{priority: urgency}
@@ -122,7 +126,7 @@ func roomOf(connections int) int {
 // usedByOthers reports whether all connections are in use. Then the application has one
 // that a request of ours, which was let in, could have; maybe for long.
 func (p *pool) usedByOthers() bool {
-	stats := p.db.Stats()
+	stats := p.stats()
 	return stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections
 }
 
@@ -205,7 +209,7 @@ const maxLate = 4
 // opening takes would open connections for ever, and never get one. So it goes on, and the next
 // caller finds the connection in the pool.
 func (p *pool) connect(ctx context.Context) (*sql.Conn, error) {
-	stats := p.db.Stats()
+	stats := p.stats()
 	full := stats.MaxOpenConnections > 0 && stats.OpenConnections >= stats.MaxOpenConnections
 	if stats.Idle > 0 || full || ctx.Err() != nil {
 		return p.db.Conn(ctx)

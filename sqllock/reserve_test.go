@@ -42,7 +42,7 @@ func TestReserveAfterErrors(t *testing.T) {
 			db := sql.OpenDB(idleServer{})
 			defer db.Close()
 			db.SetMaxOpenConns(2)
-			p := joinPool(db)
+			p := joinPool(db, nil)
 			defer p.leave()
 			request := func(urgency priority, f func(*sql.Conn) error) error {
 				connected, err := p.with(t.Context(), urgency, library.judge, f)

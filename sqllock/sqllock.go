@@ -132,7 +132,7 @@ func (e *OpenError) Unwrap() error { return e.Err }
 // unless they are there, reads which store this is and, in PostgreSQL, listens.
 // Nil options are fine.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, library Library, o *Options) (driver.Driver, error) {
-	p := joinPool(db)
+	p := joinPool(db, library.Stats)
 	c, err := connect(ctx, p, dialect, library, o)
 	if err != nil {
 		p.leave()
@@ -193,7 +193,7 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll, TokenBlock: tokenBlock,
 		Guarantees: guarantees[dialect],
 	}
-	if p.db.Stats().MaxOpenConnections == 1 {
+	if p.stats().MaxOpenConnections == 1 {
 		c.log.Warn("holdfast: the pool has one connection, so renewals wait for any other request: allow it two",
 			"store", c.caps.Store)
 	}

@@ -103,8 +103,8 @@ const (
 	SQLite                      // SQLite 3.35 and later
 )
 
-// Tx is what a lock needs of a transaction: a *sql.Tx, or a *sql.Conn on which the caller
-// has begun a transaction by hand. A *sql.DB, a type that embeds one, and a *sql.Conn without
+// Tx is what a lock needs of a transaction: a *sql.Tx, a pgx.Tx by sqllock/pgconn.FromTx, or a
+// *sql.Conn on which the caller has begun a transaction by hand. A *sql.DB, a type that embeds one, and a *sql.Conn without
 // a transaction are refused: every statement would be a transaction of its own, and free the
 // name before it returns. With types that have no methods Commit and Rollback, checking that
 // costs two more statements (in SQLite one).

@@ -28,6 +28,11 @@ func Check(ctx context.Context, tx Execer, sqlite bool) error {
 		Rollback() error
 	}:
 		return nil // a *sql.Tx, or what embeds one
+	case interface {
+		Commit(context.Context) error
+		Rollback(context.Context) error
+	}:
+		return nil // what embeds a pgx.Tx
 	default:
 		if sqlite {
 			return inSQLite(ctx, tx)

@@ -50,11 +50,17 @@ func Busy(t *testing.T, d driver.Driver) {
 	wg.Wait()
 }
 
+// Pool is a *sql.DB, or what tells the same of another pool.
+type Pool interface {
+	Conn(ctx context.Context) (*sql.Conn, error)
+	Stats() sql.DBStats
+}
+
 // FullPool renews, releases and takes holds while an application has all connections of the
 // pool but the reserved one, and does not give them back. The pool allows more than one
 // connection. Before that kill, if it is not nil, ends all connections: another must then be
 // reserved.
-func FullPool(t *testing.T, db *sql.DB, d driver.Driver, kill func()) {
+func FullPool(t *testing.T, db Pool, d driver.Driver, kill func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -88,7 +94,7 @@ func FullPool(t *testing.T, db *sql.DB, d driver.Driver, kill func()) {
 
 // GivenBack takes a name while an application has all connections of the pool, before one is
 // reserved. The driver must get the connection that the application gives back.
-func GivenBack(t *testing.T, db *sql.DB, d driver.Driver) {
+func GivenBack(t *testing.T, db Pool, d driver.Driver) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -141,7 +147,7 @@ func FewConnections(t *testing.T, d driver.Driver) {
 // RenewalFirst lets a renewal and many requests for holds wait for the one connection of a
 // pool. The renewal must wait for one of the others at most; a few more may be done before
 // its goroutine runs.
-func RenewalFirst(t *testing.T, db *sql.DB, d driver.Driver) {
+func RenewalFirst(t *testing.T, db Pool, d driver.Driver) {
 	t.Helper()
 	const others = 200
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

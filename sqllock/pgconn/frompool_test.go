@@ -1,0 +1,204 @@
+package pgconn
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+// TestFromPool: drivers over a pool of pgx, which an application shares.
+func TestFromPool(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	admin := openDB(t, server)
+	open := func(t *testing.T, connections int32) (*sharedPool, driver.Driver) {
+		t.Helper()
+		p := openPgxPool(t, server, connections)
+		return p, p.open(t, nil)
+	}
+	for name, connections := range map[string]int32{"full": 4, "full, of two connections": 2} {
+		t.Run(name, func(t *testing.T) {
+			p, d := open(t, connections)
+			sqltest.FullPool(t, p, d, nil)
+		})
+	}
+	t.Run("full after an outage", func(t *testing.T) {
+		p, d := open(t, 4)
+		sqltest.FullPool(t, p, d, func() {
+			exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+		})
+	})
+	t.Run("given back", func(t *testing.T) {
+		p, d := open(t, 4)
+		sqltest.GivenBack(t, p, d)
+	})
+	t.Run("one connection", func(t *testing.T) {
+		var log bytes.Buffer
+		p := openPgxPool(t, server, 1)
+		d := p.open(t, &sqllock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if !strings.Contains(log.String(), "one connection") {
+			t.Errorf("the log says nothing of a pool of one connection: %q", log.String())
+		}
+		sqltest.RenewalFirst(t, p, d)
+		_, d = open(t, 1)
+		sqltest.OneConnection(t, d)
+	})
+	t.Run("busy", func(t *testing.T) {
+		_, d := open(t, 4)
+		sqltest.Busy(t, d)
+	})
+	t.Run("shared by drivers", func(t *testing.T) { onePool(t, openPgxPool(t, server, 4)) })
+	t.Run("closed", func(t *testing.T) {
+		p := openPgxPool(t, server, 2)
+		p.Close()
+		if d, err := FromPool(t.Context(), p.Pool, nil); err == nil || !strings.Contains(err.Error(), "closed pool") {
+			t.Errorf("FromPool of a closed pool returned %v, %v", d, err)
+		}
+	})
+	t.Run("password of each connection", func(t *testing.T) { beforeConnect(t, server) })
+}
+
+// onePool: two drivers over a pool reserve one connection, and the last of them gives it back.
+func onePool(t *testing.T, p *sharedPool) {
+	one, two := p.open(t, nil), p.open(t, nil)
+	for name, d := range map[string]driver.Driver{"one": one, "two": two} {
+		if _, err := d.Try(t.Context(), driver.Request{Name: name, Owner: name, TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := p.Stat().AcquiredConns(); n != 1 {
+		t.Errorf("two drivers keep %d connections of a pool, not one", n)
+	}
+	if err := one.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := two.Try(t.Context(), driver.Request{Name: "three", Owner: "two", TTL: time.Minute}); err != nil {
+		t.Errorf("the pool was closed with the first of two drivers: %v", err)
+	}
+	if err := two.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := p.Stat().AcquiredConns(); n != 0 {
+		t.Errorf("P9: closed drivers keep %d connections of the caller's pool", n)
+	}
+	if err := p.Ping(t.Context()); err != nil {
+		t.Errorf("the caller's pool was closed with its drivers: %v", err)
+	}
+	overPools.Lock()
+	defer overPools.Unlock()
+	if len(overPools.m) > 0 {
+		t.Errorf("P9: %d pools are remembered after all drivers were closed", len(overPools.m))
+	}
+}
+
+// beforeConnect: the connection that listens logs in as the pool's do, by BeforeConnect.
+func beforeConnect(t *testing.T, server *testserver.Postgres) {
+	config, err := pgxpool.ParseConfig(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.User = "nobody"
+	refuse := errors.New("no password today")
+	var refuses atomic.Bool
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if refuses.Load() {
+			return refuse
+		}
+		c.User = "postgres"
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	d, err := FromPool(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !d.Caps().Ops.Has(driver.OpNotify) {
+		t.Error("notifications do not arrive")
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	refuses.Store(true)
+	if d, err := FromPool(t.Context(), pool, nil); !errors.Is(err, refuse) {
+		t.Errorf("FromPool returned %v, %v; BeforeConnect returned %v", d, err, refuse)
+	}
+}
+
+// sharedPool is a pool of pgx, and what an application does with it.
+type sharedPool struct {
+	*pgxpool.Pool
+	db    *sql.DB      // over it
+	asked atomic.Int64 // how often a connection was asked for
+}
+
+func openPgxPool(t *testing.T, server *testserver.Postgres, connections int32) *sharedPool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &sharedPool{}
+	config.MaxConns = connections
+	config.ConnConfig.Tracer = p
+	if p.Pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	p.db = stdlib.OpenDBFromPool(p.Pool)
+	t.Cleanup(func() { p.db.Close() })
+	return p
+}
+
+// open returns a driver over the pool.
+func (p *sharedPool) open(t *testing.T, o *sqllock.Options) driver.Driver {
+	t.Helper()
+	d, err := FromPool(t.Context(), p.Pool, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// Conn takes a connection for the application.
+func (p *sharedPool) Conn(ctx context.Context) (*sql.Conn, error) { return p.db.Conn(ctx) }
+
+// Stats implements sqltest.Pool.
+func (p *sharedPool) Stats() sql.DBStats {
+	s := statsOf(p.Pool)
+	s.WaitCount = p.asked.Load()
+	return s
+}
+
+// TraceAcquireStart implements pgxpool.AcquireTracer, as TraceAcquireEnd does.
+func (p *sharedPool) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	p.asked.Add(1)
+	return ctx
+}
+
+func (p *sharedPool) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
+
+// TraceQueryStart makes it a tracer of pgx, as TraceQueryEnd does.
+func (p *sharedPool) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (p *sharedPool) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

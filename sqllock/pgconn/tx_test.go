@@ -1,0 +1,242 @@
+package pgconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/fence"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/optimistic"
+	"github.com/holdfastlock/holdfast/txlock"
+)
+
+// TestFromTx uses txlock, optimistic and fence in transactions of pgx.
+func TestFromTx(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			pool, err := pgxpool.New(t.Context(), server.URL("postgres")+"&default_query_exec_mode="+mode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			already := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, already) })
+			t.Cleanup(pool.Close) // after the transactions of begin
+			c := &txCases{t, pool}
+			for _, text := range []string{
+				"DROP TABLE IF EXISTS item, holdfast_txlock, holdfast_fence", txlock.Postgres.Schema(), fence.Postgres.Schema(),
+				"CREATE TABLE item (id int PRIMARY KEY, version bigint NOT NULL, stock int NOT NULL)",
+			} {
+				if _, err := pool.Exec(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.locks()
+			c.fences()
+			c.versions()
+			c.values()
+			c.failures()
+		})
+	}
+}
+
+type txCases struct {
+	*testing.T
+	pool *pgxpool.Pool
+}
+
+// begin begins a transaction that is rolled back with the test.
+func (c *txCases) begin() Tx {
+	c.Helper()
+	tx, err := c.pool.Begin(c.Context())
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { tx.Rollback(context.Background()) })
+	return FromTx(tx)
+}
+
+func (c *txCases) must(errs ...error) {
+	c.Helper()
+	if err := errors.Join(errs...); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *txCases) locks() {
+	ctx := c.Context()
+	first, second := c.begin(), c.begin()
+	c.must(txlock.Postgres.Create(ctx, first, "a", "b"), first.Commit(ctx))
+	first = c.begin()
+	c.must(txlock.Postgres.Lock(ctx, first, "a"))
+	if err := txlock.Postgres.TryLock(ctx, second, "a"); !errors.Is(err, txlock.ErrHeld) {
+		c.Errorf("a name that another transaction has: %v", err)
+	}
+	if free, err := txlock.Postgres.LockFree(ctx, second, 2, "a", "b"); err != nil || len(free) != 1 || free[0] != "b" {
+		c.Errorf("free are %q, %v", free, err)
+	}
+	if err := txlock.Postgres.Lock(ctx, second, "unknown"); !errors.Is(err, txlock.ErrUnknown) {
+		c.Errorf("a name without a row: %v", err)
+	}
+	c.must(first.Commit(ctx), txlock.Postgres.TryLock(ctx, second, "a"), second.Rollback(ctx))
+
+	// What a savepoint has locked is freed with it.
+	outer := c.begin()
+	nested, err := outer.Begin(ctx)
+	c.must(err, txlock.Postgres.Lock(ctx, FromTx(nested), "a"), nested.Rollback(ctx))
+	other := c.begin()
+	c.must(txlock.Postgres.TryLock(ctx, other, "a"), other.Rollback(ctx), outer.Rollback(ctx))
+
+	// Of two that wait for each other one has a conflict.
+	first, second = c.begin(), c.begin()
+	c.must(txlock.Postgres.Lock(ctx, first, "a"), txlock.Postgres.Lock(ctx, second, "b"))
+	answers := make(chan error, 2)
+	for tx, name := range map[Tx]string{first: "b", second: "a"} {
+		go func() {
+			err := txlock.Postgres.Lock(ctx, tx, name)
+			tx.Rollback(ctx)
+			answers <- err
+		}()
+	}
+	one, two := <-answers, <-answers
+	if one == nil {
+		one, two = two, one
+	}
+	if !errors.Is(one, txlock.ErrConflict) || two != nil {
+		c.Errorf("a deadlock: %v and %v", one, two)
+	}
+}
+
+func (c *txCases) fences() {
+	ctx := c.Context()
+	admit := func(token driver.Token) error {
+		return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+			return fence.Postgres.Admit(ctx, FromTx(tx), "stock", token, driver.Exclusive)
+		})
+	}
+	c.must(admit(8), admit(8))
+	if err := admit(7); !errors.Is(err, fence.ErrStale) {
+		c.Errorf("a token below the last: %v", err)
+	}
+	c.must(admit(9))
+}
+
+// versions lets many transactions take one of a stock each, while another pool does the same.
+func (c *txCases) versions() {
+	ctx := c.Context()
+	items := optimistic.Table{Dialect: optimistic.Postgres, Name: "item", Key: "id", Columns: []string{"stock"}}
+	const workers, each = 4, 5
+	tx := c.begin()
+	_, err := tx.ExecContext(ctx, "INSERT INTO item VALUES (1, 1, $1)", workers*each)
+	c.must(err, tx.Commit(ctx))
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				if err := optimistic.RetryFunc(ctx, &optimistic.Options{Tries: 1000}, func() error {
+					return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+						var stock int
+						version, err := items.Read(ctx, FromTx(tx), 1, &stock)
+						if err != nil {
+							return err
+						}
+						return items.Write(ctx, FromTx(tx), 1, version, stock-1)
+					})
+				}); err != nil {
+					c.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	tx = c.begin()
+	var stock int
+	version, err := items.Read(ctx, tx, 1, &stock)
+	if err != nil || stock != 0 || version != 1+workers*each {
+		c.Errorf("stock %d in version %d (%v), not 0 in version %d", stock, version, err, 1+workers*each)
+	}
+	if err := items.Write(ctx, tx, 1, version-1, 0); !errors.Is(err, optimistic.ErrConflict) {
+		c.Errorf("an old version was written: %v", err)
+	}
+	if _, err := items.Read(ctx, tx, 2, &stock); !errors.Is(err, sql.ErrNoRows) {
+		c.Errorf("a row that is not there: %v", err)
+	}
+	c.must(tx.Rollback(ctx))
+}
+
+// values: a row is scanned as one of database/sql.
+func (c *txCases) values() {
+	ctx := c.Context()
+	tx := c.begin()
+	var (
+		yes          bool
+		small, large int64
+		half         float64
+		bytes        []byte
+		at           time.Time
+		text, json   string
+		none         sql.NullString
+		numeric      float64
+		forever      any
+	)
+	if err := tx.QueryRowContext(ctx, `SELECT true, 7::smallint, 9007199254740993::bigint, 0.5::float8, '\x00ff'::bytea,
+ '2026-01-02 03:04:05.000006+00'::timestamptz, 'ä"', '{"a": 1}'::jsonb, NULL, 1.5::numeric, 'infinity'::timestamptz
+ UNION ALL SELECT false, 0, 0, 0, '', now(), '', '{}', '', 0, now() ORDER BY 1 DESC`).
+		Scan(&yes, &small, &large, &half, &bytes, &at, &text, &json, &none, &numeric, &forever); err != nil {
+		c.Fatal(err)
+	}
+	got := fmt.Sprint(yes, small, large, half, bytes, at.UnixMicro(), text, json, none.Valid, numeric, forever)
+	if want := `true 7 9007199254740993 0.5 [0 255] 1767323045000006 ä"{"a": 1}false 1.5 infinity`; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+		c.Errorf("the row is %s\nwant %s", got, want)
+	}
+	tx.QueryRowContext(ctx, "SELECT generate_series(1, 1000)") // not scanned: the transaction goes on
+	result, err := tx.ExecContext(ctx, "INSERT INTO item SELECT n, 1, 0 FROM generate_series(100, 102) n")
+	if err != nil {
+		c.Fatal(err)
+	}
+	if n, err := result.RowsAffected(); n != 3 || err != nil {
+		c.Errorf("%d rows were inserted (%v), not 3", n, err)
+	}
+	c.must(tx.Rollback(ctx))
+}
+
+// failures: errors are those of pgx, and a transaction that has ended locks nothing.
+func (c *txCases) failures() {
+	ctx := c.Context()
+	tx := c.begin()
+	var n int
+	err := tx.QueryRowContext(ctx, "SELECT 1 / (random()::int * 0)").Scan(&n)
+	var theirs interface{ SQLState() string }
+	if !errors.As(err, &theirs) || theirs.SQLState() != "22012" {
+		c.Errorf("a division by zero: %v", err)
+	}
+	c.must(tx.Rollback(ctx))
+	if err := tx.QueryRowContext(ctx, "SELECT 1").Scan(&n); !errors.Is(err, pgx.ErrTxClosed) {
+		c.Errorf("a query after the rollback: %v", err)
+	}
+	for what, err := range map[string]error{
+		"Lock":    txlock.Postgres.Lock(ctx, tx, "a"),
+		"TryLock": txlock.Postgres.TryLock(ctx, tx, "a"),
+		"Admit":   fence.Postgres.Admit(ctx, tx, "stock", 100, driver.Exclusive),
+	} {
+		if !errors.Is(err, pgx.ErrTxClosed) {
+			c.Errorf("%s after the rollback: %v", what, err)
+		}
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := c.begin().QueryRowContext(ended, "SELECT 1").Scan(&n); !errors.Is(err, context.Canceled) {
+		c.Errorf("a query whose context has ended: %v", err)
+	}
+}
