@@ -1,0 +1,50 @@
+//go:build linux
+
+package main
+
+import (
+	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// TestRedisDeployments: a job goes on, and the next one waits for it, while the server that has its lock is
+// killed and a replica takes over.
+func TestRedisDeployments(t *testing.T) {
+	t.Run("sentinel", func(t *testing.T) {
+		s := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
+		w := newWorld(t)
+		w.env = append(w.env, "HOLDFAST_STORE=redis+sentinel://"+s.Addrs()+"/"+testserver.PrimaryName)
+		survives(w, func() {
+			s.Servers[0].Kill()
+			s.AwaitPrimary(s.Servers[0])
+		})
+		w.run(69, "--store", "redis+sentinel://"+s.Addrs()+"/other", "run", "a", "--", "true").expectErr("No such master")
+		w.run(64, "--store", "redis+sentinel://"+s.Addrs(), "run", "a", "--", "true").expectErr("does not name the primary")
+	})
+	t.Run("cluster", func(t *testing.T) {
+		c := testserver.StartCluster(t, testserver.ClusterOptions{Replicas: true})
+		w := newWorld(t)
+		w.env = append(w.env, "HOLDFAST_STORE=redis+cluster://"+c.Addrs())
+		survives(w, func() {
+			master := c.Master("jobs/a")
+			master.Kill()
+			c.AwaitMaster("jobs/a", master)
+		})
+		w.run(64, "--store", "redis+cluster://"+c.Addrs()+"?hf.layout=setnx", "run", "a", "--", "true").expectErr("not in a cluster")
+	})
+}
+
+// survives runs a job and one that waits for it, and lets a fail-over happen meanwhile.
+func survives(w *world, failover func()) {
+	w.t.Helper()
+	end := w.hold("jobs/a", "--note", "the first")
+	waiter := w.start("run", "jobs/a", "--", "echo", "done")
+	w.awaitQueue("jobs/a", 1)
+	failover()
+	w.run(0, "show", "jobs/a").expectOut("the first")
+	end()
+	waiter.ends(0)
+	waiter.expectOut("done")
+	w.run(0, "ls")
+}
