@@ -102,26 +102,35 @@ func (c *Cluster) Addrs() string {
 	return strings.Join(addrs, ",")
 }
 
-// Master returns the server that has a key's slot now, as the others say.
+// Master returns the server that has a key's slot now, as the first that answers says.
 func (c *Cluster) Master(key string) *Redis {
 	c.t.Helper()
 	for _, asked := range c.Servers {
-		if asked.paused {
+		if m := c.masterBy(asked, key); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// masterBy returns the server that has a key's slot, as one says, or nil if it does not answer, or knows
+// none that serves.
+func (c *Cluster) masterBy(asked *Redis, key string) *Redis {
+	if asked.paused {
+		return nil
+	}
+	slot, err := strconv.Atoi(asked.Ask("CLUSTER", "KEYSLOT", key))
+	if err != nil {
+		return nil // it is down
+	}
+	for _, line := range strings.Split(asked.Ask("CLUSTER", "NODES"), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 9 || !strings.Contains(f[2], "master") || strings.Contains(f[2], "fail") {
 			continue
 		}
-		slot, err := strconv.Atoi(asked.Ask("CLUSTER", "KEYSLOT", key))
-		if err != nil {
-			continue // it is down
-		}
-		for _, line := range strings.Split(asked.Ask("CLUSTER", "NODES"), "\n") {
-			f := strings.Fields(line)
-			if len(f) < 9 || !strings.Contains(f[2], "master") || strings.Contains(f[2], "fail") {
-				continue
-			}
-			for _, r := range c.Servers {
-				if strings.HasPrefix(f[1], r.Addr+"@") && has(f[8:], slot) {
-					return r
-				}
+		for _, r := range c.Servers {
+			if strings.HasPrefix(f[1], r.Addr+"@") && has(f[8:], slot) {
+				return r
 			}
 		}
 	}
@@ -140,12 +149,24 @@ func (c *Cluster) KeyOf(r *Redis) string {
 	return ""
 }
 
-// AwaitMaster waits until the others say that another server has a key's slot than before.
+// AwaitMaster waits until all servers that answer say that another has a key's slot than before, and that
+// the cluster serves.
 func (c *Cluster) AwaitMaster(key string, before *Redis) (now *Redis) {
 	c.t.Helper()
 	c.untilOne("another server has the slot", func() bool {
 		now = c.Master(key)
-		return now != nil && now != before
+		if now == nil || now == before {
+			return false
+		}
+		for _, r := range c.Servers {
+			if r.paused || r.Ask("PING") != "PONG" {
+				continue
+			}
+			if c.masterBy(r, key) != now || !strings.Contains(r.Ask("CLUSTER", "INFO"), "cluster_state:ok") {
+				return false
+			}
+		}
+		return true
 	})
 	return now
 }
