@@ -1,9 +1,11 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,12 +70,13 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	if !first || !mayBePlain(&req) {
 		args = args[:2]
 	}
-	reply := c.shared.run(ctx, askScript, askScript.command(keys[:], args...))[0]
+	to := c.sharedAck.route(c.shared, req.TTL)
+	reply := to.run(ctx, askScript, askScript.command(keys[:], args...))[0]
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
 	if token, ok := reply.Value.(int64); ok {
-		return plainGrant(req, token, sent), nil
+		return counted(ctx, c, plainGrant(req, token, sent), reply.short)
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) == replyOK {
@@ -84,7 +87,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 		if number(fields, 2) == 1 {
 			g.Handle = plain{}
 		}
-		return g, nil
+		return counted(ctx, c, g, reply.short)
 	}
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }
@@ -147,12 +150,12 @@ func statusError(value any) error {
 // else meanwhile. In a cluster it is one.
 const batchSize = 100
 
-// batch runs a script over grants, batchSize at a time in one pipeline, by the route of renewals and
-// releases, and returns an error or nil for each.
+// batch runs a script over grants, batchSize at a time in one pipeline, and returns an error or nil for
+// each.
 func (c *client) batch(
-	ctx context.Context, s *script, grants []driver.Grant, args func(*driver.Grant) []string,
+	ctx context.Context, to route, s *script, grants []driver.Grant, args func(*driver.Grant) []string,
 ) []error {
-	return c.batchOf(ctx, s, grants, func(g *driver.Grant) []string {
+	return c.batchOf(ctx, to, s, grants, func(g *driver.Grant) []string {
 		keys := c.layout.keys(g.Name)
 		return keys[:]
 	}, args)
@@ -160,7 +163,7 @@ func (c *client) batch(
 
 // batchOf is batch of another layout.
 func (c *client) batchOf(
-	ctx context.Context, s *script, grants []driver.Grant, keysOf, args func(*driver.Grant) []string,
+	ctx context.Context, to route, s *script, grants []driver.Grant, keysOf, args func(*driver.Grant) []string,
 ) []error {
 	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
@@ -184,7 +187,7 @@ func (c *client) batchOf(
 		commands = append(commands, s.command(keys, values...))
 		rest = rest[len(part):]
 	}
-	replies := c.reserved.run(ctx, s, commands...)
+	replies := to.run(ctx, s, commands...)
 	for i := range grants {
 		reply := &replies[i/size]
 		items, _ := reply.Value.([]any)
@@ -194,16 +197,27 @@ func (c *client) batchOf(
 		case i%size >= len(items):
 			errs[i] = errUnexpected(reply.Value)
 		default:
-			errs[i] = statusError(items[i%size])
+			if errs[i] = statusError(items[i%size]); errs[i] == nil {
+				errs[i] = reply.short
+			}
 		}
 	}
 	return errs
 }
 
+// renewing is the route of renewals of these grants.
+func (c *client) renewing(grants []driver.Grant) route {
+	if c.reservedAck == nil || len(grants) == 0 {
+		return c.reserved
+	}
+	least := slices.MinFunc(grants, func(a, b driver.Grant) int { return cmp.Compare(a.TTL, b.TTL) })
+	return c.reservedAck.route(c.reserved, least.TTL)
+}
+
 // Renew implements driver.Driver.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
-	return renewals(grants, sent, c.batch(ctx, renewScript, grants, func(g *driver.Grant) []string {
+	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), renewScript, grants, func(g *driver.Grant) []string {
 		token := int64(0)
 		if g.Passed {
 			token = int64(g.Token)
@@ -240,7 +254,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	for i := range grants {
 		c.removeWaiter(grants[i].Owner)
 	}
-	return withdrawn(grants, c.batch(ctx, releaseScript, grants, func(g *driver.Grant) []string {
+	return withdrawn(grants, c.batch(ctx, c.reserved, releaseScript, grants, func(g *driver.Grant) []string {
 		return []string{
 			escape(g.Owner), decimal(int64(g.Token)), decimal(micros(g.MinHold)), decimal(micros(refusedFor(g))),
 		}
@@ -274,13 +288,16 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	keys := c.layout.keys(g.Name)
 	sent := c.clock.Now()
 	command := downgradeScript.command(keys[:], escape(g.Owner))
-	reply := c.shared.run(ctx, downgradeScript, command)[0]
+	reply := c.sharedAck.route(c.shared, g.TTL).run(ctx, downgradeScript, command)[0]
 	if reply.Err != nil {
 		return driver.Grant{}, Explain(reply.Err)
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) != replyOK {
 		return driver.Grant{}, listedStatusError(fields)
+	}
+	if reply.short != nil { // it is shared, but a replica may let its TTL end sooner
+		return driver.Grant{}, reply.short
 	}
 	g.Mode, g.Token, g.Handle = driver.Shared, driver.Token(number(fields, 1)), nil
 	g.Since, g.Valid = sent, g.TTL

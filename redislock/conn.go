@@ -8,8 +8,8 @@ import "context"
 // Abilities that only some deployments need are interfaces of their own, which a Conn MAY implement.
 type Conn interface {
 	// Do sends the commands, at least one, in one go and returns as many replies. Commands with the
-	// same key, or without one, MUST be carried out in order; in a cluster each node gets its own in
-	// one pipeline. Do MUST NOT send a command a second time, and MUST return when its context ends;
+	// same key, or without one, MUST be carried out in order, and sent on one connection: WAIT covers
+	// what its own has written. In a cluster each node gets its own in one pipeline. Do MUST NOT send a command a second time, and MUST return when its context ends;
 	// commands that were sent may then still take effect. It MUST NOT retain the slice or the
 	// arguments: the caller may change them when Do has returned.
 	Do(ctx context.Context, commands []Command) []Reply
@@ -50,6 +50,10 @@ type Reply struct {
 	// Err is a *ServerError if the server refused. After any other error nobody knows whether the
 	// server has carried out the command.
 	Err error
+
+	// short says why what the command has written does not count: too few replicas have acknowledged
+	// it. It is nil for commands that need not be acknowledged.
+	short error
 }
 
 // ServerError is an error that the server replied. The server has not carried out the command; of a

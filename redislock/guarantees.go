@@ -1,6 +1,11 @@
 package redislock
 
-import "github.com/holdfastlock/holdfast/driver"
+import (
+	"fmt"
+	"maps"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
 
 // guarantees are those of one node of which nothing is known: it may or may not
 // write its data to disk.
@@ -57,4 +62,15 @@ var guarantees = driver.Guarantees{
 			Note: "a server that cannot write refuses with an error; with appendfsync everysec what it acknowledged last is lost if it is restarted then",
 		},
 	},
+}
+
+// acknowledged returns the guarantees where n replicas must acknowledge each grant and renewal.
+func acknowledged(g driver.Guarantees, n int) driver.Guarantees {
+	g.Summary += fmt.Sprintf(" Grants and renewals count when %d of its replicas have them in memory.", n)
+	g.Faults = maps.Clone(g.Faults)
+	g.Faults[driver.Failover] = driver.Verdict{
+		Exclusion: driver.Breaks, Tokens: driver.Breaks,
+		Note: fmt.Sprintf("kept if a replica takes over that has acknowledged the hold, with a clock that agrees within the margin of leases: ask for as many replicas as there are, or let only the most advanced one be promoted. Of more replicas than %d the others may not know the hold: guard the resource with the token. A primary that is cut off from its replicas grants nothing", n),
+	}
+	return g
 }

@@ -83,10 +83,11 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 	key, member := c.record(&req)
 	s := &single{args: [...]string{"EVALSHA", takeScript.sha, "1", key, member}}
 	sent := c.clock.Now()
-	reply := s.do(ctx, c.shared, len(s.args), key)
+	to := c.sharedAck.route(c.shared, req.TTL)
+	reply := s.do(ctx, to, len(s.args), key)
 	if unknown(&reply) {
 		s.args[0], s.args[1] = "EVAL", takeScript.text
-		reply = s.do(ctx, c.shared, len(s.args), key)
+		reply = s.do(ctx, to, len(s.args), key)
 	}
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
@@ -95,7 +96,7 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 	case nil:
 		return driver.Grant{}, errAsk
 	case int64:
-		return plainGrant(req, v, sent), nil
+		return counted(ctx, c, plainGrant(req, v, sent), reply.short)
 	}
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }

@@ -183,6 +183,10 @@ func (c *client) receiveGrant(fields string) {
 	case <-w.news: // older
 	default:
 	}
+	if c.sharedAck != nil { // the winner asks, which renews the hold, and waits for the replicas
+		w.news <- driver.Grant{}
+		return
+	}
 	w.news <- driver.Grant{
 		Request: w.request, Token: driver.Token(token), Block: block, Contended: f[4] == "1",
 		Since: driver.Instant(asked), Valid: min(duration(claim), w.request.TTL),

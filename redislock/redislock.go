@@ -36,7 +36,8 @@
 //		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
 //		+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire
 //
-// With sentinels the user needs +role too, and in a cluster +cluster|slots and +asking.
+// With sentinels the user needs +role too, in a cluster +cluster|slots and +asking, and with
+// Options.Replicas +wait.
 //
 // The server may refuse a request: it loads its data, is a replica, is full, cannot write to its
 // disk, runs a long script of another client … An Acquire that waits asks again; one that has not
@@ -46,7 +47,7 @@
 //
 // The store is one server, a primary that sentinels name, or a cluster, where each name is on the master
 // of its hash slot: see [Deployment]. A replica that takes over may not know what the primary
-// acknowledged: see the driver's Guarantees.
+// acknowledged, unless Options.Replicas says that it must: see the driver's Guarantees.
 package redislock
 
 import (
@@ -86,6 +87,15 @@ type Options struct {
 	Wait Wait
 	// Layout is how locks are kept. "": that of Holdfast alone, with all that Holdfast can do.
 	Layout Layout
+	// Replicas is how many replicas must acknowledge a grant or a renewal before it counts, 0 to [MaxReplicas].
+	// A grant that fewer acknowledge within a fifth of its TTL, or a second if that is less, is undone;
+	// a renewal does not extend the lease. The error is an *UnacknowledgedError.
+	//
+	// A fail-over then forgets no hold, if a replica that has acknowledged it takes over, and its clock
+	// agrees: see the driver's Guarantees. All clients of a name should ask for as many. The user needs
+	// the command WAIT. While replicas are slow, so are all requests of the client. In a cluster it is
+	// refused.
+	Replicas int
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
 }
@@ -135,6 +145,9 @@ type client struct {
 	id          string // names the channel of hand-overs and losses; "": the client spins
 	unsubscribe func()
 	contention  contention
+
+	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
+	sharedAck, reservedAck *acknowledger
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
@@ -209,12 +222,24 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if _, ok := conn.(Partitioned); !ok && deploymentOf(conn) == Cluster {
 		return nil, errors.New("the client is of a cluster, and its adapter is for one server: open redis+cluster://, or goredisconn.OpenCluster")
 	}
+	if o.Replicas < 0 || o.Replicas > MaxReplicas {
+		return nil, fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
+	}
 	id, err := c.identity(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if o.Replicas > 0 {
+		if err := c.mayWait(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if r, ok := conn.(Reserver); ok {
 		c.reserved = r.Reserve()
+	}
+	if o.Replicas > 0 {
+		c.sharedAck = &acknowledger{send: c.shared, replicas: o.Replicas}
+		c.reservedAck = &acknowledger{send: c.reserved, replicas: o.Replicas}
 	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
@@ -225,6 +250,11 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	}
 	if o.Layout == SetNX {
 		c.caps = setnxCaps(c.caps)
+	}
+	if o.Replicas > 0 {
+		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
+	}
+	if o.Layout == SetNX {
 		return c, nil
 	}
 	cluster := deploymentOf(conn) == Cluster

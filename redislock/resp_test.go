@@ -39,7 +39,7 @@ func (c *respConn) Do(ctx context.Context, commands []Command) []Reply {
 	}
 	for i := range replies {
 		value, err := receive(c.in)
-		replies[i] = Reply{value, err}
+		replies[i] = Reply{Value: value, Err: err}
 	}
 	return replies
 }

@@ -91,16 +91,17 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error
 		return driver.Grant{}, err
 	}
 	sent := s.c.clock.Now()
-	fields, err := s.ask(ctx, setnxTake, req.Name, req.Owner,
+	to := s.c.sharedAck.route(s.c.shared, req.TTL)
+	fields, short, err := s.ask(ctx, to, setnxTake, req.Name, req.Owner,
 		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note)
 	if err != nil {
 		return driver.Grant{Request: req}, outcome(err)
 	}
 	switch number(fields, 0) {
 	case replyOK:
-		return driver.Grant{
+		return counted(ctx, s, driver.Grant{
 			Request: req, Token: driver.Token(number(fields, 1)), Block: 1, Since: sent, Valid: req.TTL,
-		}, nil
+		}, short)
 	case replyHeld:
 		return driver.Grant{Request: req}, &driver.HeldError{
 			Name: req.Name, ExpiresIn: rest(number(fields, 1)),
@@ -114,25 +115,27 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error
 // end by itself.
 func rest(ms int64) time.Duration { return time.Duration(max(ms, 0)) * time.Millisecond }
 
-// ask runs a script for one owner of a name, and returns its reply. The owner is the script's first
-// argument.
-func (s setnx) ask(ctx context.Context, script *script, name, owner string, args ...string) ([]any, error) {
+// ask runs a script for one owner of a name, and returns its reply, and why it does not count. The owner
+// is the script's first argument.
+func (s setnx) ask(
+	ctx context.Context, to route, script *script, name, owner string, args ...string,
+) (fields []any, short, err error) {
 	command := script.command(s.c.layout.setnxKeys(name, owner), append([]string{owner}, args...)...)
-	reply := s.c.shared.run(ctx, script, command)[0]
+	reply := to.run(ctx, script, command)[0]
 	if reply.Err != nil {
-		return nil, reply.Err
+		return nil, nil, reply.Err
 	}
 	if fields, ok := reply.Value.([]any); ok {
-		return fields, nil
+		return fields, reply.short, nil
 	}
-	return []any{reply.Value}, nil
+	return []any{reply.Value}, reply.short, nil
 }
 
 // batch runs a script over grants.
 func (s setnx) batch(
-	ctx context.Context, script *script, grants []driver.Grant, args func(*driver.Grant) []string,
+	ctx context.Context, to route, script *script, grants []driver.Grant, args func(*driver.Grant) []string,
 ) []error {
-	return s.c.batchOf(ctx, script, grants, func(g *driver.Grant) []string {
+	return s.c.batchOf(ctx, to, script, grants, func(g *driver.Grant) []string {
 		return s.c.layout.setnxKeys(g.Name, g.Owner)
 	}, args)
 }
@@ -140,14 +143,14 @@ func (s setnx) batch(
 // Renew implements driver.Driver.
 func (s setnx) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := s.c.clock.Now()
-	return renewals(grants, sent, s.batch(ctx, setnxRenew, grants, func(g *driver.Grant) []string {
+	return renewals(grants, sent, s.batch(ctx, s.c.renewing(grants), setnxRenew, grants, func(g *driver.Grant) []string {
 		return []string{g.Owner, decimal(micros(g.TTL))}
 	}))
 }
 
 // Release implements driver.Driver.
 func (s setnx) Release(ctx context.Context, grants []driver.Grant) []error {
-	return withdrawn(grants, s.batch(ctx, setnxRelease, grants, func(g *driver.Grant) []string {
+	return withdrawn(grants, s.batch(ctx, s.c.reserved, setnxRelease, grants, func(g *driver.Grant) []string {
 		return []string{g.Owner, decimal(micros(g.MinHold)), decimal(micros(refusedFor(g)))}
 	}))
 }
@@ -157,7 +160,7 @@ func (s setnx) Annotate(ctx context.Context, g driver.Grant) error {
 	if err := s.c.alive(ctx); err != nil {
 		return err
 	}
-	fields, err := s.ask(ctx, setnxAnnotate, g.Name, g.Owner, g.Note)
+	fields, _, err := s.ask(ctx, s.c.shared, setnxAnnotate, g.Name, g.Owner, g.Note)
 	if err != nil {
 		return Explain(err)
 	}

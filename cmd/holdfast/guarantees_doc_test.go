@@ -76,7 +76,9 @@ func TestGuaranteesDoc(t *testing.T) {
 	sentinel.Deployment = "sentinel"
 	cluster := store(t, "redislock", "", "redis+cluster://"+testserver.StartCluster(t, testserver.ClusterOptions{}).Addrs())
 	cluster.Deployment = "cluster"
-	all := append(slices.Clone(stores), sentinel, cluster, setnx, overTwo(t))
+	replicas := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.replicas=1")
+	replicas.With = "hf.replicas=1"
+	all := append(slices.Clone(stores), replicas, sentinel, cluster, setnx, overTwo(t))
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 	for part, table := range map[string]func([]guarantees.Store) []byte{

@@ -1,29 +1,22 @@
 package testserver
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"net"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
 
-// StartRedisReplicas starts replicas of a server, and returns when each of them follows it. They end
-// with the test.
+// StartRedisReplicas starts replicas of a server that has none, and returns when each of them follows
+// it. They end with the test.
 func StartRedisReplicas(t testing.TB, primary *Redis, n int, o RedisOptions) []*Redis {
 	t.Helper()
-	primary.Command("CONFIG", "SET", "repl-diskless-sync-delay", "0") // else it waits for more replicas
 	replicas := make([]*Redis, n)
 	for i := range replicas {
 		replicas[i] = StartRedis(t, o)
 		replicas[i].Follow(primary.Addr)
 	}
-	for _, r := range replicas {
-		r.AwaitLink()
-	}
+	primary.AwaitReplicas(n)
 	return replicas
 }
 
@@ -35,64 +28,24 @@ func (r *Redis) Follow(address string) {
 	if address != "" {
 		host, port, _ = net.SplitHostPort(address)
 	}
-	r.Command("REPLICAOF", host, port)
+	if got := r.Ask("REPLICAOF", host, port); got != "OK" {
+		r.t.Fatalf("%s, REPLICAOF: %s", r.Addr, got)
+	}
 }
 
-// AwaitLink returns when the server, a replica, has all data of its primary and follows it.
-func (r *Redis) AwaitLink() {
+// AwaitReplicas returns when as many replicas have all data of the server and acknowledge what comes.
+func (r *Redis) AwaitReplicas(n int) {
 	r.t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.Contains(r.Command("INFO", "replication"), "master_link_status:up"); {
+	r.Ask("CONFIG", "SET", "repl-diskless-sync-delay", "0") // else it waits for more of them
+	for end := time.Now().Add(time.Minute); ; {
+		// A message is replicated, and leaves no key.
+		got := r.exchange([]string{"PUBLISH", "replicas", ""}, []string{"WAIT", strconv.Itoa(n), "100"})
+		if have, err := strconv.Atoi(got); err == nil && have >= n {
+			return
+		}
 		if time.Now().After(end) {
-			r.t.Fatalf("%s does not follow its primary within a minute", r.Addr)
+			r.t.Fatalf("%s has no %d replicas within a minute: %s; %s", r.Addr, n, got, r.Ask("INFO", "replication"))
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(time.Millisecond)
 	}
-}
-
-// Command sends one command on a connection of its own, and returns the reply: text, or the digits of a
-// number. A refusal, or a list, ends the test.
-func (r *Redis) Command(args ...string) string {
-	r.t.Helper()
-	reply, err := r.command(args)
-	if err != nil {
-		r.t.Fatalf("%s: %q: %v", r.Addr, args, err)
-	}
-	return reply
-}
-
-func (r *Redis) command(args []string) (string, error) {
-	c, err := net.Dial("tcp", r.Addr)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		return "", err
-	}
-	request := fmt.Sprintf("*%d\r\n", len(args))
-	for _, a := range args {
-		request += fmt.Sprintf("$%d\r\n%s\r\n", len(a), a)
-	}
-	if _, err := io.WriteString(c, request); err != nil {
-		return "", err
-	}
-	from := bufio.NewReader(c)
-	line, err := from.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	kind, text := line[0], strings.TrimSpace(line[1:])
-	switch kind {
-	case '+', ':':
-		return text, nil
-	case '$':
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > 1<<20 {
-			break
-		}
-		b := make([]byte, n)
-		_, err = io.ReadFull(from, b)
-		return string(b), err
-	}
-	return "", fmt.Errorf("the server answered %q", line)
 }

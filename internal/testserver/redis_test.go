@@ -96,18 +96,18 @@ func TestRedisClock(t *testing.T) {
 // TestRedisReplicas: replicas follow, and one goes on as a primary.
 func TestRedisReplicas(t *testing.T) {
 	primary := StartRedis(t, RedisOptions{})
-	primary.Command("SET", "key", "first")
+	primary.Ask("SET", "key", "first")
 	replicas := StartRedisReplicas(t, primary, 2, RedisOptions{})
 	for _, r := range replicas {
-		if got := r.Command("GET", "key"); got != "first" {
+		if got := r.Ask("GET", "key"); got != "first" {
 			t.Errorf("a replica has %q", got)
 		}
 	}
 	replicas[0].Follow("")
 	replicas[1].Follow(replicas[0].Addr)
-	replicas[1].AwaitLink()
-	replicas[0].Command("SET", "key", "third")
-	for end := time.Now().Add(30 * time.Second); replicas[1].Command("GET", "key") != "third"; {
+	replicas[0].AwaitReplicas(1)
+	replicas[0].Ask("SET", "key", "third")
+	for end := time.Now().Add(30 * time.Second); replicas[1].Ask("GET", "key") != "third"; {
 		if time.Now().After(end) {
 			t.Fatal("the replica of one that was promoted does not follow it")
 		}

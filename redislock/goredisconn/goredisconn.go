@@ -28,6 +28,9 @@ import (
 // driver. The client may have any options; the commands of locks are sent once, whatever its options
 // say of retries.
 //
+// With redislock.Options.Replicas the client's ReadTimeout must be longer than a second: the server takes
+// up to that long to reply that replicas are slow.
+//
 // When the context of a request ends, the request goes on in the background, until its reply comes,
 // the client's ReadTimeout is over or the client is closed.
 //

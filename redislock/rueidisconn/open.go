@@ -138,7 +138,7 @@ func fromServer(err error) error {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
-	known := []string{"hf.wait", "hf.layout"}
+	known := []string{"hf.wait", "hf.layout", "hf.replicas"}
 	network, deployment, _ := strings.Cut(u.Scheme, "+")
 	switch {
 	case deployment == "unix":
@@ -182,9 +182,17 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 			err = fmt.Errorf("database %.40q is not a number from 0 up", db)
 		}
 	}
-	return option, &redislock.Options{
+	o := &redislock.Options{
 		Wait: redislock.Wait(params["hf.wait"]), Layout: redislock.Layout(params["hf.layout"]),
-	}, err
+	}
+	if n := params["hf.replicas"]; err == nil && n != "" {
+		if o.Replicas, err = strconv.Atoi(n); err != nil || o.Replicas < 0 || o.Replicas > redislock.MaxReplicas {
+			err = fmt.Errorf("hf.replicas %.40q is not a number from 0 to %d", n, redislock.MaxReplicas)
+		} else if deployment == "cluster" && o.Replicas > 0 {
+			err = errors.New("hf.replicas is not for a cluster yet")
+		}
+	}
+	return option, o, err
 }
 
 // parseHosts reads what a URL of a deployment says of hosts, and returns its database.

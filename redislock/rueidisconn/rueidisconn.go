@@ -10,10 +10,12 @@
 // sentinels, and the name by which they know the primary; user and password are those of the servers,
 // and of the sentinels if they want one. Behind redis+cluster are some servers of the cluster.
 //
-// The database is 0 if none is given, the port 6379. One parameter is of
+// The database is 0 if none is given, the port 6379. These parameters are of
 // redislock.Options:
 //
-//	hf.wait=push  the server tells waiters of their grants; hf.wait=spin: they poll
+//	hf.wait=push     the server tells waiters of their grants; hf.wait=spin: they poll
+//	hf.layout=setnx  one string for each lock, as programs in all languages write it
+//	hf.replicas=N    a grant or a renewal counts when N replicas have acknowledged it
 //
 // Keys and channels begin with redislock.DefaultPrefix; a program that wants
 // another prefix there wraps a client, see [Wrap] and redislock.Options. The

@@ -17,6 +17,7 @@ type Store struct {
 	Layout  string // how it keeps locks, if not in its own way
 	// Deployment is how the servers are deployed, if there is more than one way.
 	Deployment string
+	With       string // parameters of its URL that change what it guarantees, if any
 	URL        string // an example
 	Caps       driver.Caps
 }
@@ -161,12 +162,15 @@ func (s Store) title() string {
 	if s.Layout != "" {
 		title += ", layout " + s.Layout
 	}
+	if s.With != "" {
+		title += ", " + s.With
+	}
 	return title
 }
 
 // anchor returns the anchor of a store's heading in links.
 func anchor(s Store) string {
-	return strings.NewReplacer("/", "", ",", "", " ", "-").Replace(s.title())
+	return strings.NewReplacer("/", "", ",", "", ".", "", "=", "", " ", "-").Replace(s.title())
 }
 
 func yes(b bool) string {

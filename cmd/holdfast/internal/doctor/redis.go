@@ -26,6 +26,8 @@ type redisServer struct {
 	scratch string            // a key of the doctor's own, with the hash tag of a lock but no key of one
 	channel string            // a channel of the doctor's own
 	cluster bool              // it is to be a master of a cluster
+
+	replicas int // how many must acknowledge a lock: hf.replicas
 }
 
 // redisServerChecks connects to the server and runs its checks.
@@ -77,6 +79,7 @@ func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix
 	if name := u.User.Username(); name != "" {
 		r.user = name
 	}
+	r.replicas, _ = strconv.Atoi(u.Query().Get("hf.replicas")) // the lock's finding says what is wrong with it
 	return r, r.read(ctx)
 }
 

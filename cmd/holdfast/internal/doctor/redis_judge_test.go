@@ -157,3 +157,25 @@ func TestRedisTransport(t *testing.T) {
 		}
 	}
 }
+
+func TestJudgeReplicas(t *testing.T) {
+	for _, c := range []struct {
+		follow, asked, least int
+		severity             Severity
+		says                 string
+	}{
+		{0, 0, 0, OK, "no replica follows"},
+		{2, 0, 0, Warning, "do not wait"},
+		{2, 0, -1, Warning, "replicas: 2, and"},
+		{2, 1, 1, Warning, "others need not"},
+		{2, 2, 1, OK, "any may take over"},
+		{1, 2, 0, Error, "hf.replicas is 2"},
+		{1, 1, 2, Error, "min-replicas-to-write is 2"},
+		{0, 0, 1, Error, "min-replicas-to-write is 1"},
+	} {
+		f := judgeReplicas(c.follow, c.asked, c.least)
+		if f.Severity != c.severity || !strings.Contains(f.Found, c.says) || (f.Severity != OK) != (f.Risk != "" && f.Remedy != "") {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}

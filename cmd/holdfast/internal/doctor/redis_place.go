@@ -143,29 +143,3 @@ func redisPlace(_ context.Context, r *redisServer) []Finding {
 	}
 	return []Finding{f}
 }
-
-// redisReplicas checks what would be lost by a fail-over.
-func redisReplicas(_ context.Context, r *redisServer) []Finding {
-	const check = "replicas"
-	switch {
-	case !r.master():
-		return nil // redisPlace reports why
-	case r.info["role"] == "":
-		return notVisible(check, "its replicas", "a replica that takes over may not know the locks that are held")
-	case r.number("connected_slaves") == 0:
-		return good(check, "no replica follows, so none can take over with old data")
-	}
-	found := fmt.Sprintf("replicas: %d, and locks do not wait until they have them",
-		r.number("connected_slaves"))
-	if n, ok := r.conf["min-replicas-to-write"]; ok {
-		found += "; min-replicas-to-write is " + n
-	}
-	return []Finding{{
-		Check: check, Severity: Warning, Found: found,
-		Risk: "if a replica takes over, locks of the last moments before are forgotten and can " +
-			"be taken a second time; if its clock is behind, tokens are lower than before",
-		Remedy: "guard what must not break by fencing tokens; min-replicas-to-write 1 and a " +
-			"short min-replicas-max-lag bound the loss; " +
-			"or let no replica take over by itself",
-	}}
-}

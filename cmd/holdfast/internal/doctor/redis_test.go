@@ -257,6 +257,8 @@ func TestRedisReplica(t *testing.T) {
 	ask := admin(t, redisURL(master.Addr, ""))
 	await(t, "the replica", func() bool { return strings.Contains(fmt.Sprint(ask("INFO", "replication")), "state=online") })
 	expect(t, examine(t, redisURL(master.Addr, "")), want{"role", OK, ""}, want{"replicas", Warning, "replicas: 1"}, want{"replicas", Warning, "min-replicas-to-write is 0"})
+	expect(t, examine(t, redisURL(master.Addr, "")+"?hf.replicas=1"), want{"replicas", OK, "each of them must acknowledge"}, want{"lock", OK, ""})
+	expect(t, examine(t, redisURL(master.Addr, "")+"?hf.replicas=2"), want{"replicas", Error, "hf.replicas is 2"}, want{"lock", Error, "1 of 2 replicas"})
 	found := examine(t, redisURL(replica.Addr, ""))
 	expect(t, found, want{"role", Error, "a replica of " + master.Addr}, want{"lock", Error, "READONLY"})
 	for _, check := range []string{"replicas", "access"} {

@@ -1,0 +1,81 @@
+package faulttest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// TestTwoBelievers shows what a fail-over can do: a replica takes over that has not heard of the last hold,
+// and lets another holder in while the one before still trusts its lease. The guarantees say so, with
+// hf.replicas too, where there are more replicas than must acknowledge. A guard stops the old holder.
+func TestTwoBelievers(t *testing.T) {
+	for params, replicas := range map[string]int{"": 1, "hf.replicas=1": 2} {
+		t.Run(params, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t)
+			if replicas == 2 {
+				p.follow(t) // which acknowledges
+				p.primary.AwaitReplicas(2)
+			}
+			a := openWith(t, p.primary.Addr, params)
+			verdict := a.Caps().Guarantees.Faults[driver.Failover]
+			if verdict.Exclusion != driver.Breaks {
+				t.Errorf("the driver says that a fail-over %v exclusion", verdict.Exclusion)
+			}
+			if (replicas == 2) != strings.Contains(verdict.Note, "Of more replicas than 1 the others may not know the hold") {
+				t.Errorf("the driver says of a fail-over: %s", verdict.Note)
+			}
+			p.link.Cut()
+			before := acquire(t, a, "x", nil)
+			p.failOver(t)
+			b := openWith(t, p.replica.Addr, "")
+			second(t, before, acquire(t, b, "x", nil))
+		})
+	}
+}
+
+// TestDemotedPrimary: a replica has taken over by hand, and the old primary, which nobody has told, serves
+// those who are connected to it. With hf.replicas it grants and renews nothing; without, two believe.
+func TestDemotedPrimary(t *testing.T) {
+	t.Parallel()
+	p := startPair(t)
+	with, without := openWith(t, p.primary.Addr, "hf.replicas=1"), openWith(t, p.primary.Addr, "")
+	p.replica.Follow("")
+	next := openWith(t, p.replica.Addr, "")
+	one := acquire(t, next, "one", nil)
+	if lease, err := with.Mutex("one", nil).TryAcquire(t.Context()); err == nil {
+		t.Errorf("P1: a primary that nobody follows any more granted %v beside %v", lease, one)
+	} else if errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("the old primary knows what it cannot: %v", err)
+	}
+	two := acquire(t, without, "two", nil)
+	second(t, two, acquire(t, next, "two", nil))
+}
+
+// TestReplicaReplaced: the only replica fails, and renewals do not count, until another follows.
+func TestReplicaReplaced(t *testing.T) {
+	t.Parallel()
+	p := startPair(t)
+	c := openWith(t, p.primary.Addr, "hf.replicas=1")
+	lease := acquire(t, c, "x", nil)
+	p.link.Cut()
+	p.replica.Kill()
+	if err := lease.Renew(t.Context()); err == nil {
+		t.Error("a renewal was acknowledged, and there is no replica")
+	}
+	if err := lease.Err(); err != nil {
+		t.Errorf("P2: a lease in doubt says %v", err)
+	}
+	testserver.StartRedisReplicas(t, p.primary, 1, testserver.RedisOptions{})
+	if err := lease.Renew(t.Context()); err != nil {
+		t.Errorf("with another replica a renewal returned %v", err)
+	}
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,352 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// pair is a primary with a replica, and the link between the two.
+type pair struct {
+	primary, replica *testserver.Redis
+	link             *chaos.Proxy
+}
+
+func startPair(t testing.TB) pair {
+	t.Helper()
+	p := pair{primary: testserver.StartRedis(t, testserver.RedisOptions{})}
+	p.replica, p.link = p.follow(t)
+	p.primary.AwaitReplicas(1)
+	return p
+}
+
+// follow starts one more replica, with a link of its own.
+func (p pair) follow(t testing.TB) (*testserver.Redis, *chaos.Proxy) {
+	t.Helper()
+	replica, link := testserver.StartRedis(t, testserver.RedisOptions{}), chaos.StartProxy(t, p.primary.Addr)
+	replica.Follow(link.Addr)
+	return replica, link
+}
+
+// failOver kills the primary, when nothing more arrives at the replica, which takes over.
+func (p pair) failOver(t testing.TB) {
+	t.Helper()
+	p.link.Cut()
+	p.primary.Kill()
+	t.Cleanup(p.primary.Start) // for clients that are closed after the test
+	p.replica.Follow("")
+}
+
+// openWith opens a client with more parameters in the URL.
+func openWith(t testing.TB, addr, params string) *holdfast.Client {
+	t.Helper()
+	c, err := holdfast.Open(t.Context(), url(addr)+"?"+params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() }) // its server may be gone
+	return c
+}
+
+// ways are the ways of keeping locks, and of waiting for them.
+var ways = []string{"hf.replicas=1", "hf.replicas=1&hf.wait=spin", "hf.replicas=1&hf.layout=setnx"}
+
+// TestReplicaTakesOver: the replica hears of everything late, and takes over when it has acknowledged
+// something. It knows that, so the next holder comes when the one before has stopped.
+func TestReplicaTakesOver(t *testing.T) {
+	const lag = 30 * time.Millisecond
+	o := &holdfast.Options{TTL: 2 * time.Second, RenewEvery: -1}
+	get := func(t *testing.T, c *holdfast.Client) *holdfast.Lease { return acquire(t, c, "x", o) }
+	cases := map[string]func(t *testing.T, p pair, c *holdfast.Client) *holdfast.Lease{
+		"a grant": func(t *testing.T, _ pair, c *holdfast.Client) *holdfast.Lease { return get(t, c) },
+		"a renewal": func(t *testing.T, _ pair, c *holdfast.Client) *holdfast.Lease {
+			lease := get(t, c)
+			before := lease.ValidUntil()
+			time.Sleep(500 * time.Millisecond)
+			if err := lease.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !lease.ValidUntil().After(before) {
+				t.Error("a renewal that was acknowledged does not extend the lease")
+			}
+			return lease
+		},
+		"a winner out of the queue": func(t *testing.T, p pair, c *holdfast.Client) *holdfast.Lease {
+			return winner(t, openWith(t, p.primary.Addr, ""), c, o)
+		},
+	}
+	for _, params := range ways {
+		for what, take := range cases {
+			if what != "a winner out of the queue" && strings.Contains(params, "spin") {
+				continue // the same as with push
+			}
+			t.Run(what+", "+params, func(t *testing.T) {
+				t.Parallel()
+				p := startPair(t)
+				a := openWith(t, p.primary.Addr, params)
+				p.link.Delay(chaos.ToClient, lag)
+				before := take(t, p, a)
+				p.failOver(t)
+				b := openWith(t, p.replica.Addr, strings.TrimPrefix(params, "hf.replicas=1"))
+				if _, err := b.Mutex("x", nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+					t.Fatalf("P1: the replica that has taken over does not know what it has acknowledged: %v", err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				after, err := b.Mutex("x", nil).Acquire(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !errors.Is(before.Err(), holdfast.ErrLost) {
+					t.Errorf("P1: the next holder came, and the one before says %v", before.Err())
+				}
+				if after.Token() <= before.Token() {
+					t.Errorf("P3: token %d comes after %d", after.Token(), before.Token())
+				}
+			})
+		}
+	}
+}
+
+// winner returns the lease of one who waits until another, who has the lock, releases it.
+func winner(t testing.TB, first, second *holdfast.Client, o *holdfast.Options) *holdfast.Lease {
+	t.Helper()
+	held := acquire(t, first, "x", nil)
+	got := make(chan *holdfast.Lease, 1)
+	go func() {
+		lease, err := second.Mutex("x", o).Acquire(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	waits(t, second, "x")
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+	if lease := <-got; lease != nil {
+		return lease
+	}
+	t.FailNow()
+	return nil
+}
+
+// waits returns when somebody waits for the name, where the store has a queue.
+func waits(t testing.TB, c *holdfast.Client, name string) {
+	t.Helper()
+	if !c.Caps().Ops.Has(driver.OpQueue) {
+		return
+	}
+	until(t, "somebody waits", func() bool {
+		info, err := c.Inspect(t.Context(), name)
+		return err == nil && len(info.Waiters) > 0
+	})
+}
+
+// TestReplicaStopped: while the replica stands still nothing is granted. The error says so in bounded time,
+// nothing is left behind, and when the replica goes on locks do.
+func TestReplicaStopped(t *testing.T) {
+	for _, params := range ways {
+		t.Run(params, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t)
+			a, plain := openWith(t, p.primary.Addr, params), openWith(t, p.primary.Addr, strings.TrimPrefix(params, "hf.replicas=1"))
+			p.replica.Pause()
+			for what, take := range map[string]func(context.Context) error{
+				"a try": func(ctx context.Context) error {
+					_, err := a.Mutex("x", nil).TryAcquire(ctx)
+					return err
+				},
+				"an acquire": func(ctx context.Context) error {
+					_, err := a.Mutex("x", &holdfast.Options{TTL: time.Second}).Acquire(ctx)
+					return err
+				},
+				"one with a minimum hold": func(ctx context.Context) error {
+					_, err := a.Mutex("x", &holdfast.Options{MinHold: time.Minute}).TryAcquire(ctx)
+					return err
+				},
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				err := take(ctx)
+				cancel()
+				short := (*redislock.UnacknowledgedError)(nil)
+				if !errors.As(err, &short) || short.Acknowledged != 0 || short.Replicas != 1 || !strings.Contains(err.Error(), "0 of 1 replicas") {
+					t.Fatalf("%s that no replica acknowledges returned %v", what, err)
+				}
+				if errors.Is(err, holdfast.ErrUncertain) {
+					t.Errorf("%s that was undone is called uncertain: %v", what, err)
+				}
+				if info, err := a.Inspect(t.Context(), "x"); err != nil || !info.Idle() {
+					t.Fatalf("%s has left %+v, %v", what, info, err)
+				}
+				lease, err := plain.Mutex("x", nil).TryAcquire(t.Context())
+				if err != nil {
+					t.Fatalf("P6: after %s the name is not free: %v", what, err)
+				}
+				if err := lease.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+			p.replica.Resume()
+			until(t, "a grant", func() bool {
+				lease, err := a.Mutex("x", nil).TryAcquire(t.Context())
+				return err == nil && lease.Release() == nil
+			})
+		})
+	}
+}
+
+// TestWinnerIsAcknowledged: a release hands the lock over to a client that waits, while no replica hears
+// of it. The winner's caller does not get it before one does.
+func TestWinnerIsAcknowledged(t *testing.T) {
+	for _, params := range ways {
+		t.Run(params, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t)
+			a, b := openWith(t, p.primary.Addr, strings.TrimPrefix(params, "hf.replicas=1")), openWith(t, p.primary.Addr, params)
+			held := acquire(t, a, "x", nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := make(chan error, 1)
+			go func() {
+				lease, err := b.Mutex("x", nil).Acquire(ctx)
+				if err == nil {
+					err = lease.Release()
+				}
+				got <- err
+			}()
+			waits(t, b, "x")
+			p.replica.Pause()
+			if err := held.Release(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-got:
+				t.Fatalf("a winner that no replica has acknowledged got the lock: %v", err)
+			case <-time.After(2500 * time.Millisecond): // two WAITs and more
+			}
+			p.replica.Resume()
+			if err := <-got; err != nil {
+				t.Errorf("when the replica went on, the waiter got %v", err)
+			}
+		})
+	}
+}
+
+// TestUnacknowledgedRenewal: a renewal that no replica acknowledges does not extend the lease, which is told
+// lost by its trust deadline, and says why.
+func TestUnacknowledgedRenewal(t *testing.T) {
+	for _, params := range ways {
+		t.Run(params, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t)
+			doubt := make(chan error, 100)
+			u := url(p.primary.Addr) + "?" + params
+			d := openDriver(t, u)
+			c, err := holdfast.New(d, &holdfast.ClientOptions{Events: holdfast.Events{InDoubt: func(e holdfast.Event) {
+				select {
+				case doubt <- e.Err:
+				default:
+				}
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			lease := acquire(t, c, "x", &holdfast.Options{TTL: 2 * time.Second})
+			p.replica.Pause()
+			err = lease.Renew(t.Context())
+			for err == nil { // the replica may have acknowledged one before it was stopped
+				err = lease.Renew(t.Context())
+			}
+			short := (*redislock.UnacknowledgedError)(nil)
+			if !errors.As(err, &short) {
+				t.Fatalf("a renewal that no replica acknowledges returned %v", err)
+			}
+			deadline := lease.ValidUntil()
+			if err := <-doubt; !errors.As(err, &short) {
+				t.Errorf("the lease is in doubt because of %v", err)
+			}
+			<-lease.Done()
+			if lease.ValidUntil().After(deadline) {
+				t.Errorf("P2: renewals that no replica acknowledged have moved the trust deadline from %v to %v", deadline, lease.ValidUntil())
+			}
+			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("P2: the loss says %v", err)
+			}
+			p.replica.Resume()
+		})
+	}
+}
+
+func openDriver(t testing.TB, raw string) driver.Driver {
+	t.Helper()
+	d, err := driver.Open(t.Context(), parse(t, raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+var waitsLine = regexp.MustCompile(`cmdstat_wait:calls=(\d+)`)
+
+// TestSharedWait: requests that come while replicas are awaited share the next WAIT. If each had its own,
+// one after the other would hold up those behind it.
+func TestSharedWait(t *testing.T) {
+	const clients, pairs = 40, 5
+	p := startPair(t)
+	c := openWith(t, p.primary.Addr, "hf.replicas=1")
+	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			for range pairs {
+				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).Acquire(t.Context())
+				if err == nil {
+					err = lease.Release()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	found := waitsLine.FindStringSubmatch(p.primary.Command("INFO", "commandstats"))
+	if found == nil {
+		t.Fatal("no WAIT was sent")
+	}
+	if n, _ := strconv.Atoi(found[1]); n < pairs || n > clients*pairs/4 {
+		t.Errorf("%d grants of %d goroutines cost %d WAITs", clients*pairs, clients, n)
+	}
+}
+
+// TestReplicasAskedFor: what is wrong with the parameter is said before anything is asked of a server, and
+// what is wrong with the user at the first contact.
+func TestReplicasAskedFor(t *testing.T) {
+	for _, n := range []string{"-1", "101", "two", "1.5"} {
+		if c, err := holdfast.Open(t.Context(), "redis://127.0.0.1:1?hf.replicas="+n); err == nil {
+			c.Close()
+			t.Errorf("%s replicas were accepted", n)
+		} else if !strings.Contains(err.Error(), "not a number from 0 to 100") {
+			t.Errorf("%s replicas: error %v", n, err)
+		}
+	}
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server.Command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-wait")
+	if _, err := holdfast.Open(t.Context(), "redis://app:secret@"+server.Addr+"?hf.replicas=1"); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+		t.Errorf("a user without WAIT: %v", err)
+	}
+}

@@ -1,0 +1,42 @@
+package goredisconn
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// TestConformanceReplicas: all promises hold where a replica must acknowledge what is granted.
+func TestConformanceReplicas(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
+	testserver.StartRedisReplicas(t, server, 1, testserver.RedisOptions{})
+	open := func(t testing.TB, address string) driver.Driver {
+		t.Helper()
+		d, err := redislock.New(t.Context(), connect(address), &redislock.Options{
+			Poll: 400 * time.Millisecond, Replicas: 1,
+		})
+		if err != nil {
+			t.Fatalf("redislock.New: %v", err)
+		}
+		return d
+	}
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(t testing.TB) driver.Driver { return open(t, server.Addr) },
+		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
+			proxy := chaos.StartProxy(t, server.Addr)
+			return open(t, proxy.Addr), proxy
+		},
+		Restart:  func(testing.TB) { server.Kill(); server.Start(); server.AwaitReplicas(1) },
+		TTL:      time.Second, // replicas have a fifth of it
+		Parallel: 8,           // a case gives an acquire 30 ms to learn that a name is held
+		// The server that was started last ends after the run.
+		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
+	})
+}

@@ -1,0 +1,255 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// With Options.Replicas, N, a grant or a renewal counts when N replicas have acknowledged it. So the
+// command WAIT goes behind the script, on the same connection, because it covers what its own connection
+// has written. What must be waited for, and what need not:
+//
+//   - A grant that Try or Enqueue returns, before its caller gets it. If too few acknowledge, the hold is
+//     released, and nobody has ever trusted it.
+//   - A renewal, and a downgrade, which starts the TTL again: a replica that does not know it lets the
+//     hold end sooner than its holder believes.
+//   - The hold of a winner out of the queue, which another client's release has granted, on a connection
+//     of that client. The winner asks again by Enqueue, which renews the hold and waits: see
+//     receiveGrant. What the release has written is before that in the stream that replicas follow.
+//   - Not a release, a withdrawal or a break: a replica that does not know it keeps the name closed, for a
+//     TTL at most.
+//   - Not a place in the queue: after a fail-over a waiter takes one anew.
+//   - Not the passing of a hold in a cohort, inside the process. The store has the hold of the same owner
+//     before and after, with all tokens of its block used as far as it knows, so the next hold's token is
+//     higher than all of them on each replica that has acknowledged the grant. The new holder trusts the
+//     hold until the deadline of the last renewal that was acknowledged, as the one before did.
+
+// MaxReplicas is the highest Options.Replicas.
+const MaxReplicas = 100
+
+// longestWait bounds the time for which the server waits for replicas. Meanwhile it carries out nothing
+// else that comes on the same connection.
+const longestWait = time.Second
+
+// waitFor is how long the replicas have for something of that TTL: far less than it lasts. If ctx ends
+// sooner they have half of the time that is left, or more, so that the server can still say that they are
+// slow: a power of two in milliseconds, so that requests with about the same time share a WAIT.
+func waitFor(ctx context.Context, ttl time.Duration) time.Duration {
+	within := max(time.Millisecond, min(ttl/5, longestWait)).Truncate(time.Millisecond)
+	if end, ok := ctx.Deadline(); ok {
+		for within > time.Millisecond && within > time.Until(end)*9/10 {
+			within = time.Millisecond << (bits.Len64(uint64(within/time.Millisecond-1)) - 1)
+		}
+	}
+	return within
+}
+
+// mayWait returns an error if the server does not let this user wait for replicas.
+func (c *client) mayWait(ctx context.Context) error {
+	wait := Command{Args: []string{"WAIT", "0", "1"}, Key: c.layout.store()}
+	return Explain(c.shared.do(ctx, []Command{wait})[0].Err)
+}
+
+// UnacknowledgedError says that too few replicas have acknowledged a grant, which was undone, or a
+// renewal, which does not count: see Options.Replicas.
+type UnacknowledgedError struct {
+	Acknowledged int           // how many have
+	Replicas     int           // how many have to: Options.Replicas
+	Within       time.Duration // how long they had
+}
+
+// Error says how many have, and what to do.
+func (e *UnacknowledgedError) Error() string {
+	return fmt.Sprintf("%d of %d replicas acknowledged it within %v, too few for it to count: "+
+		"see that as many are connected to the server and keep up with it, or ask for fewer by hf.replicas",
+		e.Acknowledged, e.Replicas, e.Within)
+}
+
+// counted returns a grant, unless short says why it does not count: then it is released, and short
+// returned. The release frees no other hold (P4). An undone acquire has no minimum hold.
+func counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
+	if short == nil {
+		return g, nil
+	}
+	refused := driver.Grant{Request: g.Request}
+	g.MinHold = 0
+	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil && !driver.Gone(err) {
+		return refused, driver.Uncertain(errors.Join(short, err)) // so it will be withdrawn (P6)
+	}
+	return refused, short
+}
+
+// route returns the route for something of that TTL. Its replies say what replicas have not acknowledged:
+// see Reply. If a is nil, nothing need be, and the route is the plain one.
+func (a *acknowledger) route(plain route, ttl time.Duration) route {
+	if a == nil {
+		return plain
+	}
+	return func(ctx context.Context, commands []Command) []Reply {
+		return a.do(ctx, commands, waitFor(ctx, ttl))
+	}
+}
+
+// acknowledger sends requests with a WAIT behind them, which they share where they are sent together. A
+// WAIT for each would cost as much as the script, and while replicas are slow each would hold up those
+// behind it. So one exchange is under way at a time: a lone caller does it in its own goroutine, and what
+// comes meanwhile is sent together by another goroutine.
+type acknowledger struct {
+	send     route
+	replicas int
+
+	mu    sync.Mutex
+	busy  bool // an exchange is under way
+	queue []*parcel
+}
+
+// parcel is one call that waits for the exchange under way to end, or for its own.
+type parcel struct {
+	commands []Command
+	within   time.Duration
+	replies  chan []Reply // one value
+	group    *group       // nil: not sent
+}
+
+// group are parcels that are sent together. The acknowledger's mu guards it.
+type group struct {
+	parcels []*parcel
+	waiting int                // callers that have not given up
+	cancel  context.CancelFunc // ends the exchange, when the last has
+}
+
+// maxGroup is how many commands are sent together, unless a single call has more: the server does nothing
+// else meanwhile.
+const maxGroup = 200
+
+func (a *acknowledger) do(ctx context.Context, commands []Command, within time.Duration) []Reply {
+	a.mu.Lock()
+	if !a.busy {
+		a.busy = true
+		a.mu.Unlock()
+		replies := a.exchange(ctx, commands, within)
+		a.mu.Lock()
+		if a.busy = len(a.queue) > 0; a.busy {
+			go a.work()
+		}
+		a.mu.Unlock()
+		return replies
+	}
+	own := &parcel{commands: commands, within: within, replies: make(chan []Reply, 1)}
+	a.queue = append(a.queue, own)
+	a.mu.Unlock()
+	select {
+	case replies := <-own.replies:
+		return replies
+	case <-ctx.Done():
+		a.leave(own)
+		replies := make([]Reply, len(commands))
+		for i := range replies {
+			replies[i].Err = ctx.Err()
+		}
+		return replies
+	}
+}
+
+// leave says that nobody waits for the parcel any more.
+func (a *acknowledger) leave(own *parcel) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if g := own.group; g != nil {
+		if g.waiting--; g.waiting == 0 {
+			g.cancel()
+		}
+		return
+	}
+	for i, p := range a.queue {
+		if p == own {
+			a.queue = append(a.queue[:i], a.queue[i+1:]...)
+			return
+		}
+	}
+}
+
+// work sends what is queued until there is nothing left.
+func (a *acknowledger) work() {
+	for {
+		ctx, cancel := context.WithCancel(context.Background())
+		g := a.next(cancel)
+		if g == nil {
+			cancel()
+			return
+		}
+		var commands []Command
+		for _, p := range g.parcels {
+			commands = append(commands, p.commands...)
+		}
+		replies := a.exchange(ctx, commands, g.parcels[0].within)
+		cancel()
+		for _, p := range g.parcels {
+			n := len(p.commands)
+			p.replies <- replies[:n:n]
+			replies = replies[n:]
+		}
+	}
+}
+
+// next takes parcels out of the queue, in order, whose replicas have the same time: so none has a WAIT
+// that lasts longer than its TTL allows, nor one that is too short for it. Nil: there are none.
+func (a *acknowledger) next(cancel context.CancelFunc) *group {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.queue) == 0 {
+		a.busy = false
+		return nil
+	}
+	g, n := &group{cancel: cancel}, 0
+	rest := a.queue[:0]
+	within := a.queue[0].within
+	for _, p := range a.queue {
+		if p.within != within || n > 0 && n+len(p.commands) > maxGroup {
+			rest = append(rest, p)
+			continue
+		}
+		n += len(p.commands)
+		p.group, g.parcels = g, append(g.parcels, p)
+	}
+	clear(a.queue[len(rest):])
+	a.queue, g.waiting = rest, len(g.parcels)
+	return g
+}
+
+// exchange sends commands and a WAIT in one go.
+func (a *acknowledger) exchange(ctx context.Context, commands []Command, within time.Duration) []Reply {
+	n := len(commands)
+	wait := Command{
+		Args: []string{"WAIT", strconv.Itoa(a.replicas), decimal(within.Milliseconds())}, Key: commands[0].Key,
+	}
+	replies := a.send.do(ctx, append(commands[:n:n], wait))
+	if short := a.shortfall(&replies[n], within); short != nil {
+		for i := range replies[:n] {
+			replies[i].short = short
+		}
+	}
+	return replies[:n]
+}
+
+// shortfall returns why the reply to a WAIT does not say that enough replicas have acknowledged what was
+// written.
+func (a *acknowledger) shortfall(r *Reply, within time.Duration) error {
+	n, ok := r.Value.(int64)
+	switch {
+	case r.Err != nil:
+		return Explain(r.Err)
+	case !ok:
+		return errUnexpected(r.Value)
+	case n < int64(a.replicas):
+		return &UnacknowledgedError{Acknowledged: int(max(n, 0)), Replicas: a.replicas, Within: within}
+	}
+	return nil
+}
