@@ -158,7 +158,7 @@ func TestRedisTransport(t *testing.T) {
 	}
 }
 
-func TestJudgeReplicas(t *testing.T) {
+func TestJudgeFollowers(t *testing.T) {
 	for _, c := range []struct {
 		follow, asked, least int
 		severity             Severity
@@ -173,7 +173,7 @@ func TestJudgeReplicas(t *testing.T) {
 		{1, 1, 2, Error, "min-replicas-to-write is 2"},
 		{0, 0, 1, Error, "min-replicas-to-write is 1"},
 	} {
-		f := judgeReplicas(c.follow, c.asked, c.least)
+		f := judgeFollowers(c.follow, c.asked, c.least)
 		if f.Severity != c.severity || !strings.Contains(f.Found, c.says) || (f.Severity != OK) != (f.Risk != "" && f.Remedy != "") {
 			t.Errorf("%+v: %+v", c, f)
 		}

@@ -21,7 +21,7 @@ func redisReplicas(_ context.Context, r *redisServer) []Finding {
 	if err != nil {
 		least = -1 // not seen
 	}
-	return []Finding{judgeReplicas(r.followers(), r.replicas, least)}
+	return []Finding{judgeFollowers(r.followers(), r.replicas, least)}
 }
 
 // followers counts the replicas that have all data and follow.
@@ -35,9 +35,9 @@ func (r *redisServer) followers() int {
 	return n
 }
 
-// judgeReplicas judges how many replicas follow, how many must acknowledge a lock (hf.replicas), and
+// judgeFollowers judges how many replicas follow, how many must acknowledge a lock (hf.replicas), and
 // min-replicas-to-write, which is negative if it cannot be seen.
-func judgeReplicas(follow, asked, least int) Finding {
+func judgeFollowers(follow, asked, least int) Finding {
 	f := Finding{Check: "replicas", Severity: Error}
 	following := fmt.Sprintf("replicas: %d", follow)
 	if least >= 0 {
