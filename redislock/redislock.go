@@ -93,8 +93,7 @@ type Options struct {
 	//
 	// A fail-over then forgets no hold, if a replica that has acknowledged it takes over, and its clock
 	// agrees: see the driver's Guarantees. All clients of a name should ask for as many. The user needs
-	// the command WAIT. While replicas are slow, so are all requests of the client. In a cluster it is
-	// refused.
+	// the command WAIT. While replicas are slow, so are all requests of the client.
 	Replicas int
 	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
 	Clock driver.Clock
@@ -147,7 +146,7 @@ type client struct {
 	contention  contention
 
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
-	sharedAck, reservedAck *acknowledger
+	sharedAck, reservedAck *acknowledgers
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
@@ -238,8 +237,8 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		c.reserved = r.Reserve()
 	}
 	if o.Replicas > 0 {
-		c.sharedAck = &acknowledger{send: c.shared, replicas: o.Replicas}
-		c.reservedAck = &acknowledger{send: c.reserved, replicas: o.Replicas}
+		c.sharedAck = newAcknowledgers(conn, c.shared, o.Replicas)
+		c.reservedAck = newAcknowledgers(conn, c.reserved, o.Replicas)
 	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,

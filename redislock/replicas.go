@@ -86,14 +86,46 @@ func counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) 
 	return refused, short
 }
 
-// route returns the route for something of that TTL. Its replies say what replicas have not acknowledged:
-// see Reply. If a is nil, nothing need be, and the route is the plain one.
-func (a *acknowledger) route(plain route, ttl time.Duration) route {
+// acknowledgers has an acknowledger for each server of a cluster, so that one that is dead holds up no
+// requests to the others; else it has one.
+type acknowledgers struct {
+	send     route
+	replicas int
+	parts    Partitioned // nil: there is one server
+
+	mu sync.Mutex
+	of map[string]*acknowledger // by part
+}
+
+func newAcknowledgers(conn Conn, send route, replicas int) *acknowledgers {
+	parts, _ := conn.(Partitioned)
+	return &acknowledgers{send: send, replicas: replicas, parts: parts, of: map[string]*acknowledger{}}
+}
+
+// at returns the acknowledger of the server that has the key.
+func (all *acknowledgers) at(key string) *acknowledger {
+	part := ""
+	if all.parts != nil {
+		part = all.parts.Part(key)
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	a := all.of[part]
 	if a == nil {
+		a = &acknowledger{send: all.send, replicas: all.replicas, each: all.parts != nil}
+		all.of[part] = a
+	}
+	return a
+}
+
+// route returns the route for something of that TTL. Its replies say what replicas have not acknowledged:
+// see Reply. Without acknowledgers nothing need be, and the route is the plain one.
+func (all *acknowledgers) route(plain route, ttl time.Duration) route {
+	if all == nil {
 		return plain
 	}
 	return func(ctx context.Context, commands []Command) []Reply {
-		return a.do(ctx, commands, waitFor(ctx, ttl))
+		return all.at(commands[0].Key).do(ctx, commands, waitFor(ctx, ttl))
 	}
 }
 
@@ -104,6 +136,7 @@ func (a *acknowledger) route(plain route, ttl time.Duration) route {
 type acknowledger struct {
 	send     route
 	replicas int
+	each     bool // a WAIT for each key, because commands may be redirected
 
 	mu    sync.Mutex
 	busy  bool // an exchange is under way
@@ -224,19 +257,33 @@ func (a *acknowledger) next(cancel context.CancelFunc) *group {
 	return g
 }
 
-// exchange sends commands and a WAIT in one go.
+// exchange sends commands in one go, and behind them a WAIT for all of them; or for each key, which goes
+// where the commands with that key go.
 func (a *acknowledger) exchange(ctx context.Context, commands []Command, within time.Duration) []Reply {
 	n := len(commands)
-	wait := Command{
-		Args: []string{"WAIT", strconv.Itoa(a.replicas), decimal(within.Milliseconds())}, Key: commands[0].Key,
-	}
-	replies := a.send.do(ctx, append(commands[:n:n], wait))
-	if short := a.shortfall(&replies[n], within); short != nil {
-		for i := range replies[:n] {
-			replies[i].short = short
+	all, at := commands[:n:n], map[string]int{} // at: where the WAIT for a key is
+	for i := range commands {
+		key := a.keyOf(commands, i)
+		if _, ok := at[key]; !ok {
+			at[key] = len(all)
+			all = append(all, Command{
+				Args: []string{"WAIT", strconv.Itoa(a.replicas), decimal(within.Milliseconds())}, Key: key,
+			})
 		}
 	}
+	replies := a.send.do(ctx, all)
+	for i := range commands {
+		replies[i].short = a.shortfall(&replies[at[a.keyOf(commands, i)]], within)
+	}
 	return replies[:n]
+}
+
+// keyOf returns the key by which the WAIT for command i goes.
+func (a *acknowledger) keyOf(commands []Command, i int) string {
+	if a.each {
+		return commands[i].Key
+	}
+	return commands[0].Key
 }
 
 // shortfall returns why the reply to a WAIT does not say that enough replicas have acknowledged what was

@@ -188,8 +188,6 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	if n := params["hf.replicas"]; err == nil && n != "" {
 		if o.Replicas, err = strconv.Atoi(n); err != nil || o.Replicas < 0 || o.Replicas > redislock.MaxReplicas {
 			err = fmt.Errorf("hf.replicas %.40q is not a number from 0 to %d", n, redislock.MaxReplicas)
-		} else if deployment == "cluster" && o.Replicas > 0 {
-			err = errors.New("hf.replicas is not for a cluster yet")
 		}
 	}
 	return option, o, err

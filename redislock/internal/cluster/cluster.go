@@ -104,7 +104,7 @@ const (
 // do sends commands. Those with the same key are carried out in order, unless its slot is being moved.
 func (c *Conn) do(ctx context.Context, commands []redislock.Command, by way) []redislock.Reply {
 	if len(commands) == 1 { // as most often: nothing is to be grouped
-		if address := c.addressOf(&commands[0]); address != "" {
+		if address := c.table.Load().addressOf(&commands[0]); address != "" {
 			replies := c.exchange(ctx, address, commands, by)
 			if replies[0].Err == nil {
 				return replies
@@ -154,8 +154,9 @@ type bundle struct {
 // route groups the commands by server. A command whose slot nobody has gets its reply.
 func (c *Conn) route(commands []redislock.Command, replies []redislock.Reply) []bundle {
 	var all []bundle
+	t := c.table.Load() // one for all, so that WAIT goes where the command before it goes
 	for i := range commands {
-		if address := c.addressOf(&commands[i]); address != "" {
+		if address := t.addressOf(&commands[i]); address != "" {
 			all = add(all, address, false, i)
 		} else {
 			replies[i].Err = errUncovered
@@ -166,8 +167,7 @@ func (c *Conn) route(commands []redislock.Command, replies []redislock.Reply) []
 }
 
 // addressOf returns which server gets a command, or "" if nobody has its slot.
-func (c *Conn) addressOf(command *redislock.Command) string {
-	t := c.table.Load()
+func (t *table) addressOf(command *redislock.Command) string {
 	switch {
 	case command.Part != "":
 		return command.Part
@@ -247,7 +247,9 @@ func (c *Conn) exchange(ctx context.Context, address string, commands []redisloc
 	return replies
 }
 
-// again returns those commands that are to be sent again, and whether a slot of theirs is being moved.
+// again returns those commands that are to be sent again, and whether a slot of theirs is being moved. With
+// a command goes the WAIT of its key: replicas of the server that has not carried it out know nothing of
+// it.
 func (c *Conn) again(sent []bundle, commands []redislock.Command, replies []redislock.Reply) (rest []bundle, moving bool) {
 	for _, b := range sent {
 		for _, i := range b.at {
@@ -258,12 +260,27 @@ func (c *Conn) again(sent []bundle, commands []redislock.Command, replies []redi
 					c.moved(to)
 				}
 			} else if refused, ok := r.Err.(*redislock.ServerError); ok && refused.Code() == "TRYAGAIN" {
-				rest = add(rest, c.addressOf(&commands[i]), false, i)
+				rest = add(rest, c.table.Load().addressOf(&commands[i]), false, i)
 				moving = true
 			}
 		}
 	}
+	for b := range rest {
+		rest[b].at = withWaits(rest[b].at, commands)
+	}
 	return rest, moving
+}
+
+// withWaits adds to some of the commands the WAITs of their keys, behind them.
+func withWaits(at []int, commands []redislock.Command) []int {
+	n := len(at)
+	for i := range commands {
+		isWait := commands[i].Args[0] == "WAIT" && !slices.Contains(at, i)
+		if isWait && slices.ContainsFunc(at[:n], func(j int) bool { return commands[j].Key == commands[i].Key }) {
+			at = append(at, i)
+		}
+	}
+	return at
 }
 
 // moved notes that a slot has another owner, and asks for all: others are likely to have moved too.
