@@ -349,6 +349,41 @@ func TestSharedWait(t *testing.T) {
 	}
 }
 
+// TestGivenUp: callers give up while replicas are awaited, before their requests are sent or after. What they
+// leave is withdrawn (P6), and others, who share a WAIT with them, are served.
+func TestGivenUp(t *testing.T) {
+	const impatient, patient, rounds = 20, 5, 15
+	p := startPair(t)
+	c := openWith(t, p.primary.Addr, "hf.replicas=1")
+	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
+	var all sync.WaitGroup
+	for i := range impatient + patient {
+		all.Go(func() {
+			for round := range rounds {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				if i < impatient {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(1+(i+round)%15)*time.Millisecond)
+				}
+				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).TryAcquire(ctx)
+				cancel()
+				if err == nil {
+					err = lease.Release()
+				}
+				if err != nil && i >= impatient {
+					t.Errorf("a caller that does not give up: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range impatient + patient {
+		until(t, "nothing is left", func() bool {
+			info, err := c.Inspect(t.Context(), fmt.Sprint("x/", i))
+			return err == nil && info.Idle()
+		})
+	}
+}
+
 // TestReplicasAskedFor: what is wrong with the parameter is said before anything is asked of a server, and
 // what is wrong with the user at the first contact.
 func TestReplicasAskedFor(t *testing.T) {
