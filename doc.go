@@ -84,6 +84,7 @@
 //	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://host
 //	                                                                  // redis+sentinel://host,host/primary
 //	                                                                  // redis+cluster://host,host
+//	                                                                  // redlock://host,host,host
 //	import _ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://host/database
 //	import _ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://host/database
 //	import _ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite:///file

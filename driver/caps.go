@@ -20,6 +20,7 @@ const (
 	OpDowngrade                 // Downgrader
 	OpAnnotate                  // Annotator
 	OpWatch                     // Watcher
+	OpVote                      // Voter
 )
 
 // Has reports whether all of ops are in o.
@@ -28,7 +29,7 @@ func (o Ops) Has(ops Ops) bool { return o&ops == ops }
 // String lists the operations, for example "queue+inspect", or "none".
 func (o Ops) String() string {
 	names := [...]string{
-		"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch",
+		"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch", "vote",
 	}
 	var have []string
 	for i, name := range names {

@@ -21,7 +21,8 @@ func TestOpsString(t *testing.T) {
 		OpWatch:                "watch",
 		OpQueue | OpInspect:    "queue+inspect",
 		OpDowngrade | OpNotify: "notify+downgrade",
-		OpWatch << 1:           "unknown",
+		OpVote:                 "vote",
+		OpVote << 1:            "unknown",
 		OpQueue | OpWatch<<5:   "queue+unknown",
 	} {
 		if got := ops.String(); got != want {

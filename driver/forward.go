@@ -99,6 +99,30 @@ func (f Forward) Annotate(ctx context.Context, g Grant) error {
 	return ErrUnsupported
 }
 
+// Vote implements Voter.
+func (f Forward) Vote(ctx context.Context, r Request, life Life) (Grant, bool, error) {
+	if v, ok := As[Voter](f.Driver, OpVote); ok {
+		return v.Vote(ctx, r, life)
+	}
+	return Grant{}, false, ErrUnsupported
+}
+
+// Life implements Voter.
+func (f Forward) Life(ctx context.Context) (Life, bool, error) {
+	if v, ok := As[Voter](f.Driver, OpVote); ok {
+		return v.Life(ctx)
+	}
+	return 0, false, ErrUnsupported
+}
+
+// Admit implements Voter.
+func (f Forward) Admit(ctx context.Context, life Life) error {
+	if v, ok := As[Voter](f.Driver, OpVote); ok {
+		return v.Admit(ctx, life)
+	}
+	return ErrUnsupported
+}
+
 // Watch implements Watcher.
 func (f Forward) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	if w, ok := As[Watcher](f.Driver, OpWatch); ok {

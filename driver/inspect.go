@@ -45,6 +45,8 @@ type Holder struct {
 	Owner   string
 	Mode    Mode
 	Permits int // of a semaphore; else 0
+	// Token is that of the hold. If the store gives none (Grant.Token is 0), it is a number by which
+	// Break knows the hold, or 0. Such a number does not grow, so it is no fencing token.
 	Token   Token
 	Note    string
 	Held    time.Duration // since when, by the store's clock

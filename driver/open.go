@@ -78,6 +78,7 @@ var packages = map[string]string{
 	"rediss+cluster":  "redislock/rueidisconn",
 	"redis+sentinel":  "redislock/rueidisconn",
 	"rediss+sentinel": "redislock/rueidisconn",
+	"redlock":         "redislock/rueidisconn",
 	"sqlite":          "sqllock/sqliteconn",
 }
 

@@ -13,6 +13,7 @@ import "strings"
 //	PREFIX:{NAME}:setnx   layout setnx: the record; the lock itself is at NAME
 //	PREFIX:{NAME}:setnx:OWNER  layout setnx: the tombstone of an owner
 //	PREFIX:store          which store this is
+//	PREFIX:life           the server's life, and PREFIX:admitted one that counts: see vote.go
 //	PREFIX:wake:CLIENT    the channel of a client
 type layout struct{ prefix string }
 

@@ -89,6 +89,11 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 		s.args[0], s.args[1] = "EVAL", takeScript.text
 		reply = s.do(ctx, to, len(s.args), key)
 	}
+	return c.plainReply(ctx, req, &reply, sent)
+}
+
+// plainReply returns what take.lua has replied to a request that was sent at an instant.
+func (c *client) plainReply(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}

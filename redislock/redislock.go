@@ -247,6 +247,9 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),
 	}
+	if deploymentOf(conn) == Single && o.Replicas == 0 {
+		c.caps.Ops |= driver.OpVote
+	}
 	if o.Layout == SetNX {
 		c.caps = setnxCaps(c.caps)
 	}

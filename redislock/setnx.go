@@ -57,7 +57,7 @@ const setnxPoll = 100 * time.Millisecond
 // setnxCaps are the abilities of the layout, of those of Redis.
 func setnxCaps(caps driver.Caps) driver.Caps {
 	caps.Store += "-setnx"
-	caps.Ops = driver.OpInspect | driver.OpBreak | driver.OpAnnotate
+	caps.Ops &= driver.OpInspect | driver.OpBreak | driver.OpAnnotate | driver.OpVote
 	caps.Fencing, caps.Shared, caps.Slots, caps.Fair = false, false, false, false
 	caps.TokenBlock = 0
 	if caps.Poll == 0 {

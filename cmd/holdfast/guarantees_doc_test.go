@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -29,6 +30,7 @@ func documented(t *testing.T) []guarantees.Store {
 		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
 		store(t, "etcdlock", "etcd://a,b,c", "etcd://"+testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()),
 		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr),
+		store(t, "quorum", "redlock://a,b,c,d,e", "redlock://"+strings.Join(redisServers(t, 5), ",")),
 		store(t, "sqllock/pgconn", "postgres://localhost/app", testserver.StartPostgres(t).URL("postgres")),
 		store(t, "sqllock/mysqlconn", "mysql://localhost/app", testserver.StartMariaDB(t).URL()),
 		store(t, "sqllock/sqliteconn", "sqlite:///var/lib/app/locks.db", "sqlite://"+t.TempDir()+"/locks.db"),
@@ -40,6 +42,15 @@ func store(t *testing.T, pkg, example, url string) guarantees.Store {
 	d := openURL(t, url)
 	defer d.Close()
 	return guarantees.Store{Package: pkg, URL: example, Caps: d.Caps()}
+}
+
+// redisServers starts servers and returns their addresses.
+func redisServers(t *testing.T, n int) (addresses []string) {
+	t.Helper()
+	for range n {
+		addresses = append(addresses, testserver.StartRedis(t, testserver.RedisOptions{}).Addr)
+	}
+	return addresses
 }
 
 func openURL(t *testing.T, url string) driver.Driver {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/quorum"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
@@ -22,6 +23,7 @@ func init() {
 	for _, scheme := range []string{"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		driver.Register(scheme, open)
 	}
+	driver.Register("redlock", quorum.Opener("redis", "hf.layout"))
 }
 
 // dialTimeout bounds the making of a connection.

@@ -116,7 +116,7 @@ Without a command this text is printed, with exit code 0.`,
 	root.AddCommand(
 		a.runCommand(), a.electCommand(), a.leaderCommand(),
 		a.lsCommand(), a.showCommand(), a.breakCommand(),
-		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(),
+		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.redlockCommand(), a.versionCommand(), a.manCommand(),
 	)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth)))

@@ -17,7 +17,7 @@ import (
 
 	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
 	_ "github.com/holdfastlock/holdfast/filelock"              // file://
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// …
+	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, redlock:// …
 	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://, mariadb://
 	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://, postgresql://
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite://

@@ -61,6 +61,7 @@ var checks = map[string][]Check{
 	"rediss+cluster":  clusterChecks,
 	"rediss+sentinel": sentinelChecks,
 	"redis+unix":      redisChecks,
+	"redlock":         redlockChecks,
 	"sqlite":          sqliteChecks,
 }
 

@@ -38,6 +38,7 @@ var schemes = map[string][]string{
 	"mysql":      {"mysql", "mariadb"},
 	"postgresql": {"postgres", "postgresql"},
 	"redis":      {"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"},
+	"redlock":    {"redlock"},
 	"sqlite":     {"sqlite"},
 }
 

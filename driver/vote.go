@@ -1,0 +1,23 @@
+package driver
+
+import "context"
+
+// Life names the time from a start of a store to its end, if the store may come back without what it
+// had acknowledged. 0: not known.
+type Life uint64
+
+// Voter is a driver over one server that may lose its memory when it restarts, and says whether it may
+// have (OpVote). So it can be a node of a quorum (package quorum), where a vote that a node has
+// forgotten must not be given to another. A driver over several servers, of which another may take over
+// with older data, does not have it.
+type Voter interface {
+	// Vote is Try, and reports whether the hold was taken in this life of the store, which Life has
+	// returned before. If it reports false, the store may be in another life.
+	Vote(ctx context.Context, r Request, life Life) (g Grant, same bool, err error)
+	// Life returns the present life of the store, and whether it was admitted. It begins one if the
+	// store has none: every start of a server MUST have a life of its own.
+	Life(ctx context.Context) (life Life, admitted bool, err error)
+	// Admit notes in the store, for all clients, that nothing is trusted any more which it may have
+	// forgotten before this life. It MUST do nothing, and return an error, in another life.
+	Admit(ctx context.Context, life Life) error
+}

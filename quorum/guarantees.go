@@ -1,0 +1,63 @@
+package quorum
+
+import "github.com/holdfastlock/holdfast/driver"
+
+// none is the effect on tokens where there are none.
+const none = driver.Impossible
+
+// guarantees are those of nodes of which nothing is known but that they are independent. A fault is of
+// fewer than half of the nodes, unless the note says otherwise.
+var guarantees = driver.Guarantees{
+	Summary: "More than half of several independent stores, and their clocks: each fault of fewer than half of them is outlived, unless it makes votes end early.",
+	Tokens:  "There are none: guard the resource in another way, or use one durable store.",
+	Faults: map[driver.Fault]driver.Verdict{
+		driver.ClientCrash: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "the votes for a client that died end with their TTL and lock-delay, or their minimum hold",
+		},
+		driver.ClientPause: {
+			Exclusion: driver.Breaks, Tokens: none,
+			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder, and no token stops it",
+		},
+		driver.ClientSuspend: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "leases count suspended time: on waking the holder knows that it has lost",
+		},
+		driver.Partition: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "a client that reaches a majority goes on; another stops trusting before the nodes let the next one in",
+		},
+		driver.LateReplies: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "leases count from before the first request was sent",
+		},
+		driver.StorePause: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "a node that stands still delays nobody. If more than half do, nothing is granted, and holders that could not renew have lost",
+		},
+		driver.StoreRestart: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on by the votes of the others. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost. Of nodes that are said to be durable, and are not, two may have the lock",
+		},
+		driver.StoreWiped: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "as after a restart. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes",
+		},
+		driver.Failover: {
+			Exclusion: driver.Breaks, Tokens: none,
+			Note: "a replica that takes over may not know the node's votes: use nodes without replicas",
+		},
+		driver.ClockForward: {
+			Exclusion: driver.Breaks, Tokens: none,
+			Note: "votes of a node whose clock is set forward end early. A hold by a bare majority is open to a second holder then; one with the votes of all nodes is not",
+		},
+		driver.ClockBack: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "votes of the dead at that node end late by as much, and the other nodes are enough",
+		},
+		driver.DiskFull: {
+			Exclusion: driver.Keeps, Tokens: none,
+			Note: "the node refuses, and the others are enough",
+		},
+	},
+}

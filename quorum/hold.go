@@ -1,0 +1,98 @@
+package quorum
+
+import (
+	"math"
+	"sync"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+)
+
+// hold is what this client knows of one hold, or of an attempt that may become one: driver.Grant.Handle.
+type hold struct {
+	mu      sync.Mutex
+	ballots []ballot // by node
+	taken   driver.Instant
+	until   driver.Instant // the end of the hold's validity
+	over    bool           // released or withdrawn: no vote is asked for any more
+	foreign bool           // this client has not taken it, and knows nothing of it
+}
+
+// ballot is the vote of one node.
+type ballot struct {
+	state  state
+	token  driver.Token // what the node gave
+	handle any          // the node's own
+}
+
+// state says whether a node has the vote.
+type state uint8
+
+const (
+	absent state = iota // certainly not
+	asked               // a request for it is under way
+	maybe               // a request for it has got no answer
+	given
+)
+
+// begin notes that nodes are asked for their votes.
+func (h *hold) begin(nodes vote.Set) {
+	for i := range h.ballots {
+		if nodes.Has(i) {
+			h.ballots[i].state = asked
+		}
+	}
+}
+
+// underWay returns the nodes that have not answered a request for their votes, if a majority has. When
+// they answer, a hold that is over gives the vote back: see attempt.ask. A withdrawal now might come before the
+// request, and would leave a tombstone, which costs the store more than a hold.
+func (h *hold) underWay(rules vote.Rules) vote.Set {
+	var set vote.Set
+	for i := range h.ballots {
+		if h.ballots[i].state == asked {
+			set |= vote.Of(i)
+		}
+	}
+	if (rules.All() &^ set).Len() < rules.Majority() {
+		return 0
+	}
+	return set
+}
+
+// answered takes in a node's answer to the request for its vote.
+func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
+	b := &h.ballots[node]
+	switch answer {
+	case vote.Given:
+		*b = ballot{given, g.Token, g.Handle}
+	case vote.Refused:
+		*b = ballot{}
+	default:
+		b.state = maybe
+	}
+}
+
+// grant returns the hold as the node knows it, and false if the node certainly does not have it. A vote
+// that may be there is withdrawn by token 0.
+func (h *hold) grant(node int, g driver.Grant) (driver.Grant, bool) {
+	b := &h.ballots[node]
+	g.Token, g.Block, g.Handle, g.Passed = b.token, 1, b.handle, false
+	if b.state != given {
+		g.Token, g.Handle = 0, nil
+	}
+	return g, b.state != absent
+}
+
+// holdOf returns the hold of a grant. One that comes from elsewhere may have a vote at each node; of such a
+// hold no vote is restored.
+func (q *quorum) holdOf(g driver.Grant) *hold {
+	if h, ok := g.Handle.(*hold); ok {
+		return h
+	}
+	h := &hold{ballots: make([]ballot, len(q.nodes)), until: math.MaxInt64, over: true, foreign: true}
+	for i := range h.ballots {
+		h.ballots[i].state = maybe
+	}
+	return h
+}

@@ -1,0 +1,314 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+)
+
+// Options configure a quorum. The zero value is right for almost everybody. All clients of a
+// quorum must have the same.
+type Options struct {
+	// MaxTTL is the longest TTL of a lock: longer ones are refused. A node that has restarted may have forgotten
+	// its votes (driver.Voter). So its vote counts only when as much time has passed, and a hundredth more, since
+	// this client first heard of the restart: by then all holds are over that could rest on what it has
+	// forgotten. 0: 30 s.
+	//
+	// Nodes that have just been set up have not voted before, but nobody can know that: locks wait for that
+	// time, unless Init has said that the deployment is new.
+	MaxTTL time.Duration
+	// Durable says that no node ever forgets what it has acknowledged: of Redis servers, that each has
+	// appendonly yes and appendfsync always. Then a node counts at once when it is back, and there is no MaxTTL.
+	// If that is not so, a restart can let two have a lock.
+	Durable bool
+	// NodeTimeout is how long a node has to answer, far below the TTL. 0: a tenth of the TTL, at least
+	// 50 ms and at most a second.
+	NodeTimeout time.Duration
+	// Poll is Caps.Poll, at least 1 ms. 0: 100 ms.
+	Poll time.Duration
+	// Clock is the clock that leases are trusted by, which must be that of the nodes' drivers. nil:
+	// driver.HostClock.
+	Clock driver.Clock
+}
+
+// The defaults of Options.
+const (
+	defaultMaxTTL  = 30 * time.Second
+	defaultPoll    = 100 * time.Millisecond
+	minNodeTimeout = 50 * time.Millisecond
+	maxNodeTimeout = time.Second
+)
+
+// minTTL is the shortest TTL: most of it must be left when a majority has answered.
+const minTTL = 100 * time.Millisecond
+
+// Node is one store of a quorum.
+type Node struct {
+	// Name says in errors which node it is. It must not have a secret.
+	Name string
+	// Open opens the node's driver. It is called again, after a pause, while it fails.
+	Open func(context.Context) (driver.Driver, error)
+}
+
+// quorum is the driver over nodes.
+type quorum struct {
+	rules   vote.Rules
+	caps    driver.Caps
+	clock   driver.Clock
+	timeout time.Duration // Options.NodeTimeout
+	nodes   []*node
+
+	closing context.Context // ends when Close is called
+	close   context.CancelFunc
+	life    context.Context // ends when the driver is closed
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	running int           // goroutines
+	idle    chan struct{} // closed when there is none any more, after Close was called
+}
+
+// New returns a driver over drivers, at least one and at most 15, each of an independent store, which must
+// forget nothing that it has acknowledged unless its driver is a driver.Voter. An odd
+// number is best: one more node than that tolerates no more failures. Closing the driver closes them;
+// if New fails, the caller closes them. Nil options are fine.
+func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
+	nodes := make([]Node, len(drivers))
+	names := make([]string, len(drivers))
+	for i, d := range drivers {
+		if d == nil {
+			return nil, fmt.Errorf("driver %d of the quorum is nil", i+1)
+		}
+		names[i] = d.Caps().Store
+		nodes[i] = Node{Name: names[i]}
+	}
+	q, err := prepare(nodes, identity(names), o)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range drivers {
+		q.nodes[i].driver = d
+		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
+			return nil, fmt.Errorf("%s: %w", names[i], err)
+		}
+	}
+	return q, nil
+}
+
+// Open is New for nodes that need not all be there: it returns when a majority of them has been opened,
+// and opens the others when they answer. Store is driver.Caps.Store: it must be the same in every
+// program that uses these nodes. An error says what is wrong with each node.
+func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.Driver, error) {
+	q, err := prepare(nodes, store, o)
+	if err != nil {
+		return nil, err
+	}
+	opened := make(chan error, len(nodes))
+	for _, n := range q.nodes {
+		q.spawn(func() { opened <- n.reach(ctx) })
+	}
+	var errs []error
+	for left := q.rules.Majority(); left > 0; {
+		select {
+		case err = <-opened:
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), q.Close())
+		}
+		if err == nil {
+			left--
+		} else if errs = append(errs, err); len(errs) > len(nodes)-q.rules.Majority() {
+			return nil, errors.Join(fmt.Errorf("no majority of the %d nodes answers: %w", len(nodes), errors.Join(errs...)), q.Close())
+		}
+	}
+	for _, n := range q.nodes {
+		d, err := n.opened()
+		if err != nil {
+			continue
+		}
+		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", n.name, err), q.Close())
+		}
+	}
+	return q, nil
+}
+
+// prepare checks the options, and returns a quorum of nodes that are not open.
+func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	switch {
+	case len(nodes) == 0 || len(nodes) > vote.MaxNodes:
+		return nil, fmt.Errorf("a quorum of %d nodes: 1 to %d are allowed, and an odd number is best", len(nodes), vote.MaxNodes)
+	case o.MaxTTL != 0 && (o.MaxTTL < minTTL || o.Durable):
+		return nil, fmt.Errorf("longest TTL %v: at least %v is right, and none for durable nodes", o.MaxTTL, minTTL)
+	case o.NodeTimeout < 0 || o.NodeTimeout != 0 && o.NodeTimeout < time.Millisecond:
+		return nil, fmt.Errorf("node time-out %v: at least 1 ms is right", o.NodeTimeout)
+	case o.Poll != 0 && o.Poll < time.Millisecond:
+		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
+	}
+	q := &quorum{
+		rules: vote.Rules{Nodes: len(nodes)}, clock: o.Clock, timeout: o.NodeTimeout,
+		nodes: make([]*node, len(nodes)), idle: make(chan struct{}),
+	}
+	if !o.Durable {
+		q.rules.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
+	}
+	if q.clock == nil {
+		q.clock = driver.HostClock
+	}
+	q.closing, q.close = context.WithCancel(context.Background())
+	q.life, q.end = context.WithCancel(context.Background())
+	seen := map[string]bool{}
+	for i, n := range nodes {
+		if seen[n.Name] {
+			return nil, fmt.Errorf("%s is a node twice: each must be a store of its own", n.Name)
+		}
+		seen[n.Name] = true
+		q.nodes[i] = &node{q: q, index: i, name: n.Name, open: n.Open}
+	}
+	q.caps = driver.Caps{
+		Store: store, Ops: driver.OpInspect | driver.OpBreak | driver.OpAnnotate, Shared: true,
+		MinTTL: minTTL, Poll: o.Poll, Guarantees: guarantees,
+	}
+	if q.caps.Poll == 0 {
+		q.caps.Poll = defaultPoll
+	}
+	return q, nil
+}
+
+// identity returns a name that is the same for the same stores in any order.
+func identity(stores []string) string {
+	sorted := slices.Sorted(slices.Values(stores))
+	sum := fnv.New128a()
+	sum.Write([]byte(strings.Join(sorted, "\n")))
+	return fmt.Sprintf("quorum:%x", sum.Sum(nil))
+}
+
+// join returns what a quorum can do that could do so much without a node.
+func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
+	if longest := q.rules.MaxTTL; longest != 0 && node.Ops.Has(driver.OpVote) {
+		node.MaxTTL = longest
+	}
+	c.Ops &= node.Ops
+	c.Shared = c.Shared && node.Shared
+	c.MinTTL = max(c.MinTTL, node.MinTTL)
+	if node.MaxTTL != 0 && (c.MaxTTL == 0 || node.MaxTTL < c.MaxTTL) {
+		c.MaxTTL = node.MaxTTL
+	}
+	c.Guarantees.Lateness = max(c.Guarantees.Lateness, node.Guarantees.Lateness)
+	if c.MaxTTL != 0 && c.MinTTL > c.MaxTTL {
+		return c, fmt.Errorf("no TTL suits all nodes: at least %v, at most %v", c.MinTTL, c.MaxTTL)
+	}
+	return c, nil
+}
+
+// Caps implements driver.Driver.
+func (q *quorum) Caps() driver.Caps { return q.caps }
+
+// all calls f for each node, all at the same time, with a context that ends when the time is over, or when all
+// calls have returned. It does not wait for them. On a driver that is being closed it calls f with a context
+// that has ended.
+func (q *quorum) all(d time.Duration, f func(context.Context, *node)) {
+	ctx, cancel := q.within(d)
+	var left atomic.Int32
+	left.Store(int32(len(q.nodes)))
+	for _, n := range q.nodes {
+		ask := func() {
+			f(ctx, n)
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		}
+		if !q.spawn(ask) {
+			ask()
+		}
+	}
+}
+
+// spawn runs f in the background. It returns false if the driver is closed.
+func (q *quorum) spawn(f func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.life.Err() != nil || q.closing.Err() != nil && q.running == 0 {
+		return false
+	}
+	q.running++
+	go func() {
+		defer q.done()
+		f()
+	}()
+	return true
+}
+
+// done counts a goroutine out.
+func (q *quorum) done() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running--; q.running == 0 && q.closing.Err() != nil {
+		close(q.idle)
+	}
+}
+
+// patience returns how long a node has to answer a request for a hold with this TTL.
+func (q *quorum) patience(ttl time.Duration) time.Duration {
+	if q.timeout > 0 {
+		return q.timeout
+	}
+	return min(max(ttl/10, minNodeTimeout), maxNodeTimeout)
+}
+
+// within returns a context for requests to nodes. It does not end with the caller's, because a request
+// that a majority did not wait for must arrive all the same; it ends with the driver.
+func (q *quorum) within(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(q.life, d)
+}
+
+// alive returns an error if the driver is closed or ctx has ended.
+func (q *quorum) alive(ctx context.Context) error {
+	if q.closing.Err() != nil {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// closeWithin is for how long Close waits for requests that are under way, and for votes that are owed.
+const closeWithin = time.Second
+
+// Close implements driver.Driver. What a release or an attempt that failed has left at some nodes is withdrawn first, if
+// they answer soon.
+func (q *quorum) Close() error {
+	q.mu.Lock()
+	if q.closing.Err() != nil {
+		q.mu.Unlock()
+		return driver.ErrClosed
+	}
+	q.close()
+	if q.running == 0 {
+		close(q.idle)
+	}
+	q.mu.Unlock()
+	select {
+	case <-q.idle:
+	case <-time.After(closeWithin):
+	}
+	q.end()
+	<-q.idle
+	var errs []error
+	for _, n := range q.nodes {
+		if n.driver != nil {
+			errs = append(errs, n.driver.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
