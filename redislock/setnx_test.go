@@ -1,12 +1,16 @@
 package redislock
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/fence"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -36,6 +40,16 @@ func (s *setnxTest) do(args ...string) any {
 		s.Fatalf("%.80q: %v", args, r.Err)
 	}
 	return r.Value
+}
+
+// eval is fence.Redis.Eval.
+func (s *setnxTest) eval(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+	all := append([]string{"EVAL", script, strconv.Itoa(len(keys))}, keys...)
+	for _, arg := range args {
+		all = append(all, fmt.Sprint(arg))
+	}
+	r := s.stranger.Do(ctx, []Command{{Args: all}})[0]
+	return r.Value, r.Err
 }
 
 // strangerTakes takes the name as the documentation of Redis says.
@@ -217,6 +231,38 @@ func TestSetNX(t *testing.T) {
 			s.released(g, driver.ErrBroken)
 			if s.do("GET", "n") != "theirs" {
 				s.Error("P4: the release of a broken hold freed the next one")
+			}
+		},
+		// Why Caps.Fencing is false: the guard refuses a late holder of Holdfast, but a late stranger has
+		// no token, and its write goes past the guard.
+		"a late stranger writes past the guard": func(s *setnxTest) {
+			if s.Caps().Fencing {
+				s.Error("Caps.Fencing is true, although not all holders have tokens")
+			}
+			guard := fence.Redis{Eval: s.eval}
+			brief := s.request("late")
+			brief.TTL = 50 * time.Millisecond
+			late := s.take(brief)
+			for s.do("SET", "n", "theirs", "NX", "PX", "50") != "OK" {
+				time.Sleep(time.Millisecond)
+			}
+			for s.do("EXISTS", "n") == int64(1) {
+				time.Sleep(time.Millisecond)
+			}
+			now := s.take(s.request("owner"))
+			if err := guard.Set(s.Context(), "marks", now.Token, "data", "new"); err != nil {
+				s.Fatal(err)
+			}
+			if err := guard.Set(s.Context(), "marks", late.Token, "data", "late"); !errors.Is(err, fence.ErrStale) {
+				s.Errorf("the guard let a late holder of Holdfast write: %v", err)
+			}
+			if data := s.do("GET", "data"); data != "new" {
+				s.Errorf("the data are %v", data)
+			}
+			s.do("SET", "data", "theirs")
+			data, _, err := guard.Get(s.Context(), "marks", now.Token, driver.Exclusive, "data")
+			if err != nil || data != "theirs" {
+				s.Errorf("the holder reads %q, %v: what the late stranger wrote was refused or lost", data, err)
 			}
 		},
 		"tokens": func(s *setnxTest) {

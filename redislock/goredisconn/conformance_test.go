@@ -16,13 +16,21 @@ import (
 	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conform(t, &redislock.Options{Poll: 400 * time.Millisecond}) }
+
+func TestConformanceSetNX(t *testing.T) {
+	conform(t, &redislock.Options{Poll: 100 * time.Millisecond, Layout: redislock.SetNX})
+}
+
+// conform runs the conformance suite. The options' poll is short, so that dead waiters are waited for
+// quickly.
+func conform(t *testing.T, o *redislock.Options) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(t testing.TB) driver.Driver { return dial(t, server.Addr) },
+		Open: func(t testing.TB) driver.Driver { return dial(t, server.Addr, o) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {
 			proxy := chaos.StartProxy(t, server.Addr)
-			return dial(t, proxy.Addr), proxy
+			return dial(t, proxy.Addr, o), proxy
 		},
 		Restart:  func(testing.TB) { server.Kill(); server.Start() },
 		Parallel: 8, // a case gives an acquire 30 ms to learn that a name is held
@@ -51,11 +59,9 @@ func connect(address string) redislock.Conn {
 	return closing{Wrap(client), client}
 }
 
-// dial returns a driver whose poll is short, so that dead waiters are waited for
-// quickly.
-func dial(t testing.TB, address string) driver.Driver {
+func dial(t testing.TB, address string, o *redislock.Options) driver.Driver {
 	t.Helper()
-	d, err := redislock.New(t.Context(), connect(address), &redislock.Options{Poll: 400 * time.Millisecond})
+	d, err := redislock.New(t.Context(), connect(address), o)
 	if err != nil {
 		t.Fatalf("redislock.New: %v", err)
 	}
