@@ -50,7 +50,8 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 		return path
 	}
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
-	if debianPackage == mysqlPackage || debianPackage == valkeyPackage {
+	switch debianPackage {
+	case mysqlPackage, valkeyPackage, peersPackage:
 		hint = program + " is not installed: run scripts/install-servers"
 	}
 	if required {

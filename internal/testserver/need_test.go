@@ -84,6 +84,7 @@ func TestNeedMissing(t *testing.T) {
 		{"all,corr", "gcc", false, `no store "corr"`},
 		{"", mysqlPackage, true, "run scripts/install-servers"},
 		{"", valkeyPackage, true, "run scripts/install-servers"},
+		{"interop", peersPackage, false, "run scripts/install-servers"},
 		{"", "no-such-package", false, "add a line"},
 	} {
 		t.Setenv("HOLDFAST_REQUIRE", c.require)

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package interop
+
+import "syscall"
+
+// diesWithParent is for Linux. Elsewhere a peer ends with its standard input.
+var diesWithParent *syscall.SysProcAttr

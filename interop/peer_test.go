@@ -1,0 +1,206 @@
+package interop
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// peerVariable has the name of the peer that this program is to be.
+const peerVariable = "HOLDFAST_INTEROP_PEER"
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(peerVariable); kind != "" {
+		if err := serve(kind, os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// library is a kind of peer.
+type library struct {
+	name    string
+	command func(address string) *exec.Cmd
+	// A library may not say whether what it unlocks was still locked, or not extend.
+	unlocksBlindly, doesNotExtend bool
+}
+
+func inGo(kind string) library {
+	return library{name: kind, command: func(address string) *exec.Cmd {
+		cmd := exec.Command(os.Args[0], address)
+		cmd.Env = append(os.Environ(), peerVariable+"="+kind)
+		return cmd
+	}}
+}
+
+var holdfastItself = inGo("holdfast")
+
+func inPython(dir, kind string) library {
+	return library{name: kind, command: func(address string) *exec.Cmd {
+		host, port, _ := net.SplitHostPort(address)
+		return exec.Command(filepath.Join(dir, "python", "bin", "python3"), "python/peer.py", kind, host, port)
+	}}
+}
+
+// libraries returns all kinds but Holdfast.
+func libraries(t *testing.T) []library {
+	t.Helper()
+	dir := testserver.NeedPeers(t)
+	node, classPath := testserver.Need(t, "node", "nodejs"), javaPeer(t, dir)
+	redlockPy := inPython(dir, "redlock-py")
+	redlockPy.unlocksBlindly, redlockPy.doesNotExtend = true, true
+	return []library{
+		inPython(dir, "redis-py"),
+		redlockPy,
+		{name: "node-redlock", command: func(address string) *exec.Cmd {
+			host, port, _ := net.SplitHostPort(address)
+			cmd := exec.Command(node, "node/peer.js", host, port)
+			cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(dir, "node", "node_modules"))
+			return cmd
+		}},
+		{name: "Jedis", command: func(address string) *exec.Cmd {
+			host, port, _ := net.SplitHostPort(address)
+			return exec.Command("java", "-XX:TieredStopAtLevel=1", "-cp", classPath, "Peer", host, port)
+		}},
+		inGo("redsync"),
+		inGo("bsm-redislock"),
+	}
+}
+
+// javaPeer compiles the peer in Java and returns its class path.
+func javaPeer(t *testing.T, dir string) string {
+	t.Helper()
+	classes, archives := t.TempDir(), filepath.Join(dir, "java", "*")
+	javac := testserver.Need(t, "javac", "default-jdk-headless")
+	if out, err := exec.Command(javac, "-cp", archives, "-d", classes, "java/Peer.java").CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	return classes + ":" + archives
+}
+
+// peer is a process of a library.
+type peer struct {
+	t testing.TB
+	library
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers chan string // closed when the process has ended
+	errors  strings.Builder
+}
+
+// start starts a peer, which ends with the test, or with the test's process.
+func (l library) start(t testing.TB, address string) *peer {
+	t.Helper()
+	p := &peer{t: t, library: l, cmd: l.command(address), answers: make(chan string)}
+	p.cmd.SysProcAttr = diesWithParent
+	p.cmd.Stderr = &p.errors
+	out, err1 := p.cmd.StdoutPipe()
+	in, err2 := p.cmd.StdinPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	p.in = in
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.answers)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.answers <- lines.Text()
+		}
+		_ = p.cmd.Wait() // the answers tell
+	}()
+	t.Cleanup(p.kill)
+	p.expect("ready", p.answer())
+	return p
+}
+
+// kill ends the process by SIGKILL, stopped or not.
+func (p *peer) kill() {
+	p.signal(syscall.SIGKILL)
+	for range p.answers {
+	}
+}
+
+func (p *peer) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) } // fails if it has ended
+
+// tell sends a command.
+func (p *peer) tell(format string, args ...any) {
+	fmt.Fprintf(p.in, format+"\n", args...) // if this fails, there is no answer
+}
+
+// answer returns the answer to a command.
+func (p *peer) answer() string {
+	p.t.Helper()
+	select {
+	case answer, ok := <-p.answers:
+		if !ok {
+			p.t.Fatalf("%s has ended: %v\n%s", p.name, p.cmd.ProcessState, p.errors.String())
+		}
+		return answer
+	case <-time.After(2 * time.Minute):
+		p.t.Fatalf("%s does not answer", p.name)
+		return ""
+	}
+}
+
+// ask sends a command and returns the answer.
+func (p *peer) ask(format string, args ...any) string {
+	p.t.Helper()
+	p.tell(format, args...)
+	return p.answer()
+}
+
+// do sends a command whose answer must be want.
+func (p *peer) do(want, format string, args ...any) {
+	p.t.Helper()
+	if got := p.ask(format, args...); got != want {
+		p.t.Fatalf("%s answers %q to %q, not %q", p.name, got, fmt.Sprintf(format, args...), want)
+	}
+}
+
+func (p *peer) expect(want, got string) {
+	p.t.Helper()
+	if got != want {
+		p.t.Fatalf("%s says %q, not %q", p.name, got, want)
+	}
+}
+
+// take sends lock until the peer has the lock.
+func (p *peer) take(name string, ttl time.Duration) {
+	p.t.Helper()
+	for end := time.Now().Add(time.Minute); p.ask("lock %s %d", name, ttl.Milliseconds()) != "held"; {
+		if time.Now().After(end) {
+			p.t.Fatalf("%s does not get %s", p.name, name)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// loses checks that the peer is told that it has lost its lock.
+func (p *peer) loses() {
+	p.t.Helper()
+	if !p.doesNotExtend {
+		p.do("lost", "extend 120000")
+	}
+	want := "lost"
+	if p.unlocksBlindly {
+		want = "ok"
+	}
+	p.do(want, "unlock")
+}

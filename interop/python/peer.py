@@ -1,0 +1,107 @@
+"""Two peers, redis-py's own Lock and redlock-py: see ../doc.go.
+
+    peer.py redis-py|redlock-py HOST PORT
+"""
+
+import random
+import sys
+import time
+
+import redis
+import redlock
+
+
+class RedisPy:
+    def __init__(self, client):
+        self.client = client
+        self.held = None
+
+    def lock(self, name, ttl):
+        held = self.client.lock(name, timeout=ttl / 1000)
+        if not held.acquire(blocking=False):
+            return False
+        self.held = held
+        return True
+
+    def extend(self, ttl):
+        try:
+            return self.held.extend(ttl / 1000, replace_ttl=True)
+        except redis.exceptions.LockError:
+            return False
+
+    def unlock(self):
+        try:
+            self.held.release()
+            return True
+        except redis.exceptions.LockError:
+            return False
+
+    def section(self, name, work):
+        with self.client.lock(name, timeout=30, sleep=0.01):
+            work()
+
+
+class RedlockPy:
+    """redlock-py does not extend, and does not tell whether a lock that it unlocks was still its own."""
+
+    def __init__(self, client):
+        self.client = client
+        self.once = redlock.Redlock([client], retry_count=1, retry_delay=0.001)
+        self.patient = redlock.Redlock([client], retry_count=100000, retry_delay=0.01)
+        self.held = None
+
+    def lock(self, name, ttl):
+        held = self.once.lock(name, ttl)
+        if held:
+            self.held = held
+        return bool(held)
+
+    def unlock(self):
+        self.once.unlock(self.held)
+        return True
+
+    def section(self, name, work):
+        held = self.patient.lock(name, 30000)
+        if not held:
+            raise RuntimeError("did not get the lock")
+        work()
+        self.patient.unlock(held)
+
+
+def count(client, peer, name, key, times):
+    def increment():
+        number = int(client.get(key) or 0)
+        time.sleep(0.002)
+        client.set(key, number + 1)
+
+    for _ in range(times):
+        peer.section(name, increment)
+        time.sleep(random.uniform(0, 0.01))
+
+
+def main():
+    library, host, port = sys.argv[1:]
+    client = redis.Redis(host=host, port=int(port), decode_responses=False)
+    client.ping()
+    peer = {"redis-py": RedisPy, "redlock-py": RedlockPy}[library](client)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        command, *args = line.split()
+        if command == "lock":
+            answer = "held" if peer.lock(args[0], int(args[1])) else "busy"
+        elif command == "extend":
+            answer = "ok" if peer.extend(int(args[0])) else "lost"
+        elif command == "unlock":
+            answer = "ok" if peer.unlock() else "lost"
+        elif command == "count":
+            count(client, peer, args[0], args[1], int(args[2]))
+            answer = "ok"
+        elif command == "set":
+            client.set(args[0], args[1])
+            answer = "ok"
+        else:
+            raise ValueError(line)
+        print(answer, flush=True)
+
+
+main()

@@ -1,0 +1,50 @@
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestInstalled: what is installed is what the files here say.
+func TestInstalled(t *testing.T) {
+	dir := testserver.NeedPeers(t)
+	for _, file := range []string{"python/requirements.txt", "node/package-lock.json", "java/jars.sha256"} {
+		if read(t, file) != read(t, filepath.Join(dir, filepath.Base(file))) {
+			t.Errorf("%s has changed since scripts/install-peers ran: raise the number of the directory there "+
+				"and in internal/testserver, peers.go and packages.txt", file)
+		}
+	}
+}
+
+// TestDocumented: the page for users names the versions that are tested.
+func TestDocumented(t *testing.T) {
+	page := read(t, "../docs/from-setnx.md")
+	for name, in := range map[string]struct{ file, version string }{
+		"redis-py":      {"python/requirements.txt", `(?m)^redis==(\S+)`},
+		"redlock-py":    {"python/requirements.txt", `(?m)^redlock-py==(\S+)`},
+		"node-redlock":  {"node/package.json", `"redlock": "(.+)"`},
+		"ioredis":       {"node/package.json", `"ioredis": "(.+)"`},
+		"Jedis":         {"java/pom.xml", `<artifactId>jedis</artifactId>\s*<version>(.+)</version>`},
+		"redsync":       {"go.mod", `redsync/v4 v(\S+)`},
+		"bsm/redislock": {"go.mod", `bsm/redislock v(\S+)`},
+	} {
+		m := regexp.MustCompile(in.version).FindStringSubmatch(read(t, in.file))
+		if m == nil || !strings.Contains(page, name+" "+m[1]) {
+			t.Errorf("docs/from-setnx.md does not name %s in the version of %s: %q", name, in.file, m)
+		}
+	}
+}
