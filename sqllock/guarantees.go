@@ -71,7 +71,14 @@ var guarantees = map[Dialect]driver.Guarantees{
 		Summary: "The tables and the wall clock of one PostgreSQL server, as durable as its commits.",
 		Tokens: "The last token of each name, in its row until an hour after its last use, and the server's " +
 			"wall clock in microseconds.",
-		Faults: always,
+		Faults: with(map[driver.Fault]driver.Verdict{
+			driver.Failover: {
+				Exclusion: driver.Breaks, Tokens: driver.Breaks,
+				Note: "kept if commits waited for the standby that takes over (synchronous_standby_names). Another one " +
+					"may not know the last holds, and its wall clock may be behind: promote none of those, or guard " +
+					"the resource with the token, in this database, which then goes back with it",
+			},
+		}),
 	},
 	MySQL: {
 		Summary: "InnoDB tables and the wall clock of one MariaDB or MySQL 8 server, as durable as its commits.",

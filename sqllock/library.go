@@ -38,6 +38,14 @@ type Library struct {
 	// one below db. It is the same for all drivers over db. nil: db.Stats.
 	Stats func() sql.DBStats
 
+	// Demoted reports whether the server that a connection leads to takes no writes, as far as the
+	// server tells without being asked. What is read there may be old. nil: it never tells.
+	Demoted func(ctx context.Context, conn *sql.Conn) bool
+
+	// Leave closes a connection to a server that takes no writes, so that no pool hands it out
+	// again. nil: as database/sql does.
+	Leave func(conn *sql.Conn)
+
 	// Close is called when the driver is closed, or could not be made. nil: the
 	// pool stays open, it is the caller's.
 	Close func() error
@@ -52,6 +60,7 @@ const (
 	Unknown  Failure = iota // it may have been carried out
 	Refused                 // it has not been carried out, and repeating it is of no use
 	Conflict                // it has not been carried out, because of another at the same time: repeat it
+	Demoted                 // it has not been carried out, because the server takes no writes (any more): repeat it elsewhere
 )
 
 // judge returns what an error says.

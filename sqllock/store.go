@@ -130,7 +130,7 @@ func (c *client) repeat(ctx context.Context, urgency priority, f onConn) (Failur
 		if err := c.alive(ctx); err != nil {
 			return Refused, err
 		}
-		connected, err := c.pool.with(ctx, urgency, c.library.judge, func(conn *sql.Conn) error { return f(late, conn) })
+		connected, err := c.pool.with(ctx, urgency, c.library.judge, func(conn *sql.Conn) error { return c.atPrimary(late, conn, f) })
 		if err == nil {
 			return Refused, nil
 		}
@@ -138,6 +138,10 @@ func (c *client) repeat(ctx context.Context, urgency priority, f onConn) (Failur
 		case err == errChanged && ctx.Err() != nil:
 			return Refused, errors.Join(err, ctx.Err())
 		case err == errChanged, failure == Conflict:
+		case failure == Demoted:
+			if attempt >= demotions {
+				return Refused, err
+			}
 		case connected:
 			return failure, err
 		default:

@@ -3,7 +3,9 @@ package testserver
 import (
 	"net"
 	"net/url"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -29,14 +31,18 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	return servePostgres(t, data, attr, settings)
 }
 
-// Replica returns a server that follows this one, asynchronously.
-func (p *Postgres) Replica() *Postgres {
+// Query runs statements as the superuser, and returns what they return: the values between bars.
+func (p *Postgres) Query(statements ...string) string {
 	p.t.Helper()
-	program := Need(p.t, "pg_basebackup", "postgresql")
-	dir, attr := ordinary(p.t, "postgres")
-	data := filepath.Join(dir, "data")
-	prepare(p.t, attr, program, "--pgdata", data, "--dbname", p.URL("postgres"), "--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
-	return servePostgres(p.t, data, attr, nil)
+	args := []string{"--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set", "ON_ERROR_STOP=1", "--dbname", p.URL("postgres")}
+	for _, s := range statements {
+		args = append(args, "--command", s)
+	}
+	out, err := exec.Command(Need(p.t, "psql", "postgresql"), args...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("%q: %v\n%s", statements, err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func servePostgres(t testing.TB, data string, attr *syscall.SysProcAttr, settings []string) *Postgres {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,11 +45,21 @@ func (p *process) start() error {
 		return err
 	}
 	cmd.Stderr = cmd.Stdout
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = endingWithParent(cmd.SysProcAttr)
+	started, serves, exited := make(chan error, 1), make(chan error, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the parent is this thread: see endingWithParent
+		defer runtime.UnlockOSThread()
+		defer close(exited)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.watch(cmd, out, serves)
+		}
+	}()
+	if err := <-started; err != nil {
 		return err
 	}
-	serves, exited := make(chan error, 1), make(chan struct{})
-	go p.watch(cmd, out, serves, exited)
 	p.cmd, p.exited = cmd, exited
 	select {
 	case err := <-serves:
@@ -61,8 +72,7 @@ func (p *process) start() error {
 
 // watch reads the server's log until the server ends. It sends nil to serves when the server
 // serves, or the reason why it ended before.
-func (p *process) watch(cmd *exec.Cmd, out io.Reader, serves chan<- error, exited chan<- struct{}) {
-	defer close(exited)
+func (p *process) watch(cmd *exec.Cmd, out io.Reader, serves chan<- error) {
 	told := false
 	from := len(p.Log())
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -115,6 +125,19 @@ func (p *process) end(s syscall.Signal) {
 	}
 	p.cmd.Process.Signal(s) // fails if it has ended
 	<-p.exited
+}
+
+// Running reports whether the server has been started and has not ended.
+func (p *process) Running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
 }
 
 // Pause stops the server (SIGSTOP) with the processes that it has started: it keeps

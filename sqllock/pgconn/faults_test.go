@@ -402,59 +402,6 @@ func openLogged(t *testing.T, raw string, log *slog.Logger) driver.Driver {
 	return d
 }
 
-// TestFailover: a replica that is promoted without the last commit gives a name
-// that is held, which Guarantees say, and the token may be lower, if its clock is
-// behind. What it did receive it keeps.
-func TestFailover(t *testing.T) {
-	primary := testserver.StartPostgres(t)
-	verdict := func(d driver.Driver) driver.Verdict { return d.Caps().Guarantees.Faults[driver.Failover] }
-	a := dial(t, primary, nil)
-	ask := func(d driver.Driver, name, owner string) (driver.Grant, error) {
-		return d.Try(t.Context(), driver.Request{Name: name, Owner: owner, TTL: time.Minute})
-	}
-	if _, err := ask(a, "known", "first"); err != nil {
-		t.Fatal(err)
-	}
-	replica := primary.Replica()
-	standby := openDB(t, replica)
-	received := func() (n int) {
-		if err := standby.QueryRow("SELECT count(*) FROM holdfast_locks").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	for received() != 1 {
-		time.Sleep(10 * time.Millisecond)
-	}
-	replica.Stop()
-	lost, err := ask(a, "lost", "first")
-	if err != nil {
-		t.Fatal(err)
-	}
-	primary.Kill()
-	replica.Start()
-	exec(t, standby, "SELECT pg_promote()")
-	if n := received(); n != 1 {
-		t.Fatalf("the replica has received %d rows; the test wants the last commit to be lost", n)
-	}
-	b := dial(t, replica, nil)
-	defer b.Close()
-	if _, err := ask(b, "known", "second"); err == nil {
-		t.Error("P1: a hold that the replica had received was granted again")
-	}
-	again, err := ask(b, "lost", "second")
-	if err != nil {
-		t.Fatalf("a hold that the replica had not received was refused: %v", err)
-	}
-	if verdict(b).Exclusion != driver.Breaks || verdict(b).Tokens != driver.Breaks {
-		t.Errorf("Guarantees promise %+v of a fail-over that gave two holds", verdict(b))
-	}
-	if again.Token <= lost.Token {
-		t.Errorf("P3: with one clock the replica's token is %d after %d", again.Token, lost.Token)
-	}
-	a.Close()
-}
-
 // TestHandOff: a waiter that listens learns of its hand-off without asking.
 func TestHandOff(t *testing.T) {
 	server := testserver.StartPostgres(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // All drivers of a process that connect in the same way share a hub: one connection that
@@ -31,6 +32,8 @@ type hub struct {
 	subscribers map[*subscriber]bool
 	up          chan struct{} // closed while it listens
 	err         error         // of the last attempt to
+	doubted     bool          // ask the server before waiting for the next notification
+	stopWaiting func()        // for it
 }
 
 // subscriber is one driver.
@@ -47,7 +50,7 @@ const (
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
 	// quietFor is how long no notification may come before the hub asks whether the
-	// server is still there.
+	// server is still there, and takes writes.
 	quietFor = 20 * time.Second
 )
 
@@ -102,18 +105,21 @@ func (l listener) listen(ctx context.Context, receive func(string)) (string, fun
 func newHub(config *pgx.ConnConfig) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
-		config: withoutHandlers(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
+		config: forListening(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
 		subscribers: map[*subscriber]bool{}, up: make(chan struct{}),
 	}
 	h.done.Go(func() { h.run(ctx) })
 	return h
 }
 
-// withoutHandlers returns a configuration of a pool's connection for one that listens: the
-// pool's own OnNotification would keep ours.
-func withoutHandlers(config *pgx.ConnConfig) *pgx.ConnConfig {
+// forListening returns a configuration of a pool's connection for one that listens, at a server
+// that takes writes. The pool's own OnNotification would keep ours.
+func forListening(config *pgx.ConnConfig) *pgx.ConnConfig {
 	config = config.Copy()
 	config.OnNotification = nil
+	if config.ValidateConnect == nil {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	return config
 }
 
@@ -214,7 +220,7 @@ func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 		if trouble != nil {
 			continue // the pool's own statements report it
 		}
-		config = withoutHandlers(config)
+		config = forListening(config)
 		if conn, trouble := pgx.ConnectConfig(ctx, config.Copy()); trouble == nil {
 			h.config = config
 			return conn, nil
@@ -234,21 +240,31 @@ func closeConn(conn *pgx.Conn) {
 func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, quietFor)
+		h.mu.Lock()
+		if h.stopWaiting = cancel; h.doubted {
+			cancel()
+		}
+		h.doubted = false
+		h.mu.Unlock()
 		n, err := conn.WaitForNotification(wait)
 		silent := wait.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
 			h.publish(n.Payload)
-		case ctx.Err() != nil || !silent || !answers(ctx, conn):
+		case ctx.Err() != nil || !silent || !takesWrites(ctx, conn):
 			return
 		}
 	}
 }
 
-// answers reports whether the server is still there.
-func answers(ctx context.Context, conn *pgx.Conn) bool {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	return conn.Ping(ctx) == nil
+// doubt makes the hub ask whether the server at which it listens takes writes, and listen elsewhere
+// if it does not.
+func (h *hub) doubt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubted = true
+	if h.stopWaiting != nil {
+		h.stopWaiting()
+	}
 }

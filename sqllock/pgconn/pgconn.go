@@ -15,6 +15,13 @@
 // connection of a URL's pool, and when the connection that listens is refused. While they
 // cannot be read, because they are being replaced, their last content is used.
 //
+// Of several hosts the first that takes writes is used, for each connection anew:
+//
+//	postgres://user:password@a,b,c/database
+//
+// When a server is demoted while connections to it stay open, the driver closes them, and connects
+// to the new primary. A server that takes no writes is refused.
+//
 // The drivers of a process that connect in the same way share one connection besides their
 // pools, on which they listen.
 package pgconn
@@ -48,6 +55,9 @@ const (
 	poolSize    = 16
 	idleFor     = 5 * time.Minute
 	dialTimeout = 5 * time.Second
+	// dialEachTimeout is for each of several hosts. Suppose that two of three have lost power, so
+	// that they do not even refuse. Then the third must be reached within a request's time.
+	dialEachTimeout = 2 * time.Second
 )
 
 // open opens the driver for a URL, with a pool of its own.
@@ -58,6 +68,12 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	}
 	library := libraryFor(settings.last)
 	library.Listen = listener{settings.last, settings.fresh}.listen
+	leave := library.Leave
+	library.Leave = func(conn *sql.Conn) {
+		leave(conn)
+		db.SetMaxIdleConns(0) // the others lead there too
+		db.SetMaxIdleConns(poolSize)
+	}
 	if err := behindPooler(ctx, db, &library); err != nil {
 		return nil, errors.Join(ctxerr.Of(ctx, &sqllock.OpenError{Err: err}), db.Close())
 	}
@@ -105,6 +121,10 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 			query.Del(key)
 		}
 	}
+	several := strings.Contains(u.Host+query.Get("host"), ",")
+	if err := aimAtPrimary(query, several); err != nil {
+		return nil, nil, err
+	}
 	theirs.RawQuery = query.Encode()
 	config, err := pgx.ParseConfig(theirs.String())
 	if err != nil {
@@ -113,6 +133,9 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTimeout
+		if several {
+			config.ConnectTimeout = dialEachTimeout
+		}
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "holdfast"
@@ -186,7 +209,7 @@ func configOfConn(conn *sql.Conn) (config *pgx.ConnConfig, err error) {
 
 func libraryFor(config *pgx.ConnConfig) sqllock.Library {
 	l := listener{config: config}
-	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together}
+	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together, Demoted: demoted, Leave: l.leave}
 }
 
 // failure implements Failure of sqllock.Library.
@@ -202,6 +225,8 @@ func failure(err error) sqllock.Failure {
 		return sqllock.Unknown
 	}
 	switch e.Code {
+	case "25006": // read-only transaction: a standby, or a server that was demoted
+		return sqllock.Demoted
 	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
 		return sqllock.Conflict
 	case "40003", "57P01", "57P02", "57P05": // completion unknown, the end of the connection

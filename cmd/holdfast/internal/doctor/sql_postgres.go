@@ -14,10 +14,10 @@ import (
 	"github.com/holdfastlock/holdfast/sqllock/pgconn"
 )
 
-// postgresChecks are the checks of a PostgreSQL server. They share a pool.
-var postgresChecks = databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.OpenPool,
-	postgresSettings, postgresTransport, postgresRole, postgresPooler, postgresIsolation, postgresDurability, postgresReplication,
-	postgresTimeouts, postgresKeepalives, postgresConnections, databaseAccess, postgresBloat, databaseClock, databaseLatency)
+// postgresChecks are the checks of a PostgreSQL server. All but the last share a pool.
+var postgresChecks = append(databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.OpenPool,
+	postgresSettings, postgresTransport, postgresRole, postgresPooler, postgresIsolation, postgresDurability, postgresReplication, postgresOneHost,
+	postgresTimeouts, postgresKeepalives, postgresConnections, databaseAccess, postgresBloat, databaseClock, databaseLatency), postgresHosts)
 
 // postgresSettings reads the settings of the doctor's session, in PostgreSQL's own units.
 func postgresSettings(ctx context.Context, d *database) []Finding {

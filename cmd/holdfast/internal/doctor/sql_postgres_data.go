@@ -41,29 +41,38 @@ func postgresDurability(ctx context.Context, d *database) []Finding {
 // postgresReplication checks what would be lost by a fail-over.
 func postgresReplication(ctx context.Context, d *database) []Finding {
 	const check = "replication"
-	var replicas int
-	if err := d.ask(ctx, "SELECT count(*) FROM pg_stat_replication WHERE application_name <> "+
-		"'pg_basebackup'", &replicas); err != nil {
+	replicas, err := d.replicas(ctx)
+	if err != nil {
 		return d.notReadable(check, "the replicas", err)
 	}
 	names, commit := d.settings["synchronous_standby_names"], d.settings["synchronous_commit"]
+	waits := names != "" && commit != "local" && commit != "off"
 	switch {
-	case names != "" && replicas == 0 && commit != "local" && commit != "off":
+	case waits && replicas.synchronous+replicas.hidden == 0:
 		return []Finding{{
 			Check: check, Severity: Error,
-			Found:  "commits wait for a replica (synchronous_standby_names), and none follows",
+			Found: fmt.Sprintf("commits wait for a replica (synchronous_standby_names %q), and none of those "+
+				"follows; replicas that follow: %d", names, replicas.all),
 			Risk:   "no lock is taken, renewed or released until one comes",
-			Remedy: "start the replica, or empty synchronous_standby_names",
+			Remedy: "start the replica, let its application_name be one of those names, or empty synchronous_standby_names",
 		}}
-	case replicas == 0:
+	case replicas.all == 0:
 		return good(check, "no replica follows, so none can take over with old data")
-	case names != "" && commit != "local" && commit != "off":
-		return good(check, "commits wait for replicas (%s); replicas that follow: %d", names, replicas)
+	case waits && replicas.synchronous > 0 && replicas.synchronous < replicas.all:
+		return []Finding{{
+			Check: check, Severity: Note,
+			Found: fmt.Sprintf("commits wait for replicas (synchronous_standby_names %q): %d of the %d that follow may be asked",
+				names, replicas.synchronous, replicas.all),
+			Risk:   "if another one takes over, locks of the last moments before are forgotten: they can be taken a second time",
+			Remedy: "promote only replicas that commits have waited for, as Patroni's synchronous_mode does",
+		}}
+	case waits:
+		return good(check, "commits wait for replicas (%s); replicas that follow: %d", names, replicas.all)
 	}
 	return []Finding{{
 		Check: check, Severity: Warning,
 		Found: fmt.Sprintf("replicas that follow: %d, and commits do not wait for them "+
-			"(synchronous_commit %q, synchronous_standby_names %q)", replicas, commit, names),
+			"(synchronous_commit %q, synchronous_standby_names %q)", replicas.all, commit, names),
 		Risk: "if a replica takes over, locks of the last moments before are forgotten: they " +
 			"can be taken a second time, with tokens that are no higher",
 		Remedy: "name replicas in synchronous_standby_names and have synchronous_commit on; or " +

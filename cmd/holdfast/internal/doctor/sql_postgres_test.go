@@ -87,21 +87,66 @@ func TestPostgresReplication(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
 	do := sqlAdmin(t, "pgx", server.URL("postgres"))
-	replica := server.Replica()
+	replica := server.Replica("standby")
 	follows := "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
 	await(t, "the replica", func() bool { return count(t, "pgx", server.URL("postgres"), follows) == 1 })
 	expect(t, examine(t, server.URL("postgres")), want{"replication", Warning, "do not wait"}, want{"durability", Warning, "fsync"})
 	expect(t, examine(t, replica.URL("postgres")), want{"role", Error, "standby"}, want{"lock", Error, ""})
+	expect(t, examine(t, server.URL("postgres")), want{"hosts", Note, "one host"})
+	do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	do("SELECT pg_reload_conf()")
+	await(t, "the setting", func() bool {
+		return count(t, "pgx", server.URL("postgres"), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'async'") == 1 &&
+			count(t, "pgx", server.URL("postgres"), "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'nobody'") == 1
+	})
+	postgresAlone(t, server.URL("postgres"), want{"replication", Error, "none of those"})
 	do("ALTER SYSTEM SET synchronous_standby_names = '*'")
 	do("SELECT pg_reload_conf()")
 	await(t, "the setting", func() bool {
-		return count(t, "pgx", server.URL("postgres"), "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = '*'") == 1
+		return count(t, "pgx", server.URL("postgres"), "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = '*'") == 1 &&
+			count(t, "pgx", server.URL("postgres"), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
 	})
 	postgresAlone(t, server.URL("postgres"), want{"replication", OK, "commits wait"})
 	postgresAlone(t, server.URL("postgres")+"&synchronous_commit=local", want{"replication", Warning, `synchronous_commit "local"`})
 	replica.Kill()
 	await(t, "the end of the replica", func() bool { return count(t, "pgx", server.URL("postgres"), follows) == 0 })
-	postgresAlone(t, server.URL("postgres"), want{"replication", Error, "none follows"})
+	postgresAlone(t, server.URL("postgres"), want{"replication", Error, "none of those"})
+}
+
+// TestPostgresHosts: the roles of all hosts of a URL.
+func TestPostgresHosts(t *testing.T) {
+	t.Parallel()
+	cluster := testserver.StartPostgresCluster(t, "FIRST 1 (one, two)")
+	primary, one, two := cluster.Primary, cluster.Standbys[0], cluster.Standbys[1]
+	all := cluster.URL("postgres")
+	expect(t, examine(t, all), want{"hosts", OK, "takes writes: " + primary.Addr + "; standby: " + one.Addr + ", " + two.Addr},
+		want{"role", OK, "takes writes"}, want{"replication", Note, "1 of the 2"})
+	standbys := strings.Replace(one.URL("postgres"), one.Addr, one.Addr+","+two.Addr, 1)
+	expect(t, examine(t, standbys), want{"hosts", Error, "standby: "}, want{"lock", Error, "read only"})
+	two.Kill()
+	expect(t, examine(t, all), want{"hosts", Warning, "not reached: " + two.Addr})
+	primary.Query("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()") // else its commits wait
+	one.Query("SELECT pg_promote()")
+	expect(t, examine(t, all), want{"hosts", Error, "takes writes: " + primary.Addr + ", " + one.Addr})
+}
+
+func TestJudgeRoles(t *testing.T) {
+	for _, c := range []struct {
+		roles    postgresRoles
+		severity Severity
+		says     string
+	}{
+		{postgresRoles{primaries: []string{"a"}, standbys: []string{"b", "c"}}, OK, "takes writes: a; standby: b, c"},
+		{postgresRoles{primaries: []string{"a", "b"}, silent: []string{"c"}}, Error, "takes writes: a, b; not reached: c"},
+		{postgresRoles{standbys: []string{"a"}, silent: []string{"b"}}, Error, "standby: a; not reached: b"},
+		{postgresRoles{primaries: []string{"a"}, readOnly: []string{"b"}}, Warning, "read-only: b"},
+		{postgresRoles{primaries: []string{"a"}, silent: []string{"b"}}, Warning, "not reached: b"},
+	} {
+		f := judgeRoles(c.roles)[0]
+		if f.Severity != c.severity || !strings.Contains(f.Found, c.says) || (f.Risk == "") != (c.severity == OK) {
+			t.Errorf("%+v: %+v", c.roles, f)
+		}
+	}
 }
 
 func TestPostgresPooler(t *testing.T) {

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package testserver
+
+import "syscall"
+
+// endingWithParent returns the settings: here servers outlive a test that is killed.
+func endingWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }

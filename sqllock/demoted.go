@@ -1,0 +1,44 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+)
+
+// Suppose that a PostgreSQL server becomes a standby, or read-only, and its clients' connections
+// stay open. Whatever is written over them is refused, and what is read there may be old: holds
+// that were taken at the new primary are missing. So a request leaves each connection that leads
+// there, and is repeated over others.
+
+// demotions is how often a request is repeated because of a server that takes no writes: the pool
+// may have several connections to it. After that there is no other server, for now.
+const demotions = 4
+
+// errDemoted says that what a request has read is of a server that takes no writes.
+var errDemoted = errors.New("this server takes no writes: it is a standby, or read-only")
+
+// atPrimary runs f on a connection, and leaves the connection if the server takes no writes. What
+// f has done then counts as unknown: it may have written just before.
+func (c *client) atPrimary(ctx context.Context, conn *sql.Conn, f onConn) error {
+	err := f(ctx, conn)
+	switch {
+	case err != nil && c.library.judge(err) == Demoted:
+		c.leaveServer(conn)
+	case err == nil && c.library.Demoted != nil && c.library.Demoted(ctx, conn):
+		c.leaveServer(conn)
+		return errDemoted
+	}
+	return err
+}
+
+// leaveServer closes a connection that leads to a server that takes no writes. The reserved one may
+// lead there too, and would be found out by the next renewal only.
+func (c *client) leaveServer(conn *sql.Conn) {
+	c.pool.reserve.giveBack()
+	if c.library.Leave != nil {
+		c.library.Leave(conn)
+	}
+	conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+}
