@@ -133,6 +133,26 @@ func (n *node) learn(ctx context.Context, v driver.Voter) (vote.Memory, error) {
 	return m, err
 }
 
+// lived returns what is known of the node's memory, up to answers that have just come: nothing, if the node
+// does not say in which life it is. It is asked after the answers, because the same life now is the same
+// life then. Suppose the node restarted without memory, and a request of this client's that was under way
+// for long has taken the vote again in the new life. Then the node renews it, and it must not count.
+func (n *node) lived(ctx context.Context) vote.Memory {
+	d, err := n.opened()
+	if err != nil {
+		return vote.Memory{}
+	}
+	v, ok := driver.As[driver.Voter](d, driver.OpVote)
+	if !ok || n.q.rules.MaxTTL == 0 {
+		return n.known()
+	}
+	m, err := n.learn(ctx, v)
+	if err != nil {
+		return vote.Memory{}
+	}
+	return m
+}
+
 // try asks the node for its vote. It returns the answer as package vote knows it, and what is known of the
 // node's memory: nothing, if the vote was given in another life.
 func (n *node) try(ctx context.Context, r driver.Request) (driver.Grant, vote.Answer, vote.Memory, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,6 +225,68 @@ func TestNotRevived(t *testing.T) {
 		t.Errorf("renewal of a hold that has ended: %+v", renewal)
 	}
 	w.eventually("a", 0)
+}
+
+// voter is a store in memory that says in which life it is.
+type voter struct {
+	driver.Driver
+	life     atomic.Uint64
+	admitted atomic.Uint64 // a life
+}
+
+func (v *voter) Caps() driver.Caps {
+	c := v.Driver.Caps()
+	c.Ops = driver.OpVote
+	return c
+}
+
+func (v *voter) Vote(ctx context.Context, r driver.Request, life driver.Life) (driver.Grant, bool, error) {
+	g, err := v.Try(ctx, r)
+	return g, life == driver.Life(v.life.Load()), err
+}
+
+func (v *voter) Life(context.Context) (driver.Life, bool, error) {
+	life := v.life.Load()
+	return driver.Life(life), life == v.admitted.Load(), nil
+}
+
+func (v *voter) Admit(_ context.Context, life driver.Life) error {
+	v.admitted.Store(uint64(life))
+	return nil
+}
+
+// TestRenewedInAnotherLife: P1: Suppose A holds a name, and two of three nodes restart without memory. A
+// request of A's that was under way for long takes the votes again, in their new life, beside votes for B
+// that they have forgotten. They renew A's votes, which must not count yet.
+func TestRenewedInAnotherLife(t *testing.T) {
+	voters := make([]*voter, 3)
+	drivers := make([]driver.Driver, len(voters))
+	for i := range voters {
+		v := &voter{Driver: memlock.NewStore(nil).Client()}
+		v.life.Store(1)
+		v.admitted.Store(1)
+		voters[i], drivers[i] = v, v
+	}
+	w := &world{TB: t}
+	d := w.open(drivers, &quorum.Options{NodeTimeout: bound, MaxTTL: 2 * bound})
+	g := w.take(d, request("a"))
+	renew := func() error { return d.Renew(t.Context(), []driver.Grant{g})[0].Err }
+	if err := renew(); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range voters[1:] {
+		v.life.Store(2)
+	}
+	if err := renew(); err == nil || driver.Gone(err) {
+		t.Errorf("renewed by two nodes that may have forgotten another's votes: %v", err)
+	}
+	for _, v := range voters[1:] {
+		v.admitted.Store(2)
+	}
+	if err := renew(); err != nil {
+		t.Errorf("renewed by nodes that count again: %v", err)
+	}
+	w.release(d, g)
 }
 
 // TestBreak: an operator breaks by the number that Inspect shows, and the holder learns of it by its

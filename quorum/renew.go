@@ -78,7 +78,8 @@ func (r *renewing) ask(ctx context.Context, n *node) {
 		r.holds[i].mu.Unlock()
 	}
 	renewals := n.renew(ctx, parts)
-	now, memory := r.q.clock.Now(), n.known()
+	memory := n.lived(ctx)
+	now := r.q.clock.Now()
 	for i := range renewals {
 		kept := vote.Unknown
 		switch err := renewals[i].Err; {
@@ -147,7 +148,7 @@ func (r *renewing) forgotten(i int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := &r.votes[i]
-	return (v.Gone | v.Broken).Len() > len(r.q.nodes)-r.q.rules.Majority()
+	return (v.Gone&^v.Placed | v.Broken).Len() > len(r.q.nodes)-r.q.rules.Majority()
 }
 
 // failure returns why a hold could not be renewed. The error is not that of one node that does not have
