@@ -25,7 +25,8 @@
 //
 // A node that comes back without its memory may have forgotten a vote, so that two holders would have a
 // majority each. So it does not count until every hold is over that could rest on such a vote: see
-// Options.MaxTTL and Init.
+// Options.MaxTTL and Init. A driver that may forget, by its Guarantees, and is no driver.Voter is refused,
+// unless Options.Durable is set: Redis behind sentinels, or in a cluster, is one.
 //
 // All programs that use a lock must give the same nodes and the same options.
 package quorum

@@ -195,8 +195,14 @@ func identity(stores []string) string {
 	return fmt.Sprintf("quorum:%x", sum.Sum(nil))
 }
 
-// join returns what a quorum can do that could do so much without a node.
+// join returns what a quorum can do that could do so much without a node. It refuses a node that may come back
+// without votes and does not say when: two clients could have a majority each. One behind which
+// sentinels or a cluster put a replica is such a node.
 func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
+	forgets := node.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks
+	if q.rules.MaxTTL != 0 && forgets && !node.Ops.Has(driver.OpVote) {
+		return c, errors.New("it may forget its votes, and does not tell when (driver.Voter): use single servers, or say that they are durable, if they are")
+	}
 	if longest := q.rules.MaxTTL; longest != 0 && node.Ops.Has(driver.OpVote) {
 		node.MaxTTL = longest
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -287,6 +288,27 @@ func TestRenewedInAnotherLife(t *testing.T) {
 		t.Errorf("renewed by nodes that count again: %v", err)
 	}
 	w.release(d, g)
+}
+
+// forgetful is a store that may come back without its holds, and does not tell when.
+type forgetful struct{ driver.Driver }
+
+func (f forgetful) Caps() driver.Caps {
+	c := f.Driver.Caps()
+	c.Guarantees.Faults = map[driver.Fault]driver.Verdict{driver.StoreRestart: {Exclusion: driver.Breaks}}
+	return c
+}
+
+// TestForgetfulNode: P1: a node is refused whose restart could let two have a majority.
+func TestForgetfulNode(t *testing.T) {
+	nodes := func() []driver.Driver {
+		return []driver.Driver{memlock.NewStore(nil).Client(), forgetful{memlock.NewStore(nil).Client()}}
+	}
+	if _, err := quorum.New(nodes(), nil); err == nil || !strings.Contains(err.Error(), "may forget") {
+		t.Errorf("a node that forgets and does not tell: %v", err)
+	}
+	w := &world{TB: t}
+	w.open(nodes(), &quorum.Options{Durable: true})
 }
 
 // TestBreak: an operator breaks by the number that Inspect shows, and the holder learns of it by its
