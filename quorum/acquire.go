@@ -171,7 +171,7 @@ func (a *attempt) delayed() error {
 	}
 	slices.Sort(rest)
 	held := &driver.HeldError{Name: a.request.Name, Note: fmt.Sprintf(
-		"%d of %d nodes may have forgotten who holds it, and do not count until %v after their start",
+		"%d of %d nodes may have forgotten who holds it, and do not count until %v after their start (if they are new, holdfast redlock init says so)",
 		len(rest), len(a.q.nodes), a.q.rules.Delay().Round(time.Millisecond))}
 	if wanting := a.q.rules.Majority() - a.vote.Counted.Len(); wanting > 0 && wanting <= len(rest) {
 		held.ExpiresIn = rest[wanting-1]
