@@ -16,11 +16,15 @@ var redlockChecks = []Check{redlockServers}
 // redlockServers runs the checks of one Redis server on each of them. Each finding names its server.
 func redlockServers(ctx context.Context, p Patient) []Finding {
 	hosts := strings.Split(p.URL.Host, ",")
+	query := p.URL.Query()
+	durable := query.Get("hf.durable") == "yes"
+	query.Del("hf.durable") // of the quorum, not of its servers
+	query.Del("hf.maxttl")
 	found := make([][]Finding, len(hosts))
 	var all sync.WaitGroup
 	for i, host := range hosts {
 		one := *p.URL
-		one.Scheme, one.Host = "redis", host
+		one.Scheme, one.Host, one.RawQuery = "redis", host, query.Encode()
 		all.Go(func() { found[i] = redlockServer(ctx, Patient{URL: &one, Client: p.Client}) })
 	}
 	all.Wait()
@@ -34,11 +38,28 @@ func redlockServers(ctx context.Context, p Patient) []Finding {
 	}
 	for i, host := range hosts {
 		for _, f := range found[i] {
+			if f.Check == "persistence" && f.Severity == Warning {
+				f = forgetsVotes(f, durable)
+			}
 			f.Check += " of " + host
 			findings = append(findings, f)
 		}
 	}
 	return findings
+}
+
+// forgetsVotes says what it means that a server may forget locks, if it is one of several that vote.
+func forgetsVotes(f Finding, durable bool) Finding {
+	if durable {
+		f.Severity = Error
+		f.Risk = "the URL says hf.durable=yes, so the server counts at once after a restart, and two can have a lock that it has forgotten"
+		f.Remedy = "set appendonly yes and appendfsync always, or leave hf.durable out"
+		return f
+	}
+	f.Severity = Note
+	f.Risk = "after a restart the server does not count until the longest TTL (hf.maxttl) is over"
+	f.Remedy = "nothing need be done. With appendonly yes and appendfsync always on all servers hf.durable=yes spares that time"
+	return f
 }
 
 func redlockServer(ctx context.Context, p Patient) []Finding {

@@ -22,13 +22,23 @@ func TestRedlock(t *testing.T) {
 		"clock":                            OK,
 		"connection of " + dead.Addr:       Warning,
 		"persistence of " + durable.Addr:   OK,
-		"persistence of " + forgetful.Addr: Warning,
+		"persistence of " + forgetful.Addr: Note,
 		"server clock of " + durable.Addr:  OK,
 		"server clock of " + wrong.Addr:    Warning,
 		"lock":                             Error, // the servers are new, and nobody has said so
 	} {
 		if f := found[check]; f.Severity != want {
 			t.Errorf("%s: %+v, want %s", check, f, want)
+		}
+	}
+	found = examine(t, "redlock://default:"+password+"@"+strings.Join([]string{third.Addr, durable.Addr, forgetful.Addr}, ",")+"?hf.durable=yes")
+	for check, want := range map[string]Severity{
+		"persistence of " + durable.Addr:   OK,
+		"persistence of " + forgetful.Addr: Error,
+		"lock":                             OK,
+	} {
+		if f := found[check]; f.Severity != want {
+			t.Errorf("hf.durable: %s: %+v, want %s", check, f, want)
 		}
 	}
 }
