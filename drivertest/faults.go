@@ -190,4 +190,4 @@ func faultyLinear(t *trial) { t.linearized(t.withFaults(), t.operations()/2, fau
 
 // faultyPiece is shorter than maxPiece: an operation without a reply may take effect at any
 // later time, so for the checker it lasts until the end of the piece.
-const faultyPiece = 250
+const faultyPiece = 120
