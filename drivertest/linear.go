@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -100,6 +101,46 @@ func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState)
 	}
 }
 
+// boundUnknown says until when operations without a reply may take effect: until the end, or, of a Try,
+// until a withdrawal of its owner is confirmed that was sent later (P6). Suppose that it has done nothing.
+// Then it can be put right before that withdrawal, which undoes it.
+//
+// While a store is down, a withdrawal is repeated again and again. Only the first that takes effect
+// changes anything, because each owner asks for one hold. So of those of an owner that have no reply the
+// earliest stands for all: else the orders to search would double with each.
+func boundUnknown(history []porcupine.Operation) []porcupine.Operation {
+	history = slices.Clone(history)
+	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	withdrawing := map[string]bool{}
+	history = slices.DeleteFunc(history, func(op porcupine.Operation) bool {
+		in := op.Input.(step)
+		if !op.Output.(reply).unknown || in.action != actRelease {
+			return false
+		}
+		again := withdrawing[in.owner]
+		withdrawing[in.owner] = true
+		return again
+	})
+	for i := range history {
+		op := &history[i]
+		if !op.Output.(reply).unknown {
+			continue
+		}
+		op.Return = math.MaxInt64
+		if op.Input.(step).action != actTry {
+			continue
+		}
+		for _, later := range history[i+1:] {
+			in, out := later.Input.(step), later.Output.(reply)
+			if in.action == actRelease && in.owner == op.Input.(step).owner && out.done {
+				op.Return = later.Return
+				break
+			}
+		}
+	}
+	return history
+}
+
 // checkLinear returns the failure of a history, or "".
 func checkLinear(history []porcupine.Operation, strict bool) string {
 	// A renewal without a reply is right in every state and changes none. Without it there are
@@ -108,11 +149,7 @@ func checkLinear(history []porcupine.Operation, strict bool) string {
 	history = slices.DeleteFunc(history, func(op porcupine.Operation) bool {
 		return op.Output.(reply).unknown && op.Input.(step).action == actRenew
 	})
-	for i := range history {
-		if history[i].Output.(reply).unknown {
-			history[i].Return = math.MaxInt64
-		}
-	}
+	history = boundUnknown(history)
 	if len(history) > maxPiece {
 		return fmt.Sprintf("drivertest: a piece of %d operations is too long to check", len(history))
 	}
