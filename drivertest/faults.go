@@ -188,6 +188,6 @@ func (t *trial) withFaults() func() driver.Driver {
 func faultyScans(t *trial)  { t.scanned(t.withFaults(), t.operations()/2) }
 func faultyLinear(t *trial) { t.linearized(t.withFaults(), t.operations()/2, faultyPiece) }
 
-// faultyPiece is shorter than maxPiece: an operation without a reply may take effect at any
-// later time, so for the checker it lasts until the end of the piece.
-const faultyPiece = 120
+// faultyPiece is shorter than maxPiece: for the checker an operation without a reply lasts until it is
+// withdrawn, or until the end of the piece: see boundUnknown.
+const faultyPiece = 250

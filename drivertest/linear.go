@@ -101,9 +101,9 @@ func mutexStep(s mutexState, in step, out reply, strict bool) (bool, mutexState)
 	}
 }
 
-// boundUnknown says until when operations without a reply may take effect: until the end, or, of a Try,
-// until a withdrawal of its owner is confirmed that was sent later (P6). Suppose that it has done nothing.
-// Then it can be put right before that withdrawal, which undoes it.
+// boundUnknown says until when operations without a reply may take effect: until the end, or until a
+// withdrawal of their owner is confirmed that was sent later (P6). Suppose that one has done nothing. Then
+// a Try can be put right before that withdrawal, which undoes it, and a release right after it.
 //
 // While a store is down, a withdrawal is repeated again and again. Only the first that takes effect
 // changes anything, because each owner asks for one hold. So of those of an owner that have no reply the
@@ -127,9 +127,6 @@ func boundUnknown(history []porcupine.Operation) []porcupine.Operation {
 			continue
 		}
 		op.Return = math.MaxInt64
-		if op.Input.(step).action != actTry {
-			continue
-		}
 		for _, later := range history[i+1:] {
 			in, out := later.Input.(step), later.Output.(reply)
 			if in.action == actRelease && in.owner == op.Input.(step).owner && out.done {

@@ -9,7 +9,8 @@ import "context"
 type Conn interface {
 	// Do sends the commands, at least one, in one go and returns as many replies. Commands with the
 	// same key, or without one, MUST be carried out in order, and sent on one connection: WAIT covers
-	// what its own has written. In a cluster each node gets its own in one pipeline. Do MUST NOT send a command a second time, and MUST return when its context ends;
+	// what its own has written. In a cluster each node gets its own in one pipeline. Do MUST NOT send
+	// a command a second time that may have been carried out, and MUST return when its context ends;
 	// commands that were sent may then still take effect. It MUST NOT retain the slice or the
 	// arguments: the caller may change them when Do has returned.
 	Do(ctx context.Context, commands []Command) []Reply
