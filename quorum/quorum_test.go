@@ -219,7 +219,7 @@ func TestRestoresVotes(t *testing.T) {
 func TestNotRevived(t *testing.T) {
 	w := newWorld(t, 3, patient)
 	r := request("a")
-	r.TTL = 50 * time.Millisecond
+	r.TTL = 500 * time.Millisecond
 	g := w.take(w.driver, r)
 	time.Sleep(2 * r.TTL)
 	if renewal := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; !errors.Is(renewal.Err, driver.ErrNotHeld) {
