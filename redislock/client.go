@@ -66,7 +66,11 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	} {
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
-	args := []string{string(c.appendPlain(nil, &req)), string(rest[:len(rest)-1]), ""}
+	rest = rest[:len(rest)-1]
+	if queue {
+		rest = c.appendNear(rest, keys[0])
+	}
+	args := []string{string(c.appendPlain(nil, &req)), string(rest), ""}
 	if !first || !mayBePlain(&req) {
 		args = args[:2]
 	}

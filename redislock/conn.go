@@ -20,7 +20,7 @@ type Conn interface {
 	// however long that takes, and then call deliver with "", because messages may have been lost
 	// meanwhile. deliver does not block. When stop has returned, deliver MUST NOT be called any more.
 	//
-	// In a cluster it is an ordinary channel: each node passes on what is published on any.
+	// In a cluster it is an ordinary channel: each node passes on what is published on any. See Sharded.
 	Subscribe(ctx context.Context, channel string, deliver func(message string)) (stop func(), err error)
 
 	// Close ends the connections, unless they are not the Conn's own.

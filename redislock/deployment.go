@@ -33,6 +33,33 @@ type Partitioned interface {
 	Part(key string) string
 }
 
+// Sharded is a Conn to a cluster with channels that are of one server each: no other server hears of what
+// is published there.
+type Sharded interface {
+	// Join begins to subscribe at the server that has the key at the moment, unless it has done so: to the
+	// channel with a hash tag in one of the server's slots. As in Conn.Subscribe, it subscribes again and calls
+	// deliver with "" whenever messages may have been lost. It ends when the server has no keys any more, and
+	// with Close. A server that knows no such channels, or does not allow them, is not asked again.
+	Join(key string, channel func(tag string) string, deliver func(message string))
+	// Tag returns the hash tag of the channel that is subscribed at the server that has the key at the
+	// moment, or "" if none is.
+	Tag(key string) string
+}
+
+// nearChannel is the channel of the client at one server of a cluster: see publish in record.lua.
+func (c *client) nearChannel(tag string) string { return c.layout.channel(c.id) + "{" + tag + "}" }
+
+// appendNear adds the hash tag of the channel at the server that has the key, if there is one.
+func (c *client) appendNear(b []byte, key string) []byte {
+	if c.sharded == nil {
+		return b
+	}
+	if tag := c.sharded.Tag(key); tag != "" {
+		b = append(append(append(b, '{'), tag...), '}')
+	}
+	return b
+}
+
 // Shard implements driver.Sharder.
 func (c *client) Shard(req driver.Request) string {
 	if p, ok := c.conn.(Partitioned); ok {

@@ -38,6 +38,9 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 		c.removeWaiter(req.Owner)
 	} else {
 		c.contention.note(req.Name, c.clock.Now())
+		if c.sharded != nil {
+			c.sharded.Join(c.layout.record(req.Name), c.nearChannel, c.receive)
+		}
 	}
 	return g, err
 }

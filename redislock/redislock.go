@@ -143,6 +143,7 @@ type client struct {
 	layout      layout
 	id          string // names the channel of hand-overs and losses; "": the client spins
 	unsubscribe func()
+	sharded     Sharded // nil: the client has one channel only
 	contention  contention
 
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
@@ -270,6 +271,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	c.id = rand.Text()[:16]
 	if cluster {
 		c.id = elsewhere + c.id
+		c.sharded, _ = conn.(Sharded)
 	}
 	c.unsubscribe, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
 	return c, Explain(ctxerr.Of(ctx, err))

@@ -133,17 +133,21 @@ const silence = 10 * time.Second
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.Session(ctx, channel, deliver)
+		return c.Session(ctx, channel, false, deliver)
 	}, deliver)
 }
 
 // Session subscribes once. While go-redis connects it does not look at its context, so a goroutine
 // waits for that.
-func (c *conn) Session(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
+func (c *conn) Session(ctx context.Context, channel string, sharded bool, deliver func(string)) (subscription.Session, error) {
 	ps := c.client.Subscribe(ctx) // to nothing yet, so it does not connect
+	subscribe := ps.Subscribe
+	if sharded {
+		subscribe = ps.SSubscribe
+	}
 	first := make(chan error, 1)
 	go func() {
-		err := ps.Subscribe(ctx, channel)
+		err := subscribe(ctx, channel)
 		if err == nil {
 			_, err = ps.Receive(ctx)
 		}
@@ -181,8 +185,11 @@ func receive(ps *redis.PubSub, deliver func(string)) {
 		switch {
 		case err == nil:
 			asked = false
-			if m, ok := m.(*redis.Message); ok {
+			switch m := m.(type) {
+			case *redis.Message:
 				deliver(m.Payload)
+			case *redis.Subscription: // the server ends it: it has the channel's slot no more
+				return
 			}
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked && ps.Ping(ctx) == nil:
 			asked = true

@@ -7,7 +7,7 @@ if text then
   local expires, first = hold and fields[4] + ttl, call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')
   local ahead = call('ZRANK', KEYS[2], owner)
   if hold and hold ~= '' and now < expires and ahead and first[2] and now <= tonumber(first[2]) then
-    local sent, poll, tokens = string.match(ARGV[2], '^%d+ %d+ %d+ %d+ (%-?%d+) (%d+) %d %d (%d+)$')
+    local sent, poll, tokens = string.match(ARGV[2], '^%d+ %d+ %d+ %d+ (%-?%d+) (%d+) %d %d (%d+)')
     local client, none = string.match(ARGV[1], '^[^ ]* %d+ %d+ ([^ ]*)'), '0'
     if string.sub(client, 1, 1) == '~' then
       none = '1' -- see unsubscribed in record.lua

@@ -276,9 +276,17 @@ end
 local function channel(r, client) return string.match(r.record, '^[^{]*') .. 'wake:' .. client end
 
 -- Publishes a message for the client. Reports false if nobody is subscribed; a client that polls
--- needs no message.
+-- needs no message. "CLIENT{TAG}" is subscribed at one server of a cluster, with a hash tag that is in a slot
+-- of that server: no other server hears of the message. Where nobody is subscribed to that any more, because
+-- a slot was moved or another server has taken over, the client's channel at all servers serves.
 local function publish(r, client, message)
   if client == '' then return true end
+  local near = string.find(client, '{', 1, true)
+  if near then
+    local n = redis.pcall('SPUBLISH', channel(r, client), message)
+    if type(n) == 'number' and n > 0 then return true end
+    client = string.sub(client, 1, near - 1)
+  end
   local n = redis.pcall('PUBLISH', channel(r, client), message)
   return type(n) ~= 'number' or n > 0
 end

@@ -56,6 +56,11 @@ func inCluster(t testing.TB, c *testserver.Cluster, proxies clustertest.Proxies)
 	return conn
 }
 
+// TestSharded: news of grants goes by sharded channels, and is not missed while slots and servers change.
+func TestSharded(t *testing.T) {
+	clustertest.Sharded(t, false, func(t testing.TB, c *testserver.Cluster) redislock.Conn { return inCluster(t, c, nil) })
+}
+
 // TestWrapCluster: a client of a cluster that a program has is refused, because a batch of renewals would
 // fail.
 func TestWrapCluster(t *testing.T) {

@@ -183,20 +183,28 @@ func failure(err error) error {
 // Subscribe implements redislock.Conn, on a connection of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
 	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		return c.Session(ctx, channel, deliver)
+		return c.Session(ctx, channel, false, deliver)
 	}, deliver)
 }
 
 // Session subscribes once.
-func (c *conn) Session(ctx context.Context, channel string, deliver func(string)) (subscription.Session, error) {
+func (c *conn) Session(ctx context.Context, channel string, sharded bool, deliver func(string)) (subscription.Session, error) {
 	client, err := dedicate(ctx, c.client)
 	if err != nil {
 		return subscription.Session{}, err
+	}
+	subscribe := client.B().Subscribe().Channel(channel).Build()
+	if sharded {
+		subscribe = client.B().Ssubscribe().Channel(channel).Build()
 	}
 	confirmed := make(chan struct{}, 1)
 	ended := client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { deliver(m.Message) },
 		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if s.Kind == "sunsubscribe" { // by the server: it has the channel's slot no more
+				go client.Close()
+				return
+			}
 			select {
 			case confirmed <- struct{}{}:
 			default:
@@ -211,7 +219,7 @@ func (c *conn) Session(ctx context.Context, channel string, deliver func(string)
 		close(lost)
 	}()
 	session := subscription.Session{Lost: lost, Close: func() { client.Close(); <-lost }}
-	if err = client.Do(ctx, client.B().Subscribe().Channel(channel).Build()).Error(); err == nil {
+	if err = client.Do(ctx, subscribe).Error(); err == nil {
 		select {
 		case <-confirmed:
 			return session, nil

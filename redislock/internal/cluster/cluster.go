@@ -27,8 +27,10 @@ import (
 type Server interface {
 	redislock.Conn
 	redislock.Reserver
-	// Session subscribes to a channel, as Conn.Subscribe does, for as long as the connection lasts.
-	Session(ctx context.Context, channel string, deliver func(message string)) (subscription.Session, error)
+	// Session subscribes to a channel, as Conn.Subscribe does, for as long as the connection lasts. If the
+	// channel is sharded, it belongs to the server that has its slot, and the session is lost, too, when the
+	// server says that it has the slot no more.
+	Session(ctx context.Context, channel string, sharded bool, deliver func(message string)) (subscription.Session, error)
 }
 
 // Options say how to connect.
@@ -50,7 +52,8 @@ type Conn struct {
 	listens  atomic.Pointer[node] // where the Conn is subscribed; nil: nowhere
 
 	mu         sync.Mutex
-	nodes      map[string]*node // by address
+	nodes      map[string]*node  // by address
+	shards     map[string]*shard // by address
 	refreshing bool
 	refreshed  time.Time
 	closed     bool
@@ -59,7 +62,7 @@ type Conn struct {
 // Open connects to one of the seeds at least, and learns which servers there are.
 func Open(o Options) (*Conn, error) {
 	alive, stop := context.WithCancel(context.Background())
-	c := &Conn{o: o, alive: alive, stop: stop, nodes: map[string]*node{}}
+	c := &Conn{o: o, alive: alive, stop: stop, nodes: map[string]*node{}, shards: map[string]*shard{}}
 	if err := c.learn(alive); err != nil {
 		c.Close()
 		return nil, err
@@ -394,7 +397,7 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(strin
 			c.refresh()
 			return subscription.Session{}, err
 		}
-		session, err := n.server.Session(ctx, channel, deliver)
+		session, err := n.server.Session(ctx, channel, false, deliver)
 		if err != nil {
 			c.refresh()
 			return session, err
