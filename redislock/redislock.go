@@ -36,8 +36,8 @@
 //		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
 //		+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire
 //
-// With sentinels the user needs +role too, in a cluster +cluster|slots and +asking, and with
-// Options.Replicas +wait.
+// With sentinels the user needs +role too, in a cluster +cluster|slots, +asking, +ssubscribe and +spublish
+// (without the last two all its servers hear of each grant), and with Options.Replicas +wait.
 //
 // The server may refuse a request: it loads its data, is a replica, is full, cannot write to its
 // disk, runs a long script of another client … An Acquire that waits asks again; one that has not

@@ -30,8 +30,10 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	t.Run("cluster", func(t *testing.T) {
 		c := testserver.StartCluster(t, testserver.ClusterOptions{})
-		grant(t, c.Servers, "+cluster|slots +asking")
-		uses(t, "redis+cluster://app:s3cret@"+c.Addrs())
+		for _, rights := range []string{"+cluster|slots +asking", "+ssubscribe", "+spublish", "-ssubscribe"} {
+			grant(t, c.Servers, rights) // besides those before: without some, there are no sharded channels
+			uses(t, "redis+cluster://app:s3cret@"+c.Addrs())
+		}
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		s := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})

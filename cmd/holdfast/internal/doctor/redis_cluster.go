@@ -38,6 +38,7 @@ func redisClusterChecks(ctx context.Context, p Patient) []Finding {
 	parts := conn.(redislock.Partitioned)
 	findings := redisClusterState(ctx, conn, parts.Parts())
 	masters := parts.Parts()
+	findings = append(findings, shardedChannels(ctx, conn, params.Prefix, masters)...)
 	each := make([][]Finding, len(masters))
 	var examined sync.WaitGroup
 	for i, address := range masters {
@@ -61,13 +62,62 @@ func examineMaster(ctx context.Context, u *url.URL, prefix, address string, part
 		return connectionTrouble("connection", err)
 	}
 	r.cluster = true
-	for range 10_000 { // a key whose slot the master has
-		if parts.Part(r.scratch) == address {
+	r.scratch = keyAt(parts, prefix, address)
+	return r.examine(ctx)
+}
+
+// keyAt returns a key of the doctor's own whose slot the master has, if one is found.
+func keyAt(parts redislock.Partitioned, prefix, address string) (key string) {
+	for range 10_000 {
+		if key = scratchKey(prefix, rand.Text()); parts.Part(key) == address {
 			break
 		}
-		r.scratch = scratchKey(prefix, rand.Text())
 	}
-	return r.examine(ctx)
+	return key
+}
+
+// shardedChannels subscribes to a channel of each master, as waiters do, and publishes on it.
+func shardedChannels(ctx context.Context, conn redislock.Conn, prefix string, masters []string) []Finding {
+	const check = "channels"
+	ctx, cancel := context.WithTimeout(ctx, messageWithin)
+	defer cancel()
+	sharded := conn.(redislock.Sharded)
+	id := rand.Text()
+	channel := func(tag string) string { return redislock.DefaultPrefix + ":wake:" + id + "{" + tag + "}" }
+	without := make([]string, len(masters))
+	var asked sync.WaitGroup
+	for i, address := range masters {
+		asked.Go(func() {
+			received := make(chan struct{}, 1)
+			key := keyAt(conn.(redislock.Partitioned), prefix, address)
+			sharded.Join(key, channel, func(message string) {
+				select {
+				case received <- struct{}{}:
+				default:
+				}
+			})
+			select {
+			case <-received: // it is subscribed, or has given up
+			case <-ctx.Done():
+			}
+			publish := []string{"EVAL", callScript, "1", key, "SPUBLISH", channel(sharded.Tag(key)), "x"}
+			reply := conn.Do(ctx, []redislock.Command{{Args: publish, Key: key}})[0]
+			if n, _ := reply.Value.(int64); n == 0 {
+				without[i] = address
+			}
+		})
+	}
+	asked.Wait()
+	without = slices.DeleteFunc(without, func(address string) bool { return address == "" })
+	if len(without) == 0 {
+		return good(check, "of a grant only the name's master hears, on %d masters", len(masters))
+	}
+	return []Finding{{
+		Check: check, Severity: Note,
+		Found:  "no sharded channels on " + strings.Join(without, ", "),
+		Risk:   "all servers of the cluster hear of each grant to a waiter, which costs them time, and waiters nothing else",
+		Remedy: "use Redis 7 or Valkey, and allow the user +ssubscribe +spublish",
+	}}
 }
 
 // together makes one finding of those that the masters have of one check: the worst, with what was found

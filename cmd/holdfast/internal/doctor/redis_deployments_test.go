@@ -44,11 +44,15 @@ func TestCluster(t *testing.T) {
 	expect(t, examine(t, raw),
 		want{"transport", OK, "on this host"}, want{"cluster", OK, "all 16384 slots are served"},
 		want{"cluster nodes", OK, "6 nodes serve"}, want{"role", OK, "on all 3 masters"}, want{"access", OK, "on all 3 masters"},
-		want{"persistence", OK, ""}, want{"replicas", Warning, "on all 3 masters"})
-	if got := c.Servers[1].Ask("ACL", "SETUSER", "default", "-scan"); got != "OK" {
+		want{"persistence", OK, ""}, want{"replicas", Warning, "on all 3 masters"}, want{"channels", OK, "on 3 masters"})
+	if got := c.Servers[1].Ask("ACL", "SETUSER", "default", "-scan", "-ssubscribe"); got != "OK" {
 		t.Fatal(got)
 	}
-	expect(t, examine(t, raw), want{"access", Error, "on " + c.Servers[1].Addr + ": user \"default\" was refused: SCAN"})
+	if got := c.Servers[2].Ask("ACL", "SETUSER", "default", "-spublish"); got != "OK" {
+		t.Fatal(got)
+	}
+	expect(t, examine(t, raw), want{"access", Error, "on " + c.Servers[1].Addr + ": user \"default\" was refused: SCAN"},
+		want{"channels", Note, "no sharded channels on "}, want{"channels", Note, c.Servers[1].Addr}, want{"channels", Note, c.Servers[2].Addr})
 	c.Servers[3].Kill()
 	await(t, "the others notice", func() bool { return examine(t, raw)["cluster nodes"].Severity == Warning })
 	expect(t, examine(t, raw), want{"cluster nodes", Warning, c.Servers[3].Addr}, want{"cluster", OK, ""})
