@@ -10,7 +10,7 @@ import (
 // same where the same server keeps the lock; but a guard refuses stale holders of Holdfast only.
 func setnxGuarantees(of driver.Guarantees) driver.Guarantees {
 	g := driver.Guarantees{
-		Summary: "The memory of one Redis server and its wall clock, and all programs that use the key: one that deletes or extends it without comparing the value first frees or keeps another's lock.",
+		Summary: of.Summary + " And all programs that use the key: one that deletes or extends it without comparing the value first frees or keeps another's lock.",
 		Tokens:  "As without a layout, among the holders of Holdfast only. Holders of other programs have no tokens, so no guard can refuse them.",
 		Faults:  maps.Clone(of.Faults),
 	}

@@ -66,19 +66,19 @@ func info(name string, fields []any) driver.Info {
 // List implements driver.Inspector. It scans all keys of the server, so it takes time in proportion
 // to their number; other requests are served meanwhile.
 func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return c.list(ctx, prefix, c.layout.name, c.inspect)
+	return c.list(ctx, prefix, c.layout.pattern(prefix), c.layout.name, c.inspect)
 }
 
-// list is List of a layout in which named returns the name that a key belongs to.
+// list is List of a layout in which records match a pattern, and named returns the name that a key belongs to.
 func (c *client) list(
-	ctx context.Context, prefix string, named func(key string) (string, bool),
+	ctx context.Context, prefix, pattern string, named func(key string) (string, bool),
 	inspect func(context.Context, ...string) ([]driver.Info, error),
 ) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		seen := map[string]bool{} // a scan may show a key twice
 		parts := c.parts()
 		for cursor := "0"; len(parts) > 0; {
-			names, next, err := c.scan(ctx, parts[0], cursor, prefix, named, seen)
+			names, next, err := c.scan(ctx, parts[0], cursor, prefix, pattern, named, seen)
 			infos := []driver.Info(nil)
 			if err == nil && len(names) > 0 {
 				infos, err = inspect(ctx, names...)
@@ -104,13 +104,13 @@ const scanned = 1000
 
 // scan returns names of a part that begin with prefix and are not in seen, and adds them.
 func (c *client) scan(
-	ctx context.Context, part, cursor, prefix string, named func(key string) (string, bool), seen map[string]bool,
+	ctx context.Context, part, cursor, prefix, pattern string, named func(key string) (string, bool), seen map[string]bool,
 ) (names []string, next string, err error) {
 	if err := c.alive(ctx); err != nil {
 		return nil, "", err
 	}
 	reply := c.shared.do(ctx, []Command{{Part: part, Args: []string{
-		"SCAN", cursor, "MATCH", c.layout.pattern(prefix), "COUNT", strconv.Itoa(scanned),
+		"SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanned),
 	}}})[0]
 	fields, _ := reply.Value.([]any)
 	next = str(fields, 0)

@@ -216,8 +216,6 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		return nil, fmt.Errorf("layout %.40q: %s is known, or none", o.Layout, SetNX)
 	case o.Layout == SetNX && o.Wait != "":
 		return nil, fmt.Errorf("wait %s: in the layout %s waiters always poll", o.Wait, SetNX)
-	case o.Layout == SetNX && deploymentOf(conn) == Cluster:
-		return nil, fmt.Errorf("layout %s: not in a cluster, where a key NAME and the keys that Holdfast adds may belong to different servers", SetNX)
 	}
 	if _, ok := conn.(Partitioned); !ok && deploymentOf(conn) == Cluster {
 		return nil, errors.New("the client is of a cluster, and its adapter is for one server: open redis+cluster://, or goredisconn.OpenCluster")
@@ -251,6 +249,10 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if deploymentOf(conn) == Single && o.Replicas == 0 {
 		c.caps.Ops |= driver.OpVote
 	}
+	cluster := deploymentOf(conn) == Cluster
+	if cluster {
+		c.caps.Ops |= driver.OpShard
+	}
 	if o.Layout == SetNX {
 		c.caps = setnxCaps(c.caps)
 	}
@@ -259,10 +261,6 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	}
 	if o.Layout == SetNX {
 		return c, nil
-	}
-	cluster := deploymentOf(conn) == Cluster
-	if cluster {
-		c.caps.Ops |= driver.OpShard
 	}
 	if o.Wait == Spin {
 		c.caps.Ops &^= driver.OpNotify

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
 
 // setnx is the driver of the layout SetNX. The lock is a string at the bare name, and whoever has set
@@ -57,7 +58,7 @@ const setnxPoll = 100 * time.Millisecond
 // setnxCaps are the abilities of the layout, of those of Redis.
 func setnxCaps(caps driver.Caps) driver.Caps {
 	caps.Store += "-setnx"
-	caps.Ops &= driver.OpInspect | driver.OpBreak | driver.OpAnnotate | driver.OpVote
+	caps.Ops &= driver.OpInspect | driver.OpBreak | driver.OpAnnotate | driver.OpVote | driver.OpShard
 	caps.Fencing, caps.Shared, caps.Slots, caps.Fair = false, false, false, false
 	caps.TokenBlock = 0
 	if caps.Poll == 0 {
@@ -69,8 +70,27 @@ func setnxCaps(caps driver.Caps) driver.Caps {
 
 // setnxKeys returns the keys of a name and an owner: see setnx.lua.
 func (l layout) setnxKeys(name, owner string) []string {
-	record := l.record(name) + setnxSuffix
+	record := l.setnxRecord(name)
 	return []string{name, record, record + ":" + escape(owner)}
+}
+
+// setnxRecord returns the key of the record of a name. It has the hash slot that the bare name has.
+func (l layout) setnxRecord(name string) string {
+	escaped := escaper.Replace(name)
+	if escaped == name {
+		return l.record(name) + setnxSuffix
+	}
+	return l.prefix + ":{" + slot.TagLike(name) + "}:" + escaped + setnxSuffix
+}
+
+// setnxName returns the name whose record the key is, if it is one.
+func (l layout) setnxName(key string) (string, bool) {
+	text, _ := strings.CutSuffix(key, setnxSuffix)
+	name, escaped, _ := strings.Cut(strings.TrimPrefix(text, l.prefix+":{"), "}")
+	if escaped != "" {
+		name = unescaper.Replace(strings.TrimPrefix(escaped, ":"))
+	}
+	return name, key == l.setnxRecord(name)
 }
 
 // setnxSuffix is what the key of a record ends with, after the key of the name.
@@ -81,6 +101,9 @@ func (s setnx) Caps() driver.Caps { return s.c.caps }
 
 // Close implements driver.Driver.
 func (s setnx) Close() error { return s.c.Close() }
+
+// Shard implements driver.Sharder.
+func (s setnx) Shard(req driver.Request) string { return s.c.part(req.Name) }
 
 // Try implements driver.Driver.
 func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -241,11 +264,6 @@ const setnxClosed = "holdfast:closed"
 // List implements driver.Inspector. It shows the names that Holdfast has used lately. A key that only
 // other programs use is not told from other data.
 func (s setnx) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return s.c.list(ctx, prefix, func(key string) (string, bool) {
-		record, ok := strings.CutSuffix(key, setnxSuffix)
-		if !ok {
-			return "", false
-		}
-		return s.c.layout.name(record)
-	}, s.inspect)
+	pattern := literal.Replace(s.c.layout.prefix) + ":{*" + setnxSuffix
+	return s.c.list(ctx, prefix, pattern, s.c.layout.setnxName, s.inspect)
 }

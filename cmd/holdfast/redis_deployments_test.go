@@ -31,7 +31,7 @@ func TestRedisDeployments(t *testing.T) {
 			master.Kill()
 			c.AwaitMaster("jobs/a", master)
 		})
-		w.run(64, "--store", "redis+cluster://"+c.Addrs()+"?hf.layout=setnx", "run", "a", "--", "true").expectErr("not in a cluster")
+		w.run(0, "--store", "redis+cluster://"+c.Addrs()+"?hf.layout=setnx", "run", "a}", "--", "echo", "done").expectOut("done")
 	})
 }
 

@@ -3,6 +3,7 @@ package faulttest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,7 +144,7 @@ func TestClusterNames(t *testing.T) {
 	if !a.Caps().Ops.Has(driver.OpShard) || a.Caps().Store != b.Caps().Store {
 		t.Errorf("the clients say %+v and %+v", a.Caps(), b.Caps())
 	}
-	names := []string{"a{}b", "a}b{c", "{}a{b}", "{", "}", "{}", "}{", "{a}{b}", "x{y", "x}y", "50%", "%7B{", "plain"}
+	names := slices.Clone(oddNames)
 	for i := range 50 {
 		names = append(names, fmt.Sprintf("many/%d{%d}", i, i%7))
 	}
@@ -189,6 +190,73 @@ func TestClusterNames(t *testing.T) {
 	}
 }
 
+// oddNames have braces, and percent signs, which escape them.
+var oddNames = []string{"a{}b", "a}b{c", "{}a{b}", "{", "}", "{}", "}{", "{a}{b}", "x{y", "x}y", "50%", "%7B{", "plain"}
+
+// TestClusterSetNX: in the layout setnx the lock is at the bare name, on the server that has its slot, whatever
+// braces it has. A stranger's lock there keeps others out, also while the slot is moved.
+func TestClusterSetNX(t *testing.T) {
+	t.Parallel()
+	servers := testserver.StartCluster(t, testserver.ClusterOptions{})
+	raw := clusterURL(servers) + "?hf.layout=setnx"
+	a, b := openURL(t, raw), openURL(t, raw)
+	var locks []*holdfast.Lock
+	for _, name := range oddNames {
+		if got := servers.Master(name).Ask("SET", name, "theirs", "NX", "PX", "60000"); got != "OK" {
+			t.Fatal(got)
+		}
+		if _, err := a.Mutex(name, nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("P1: %q beside a stranger's lock: %v", name, err)
+		}
+		servers.Master(name).Ask("DEL", name)
+		locks = append(locks, a.Mutex(name, nil))
+	}
+	all, err := holdfast.All(locks...).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for info, err := range b.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[info.Name]++
+	}
+	for _, name := range oddNames {
+		if got := servers.Master(name).Ask("SET", name, "theirs", "NX", "PX", "60000"); got != "" {
+			t.Errorf("P1: a stranger takes %q beside a hold: %q", name, got)
+		}
+		if _, err := b.Mutex(name, nil).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("P1: %q beside a hold: %v", name, err)
+		}
+		if seen[name] != 1 {
+			t.Errorf("%q is listed %d times", name, seen[name])
+		}
+	}
+	slot, err := strconv.Atoi(servers.Servers[0].Ask("CLUSTER", "KEYSLOT", oddNames[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := servers.Master(oddNames[0]), servers.Servers[0]
+	if from == to {
+		to = servers.Servers[1]
+	}
+	servers.Move(slot, from, to, 0)
+	for _, lease := range all.Leases() {
+		if err := lease.Renew(t.Context()); err != nil {
+			t.Errorf("%q: %v", lease.Name(), err)
+		}
+	}
+	if err := all.Release(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range oddNames {
+		if err := acquire(t, b, name, nil).Release(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 // TestClusterRefuses: what cannot work in a cluster is refused, and the errors say why.
 func TestClusterRefuses(t *testing.T) {
 	t.Parallel()
@@ -198,9 +266,8 @@ func TestClusterRefuses(t *testing.T) {
 		other = servers.Servers[1]
 	}
 	for raw, says := range map[string]string{
-		clusterURL(servers) + "?hf.layout=setnx": "layout setnx: not in a cluster",
-		clusterURL(servers) + "/1":               "database 0 only",
-		"redis://" + other.Addr:                  "redis+cluster://",
+		clusterURL(servers) + "/1": "database 0 only",
+		"redis://" + other.Addr:    "redis+cluster://",
 		"redis+cluster://" + testserver.StartRedis(t, testserver.RedisOptions{}).Addr: "cluster support disabled",
 		"redis+cluster://127.0.0.1:1":                   "127.0.0.1:1",
 		"redis+sentinel://" + servers.Addrs() + "/main": "sentinel",

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
 )
 
@@ -75,7 +76,7 @@ func Open(o Options) (*Conn, error) {
 func (c *Conn) Deployment() redislock.Deployment { return redislock.Cluster }
 
 // Part implements redislock.Partitioned.
-func (c *Conn) Part(key string) string { return c.table.Load().of[slotOf(key)] }
+func (c *Conn) Part(key string) string { return c.table.Load().of[slot.Of(key)] }
 
 // Parts implements redislock.Partitioned.
 func (c *Conn) Parts() []string { return slices.Clone(c.table.Load().owners) }
@@ -177,7 +178,7 @@ func (t *table) addressOf(command *redislock.Command) string {
 	case command.Key == "":
 		return t.owners[0]
 	}
-	return t.of[slotOf(command.Key)]
+	return t.of[slot.Of(command.Key)]
 }
 
 // errUncovered is as a server says it.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
 )
 
@@ -87,20 +87,11 @@ func neverShards(err error) bool {
 	return errors.As(err, &refused) && (strings.Contains(refused.Text, "unknown command") || refused.Code() == "NOPERM")
 }
 
-// maxTags bounds the search for a hash tag. A server with a single slot is likely to be found one within
-// a tenth of that.
-const maxTags = 1 << 18
-
-// tagOf returns a hash tag in one of the slots that a server has, or "" if it has none. Clients with the
-// same table find the same.
+// tagOf returns a hash tag in the lowest slot that a server has, or "" if it has none. Clients with the same
+// table find the same.
 func (t *table) tagOf(address string) string {
-	if !slices.Contains(t.owners, address) {
-		return ""
-	}
-	for i := range maxTags {
-		if tag := strconv.Itoa(i); t.of[slotOf(tag)] == address {
-			return tag
-		}
+	if i := slices.Index(t.of[:], address); i >= 0 {
+		return slot.Tag(i)
 	}
 	return ""
 }

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
 
 // table says which server has each slot. It does not change.
 type table struct {
 	owners []string // their addresses, sorted
-	of     [slots]string
+	of     [slot.Count]string
 }
 
 // errNoTable says that a server has not told the slots.
@@ -36,11 +37,11 @@ func parseTable(asked string, r redislock.Reply) (*table, error) {
 		to, ok2 := fields[1].(int64)
 		master, _ := fields[2].([]any)
 		address := addressOf(asked, master)
-		if !ok1 || !ok2 || from < 0 || to < from || to >= slots || address == "" {
+		if !ok1 || !ok2 || from < 0 || to < from || to >= slot.Count || address == "" {
 			return nil, errNoTable
 		}
-		for slot := from; slot <= to; slot++ {
-			t.of[slot] = address
+		for i := from; i <= to; i++ {
+			t.of[i] = address
 		}
 		t.owners = append(t.owners, address)
 	}
@@ -69,9 +70,9 @@ func addressOf(asked string, node []any) string {
 }
 
 // with returns the table with another owner of a slot.
-func (t *table) with(slot int, address string) *table {
+func (t *table) with(moved int, address string) *table {
 	changed := *t
-	changed.of[slot] = address
+	changed.of[moved] = address
 	if !slices.Contains(changed.owners, address) {
 		changed.owners = append(slices.Clone(t.owners), address)
 		slices.Sort(changed.owners)
@@ -97,14 +98,14 @@ func redirected(asked string, r *redislock.Reply) (to redirection, ok bool) {
 	if len(f) != 3 || f[0] != "MOVED" && f[0] != "ASK" {
 		return to, false
 	}
-	slot, err := strconv.Atoi(f[1])
+	n, err := strconv.Atoi(f[1])
 	host, port, err2 := net.SplitHostPort(f[2])
-	n, err3 := strconv.Atoi(port)
-	if errors.Join(err, err2, err3) != nil || slot < 0 || slot >= slots || n < 1 || n > 65535 {
+	p, err3 := strconv.Atoi(port)
+	if errors.Join(err, err2, err3) != nil || n < 0 || n >= slot.Count || p < 1 || p > 65535 {
 		return to, false
 	}
 	if host == "" {
 		host, _, _ = net.SplitHostPort(asked)
 	}
-	return redirection{net.JoinHostPort(host, port), slot, f[0] == "ASK"}, true
+	return redirection{net.JoinHostPort(host, port), n, f[0] == "ASK"}, true
 }

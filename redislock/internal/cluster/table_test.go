@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 )
 
 func node3(host any, port any) []any { return []any{host, port, "id"} }
@@ -15,16 +16,16 @@ func TestParseTable(t *testing.T) {
 	t.Parallel()
 	good := []any{
 		[]any{int64(0), int64(99), node3("10.0.0.1", int64(7000)), node3("10.0.0.9", int64(7009))},
-		[]any{int64(100), int64(slots - 1), node3("", int64(7001))},
+		[]any{int64(100), int64(slot.Count - 1), node3("", int64(7001))},
 		[]any{int64(50), int64(60), node3("::1", int64(7002))},
 	}
 	table, err := parseTable("10.0.0.5:6379", redislock.Reply{Value: good})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for slot, want := range map[int]string{0: "10.0.0.1:7000", 55: "[::1]:7002", 99: "10.0.0.1:7000", 100: "10.0.0.5:7001", slots - 1: "10.0.0.5:7001"} {
-		if got := table.of[slot]; got != want {
-			t.Errorf("slot %d is of %q, not %q", slot, got, want)
+	for n, want := range map[int]string{0: "10.0.0.1:7000", 55: "[::1]:7002", 99: "10.0.0.1:7000", 100: "10.0.0.5:7001", slot.Count - 1: "10.0.0.5:7001"} {
+		if got := table.of[n]; got != want {
+			t.Errorf("slot %d is of %q, not %q", n, got, want)
 		}
 	}
 	if want := []string{"10.0.0.1:7000", "10.0.0.5:7001", "[::1]:7002"}; !slices.Equal(table.owners, want) {
@@ -37,7 +38,7 @@ func TestParseTable(t *testing.T) {
 	for name, value := range map[string]any{
 		"no list": "OK", "empty": []any{}, "no range": []any{"a"}, "no node": []any{[]any{int64(0), int64(1)}},
 		"negative":    []any{[]any{int64(-1), int64(1), node3("h", int64(1))}},
-		"beyond":      []any{[]any{int64(0), int64(slots), node3("h", int64(1))}},
+		"beyond":      []any{[]any{int64(0), int64(slot.Count), node3("h", int64(1))}},
 		"backwards":   []any{[]any{int64(2), int64(1), node3("h", int64(1))}},
 		"port 0":      []any{[]any{int64(0), int64(1), node3("h", int64(0))}},
 		"port 65536":  []any{[]any{int64(0), int64(1), node3("h", int64(65536))}},

@@ -1,0 +1,66 @@
+// Package slot says which hash slot of a Redis Cluster a key has.
+package slot
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Count is how many hash slots a cluster has.
+const Count = 16384
+
+// Of returns the hash slot of a key.
+func Of(key string) int { return hashOf(hashed(key)) }
+
+// hashed returns what of a key is hashed: its hash tag, if it has one that is not empty, else all of it. The
+// tag is what is between the first { and the first } after it.
+func hashed(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// TagLike returns a hash tag, without braces: keys that begin with it, in braces, have the slot of the key.
+// It is the key itself, if that has no braces.
+func TagLike(key string) string {
+	if tag := hashed(key); tag != "" && !strings.Contains(tag, "}") {
+		return tag
+	}
+	return Tag(Of(key))
+}
+
+// Tag returns a hash tag in a slot, without braces: a number, the lowest there is. Slot is 0 to Count-1.
+func Tag(slot int) string { return strconv.Itoa(tags()[slot]) }
+
+// tags returns the tags of all slots. It tries about 170,000 numbers, within some milliseconds.
+var tags = sync.OnceValue(func() *[Count]int {
+	of, found := new([Count]int), 0
+	for n := 1; found < Count; n++ {
+		if slot := hashOf(strconv.Itoa(n)); of[slot] == 0 {
+			of[slot] = n
+			found++
+		}
+	}
+	return of
+})
+
+func hashOf(text string) int { return int(crc16(text)) % Count }
+
+// crc16 is CRC-16/XMODEM: polynomial 0x1021, from 0, the highest bit first.
+func crc16(text string) (sum uint16) {
+	for i := range len(text) {
+		sum ^= uint16(text[i]) << 8
+		for range 8 {
+			if sum&0x8000 != 0 {
+				sum = sum<<1 ^ 0x1021
+			} else {
+				sum <<= 1
+			}
+		}
+	}
+	return sum
+}
