@@ -45,13 +45,17 @@ type acquisition struct {
 	over    bool  // the engine knows that it is over; else the driver has panicked
 	err     error // why there is no lease
 	waiting *waiting
-	asked   *outliving // the request whose outcome the engine is to be told next; nil: none
+	wakes   driver.Wakes // nil: not asked for yet, or the store does not tell
+	asked   *outliving   // the request whose outcome the engine is to be told next; nil: none
 }
 
 // leave ends an acquire. If the driver has panicked, it leaves nothing behind either (P6).
 func (c *Client) leave(a *acquisition) {
 	if a.waiting != nil {
 		a.waiting.stop()
+	}
+	if a.wakes != nil {
+		a.wakes.Stop()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +109,7 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 			event.Kind = engine.Confirmed
 			event.Renewal = c.renew1(ctx, next.Grant)
 		case engine.Pause: // before the store is asked again
-			event.Kind = c.pause(ctx, le, next.For)
+			event.Kind = c.pause(ctx, a, &next)
 		case engine.Sleep:
 			return engine.Sleep
 		case engine.Yes:
@@ -155,13 +159,28 @@ func (a *acquisition) sleep(ctx context.Context, c *Client) engine.Kind {
 	return engine.Woken
 }
 
-// pause waits for d, or until this client releases the name.
-func (c *Client) pause(ctx context.Context, le *Lease, d time.Duration) engine.Kind {
+// pause waits for as long as the engine says, until this client releases the name, or until the store
+// tells that it may be free. While the store tells, polls are only there in case that it does not.
+func (c *Client) pause(ctx context.Context, a *acquisition, next *engine.Action) engine.Kind {
+	d := next.For
+	var free <-chan struct{}
+	if next.Poll && c.waker != nil {
+		if a.wakes == nil {
+			a.wakes = c.waker.Wakes(c.opts.Prefix + a.lease.Name())
+		}
+		if a.wakes != nil {
+			free = a.wakes.C()
+			if a.wakes.Sure() {
+				d = toldPause(next)
+			}
+		}
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-le.signal:
+	case <-free:
+	case <-a.lease.signal:
 		if ctx.Err() == nil && c.closing.Err() == nil {
 			return engine.Woken
 		}
@@ -169,6 +188,15 @@ func (c *Client) pause(ctx context.Context, le *Lease, d time.Duration) engine.K
 	case <-c.closing.Done():
 	}
 	return engine.Rested
+}
+
+// toldPause returns how long to wait before the next poll of a store that tells when the name is free.
+func toldPause(next *engine.Action) time.Duration {
+	d := jitter(driver.DefaultPoll)
+	if next.Opens > 0 {
+		d = min(d, next.Opens)
+	}
+	return max(d, next.For)
 }
 
 // await waits until the store grants the caller's place, or, returning ErrHeld, until it is time to

@@ -43,6 +43,7 @@ type Client struct {
 	queuer  driver.Queuer           // nil: the store has no queue
 	sharder driver.Sharder          // nil: the store has no parts
 	hinter  driver.ContentionHinter // nil: the driver gives no hints of contention
+	waker   driver.Waker            // nil: the store does not tell when a name is free, or it has a queue
 	caps    Caps
 	opts    ClientOptions
 	clock   driver.Clock
@@ -125,6 +126,9 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
 	c.sharder, _ = driver.As[driver.Sharder](d, driver.OpShard)
 	c.hinter, _ = c.queuer.(driver.ContentionHinter)
+	if c.queuer == nil {
+		c.waker, _ = d.(driver.Waker)
+	}
 	c.engine = engine.New(engine.Config{
 		Prefix: c.opts.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
 		Poll: c.caps.PollInterval(), TokenBlock: c.caps.TokenBlock,

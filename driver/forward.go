@@ -43,6 +43,14 @@ func (f Forward) Contended(name string) bool {
 	return ok && s.Contended(name)
 }
 
+// Wakes implements Waker. It is nil if the inner driver does not implement it.
+func (f Forward) Wakes(name string) Wakes {
+	if w, ok := f.Driver.(Waker); ok {
+		return w.Wakes(name)
+	}
+	return nil
+}
+
 // Losses implements Notifier. Without OpNotify the channel is nil.
 func (f Forward) Losses() <-chan Loss {
 	if n, ok := As[Notifier](f.Driver, OpNotify); ok {

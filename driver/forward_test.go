@@ -103,6 +103,26 @@ func TestForward(t *testing.T) {
 	}
 }
 
+// told is a driver that may tell when a name is free.
+type told struct{ bare }
+
+func (*told) Wakes(name string) Wakes { return wakesOf(name) }
+
+type wakesOf string
+
+func (wakesOf) C() <-chan struct{} { return nil }
+func (wakesOf) Sure() bool         { return true }
+func (wakesOf) Stop()              {}
+
+func TestForwardWakes(t *testing.T) {
+	if w := (Forward{Forward{&told{}}}).Wakes("x"); w != wakesOf("x") {
+		t.Errorf("a wrapper listens by %v", w)
+	}
+	if w := (Forward{&bare{}}).Wakes("x"); w != nil {
+		t.Errorf("a wrapper of a driver that tells nothing listens by %v", w)
+	}
+}
+
 func TestForwardOfTheCore(t *testing.T) {
 	f := Forward{&bare{Caps{Store: "x"}}}
 	g, err := f.Try(context.Background(), Request{})

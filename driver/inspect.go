@@ -49,8 +49,8 @@ type Holder struct {
 	// Break knows the hold, or 0. Such a number does not grow, so it is no fencing token.
 	Token   Token
 	Note    string
-	Held    time.Duration // since when, by the store's clock
-	Expires time.Duration // in how long, unless renewed
+	Held    time.Duration // since when, by the store's clock; 0: the store does not know
+	Expires time.Duration // in how long, unless renewed; 0: the store does not know, or never
 }
 
 // Waiter is one place in the store's queue.

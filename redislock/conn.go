@@ -35,6 +35,30 @@ type Reserver interface {
 	Reserve() func(ctx context.Context, commands []Command) []Reply
 }
 
+// Listener is a Conn to one server, or to one at a time, that can be subscribed to many channels on one
+// connection, and knows its database. Without it waiters of the layout SetNX poll only.
+type Listener interface {
+	// Database returns the number of the database that commands go to, and false if it is not known.
+	Database() (number int, known bool)
+	// Listen returns a connection for subscriptions. Heard is called with each message, and with ""
+	// when the server has confirmed a channel, one call at a time. It does not block. When the
+	// connection has been closed, heard MUST NOT be called any more.
+	Listen(ctx context.Context, heard func(channel, message string)) (Listening, error)
+}
+
+// Listening is a connection for subscriptions. One goroutine uses it at a time, but Close MAY be called
+// beside the others.
+type Listening interface {
+	// Subscribe and Unsubscribe send the channels, at least one, to the server. After an error the
+	// caller closes the connection.
+	Subscribe(ctx context.Context, channels ...string) error
+	Unsubscribe(ctx context.Context, channels ...string) error
+	// Lost returns a channel that is closed when the connection is lost, or when the server has refused
+	// a subscription.
+	Lost() <-chan struct{}
+	Close()
+}
+
 // Command is one command.
 type Command struct {
 	Args []string

@@ -108,7 +108,9 @@ type Layout string
 //
 // and released and extended by a script that compares the value first. Holdfast and they exclude each
 // other. It has exclusive holds only, and no queue: waiters poll, by default each 50 to 100 ms in the
-// end. Tokens grow among Holdfast's holders only, so Caps.Fencing is false: a stale holder of another
+// end, or each half to whole second where the server tells them of released keys: if the Conn is a
+// Listener, and the server's KeyspaceParameter is enough when the driver is made (TellsOfKeys) and the user
+// may read it. Tokens grow among Holdfast's holders only, so Caps.Fencing is false: a stale holder of another
 // program has no token that a guard could refuse. Notes, tokens and what else the string cannot carry
 // are in keys of their own under the prefix.
 //
@@ -145,6 +147,7 @@ type client struct {
 	unsubscribe func()
 	sharded     Sharded // nil: the client has one channel only
 	contention  contention
+	keyspace    *keyspace // nil: the server does not tell when keys are deleted, or the layout has a queue
 
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
 	sharedAck, reservedAck *acknowledgers
@@ -260,6 +263,9 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
 	}
 	if o.Layout == SetNX {
+		if c.keyspace = c.newKeyspace(ctx); c.keyspace != nil {
+			c.unsubscribe = c.keyspace.close
+		}
 		return c, nil
 	}
 	if o.Wait == Spin {

@@ -52,7 +52,7 @@ var (
 )
 
 // setnxPoll is the longest pause between two polls of a waiter, unless Options.Poll says another.
-// Nobody tells a waiter that the name is free.
+// Nobody tells a waiter that the name is free, unless the server does: see keyspace.go.
 const setnxPoll = 100 * time.Millisecond
 
 // setnxCaps are the abilities of the layout, of those of Redis.

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,6 +80,26 @@ func TestRedis(t *testing.T) {
 	victim.ends(76)
 	victim.expectErr("broken by an operator")
 	victim.hidesPassword()
+}
+
+// TestRedisStranger: of the lock of a program that knows SET NX PX only, what is not known is shown as -.
+func TestRedisStranger(t *testing.T) {
+	w, server := newWorld(t), testserver.StartRedis(t, testserver.RedisOptions{})
+	w.env = append(w.env, "HOLDFAST_STORE=redis://"+server.Addr+"?hf.layout=setnx")
+	server.Ask("SET", "theirs", "x", "NX", "PX", "60000")
+	server.Ask("SET", "for ever", "x", "NX")
+	const holder = `not a lock of Holdfast's +exclusive +- +- +`
+	for name, ends := range map[string]string{"theirs": "ends in ", "for ever": "-"} {
+		if out := w.run(0, "show", name).out.String(); !regexp.MustCompile(holder + ends).MatchString(out) {
+			t.Errorf("show of a stranger's lock:\n%s", out)
+		}
+	}
+	w.run(1, "break", "theirs", "--token", "1").expectErr("without a token")
+	end := w.hold("ours")
+	if out := w.run(0, "show", "ours").out.String(); strings.Contains(out, " - ") {
+		t.Errorf("show of a lock of Holdfast's:\n%s", out)
+	}
+	end()
 }
 
 // TestRedisCounts: many processes, a read and a write each, and none is lost.

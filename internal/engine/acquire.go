@@ -167,7 +167,7 @@ func (e *Engine) ask(c *Caller) Action {
 		// The first polls of a store without a queue are quick and the later ones slow.
 		t.pause = min(max(2*t.pause, firstPause), e.Poll)
 		t.paused = true
-		return Action{Do: Pause, For: t.untilOpen(e.Jitter(t.pause))}
+		return Action{Do: Pause, For: t.untilOpen(e.Jitter(t.pause)), Poll: true, Opens: t.opens()}
 	}
 	t.paused = false
 	if err := e.overloaded(); err != nil && !g.place.sent {
@@ -203,10 +203,18 @@ const firstPause = 5 * time.Millisecond
 // untilOpen shortens a pause to when the name opens by itself, where that is known. Others that
 // are ahead in the store's queue look then.
 func (t *dialogue) untilOpen(d time.Duration) time.Duration {
-	if t.held != nil && t.held.ExpiresIn > 0 && t.held.Ahead == 0 {
-		d = min(d, t.held.ExpiresIn+time.Millisecond)
+	if opens := t.opens(); opens > 0 {
+		d = min(d, opens)
 	}
 	return d
+}
+
+// opens returns in how long the name opens by itself for this caller, and 0 if that is not known.
+func (t *dialogue) opens() time.Duration {
+	if t.held != nil && t.held.ExpiresIn > 0 && t.held.Ahead == 0 {
+		return t.held.ExpiresIn + time.Millisecond
+	}
+	return 0
 }
 
 // rested continues after a pause.

@@ -177,6 +177,8 @@ type Action struct {
 	Do       Do
 	Grant    driver.Grant
 	For      time.Duration
+	Opens    time.Duration     // of Pause, if the store said that the name is held: in how long it opens by itself; 0: it did not say when
+	Poll     bool              // of Pause: the store is polled after it, and may be polled later if it tells when the name is free
 	Outlives bool              // of Enqueue and Await: if the caller's context ends first, they go on (Outlived)
 	Err      error             // nil after an acquire: its context or the client has ended
 	Held     *driver.HeldError // the last that the store said of the holder

@@ -79,3 +79,11 @@ func TestBusy(t *testing.T) {
 func TestReactions(t *testing.T) {
 	conntest.RunReactions(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
 }
+
+// inDatabase2 returns a Conn whose client has database 2.
+func inDatabase2(_ testing.TB, address string) redislock.Conn {
+	return &owned{conn{client: redis.NewClient(&redis.Options{Addr: address, DB: 2})}}
+}
+
+func TestListening(t *testing.T) { conntest.RunListening(t, inDatabase2) }
+func TestTold(t *testing.T)      { conntest.RunTold(t, inDatabase2) }

@@ -170,14 +170,23 @@ func (c *conn) Session(ctx context.Context, channel string, sharded bool, delive
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		receive(ps, deliver)
+		receive(ps, func(received any) bool {
+			switch m := received.(type) {
+			case *redis.Message:
+				deliver(m.Payload)
+			case *redis.Subscription: // the server ends it: it has the channel's slot no more
+				return false
+			}
+			return true
+		})
 	}()
 	return subscription.Session{Lost: lost, Close: func() { ps.Close(); <-lost }}, nil
 }
 
-// receive calls deliver until the connection is lost. It does not let go-redis subscribe again, because
-// go-redis would not report that messages may have been lost.
-func receive(ps *redis.PubSub, deliver func(string)) {
+// receive calls heard with all that is received, until that returns false or the connection is lost. It
+// does not let go-redis subscribe again, because go-redis would not report that messages may have been
+// lost.
+func receive(ps *redis.PubSub, heard func(any) bool) {
 	ctx := context.Background()
 	for asked := false; ; {
 		m, err := ps.ReceiveTimeout(ctx, silence)
@@ -185,10 +194,7 @@ func receive(ps *redis.PubSub, deliver func(string)) {
 		switch {
 		case err == nil:
 			asked = false
-			switch m := m.(type) {
-			case *redis.Message:
-				deliver(m.Payload)
-			case *redis.Subscription: // the server ends it: it has the channel's slot no more
+			if !heard(m) {
 				return
 			}
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked && ps.Ping(ctx) == nil:

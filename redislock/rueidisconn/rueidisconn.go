@@ -29,11 +29,12 @@
 //
 // The files are read again for each connection.
 //
-// A client opened by URL has four connections, in a cluster three to each master, one more, and one to each
-// master for whose names it has waited: one for requests; one for renewals and releases; one
-// for the news of grants; and one of rueidis' that pipelines, which serves while the first two are
-// being made. On the first two callers write and read in their own goroutines: a caller that is
-// alone there waits for nobody else in the process, and many callers share their writes and reads.
+// A client opened by URL has four connections: one for requests; one for renewals and releases; one for the
+// news of grants (in the layout setnx for keyspace notifications, while anybody waits); and one of rueidis'
+// that pipelines, which serves while the first two are being made. In a cluster it has three to each
+// master, one more, and one to each master for whose names it has waited. On the first two callers write
+// and read in their own goroutines: a caller that is alone there waits for nobody else in the process, and
+// many callers share their writes and reads.
 package rueidisconn
 
 import (

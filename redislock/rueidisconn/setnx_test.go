@@ -1,6 +1,7 @@
 package rueidisconn
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
 func TestConformanceSetNX(t *testing.T) {
@@ -37,3 +39,16 @@ func TestConformanceSetNX(t *testing.T) {
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})
 }
+
+// inDatabase2 returns what holdfast.Open uses for database 2.
+func inDatabase2(t testing.TB, address string) redislock.Conn {
+	t.Helper()
+	c, err := Dial(&url.URL{Scheme: "redis", Host: address, Path: "/2"})
+	if err != nil {
+		t.Fatalf("connecting: %v", err)
+	}
+	return c
+}
+
+func TestListening(t *testing.T) { conntest.RunListening(t, inDatabase2) }
+func TestTold(t *testing.T)      { conntest.RunTold(t, inDatabase2) }

@@ -2,6 +2,7 @@ package sentinel
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfastlock/holdfast/redislock"
 )
@@ -34,6 +35,22 @@ func (f *follower) Reserve() func(context.Context, []redislock.Command) []redisl
 		f.primary.Note(replies)
 		return replies
 	}
+}
+
+// Database implements redislock.Listener.
+func (f *follower) Database() (int, bool) {
+	if l, ok := f.Conn.(redislock.Listener); ok {
+		return l.Database()
+	}
+	return 0, false
+}
+
+// Listen implements redislock.Listener.
+func (f *follower) Listen(ctx context.Context, heard func(channel, message string)) (redislock.Listening, error) {
+	if l, ok := f.Conn.(redislock.Listener); ok {
+		return l.Listen(ctx, heard)
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // Deployment implements redislock.Deployed.

@@ -68,7 +68,11 @@ func notBroken(name string, t holdfast.Token, info holdfast.Info) error {
 		if h.Token == t { // it ended after the name was inspected
 			return &exitError{exitFailure, fmt.Errorf("nothing was broken: the hold on %q with token %d has just ended", name, t)}
 		}
-		holders = append(holders, fmt.Sprintf("%q has held it for %s, with token %d", h.Note, durationText(h.Held), h.Token))
+		if h.Token == 0 {
+			holders = append(holders, fmt.Sprintf("%q has it, without a token: it cannot be broken", h.Note))
+			continue
+		}
+		holders = append(holders, fmt.Sprintf("%q has held it for %s, with token %d", h.Note, sinceText(h), h.Token))
 	}
 	return &exitError{exitFailure, fmt.Errorf("nothing was broken: no hold on %q has the token %d: %s",
 		name, t, strings.Join(holders, ", "))}

@@ -99,8 +99,7 @@ func lsTable(infos []holdfast.Info) *table {
 		held, holder, token, since, ends := stateText(info), "-", "-", "-", "-"
 		if len(info.Holders) > 0 {
 			h := info.Holders[0]
-			holder, since, ends = escape(h.Note), durationText(h.Held), endsText(h)
-			token = strconv.FormatInt(int64(h.Token), 10)
+			holder, token, since, ends = escape(h.Note), tokenText(h), sinceText(h), endsText(h)
 		} else if info.ClosedFor > 0 {
 			ends = "opens in " + durationText(info.ClosedFor)
 		}
@@ -109,8 +108,30 @@ func lsTable(infos []holdfast.Info) *table {
 	return t
 }
 
-// endsText says when a hold ends if its holder does not renew it any more.
-func endsText(h driver.Holder) string { return "ends in " + durationText(h.Expires) }
+// endsText says when a hold ends if its holder does not renew it any more, as far as is known.
+func endsText(h driver.Holder) string {
+	if h.Expires == 0 {
+		return "-"
+	}
+	return "ends in " + durationText(h.Expires)
+}
+
+// sinceText says for how long a hold has been there, as far as is known.
+func sinceText(h driver.Holder) string {
+	if h.Held == 0 {
+		return "-"
+	}
+	return durationText(h.Held)
+}
+
+// tokenText returns the token of a hold, or by what an operator knows it; of the hold of a program that has
+// no tokens there is neither.
+func tokenText(h driver.Holder) string {
+	if h.Token == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(int64(h.Token), 10)
+}
 
 // stateText says in a word or two how a name is held.
 func stateText(info holdfast.Info) string {

@@ -55,8 +55,8 @@ func showTables(w io.Writer, info holdfast.Info, width int) error {
 			{title: "FOR", drop: 1}, {title: "UNLESS RENEWED", drop: 3},
 		}}
 		for _, h := range info.Holders {
-			t.add(escape(h.Note), modeText(h.Mode, h.Permits, info.Slots), fmt.Sprint(h.Token),
-				durationText(h.Held), endsText(h))
+			t.add(escape(h.Note), modeText(h.Mode, h.Permits, info.Slots), tokenText(h),
+				sinceText(h), endsText(h))
 		}
 		fmt.Fprintln(w)
 		if err := t.write(w, width); err != nil {

@@ -27,7 +27,8 @@ type redisServer struct {
 	channel string            // a channel of the doctor's own
 	cluster bool              // it is to be a master of a cluster
 
-	replicas int // how many must acknowledge a lock: hf.replicas
+	replicas int              // how many must acknowledge a lock: hf.replicas
+	layout   redislock.Layout // hf.layout
 }
 
 // redisServerChecks connects to the server and runs its checks.
@@ -55,7 +56,7 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 func (r *redisServer) examine(ctx context.Context) (findings []Finding) {
 	for _, check := range []func(context.Context, *redisServer) []Finding{
 		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,
-		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer,
+		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer, redisKeyspace,
 	} {
 		findings = append(findings, check(ctx, r)...)
 	}
@@ -80,6 +81,7 @@ func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix
 		r.user = name
 	}
 	r.replicas, _ = strconv.Atoi(u.Query().Get("hf.replicas")) // the lock's finding says what is wrong with it
+	r.layout = redislock.Layout(u.Query().Get("hf.layout"))
 	return r, r.read(ctx)
 }
 
@@ -89,6 +91,7 @@ var (
 	parameters = []string{
 		"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
 		"min-replicas-to-write", "maxclients", "timeout", "client-output-buffer-limit",
+		redislock.KeyspaceParameter,
 	}
 )
 
