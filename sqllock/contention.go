@@ -200,3 +200,7 @@ func recent(times map[string]time.Time, name string) bool {
 	}
 	return ok
 }
+
+// Contended implements driver.ContentionHinter: others waited for the name when this client last read
+// it. A try would only be refused, and taking the place, which follows, tells as much.
+func (c *client) Contended(name string) bool { return c.crowded(name) }
