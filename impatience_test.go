@@ -28,6 +28,19 @@ func (w *world) queued(name string) (owners []string) {
 	return owners
 }
 
+// impatiently lets callers wait for a held lock for 5 ms, one after the other. From the second on
+// their place lingers, and from the third on a request outlives its caller.
+func (w *world) impatiently(callers int, l *holdfast.Lock) {
+	w.Helper()
+	for range callers {
+		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Millisecond)
+		if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			w.Fatalf("an acquire of a held name: %v", err)
+		}
+		cancel()
+	}
+}
+
 // P6, P8: where callers give up after milliseconds, again and again, the place stays in the
 // queue from one to the next; when none comes any more it is withdrawn.
 func TestImpatientCallersInheritThePlace(t *testing.T) {

@@ -205,32 +205,39 @@ func TestMinHoldAndLockDelay(t *testing.T) {
 }
 
 // The name of a job that crashes stays closed for the minimum hold, whichever way the job got the
-// name.
+// name: at once, after a wait, or with a place that another caller had waited in, who gave up just
+// before the grant.
 func TestMinHoldOfACrash(t *testing.T) {
-	for _, waited := range []bool{false, true} {
+	for _, way := range []string{"at once", "waited", "inherited"} {
 		inWorld(t, func(w *world) {
 			a, _ := w.client(nil)
 			b, f := w.client(nil)
 			c, _ := w.client(nil)
 			got := make(chan *holdfast.Lease, 1)
 			job := b.Mutex("x", &holdfast.Options{MinHold: 2 * time.Minute})
-			if waited {
+			if way == "at once" {
+				got <- w.acquire(job)
+			} else {
 				first := w.acquire(a.Mutex("x", nil))
-				go func() { got <- w.acquire(job) }()
-				synctest.Wait()
+				if way == "inherited" {
+					w.impatiently(3, job)
+				} else {
+					go func() { got <- w.acquire(job) }()
+					synctest.Wait()
+				}
 				if err := first.Release(); err != nil {
 					t.Fatal(err)
 				}
-			} else {
-				got <- w.acquire(job)
+				if synctest.Wait(); way == "inherited" {
+					got <- w.acquire(job)
+				}
 			}
 			lease := <-got
 			// It crashes as soon as it has the lease.
 			f.set(func() { f.renew, f.release = failRenewals, failReleases })
 			took := w.took(func() { w.acquire(c.Mutex("x", nil)) })
 			if took < 119*time.Second || took > 122*time.Second {
-				t.Errorf("P5: the name of a job that crashed opened after %v, want 2m (waited: %v)",
-					took, waited)
+				t.Errorf("P5: the name of a job that crashed opened after %v, want 2m (%s)", took, way)
 			}
 			if lease.Err() == nil {
 				t.Error("P1: the vanished holder trusts its lease")

@@ -135,7 +135,7 @@ func (e *Engine) begin(c *Caller, contended bool) Action {
 		t.step = begin
 		return Action{Do: Sleep} // until lateAnswered
 	case g.place.granted != nil:
-		t.step = enqueue
+		t.step = g.place.lateStep // what was granted during a wait is a claim: see accept
 		grant := *g.place.granted
 		g.place.granted = nil
 		return e.accept(c, grant)
