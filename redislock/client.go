@@ -53,8 +53,8 @@ func (c *client) Try(ctx context.Context, req driver.Request) (driver.Grant, err
 // ask takes the hold or, if queue says so, a place in the queue. First says that this is the first
 // request of its owner, so that the name may be idle.
 func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool) (driver.Grant, error) {
-	if err := c.alive(ctx); err != nil {
-		return driver.Grant{}, err
+	if err := cmp.Or(c.alive(ctx), c.undoing(req.Owner)); err != nil {
+		return driver.Grant{Request: req}, err
 	}
 	keys := c.layout.keys(req.Name)
 	sent := c.clock.Now()
@@ -80,7 +80,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
 	if token, ok := reply.Value.(int64); ok {
-		return counted(ctx, c, plainGrant(req, token, sent), reply.short)
+		return c.counted(ctx, c, plainGrant(req, token, sent), reply.short)
 	}
 	fields, _ := reply.Value.([]any)
 	if number(fields, 0) == replyOK {
@@ -91,7 +91,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 		if number(fields, 2) == 1 {
 			g.Handle = plain{}
 		}
-		return counted(ctx, c, g, reply.short)
+		return c.counted(ctx, c, g, reply.short)
 	}
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }

@@ -101,7 +101,7 @@ func (c *client) plainReply(ctx context.Context, req driver.Request, reply *Repl
 	case nil:
 		return driver.Grant{}, errAsk
 	case int64:
-		return counted(ctx, c, plainGrant(req, v, sent), reply.short)
+		return c.counted(ctx, c, plainGrant(req, v, sent), reply.short)
 	}
 	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }

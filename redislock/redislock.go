@@ -61,6 +61,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/record"
 )
 
 // DefaultPrefix is what keys and channels begin with.
@@ -154,6 +155,7 @@ type client struct {
 
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
+	undone  record.Tombstones  // owners whose grants are being undone: see counted
 	losses  chan driver.Loss
 	closed  chan struct{}
 }

@@ -72,18 +72,36 @@ func (e *UnacknowledgedError) Error() string {
 		e.Acknowledged, e.Replicas, e.Within)
 }
 
-// counted returns a grant, unless short says why it does not count: then it is released, and short
+// counted returns a grant, unless short says why it does not count: then d releases it, and short is
 // returned. The release frees no other hold (P4). An undone acquire has no minimum hold.
-func counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
+//
+// Suppose the release gets no answer, and is under way for long. If the owner asked again, and were
+// acknowledged, the release would end a hold that is trusted (P1). So the owner is refused from then on:
+// package holdfast withdraws it, and asks under another.
+func (c *client) counted(ctx context.Context, d driver.Driver, g driver.Grant, short error) (driver.Grant, error) {
 	if short == nil {
 		return g, nil
 	}
 	refused := driver.Grant{Request: g.Request}
 	g.MinHold = 0
 	if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil && !driver.Gone(err) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		now := c.clock.Now()
+		c.undone.Put(g.Owner, driver.ErrNotHeld, now, now.Add(2*g.TTL+time.Minute))
 		return refused, driver.Uncertain(errors.Join(short, err)) // so it will be withdrawn (P6)
 	}
 	return refused, short
+}
+
+// undoing returns ErrNotHeld for an owner whose grant is being undone, else nil.
+func (c *client) undoing(owner string) error {
+	if c.sharedAck == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.undone.Get(owner, c.clock.Now())
 }
 
 // acknowledgers has an acknowledger for each server of a cluster, so that one that is dead holds up no

@@ -122,7 +122,7 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error
 	}
 	switch number(fields, 0) {
 	case replyOK:
-		return counted(ctx, s, driver.Grant{
+		return s.c.counted(ctx, s, driver.Grant{
 			Request: req, Token: driver.Token(number(fields, 1)), Block: 1, Since: sent, Valid: req.TTL,
 		}, short)
 	case replyHeld:
