@@ -352,3 +352,115 @@ func TestBreakIsToldAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Suppose an operator breaks a hold while its grant is on its way to the client, and the store's news
+// of that is faster. Then the caller does not begin its work under the broken hold: without renewals
+// it would trust that to the end.
+func TestBreakOvertakesTheGrant(t *testing.T) {
+	for _, way := range []string{"Try", "Wait", "Renew"} {
+		t.Run(way, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c, f := w.client(nil)
+				other, _ := w.client(nil)
+				breaks := 0
+				broken := func(g driver.Grant, err error) (driver.Grant, error) {
+					if err == nil && breaks == 0 {
+						breaks++
+						if err := other.Break(w.ctx, "x", g.Token); err != nil {
+							t.Error(err)
+						}
+						synctest.Wait() // the client hears of it
+					}
+					return g, err
+				}
+				f.set(func() {
+					switch way {
+					case "Try":
+						f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+							return broken(d.Try(ctx, r))
+						}
+					case "Wait":
+						f.wait = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+							return broken(q.Wait(ctx, r))
+						}
+					case "Renew": // of a grant that was under way for long
+						f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+							g, err := d.Try(ctx, r)
+							time.Sleep(25 * time.Second)
+							return g, err
+						}
+						f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+							out := d.Renew(ctx, g)
+							_, _ = broken(g[0], out[0].Err)
+							return out
+						}
+					}
+				})
+				if way == "Wait" {
+					first := w.acquire(other.Mutex("x", nil))
+					time.AfterFunc(time.Second, func() { _ = first.Release() })
+				}
+				lease := w.acquire(c.Mutex("x", &holdfast.Options{RenewEvery: -1}))
+				info, err := other.Inspect(w.ctx, "x")
+				if err != nil || len(info.Holders) != 1 || info.Holders[0].Token != lease.Token() || breaks != 1 {
+					t.Errorf("P2: %v was broken: the store has %+v (%v)", lease, info.Holders, err)
+				}
+				if err := lease.Release(); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				w.free("x", "P6: after a break")
+			})
+		})
+	}
+}
+
+// slowNews is a driver whose losses come when the test says so.
+type slowNews struct {
+	*faulty
+	news chan driver.Loss
+}
+
+func (s slowNews) Losses() <-chan driver.Loss { return s.news }
+
+// Suppose an operator breaks a claim, and the waiter hears neither of the claim nor of the break. Later
+// it asks again, under the same owner, and is granted the name. Then the news of the break comes, which
+// is about the claim. The lease ends, and its release frees the name, which is not closed to all
+// others until the TTL is over.
+func TestOldNewsOfABreak(t *testing.T) {
+	inWorld(t, func(w *world) {
+		other, _ := w.client(nil)
+		d := slowNews{&faulty{Forward: driver.Forward{Driver: w.store.Client()}}, make(chan driver.Loss)}
+		c, err := holdfast.New(d, &holdfast.ClientOptions{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		broken := ""
+		d.wait = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {
+			g, err := q.Wait(ctx, r)
+			if err == nil && broken == "" {
+				broken = g.Owner
+				if err := other.Break(w.ctx, "x", g.Token); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute) // the store forgets whose hold was broken
+				return driver.Grant{}, holdfast.ErrHeld
+			}
+			return g, err
+		}
+		first := w.acquire(other.Mutex("x", nil))
+		time.AfterFunc(time.Second, func() { _ = first.Release() })
+		lease := w.acquire(c.Mutex("x", nil))
+		if lease.Grant().Owner != broken {
+			t.Fatalf("the owner is %s, and was %s", lease.Grant().Owner, broken)
+		}
+		d.news <- driver.Loss{Owners: []string{broken}, Err: holdfast.ErrBroken}
+		<-lease.Done()
+		if err := lease.Release(); !errors.Is(err, holdfast.ErrBroken) {
+			t.Errorf("Release returned %v", err)
+		}
+		synctest.Wait()
+		w.free("x", "P6: after the release")
+	})
+}

@@ -257,6 +257,10 @@ func (e *Engine) accept(c *Caller, grant driver.Grant) Action {
 		e.discard(c, grant)
 		return e.giveUp(c, driver.ErrClosed)
 	}
+	if lost := c.gate.place.lost; lost != nil {
+		e.discard(c, grant)
+		return e.failed(c, lost, nil)
+	}
 	claim := t.step == await && e.Queue && c.settings.MinHold > 0
 	if !claim && c.settings.timeLeft(&grant, e.now) > grant.Valid/3 {
 		return e.take(c, grant)
@@ -293,10 +297,13 @@ func (e *Engine) confirmed(c *Caller, r driver.Renewal, over error) Action {
 		return e.failed(c, r.Err, over)
 	}
 	grant.Since, grant.Valid = r.Since, r.Valid
-	switch {
+	switch lost := c.gate.place.lost; {
 	case e.closed:
 		e.discard(c, grant)
 		return e.giveUp(c, driver.ErrClosed)
+	case lost != nil:
+		e.discard(c, grant)
+		return e.failed(c, lost, over)
 	case c.settings.timeLeft(&grant, e.now) > 0:
 		return e.take(c, grant)
 	}

@@ -297,7 +297,7 @@ func (e *Engine) step(ev *Event) Action {
 	case BatchWithdrawn:
 		e.batchWithdrawn(ev.Batch, ev.Errs, ev.RanOut)
 	case LossesTold:
-		e.gone(ev.Losses)
+		e.lossesTold(ev.Losses)
 	case Closed:
 		e.close()
 	case WorkStopped:

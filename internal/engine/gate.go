@@ -42,6 +42,7 @@ type place struct {
 	granted   *driver.Grant     // the answer to that, which nobody has used yet
 	handle    any               // what the driver has said of it: driver.Grant.Handle
 	tokens    int               // that were asked for
+	lost      error             // the store has told that its hold is gone, before a caller had it
 	confirmed driver.Instant    // when the store last said that it is queued; 0: never
 	held      *driver.HeldError // what it said of the holder then
 }

@@ -54,6 +54,7 @@ type extras struct {
 	note        *string // set later; nil: that of the terms
 	downgrading bool    // a downgrade has been sent: others may share the name by now (P1)
 	used        bool    // a caller has released its lease after use: MinHold counts
+	hearsay     bool    // it is lost by the store's news, which may be about an earlier hold of its owner
 	ended       int32   // callers in the list whose leases are over
 }
 
@@ -227,6 +228,18 @@ func (e *Engine) lose(h *Hold, reason error) {
 	e.endAll(h, lost)
 }
 
+// lossesTold takes in the store's news of holds that are gone. It may be old. Suppose a claim is
+// broken, its owner has not heard of either, asks again, and is granted the name. Then the news comes.
+// So each of these holds is also released, once the work under it has stopped.
+func (e *Engine) lossesTold(reasons map[string]error) {
+	for _, h := range e.deadlines.All() {
+		if reasons[h.owner] != nil {
+			h.ensureExtras().hearsay = true
+		}
+	}
+	e.gone(reasons)
+}
+
 // gone ends the holds of owners of which the store says that it has no such hold any more,
 // each for its reason. It goes by owners, because a hold may have been handed over: suppose
 // A's renewal is under way when A releases, B gets the hold as it is, and then the store
@@ -244,6 +257,12 @@ func (e *Engine) gone(reasons map[string]error) {
 	for _, h := range lost {
 		h.machine.Gone()
 		e.lose(h, reasons[h.owner])
+	}
+	// Of a grant that is still on its way to the client nobody else would hear.
+	for _, g := range e.gates {
+		if reason := reasons[g.place.owner]; reason != nil {
+			g.place.lost = reason
+		}
 	}
 	// Between two holders there is nobody to be told: the release will be.
 	var between []*gate

@@ -211,7 +211,7 @@ func (w *stateWriter) bits(bits ...bool) {
 }
 
 func (w *stateWriter) gate(g *gate) {
-	w.bits(g.told, g.hot, g.followed, g.closed, g.place.sent, g.place.stray, g.place.late, g.place.granted != nil, g.talk.contact, g.talk.held != nil, g.talk.last != nil, g.talk.paused)
+	w.bits(g.told, g.hot, g.followed, g.closed, g.place.sent, g.place.stray, g.place.late, g.place.granted != nil, g.place.lost != nil, g.talk.contact, g.talk.held != nil, g.talk.last != nil, g.talk.paused)
 	w.int(int64(g.talk.step), int64(g.talk.pause), int64(g.place.tokens), int64(g.place.lateStep))
 	w.text(g.place.owner)
 	if g.place.confirmed != 0 {
@@ -238,7 +238,7 @@ func (w *stateWriter) gate(g *gate) {
 
 func (w *stateWriter) hold(h *Hold) {
 	x := h.extras()
-	w.bits(h.over, h.stray, h.passed, x.trouble != nil, x.note != nil, x.downgrading, x.used)
+	w.bits(h.over, h.stray, h.passed, x.trouble != nil, x.note != nil, x.downgrading, x.used, x.hearsay)
 	w.text(h.owner)
 	w.int(int64(h.token), int64(h.mode), int64(h.valid), int64(h.sharers))
 	w.b = h.machine.AppendState(w.b, w.now)

@@ -53,16 +53,16 @@ func (e *Engine) released(c *Caller, unused bool) Action {
 	return Action{Do: Stop}
 }
 
-// releasedLate is the release of a lease that is over. A hold that is lost by the clock only
-// may still stand in the store: it is withdrawn when the last of its callers says that
-// it has stopped.
+// releasedLate is the release of a lease that is over. A hold that is lost by the clock only, or
+// by news (lossesTold), may still stand in the store: it is withdrawn when the last of its callers
+// says that it has stopped.
 func (e *Engine) releasedLate(c *Caller) Action {
 	c.release = released
 	if c.err == ErrReleased { // by Close
 		c.err = nil
 		return Action{Do: Done}
 	}
-	if h := c.hold; h.sharers == 0 && !driver.Gone(c.err) {
+	if h := c.hold; h.sharers == 0 && (!driver.Gone(c.err) || h.extras().hearsay) {
 		e.withdraw(e.lastGrant(h))
 	}
 	return Action{Do: Done, Err: c.err}

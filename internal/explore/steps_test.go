@@ -460,9 +460,7 @@ func (w *world) otherSteps(can func(string, func(*world))) {
 	}
 	if len(w.untold) > 0 {
 		can("the store tells of a break", func(w *world) {
-			if w.has(w.untold[0]) {
-				w.told = append(w.told, w.untold[0])
-			}
+			w.told = append(w.told, w.untold[0])
 			w.step(engine.Event{Kind: engine.LossesTold, Losses: map[string]error{w.untold[0]: driver.ErrBroken}})
 			w.untold = w.untold[1:]
 		})
@@ -502,13 +500,6 @@ func (w *world) otherSteps(can func(string, func(*world))) {
 			})
 		}
 	}
-}
-
-// has reports whether the client has a hold of the owner, or is about to hand it over.
-func (w *world) has(owner string) bool {
-	return slices.ContainsFunc(w.people, func(p *person) bool {
-		return (p.c.Held() || p.phase == stopping) && w.e.Grant(p.c).Owner == owner
-	})
 }
 
 // check returns what is wrong with a world.

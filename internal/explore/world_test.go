@@ -141,7 +141,7 @@ type world struct {
 	tokens   map[string]driver.Token // of the last that got each name
 	refused  []string                // owners whose requests are withdrawn
 	broken   []string                // owners whose holds are broken
-	told     []string                // those of which the store has told the client while it had the hold
+	told     []string                // those of which the store has told the client
 	untold   []string                // those of which the store will tell the client
 	ops      []*operation
 	strays   []stray

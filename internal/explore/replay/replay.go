@@ -3,6 +3,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ type Log struct {
 	steps    []logged
 	handed   int // of owners, in a replay
 	jittered int
+	broken   map[string]bool // owners whose holds an operator has broken, which is the one exception of P1
 }
 
 // logged is one step.
@@ -30,7 +32,7 @@ type logged struct {
 
 // Record logs every step of an engine, which must not have made any.
 func Record(e *engine.Engine) *Log {
-	l := &Log{config: e.Config}
+	l := &Log{config: e.Config, broken: map[string]bool{}}
 	e.NewOwner = func() string {
 		l.owners = append(l.owners, l.config.NewOwner())
 		return l.owners[len(l.owners)-1]
@@ -40,6 +42,9 @@ func Record(e *engine.Engine) *Log {
 		return l.pauses[len(l.pauses)-1]
 	}
 	e.Trace = func(ev engine.Event, a engine.Action, effects []engine.Effect) {
+		for owner, err := range ev.Losses {
+			l.broken[owner] = l.broken[owner] || errors.Is(err, driver.ErrBroken)
+		}
 		l.steps = append(l.steps, logged{event: ev, action: a, effects: slices.Clone(effects)})
 	}
 	return l
@@ -122,7 +127,7 @@ func (r *run) step(s *logged) error {
 func (r *run) exclusive(now driver.Instant) error {
 	holders := map[string]*engine.Caller{}
 	for _, c := range r.callers {
-		if !c.Held() || c.Until() <= now || c.Mode() != driver.Exclusive {
+		if !c.Held() || c.Until() <= now || c.Mode() != driver.Exclusive || r.broken[r.e.Grant(c).Owner] {
 			continue
 		}
 		if other := holders[c.Name()]; other != nil && other.Hold() != c.Hold() {

@@ -1,0 +1,700 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/memlock"
+)
+
+// The engine is explored in every order of its events (internal/explore). The code around it makes
+// these events: it calls the driver or waits, without the client's mutex, and tells the engine what
+// has come of it. These are its seams. The tests here let something else happen in each of them, in
+// virtual time: everybody must end, nobody may hold a name beside another, and nothing may be left.
+
+var (
+	seamsPairs = flag.Bool("seams.pairs", false, "let two things happen in each seam: some minutes")
+	seamsOnly  = flag.String("seams.only", "", "only cases whose names contain this")
+)
+
+// TestSeams: whatever happens while the client waits for its driver, its promises hold.
+func TestSeams(t *testing.T) {
+	names := slices.Sorted(maps.Keys(intruders))
+	for variant := range variants {
+		if raceEnabled && variant != "a mutex" {
+			continue // it finds nothing more in the others, and takes ten times as long
+		}
+		for seam := range seams {
+			t.Run(variant+"/"+seam, func(t *testing.T) {
+				for _, when := range moments {
+					for _, first := range names {
+						play(t, &scene{variant: variant, seam: seam, when: when, first: first, second: first})
+						for _, second := range names {
+							if *seamsPairs && second != first {
+								play(t, &scene{variant: variant, seam: seam, when: when, first: first, second: second})
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// variants are the locks and the stores.
+var variants = map[string]struct {
+	options holdfast.Options
+	polled  bool
+}{
+	"a mutex":        {},
+	"a minimum hold": {options: holdfast.Options{MinHold: 50 * time.Millisecond}},
+	"no renewal":     {options: holdfast.Options{RenewEvery: -1}},
+	"no queue":       {polled: true},
+}
+
+// moment is when, in a call of the driver, everything else happens.
+type moment string
+
+const (
+	before moment = "before the store is asked"
+	after  moment = "before the answer is here"
+	told   moment = "before the engine is told of the answer"
+	lost   moment = "and the answer is lost"
+	late   moment = "and the store is asked later"
+	fails  moment = "and the store is not asked"
+	panics moment = "and the driver panics"
+)
+
+var moments = []moment{before, after, told, lost, late, fails, panics}
+
+// settles is for how long a call takes in which something else happens: longer than the callers wait
+// who give up soon, and shorter than their places linger.
+const settles = 7 * time.Millisecond
+
+// scene is one case.
+type scene struct {
+	variant, seam string
+	when          moment
+	first, second string // what happens meanwhile
+
+	*world
+	c, other     *holdfast.Client
+	lock, theirs *holdfast.Lock
+	trap         *trap
+	ctx          context.Context // the subject's
+	cancel       context.CancelFunc
+
+	mu       sync.Mutex
+	people   int
+	present  map[string]bool // those who have not ended
+	lease    *holdfast.Lease // the subject's
+	holders  []*holdfast.Lease
+	last     holdfast.Token
+	broken   bool        // by an operator: others may get the name before the holder hears of it
+	closed   atomic.Bool // Close has begun
+	quiet    bool        // Close has returned nil
+	problems []string
+}
+
+func (s *scene) String() string {
+	return strings.Join([]string{s.variant, s.seam, string(s.when), s.first, s.second}, "/")
+}
+
+// play plays one case.
+func play(t *testing.T, s *scene) {
+	if !strings.Contains(s.String(), *seamsOnly) {
+		return
+	}
+	inWorld(t, func(w *world) {
+		s.world = w
+		w.store = memlock.NewStore(&memlock.Options{Clock: w.clock, TokenBlock: block})
+		s.present = map[string]bool{}
+		v := variants[s.variant]
+		s.trap = &trap{
+			Forward: driver.Forward{Driver: w.store.Client()}, polled: v.polled,
+			when: s.when, meanwhile: s.meanwhile,
+		}
+		var err error
+		s.c, err = holdfast.New(s.trap, &holdfast.ClientOptions{
+			Clock: w.clock, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := s.c.Record()
+		s.other, _ = w.client(nil)
+		s.lock, s.theirs = s.c.Mutex("x", &v.options), s.other.Mutex("x", nil)
+		s.ctx, s.cancel = context.WithCancel(w.ctx)
+		defer s.cancel()
+		seams[s.seam](s)
+		s.ends()
+		if err := s.c.Close(); err == nil && !s.closed.Load() && !s.c.Idle() {
+			s.problem("P9: the engine has not forgotten everything")
+		}
+		if err := log.Replay(); err != nil {
+			s.problem("%v", err)
+		}
+		for _, text := range s.problems {
+			t.Errorf("%v: %s", s, text)
+		}
+	})
+}
+
+// meanwhile is called in the seam.
+func (s *scene) meanwhile() {
+	go intruders[s.first](s)
+	if s.second != s.first {
+		go intruders[s.second](s)
+	}
+	time.Sleep(settles)
+	if s.passes() {
+		time.Sleep(time.Minute)
+	}
+}
+
+// passes reports whether the store is silent for a minute.
+func (s *scene) passes() bool { return s.first == "a minute passes" || s.second == "a minute passes" }
+
+// ends waits until everybody has ended and the store has forgotten them.
+func (s *scene) ends() {
+	start := time.Now()
+	within := 40 * time.Second // a TTL and some polls
+	if s.passes() {
+		within += 2 * time.Minute
+	}
+	time.Sleep(50 * time.Millisecond)
+	for s.anybody() && time.Since(start) < within {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.mu.Lock()
+	for who := range s.present {
+		s.problems = append(s.problems, fmt.Sprintf("P7: %s has not ended within %v", who, within))
+	}
+	quiet := s.quiet
+	s.mu.Unlock()
+	// Each withdrawal is repeated within a second, and a minimum hold is over soon.
+	if !s.closed.Load() {
+		time.Sleep(3 * time.Second)
+	} else if !quiet {
+		time.Sleep(time.Minute)
+	} else if s.when == late {
+		time.Sleep(lateBy)
+	}
+	info, err := s.other.Inspect(s.Context(), "x")
+	if err != nil || len(info.Holders)+len(info.Waiters) > 0 {
+		s.problem("P6: the store still has %+v (%v)", info, err)
+	}
+	time.Sleep(3 * time.Minute) // what was delayed by a minute has come back
+}
+
+func (s *scene) anybody() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.present) > 0
+}
+
+func (s *scene) problem(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+}
+
+// person is a goroutine that does something and must end.
+func (s *scene) person(who string, f func(who string)) {
+	s.mu.Lock()
+	s.people++
+	who = fmt.Sprintf("%s (%d)", who, s.people)
+	s.present[who] = true
+	s.mu.Unlock()
+	go func() {
+		defer func() {
+			if p := recover(); p != nil && p != any(errTrap) {
+				panic(p)
+			}
+			s.mu.Lock()
+			delete(s.present, who)
+			s.mu.Unlock()
+		}()
+		f(who)
+	}()
+}
+
+// user is a person who takes a lock, works for 3 ms and releases it. All who do not give up get it,
+// unless they met the error of the trap, or the client was closed.
+func (s *scene) user(ctx context.Context, who string, l *holdfast.Lock) {
+	s.person(who, func(who string) {
+		lease, err := l.Acquire(ctx)
+		switch {
+		case err == nil:
+			s.work(who, lease)
+			time.Sleep(3 * time.Millisecond)
+			s.release(lease)
+		case ctx.Err() != nil, errors.Is(err, errTrap), s.closed.Load() && errors.Is(err, holdfast.ErrClosed):
+		default:
+			s.problem("%s got the error %v", who, err)
+		}
+	})
+}
+
+// work begins under a lease: nobody else works, and the token is higher than all before.
+func (s *scene) work(who string, lease *holdfast.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if lease.Err() != nil {
+		return
+	}
+	for _, other := range s.holders {
+		if other.Err() == nil && !s.broken {
+			s.problems = append(s.problems, fmt.Sprintf("P1: %s got %v beside %v", who, lease, other))
+		}
+	}
+	if lease.Token() <= s.last {
+		s.problems = append(s.problems, fmt.Sprintf("P3: %s got %v after token %d", who, lease, s.last))
+	}
+	s.last = lease.Token()
+	s.holders = append(s.holders, lease)
+}
+
+func (s *scene) release(lease *holdfast.Lease) {
+	s.mu.Lock()
+	s.holders = slices.DeleteFunc(s.holders, func(l *holdfast.Lease) bool { return l == lease })
+	s.mu.Unlock()
+	_ = lease.Release()
+}
+
+// subject is the person in whose way the seam is. It takes the lock, does f with it, and releases it.
+func (s *scene) subject(f func(*holdfast.Lease)) {
+	s.person("the subject", func(who string) {
+		lease, err := s.lock.Acquire(hookedErr{s.ctx, s.trap})
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.lease = lease
+		s.mu.Unlock()
+		s.work(who, lease)
+		defer s.release(lease)
+		f(lease)
+	})
+}
+
+func nothing(*holdfast.Lease) {}
+
+// impatientSubject is one that gives up after 5 ms. The answer to its request comes just then.
+func (s *scene) impatientSubject() {
+	s.trap.answers = 8 * time.Millisecond
+	s.ctx, s.cancel = context.WithTimeout(s.ctx, 5*time.Millisecond)
+	s.subject(nothing)
+}
+
+// occupied lets the other client hold the name for a while.
+func (s *scene) occupied(d time.Duration) {
+	lease := s.acquire(s.theirs)
+	s.work("the occupant", lease)
+	go func() {
+		time.Sleep(d)
+		s.release(lease)
+	}()
+}
+
+// followers are those who wait behind the subject.
+func (s *scene) followers(n int) {
+	for range n {
+		s.user(s.Context(), "a follower", s.lock)
+	}
+}
+
+// seams are the ways to them.
+var seams = map[string]func(*scene){
+	"Try": func(s *scene) {
+		s.trap.arm("Try")
+		s.subject(nothing)
+	},
+	"TryAcquire": func(s *scene) {
+		s.trap.arm("Try")
+		s.person("the subject", func(who string) {
+			if lease, err := s.lock.TryAcquire(s.ctx); err == nil {
+				s.work(who, lease)
+				s.release(lease)
+			}
+		})
+	},
+	"Enqueue, soon free": func(s *scene) {
+		s.occupied(5 * time.Millisecond)
+		s.trap.arm("Enqueue")
+		s.subject(nothing)
+	},
+	"Enqueue": func(s *scene) {
+		s.occupied(40 * time.Millisecond)
+		s.trap.arm("Enqueue")
+		s.subject(nothing)
+	},
+	"Wait, soon free": func(s *scene) {
+		s.occupied(5 * time.Millisecond)
+		s.trap.arm("Wait")
+		s.subject(nothing)
+	},
+	"Wait": func(s *scene) {
+		s.occupied(40 * time.Millisecond)
+		s.trap.arm("Wait")
+		s.subject(nothing)
+	},
+	"Enqueue that outlives": func(s *scene) {
+		s.occupied(60 * time.Millisecond)
+		s.impatiently(2, s.lock)
+		time.Sleep(20 * time.Millisecond) // the place lingers no longer
+		s.trap.arm("Enqueue")
+		s.impatientSubject()
+	},
+	"Enqueue that outlives, free": func(s *scene) {
+		s.occupied(20 * time.Millisecond)
+		s.impatiently(2, s.lock)
+		time.Sleep(25 * time.Millisecond)
+		s.trap.arm("Enqueue")
+		s.impatientSubject()
+	},
+	"Wait that outlives": func(s *scene) {
+		s.occupied(50 * time.Millisecond)
+		s.impatiently(2, s.lock)
+		s.trap.arm("Wait")
+		s.impatientSubject()
+	},
+	"Wait that outlives, soon free": func(s *scene) {
+		s.occupied(14 * time.Millisecond)
+		s.impatiently(2, s.lock)
+		s.trap.arm("Wait")
+		s.impatientSubject()
+	},
+	"the renewal of a stale grant": func(s *scene) {
+		s.trap.slowTry = 25 * time.Second
+		s.trap.arm("Renew")
+		s.subject(nothing)
+	},
+	"a renewal in the background": func(s *scene) {
+		s.subject(func(*holdfast.Lease) {
+			s.trap.arm("Renew")
+			time.Sleep(11 * time.Second)
+		})
+	},
+	"the question for shards": func(s *scene) {
+		s.subject(func(*holdfast.Lease) {
+			s.trap.arm("Shard")
+			time.Sleep(11 * time.Second)
+		})
+	},
+	"a withdrawal": func(s *scene) {
+		s.occupied(5 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(s.Context(), 2*time.Millisecond)
+		defer cancel()
+		s.trap.arm("Release")
+		_, _ = s.lock.Acquire(ctx)
+		s.subject(nothing)
+	},
+	"Release": func(s *scene) {
+		s.trap.arm("Release")
+		s.subject(nothing)
+	},
+	"Release after the cohort": func(s *scene) {
+		s.occupied(5 * time.Millisecond)
+		s.subject(func(*holdfast.Lease) {
+			time.Sleep(15 * time.Millisecond)
+			s.trap.arm("Release")
+		})
+		s.followers(3)
+	},
+	"work that stops": func(s *scene) {
+		s.subject(func(lease *holdfast.Lease) {
+			_, _ = lease.WithContext(hookedContext{s.Context(), make(chan struct{}), s.meanwhile})
+		})
+	},
+	"work that stops in a cohort": func(s *scene) {
+		s.occupied(5 * time.Millisecond)
+		s.subject(func(lease *holdfast.Lease) {
+			_, _ = lease.WithContext(hookedContext{s.Context(), make(chan struct{}), s.meanwhile})
+		})
+		s.followers(3)
+	},
+	"Renew": func(s *scene) {
+		s.subject(func(lease *holdfast.Lease) {
+			s.trap.arm("Renew")
+			_ = lease.Renew(s.ctx)
+		})
+	},
+	"Renew in a cohort": func(s *scene) {
+		s.occupied(5 * time.Millisecond)
+		s.followers(2)
+		time.Sleep(time.Millisecond)
+		s.subject(func(lease *holdfast.Lease) {
+			s.trap.arm("Renew")
+			_ = lease.Renew(s.ctx)
+		})
+		s.followers(1)
+	},
+	"Downgrade in a cohort": func(s *scene) {
+		s.occupied(5 * time.Millisecond)
+		s.followers(2)
+		time.Sleep(time.Millisecond)
+		s.subject(func(lease *holdfast.Lease) {
+			s.trap.arm("Downgrade")
+			_ = lease.Downgrade(s.ctx)
+		})
+		s.followers(1)
+	},
+	"SetNote": func(s *scene) {
+		s.subject(func(lease *holdfast.Lease) {
+			s.trap.arm("Annotate")
+			_ = lease.SetNote(s.ctx, "note")
+		})
+		s.followers(1)
+	},
+}
+
+// intruders are what happens meanwhile.
+var intruders = map[string]func(*scene){
+	"nothing":               func(*scene) {},
+	"the caller gives up":   func(s *scene) { s.cancel() },
+	"a minute passes":       func(s *scene) { time.Sleep(time.Minute) },
+	"the host is suspended": func(s *scene) { s.clock.suspend(time.Minute) },
+	"the client is closed": func(s *scene) {
+		s.closed.Store(true)
+		s.person("the closer", func(string) {
+			err := s.c.Close()
+			s.mu.Lock()
+			s.quiet = err == nil
+			s.mu.Unlock()
+		})
+	},
+	"an operator breaks it": func(s *scene) {
+		s.mu.Lock()
+		s.broken = true
+		s.mu.Unlock()
+		info, _ := s.other.Inspect(s.Context(), "x")
+		for _, h := range info.Holders {
+			_ = s.other.Break(s.Context(), "x", h.Token)
+		}
+	},
+	"another comes":    func(s *scene) { s.user(s.Context(), "another", s.lock) },
+	"a stranger comes": func(s *scene) { s.user(s.Context(), "a stranger", s.theirs) },
+	"two others come": func(s *scene) {
+		s.user(s.Context(), "another", s.lock)
+		s.user(s.Context(), "a third", s.lock)
+	},
+	"one comes with other options": func(s *scene) {
+		s.user(s.Context(), "another", s.c.Mutex("x", &holdfast.Options{TTL: 29 * time.Second}))
+	},
+	"one comes who gives up soon": func(s *scene) { s.comesFor(3 * time.Millisecond) },
+	"one comes who gives up":      func(s *scene) { s.comesFor(30 * time.Millisecond) },
+	"a try comes": func(s *scene) {
+		s.person("the try", func(who string) {
+			if lease, err := s.lock.TryAcquire(s.Context()); err == nil {
+				s.work(who, lease)
+				s.release(lease)
+			}
+		})
+	},
+	"it is released": func(s *scene) {
+		if lease := s.subjects(); lease != nil {
+			s.person("the releaser", func(string) { s.release(lease) })
+		}
+	},
+	"it is entered again": func(s *scene) {
+		if lease := s.subjects(); lease != nil {
+			s.person("one who enters again", func(string) {
+				if again, err := lease.Reenter(); err == nil {
+					time.Sleep(10 * time.Millisecond)
+					_ = again.Release()
+				}
+			})
+		}
+	},
+}
+
+// comesFor lets somebody come who gives up after d.
+func (s *scene) comesFor(d time.Duration) {
+	ctx, cancel := context.WithTimeout(s.Context(), d)
+	context.AfterFunc(ctx, cancel)
+	s.user(ctx, "one who gives up", s.lock)
+}
+
+// subjects returns the subject's lease, or nil.
+func (s *scene) subjects() *holdfast.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease
+}
+
+var errTrap = errors.New("the trap")
+
+// trap is a driver in which something else happens in one call of one method.
+type trap struct {
+	driver.Forward
+	polled    bool
+	slowTry   time.Duration // of the first
+	answers   time.Duration // after which the call goes on, if everything else happens afterwards
+	when      moment
+	meanwhile func()
+
+	mu     sync.Mutex
+	method string // "": none
+}
+
+// arm chooses the method whose next call is the one.
+func (t *trap) arm(method string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.method = method
+}
+
+// springs reports whether a call of the method is the one.
+func (t *trap) springs(method string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.method != method {
+		return false
+	}
+	t.method = ""
+	return true
+}
+
+// lateBy is how much later than its answer a late request is executed.
+const lateBy = time.Second
+
+// spring makes a call. Failed is its result with an error.
+func spring[T any](
+	t *trap, ctx context.Context, method string, call func(context.Context) T, failed func(error) T,
+) (out T) {
+	if !t.springs(method) {
+		return call(ctx)
+	}
+	switch t.when {
+	case before:
+		t.meanwhile()
+		return call(ctx)
+	case told:
+		t.arm("Err")
+		time.Sleep(t.answers)
+		return call(ctx)
+	case late:
+		time.AfterFunc(lateBy, func() { call(context.WithoutCancel(ctx)) })
+		t.meanwhile()
+		return failed(driver.Uncertain(errTrap))
+	case fails:
+		t.meanwhile()
+		return failed(errTrap)
+	}
+	out = call(ctx)
+	t.meanwhile()
+	switch t.when {
+	case lost:
+		return failed(driver.Uncertain(errTrap))
+	case panics:
+		panic(errTrap)
+	}
+	return out
+}
+
+// hookedErr is a caller's context. The client asks for its error between the answer of the driver and
+// the step of the engine.
+type hookedErr struct {
+	context.Context
+	trap *trap
+}
+
+func (h hookedErr) Err() error {
+	if h.trap.springs("Err") {
+		h.trap.meanwhile()
+	}
+	return h.Context.Err()
+}
+
+func (t *trap) Caps() driver.Caps {
+	caps := t.Driver.Caps()
+	caps.Ops |= driver.OpShard
+	if t.polled {
+		caps.Ops &^= driver.OpQueue
+	}
+	return caps
+}
+
+// granted is what a request for a hold returns.
+type granted struct {
+	grant driver.Grant
+	err   error
+}
+
+func (t *trap) ask(
+	ctx context.Context, method string, call func(context.Context) (driver.Grant, error),
+) (driver.Grant, error) {
+	out := spring(t, ctx, method, func(ctx context.Context) granted {
+		g, err := call(ctx)
+		return granted{g, err}
+	}, func(err error) granted { return granted{err: err} })
+	return out.grant, out.err
+}
+
+func (t *trap) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	t.mu.Lock()
+	slow := t.slowTry
+	t.slowTry = 0
+	t.mu.Unlock()
+	defer time.Sleep(slow)
+	return t.ask(ctx, "Try", func(ctx context.Context) (driver.Grant, error) {
+		return t.Driver.Try(ctx, r)
+	})
+}
+
+func (t *trap) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	return t.ask(ctx, "Enqueue", func(ctx context.Context) (driver.Grant, error) {
+		return t.Forward.Enqueue(ctx, r)
+	})
+}
+
+func (t *trap) Wait(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	return t.ask(ctx, "Wait", func(ctx context.Context) (driver.Grant, error) {
+		return t.Forward.Wait(ctx, r)
+	})
+}
+
+func (t *trap) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	return t.ask(ctx, "Downgrade", func(ctx context.Context) (driver.Grant, error) {
+		return t.Forward.Downgrade(ctx, g)
+	})
+}
+
+func (t *trap) Annotate(ctx context.Context, g driver.Grant) error {
+	return spring(t, ctx, "Annotate", func(ctx context.Context) error {
+		return t.Forward.Annotate(ctx, g)
+	}, func(err error) error { return err })
+}
+
+func (t *trap) Renew(ctx context.Context, g []driver.Grant) []driver.Renewal {
+	return spring(t, ctx, "Renew", func(ctx context.Context) []driver.Renewal {
+		return t.Driver.Renew(ctx, g)
+	}, func(err error) []driver.Renewal {
+		return slices.Repeat([]driver.Renewal{{Err: err}}, len(g))
+	})
+}
+
+func (t *trap) Release(ctx context.Context, g []driver.Grant) []error {
+	return spring(t, ctx, "Release", func(ctx context.Context) []error {
+		return t.Driver.Release(ctx, g)
+	}, func(err error) []error { return slices.Repeat([]error{err}, len(g)) })
+}
+
+func (t *trap) Shard(r driver.Request) string {
+	return spring(t, context.Background(), "Shard", func(context.Context) string {
+		return r.Name
+	}, func(error) string { return "" })
+}
