@@ -302,3 +302,6 @@ func (g *gate) check() error {
 
 // Held reports whether the caller has a lease that is not over.
 func (c *Caller) Held() bool { return c.state == holding }
+
+// Taken returns when the caller's hold was granted, or handed over to it.
+func (c *Caller) Taken() driver.Instant { return c.hold.taken }

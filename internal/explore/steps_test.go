@@ -42,7 +42,12 @@ func (w *world) next() []explore.Step[*world] {
 	w.otherSteps(can)
 	at, due := w.e.Next()
 	if due && at <= w.now {
-		can("the timer fires", func(w *world) { w.step(engine.Event{Kind: engine.Ticked}) })
+		can("the timer fires", func(w *world) {
+			w.step(engine.Event{Kind: engine.Ticked})
+			if at, due := w.e.Next(); due && at <= w.now {
+				w.err = errors.New("P2: the timer has fired, and what was due is still to be done")
+			}
+		})
 		return steps // it is late by no more than all else that can happen at this instant
 	}
 	if w.patient && len(steps) > 0 {
@@ -70,6 +75,9 @@ func (w *world) later() (next driver.Instant, ok bool) {
 	for _, p := range w.people {
 		if p.phase == pausing || p.phase == sent && p.action.Do == engine.Await {
 			sooner(p.until)
+		}
+		if p.phase == working && p.works > 0 {
+			sooner(p.begun.Add(p.works))
 		}
 	}
 	for i := range w.late {
@@ -123,6 +131,9 @@ func (w *world) personSteps(i int, can func(string, func(*world))) {
 	case replied:
 		on("gets its answer", (*world).deliver)
 	case working:
+		if p.works > 0 && w.now < p.begun.Add(p.works) {
+			return
+		}
 		on("releases", func(w *world, p *person) { w.callerStep(p, engine.Event{Kind: engine.Released}) })
 	case done:
 		if !p.again {
@@ -338,7 +349,7 @@ func (w *world) callerStep(p *person, ev engine.Event) {
 
 // got notes that a caller has its lease: the first who came of all that wait for the name (P8).
 func (w *world) got(p *person) {
-	p.phase = working
+	p.phase, p.begun = working, w.now
 	for _, i := range w.arrived {
 		first := w.people[i]
 		if first == p {
@@ -359,6 +370,12 @@ func (w *world) got(p *person) {
 	}
 	w.tokens = maps.Clone(w.tokens)
 	w.tokens[p.name] = g.Token
+	if since, before := w.granted[g.Owner]; !before {
+		w.granted = maps.Clone(w.granted)
+		w.granted[g.Owner] = p.c.Taken()
+	} else if d := p.c.Taken().Sub(since); p.mode == driver.Exclusive && d >= engine.CohortAlone {
+		w.err = fmt.Errorf("P8: the hold is handed over to caller %v after %v", p.c.Ref, d)
+	}
 	if slices.Contains(w.told, g.Owner) && p.c.Held() {
 		w.err = fmt.Errorf("P2: caller %v gets a hold of which the store has told that it is broken", p.c.Ref)
 	}
@@ -390,6 +407,9 @@ func (w *world) step(ev engine.Event) engine.Action {
 				w.err = fmt.Errorf("P2: caller %v is told twice that its lease is over", f.Caller.Ref)
 			}
 			p.over = true
+			if p.works > 0 && !errors.Is(f.Err, engine.ErrReleased) && !errors.Is(f.Err, engine.ErrMaxHold) {
+				w.err = fmt.Errorf("P2: caller %v loses its lease before a store that answers: %w", f.Caller.Ref, f.Err)
+			}
 		case engine.Renew:
 			w.ops = append(w.ops, &operation{batch: f.Batch, renew: true})
 		case engine.Withdraw:
@@ -527,6 +547,13 @@ func (w *world) check() error {
 			}
 			continue
 		}
+		if most := p.begun.Add(p.maxHold + ttl); p.maxHold > 0 && p.phase == working && p.c.Until() > most {
+			return fmt.Errorf("P2: caller %v trusts its lease for %v longer than its maximum hold allows",
+				p.c.Ref, p.c.Until().Sub(most))
+		}
+		if at, due := w.e.Next(); !due || at > p.c.Until() {
+			return fmt.Errorf("P2: when the lease of caller %v ends, nothing is due", p.c.Ref)
+		}
 		if err := w.trustworthy(p); err != nil {
 			return err
 		}
@@ -552,6 +579,8 @@ func (w *world) trustworthy(p *person) error {
 	switch {
 	case h == nil || w.now >= h.Expires:
 		return fmt.Errorf("P1: caller %v trusts the hold of %s, and the store has none", p.c.Ref, owner)
+	case p.minHold > 0 && h.Claim:
+		return fmt.Errorf("P5: caller %v works under a claim, of whose minimum hold the store knows nothing", p.c.Ref)
 	case p.c.Token() < h.Token || p.c.Token() > max(h.Last, h.Token):
 		return fmt.Errorf("P3: caller %v has token %d, of %d to %d", p.c.Ref, p.c.Token(), h.Token, h.Last)
 	}

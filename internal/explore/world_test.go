@@ -34,7 +34,9 @@ type wish struct {
 	name    string
 	mode    driver.Mode
 	try     bool
+	minHold time.Duration
 	maxHold time.Duration
+	works   time.Duration // for how long it holds the name; 0: until anything else happens, or not
 
 	patience time.Duration // until its context's deadline; 0: it has none
 }
@@ -86,6 +88,7 @@ type person struct {
 	action    engine.Action
 	sentAt    driver.Instant
 	until     driver.Instant // the end of its pause or poll
+	begun     driver.Instant // when it got the name
 	reply     reply
 	cancelled bool
 	woken     bool // an effect has woken it, and it has not run yet
@@ -137,12 +140,13 @@ type world struct {
 	owners   int
 	people   []*person
 	names    map[string]*record.Record
-	last     driver.Token            // of all names
-	tokens   map[string]driver.Token // of the last that got each name
-	refused  []string                // owners whose requests are withdrawn
-	broken   []string                // owners whose holds are broken
-	told     []string                // those of which the store has told the client
-	untold   []string                // those of which the store will tell the client
+	last     driver.Token              // of all names
+	tokens   map[string]driver.Token   // of the last that got each name
+	granted  map[string]driver.Instant // when the hold of each owner began
+	refused  []string                  // owners whose requests are withdrawn
+	broken   []string                  // owners whose holds are broken
+	told     []string                  // those of which the store has told the client
+	untold   []string                  // those of which the store will tell the client
 	ops      []*operation
 	strays   []stray
 	late     []lateRequest
@@ -155,12 +159,12 @@ type world struct {
 var errStore = errors.New("the store is out of order")
 
 func (s *setup) model() explore.Model[*world, [2]uint64] {
-	w := &world{setup: s, budget: s.budget, now: 1000 * ms, names: map[string]*record.Record{}, tokens: map[string]driver.Token{}}
+	w := &world{setup: s, budget: s.budget, now: 1000 * ms, names: map[string]*record.Record{}, tokens: map[string]driver.Token{}, granted: map[string]driver.Instant{}}
 	w.e = engine.New(w.config())
 	for i, wish := range s.wishes {
 		p := &person{wish: wish, c: &engine.Caller{}}
 		settings := &engine.Settings{
-			Terms:   engine.Terms{Mode: wish.mode, TTL: ttl, RenewEvery: ttl / 3},
+			Terms:   engine.Terms{Mode: wish.mode, TTL: ttl, MinHold: wish.minHold, RenewEvery: ttl / 3},
 			MaxHold: wish.maxHold,
 			Pace:    lease.Pace{TTL: ttl, Every: ttl / 3},
 		}
@@ -232,7 +236,7 @@ func (w *world) key() []byte {
 	number := func(c *engine.Caller) int { return c.Ref.(int) }
 	k := &writer{now: w.now}
 	k.num(w.cancels, w.losses, w.fails, w.breaks, w.closes, w.times, int(w.stranger))
-	k.flags(w.closed)
+	k.flags(w.closed, w.err != nil)
 	k.num(w.arrived...)
 	k.texts(w.refused)
 	k.texts(w.broken)
@@ -255,6 +259,10 @@ func (w *world) key() []byte {
 			k.err(p.reply.err)
 		case pausing:
 			k.at(p.until)
+		case working:
+			if p.works > 0 {
+				k.at(p.begun)
+			}
 		}
 		if p.phase != out {
 			k.b = w.e.AppendCaller(k.b, p.c, w.now, number)
