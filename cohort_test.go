@@ -261,7 +261,7 @@ func TestCohortTellsTheBlock(t *testing.T) {
 			}
 		})
 		w.release(last)
-		if len(got) != 1 || got[0].Block != block || got[0].Token != first.Token()+1 || !got[0].Passed {
+		if len(got) != 1 || got[0].Block != block || got[0].Token != first.Token()+1 || !got[0].HandedOver {
 			t.Errorf("P3: after tokens %d and %d of a block of %d the driver is given %+v", first.Token(), last.Token(), block, got)
 		}
 	})

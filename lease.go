@@ -155,7 +155,7 @@ func (le *Lease) Err() error {
 			return nil
 		}
 		// The clock decides, not whether a timer has fired.
-		if le.client.step(engine.Event{Kind: engine.Looked, Caller: &le.caller}).Do == engine.Yes {
+		if le.client.step(engine.Event{Kind: engine.Checked, Caller: &le.caller}).Do == engine.Yes {
 			return nil // it was renewed at this moment
 		}
 	}

@@ -72,7 +72,7 @@ type Request struct {
 // Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew,
 // to release and to downgrade the hold. It then differs from what the driver returned in these
 // fields only: Mode and Note, if they were changed since; MinHold, which is 0 if the acquire is
-// undone rather than released; Tokens and Contended, which say nothing any more; Stray; Passed,
+// undone rather than released; Tokens and Contended, which say nothing any more; Stray; HandedOver,
 // and with it Token.
 type Grant struct {
 	Request
@@ -88,10 +88,10 @@ type Grant struct {
 	// Stray says that an earlier request of this owner got no answer and may still be on its way,
 	// although a later one was granted. Package holdfast sets it.
 	Stray bool
-	// Passed says that the hold was handed over inside the process, under a later token of its
+	// HandedOver says that the hold was handed over inside the process, under a later token of its
 	// block, since the store was last told: until Renew or Release the store has a lower token on
 	// record. Package holdfast sets it.
-	Passed bool
+	HandedOver bool
 	// Degraded says that the hold is in a second store, because the first is silent (package
 	// fallback). Its Token is 0. A driver of one store leaves it false.
 	Degraded bool
@@ -138,7 +138,7 @@ type Driver interface {
 	// of different urgency may be under way at the same time.
 	//
 	// It MUST check the owner, and MUST NOT revive a hold that has expired. Since MUST be an
-	// instant before the request was sent. If a grant was Passed, the store MUST record its token,
+	// instant before the request was sent. If a grant is HandedOver, the store MUST record its token,
 	// unless it has a higher one on record. The rest of the block MUST stay reserved.
 	Renew(context.Context, []Grant) []Renewal
 
@@ -220,7 +220,7 @@ type Downgrader interface {
 	// Downgrade makes the hold shared and returns its new grant, whose token MUST NOT be lower than
 	// before. It returns ErrNotHeld or ErrBroken if the hold is gone; package holdfast may repeat
 	// it after any other error. It MUST be idempotent: a hold that is shared already stays as it
-	// is. Package holdfast renews a grant that was Passed before it downgrades it, so the store
+	// is. Package holdfast renews a grant that is HandedOver before it downgrades it, so the store
 	// has its token on record.
 	Downgrade(context.Context, Grant) (Grant, error)
 }

@@ -43,7 +43,7 @@ func blockAsAskedFor(t *trial) {
 // inside the process, so that about half of its block was used.
 func usedInPart(g driver.Grant) driver.Grant {
 	used := g.Token + (lastOf(g)-g.Token+1)/2
-	g.Passed, g.Token = used > g.Token, used
+	g.HandedOver, g.Token = used > g.Token, used
 	return g
 }
 

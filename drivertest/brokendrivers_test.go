@@ -330,7 +330,7 @@ func notesToken(b *bad, ctx context.Context, r driver.Request) (driver.Grant, er
 // releaseOldToken releases a hold as if only the first token of its block had been used.
 func releaseOldToken(b *bad, ctx context.Context, g driver.Grant) error {
 	b.mu.Lock()
-	g.Token, g.Passed = b.tokens[g.Owner], false
+	g.Token, g.HandedOver = b.tokens[g.Owner], false
 	b.mu.Unlock()
 	return b.goodRelease(ctx, g)
 }
@@ -348,7 +348,7 @@ func breakByRelease(b *bad, ctx context.Context, name string, token driver.Token
 }
 
 func renewOldToken(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	g.Passed = false
+	g.HandedOver = false
 	return b.good1(ctx, g)
 }
 

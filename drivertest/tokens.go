@@ -138,7 +138,7 @@ func tokensOfABlock(t *trial) {
 	}
 	block = max(1, driver.Token(g.Block))
 	last := g
-	last.Token, last.Passed = g.Token+block-1, block > 1
+	last.Token, last.HandedOver = g.Token+block-1, block > 1
 	t.release(a, last) // handed over until the block was used up, without a renewal in between
 	g = next(last.Token, "the hold before had a block of tokens, and all were used")
 	if g.Block > 1 {
@@ -148,11 +148,11 @@ func tokensOfABlock(t *trial) {
 
 	g = t.take(a, wide())
 	passed := g
-	passed.Token, passed.Passed = g.Token+block-1, block > 1
+	passed.Token, passed.HandedOver = g.Token+block-1, block > 1
 	passed = t.renew(a, passed)
 	shows(passed.Token, "a hold that was handed over is renewed")
 	late := g
-	late.Passed = block > 1
+	late.HandedOver = block > 1
 	t.renew(a, late)
 	shows(passed.Token, "a renewal overtaken by one with a higher token")
 	t.renew(a, passed)

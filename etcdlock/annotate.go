@@ -74,12 +74,12 @@ func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit fu
 	}
 }
 
-// recordPassed puts the token that a hold was handed over with on record (P3), unless a
+// recordHandOver puts the token that a hold was handed over with on record (P3), unless a
 // higher one is there. It reports whether the hold is there. A store that is full takes no
 // value; the hold is renewed all the same, and operators see the token from before.
-func (c *client) recordPassed(ctx context.Context, r *record, g *driver.Grant) (there bool, err error) {
-	passed := int(g.Token - c.layout.token(r.created))
-	there, err = c.change(ctx, r, g, func(v *value) { v.Passed = max(v.Passed, passed) })
+func (c *client) recordHandOver(ctx context.Context, r *record, g *driver.Grant) (there bool, err error) {
+	handedOver := int(g.Token - c.layout.token(r.created))
+	there, err = c.change(ctx, r, g, func(v *value) { v.HandedOver = max(v.HandedOver, handedOver) })
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		return true, nil
 	}

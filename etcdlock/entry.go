@@ -17,18 +17,18 @@ import (
 // it to people. Other fields of the request the store need not know. What needs
 // none of it but the note is plain in the layout Stock: the value is the note.
 type value struct {
-	Version   int    `json:"holdfast"` // of the format: layout.version
-	Owner     string `json:"owner"`
-	Mode      string `json:"mode"`
-	Slots     int    `json:"slots,omitempty"`
-	Permits   int    `json:"permits,omitempty"`
-	Note      string `json:"note,omitempty"`
-	Client    string `json:"client"`
-	LockDelay int64  `json:"lock_delay_ms,omitempty"`
-	Asked     int64  `json:"asked_ms"`           // by the client's wall clock: for people only
-	Passed    int    `json:"passed,omitempty"`   // how often it was handed over in its process, as told last
-	Closed    bool   `json:"closed,omitempty"`   // released before its minimum hold was over
-	Until     int64  `json:"until_ms,omitempty"` // when it opens, by the same clock
+	Version    int    `json:"holdfast"` // of the format: layout.version
+	Owner      string `json:"owner"`
+	Mode       string `json:"mode"`
+	Slots      int    `json:"slots,omitempty"`
+	Permits    int    `json:"permits,omitempty"`
+	Note       string `json:"note,omitempty"`
+	Client     string `json:"client"`
+	LockDelay  int64  `json:"lock_delay_ms,omitempty"`
+	Asked      int64  `json:"asked_ms"`           // by the client's wall clock: for people only
+	HandedOver int    `json:"passed,omitempty"`   // how often it was handed over in its process, as told last
+	Closed     bool   `json:"closed,omitempty"`   // released before its minimum hold was over
+	Until      int64  `json:"until_ms,omitempty"` // when it opens, by the same clock
 }
 
 func (l *layout) newValue(req *driver.Request, client string, asked int64) value {
@@ -92,7 +92,7 @@ func (l *layout) otherVersion(e *entry) error {
 
 // tokenOf returns the token on record of an entry that is a hold.
 func (l *layout) tokenOf(e *entry) driver.Token {
-	return l.token(e.created) + driver.Token(min(max(e.value.Passed, 0), l.block()-1))
+	return l.token(e.created) + driver.Token(min(max(e.value.HandedOver, 0), l.block()-1))
 }
 
 func parseEntry(kv *mvccpb.KeyValue) entry {

@@ -280,7 +280,7 @@ func TestFull(t *testing.T) {
 		t.Errorf("P2: a full store did not renew: %v", r.Err)
 	}
 	passed := held
-	passed.Token, passed.Passed = held.Token+1, true
+	passed.Token, passed.HandedOver = held.Token+1, true
 	if r := c.Renew(t.Context(), []driver.Grant{passed})[0]; r.Err != nil {
 		t.Errorf("P2: a full store did not renew a hold that was handed over: %v", r.Err)
 	}

@@ -33,7 +33,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	sessions := map[*session][]renewing{}
-	var moving, fixed, passed, missing []renewing
+	var moving, fixed, handedOver, missing []renewing
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
@@ -51,8 +51,8 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			s := r.session.Load()
 			sessions[s] = append(sessions[s], r)
 		}
-		if grants[i].Passed {
-			passed = append(passed, r)
+		if grants[i].HandedOver {
+			handedOver = append(handedOver, r)
 		}
 	}
 	c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			missing = append(missing, r)
 		}
 	}
-	missing = append(missing, c.recordAllPassed(ctx, passed)...)
+	missing = append(missing, c.recordHandOvers(ctx, handedOver)...)
 	c.why(ctx, missing)
 	if len(sessions)+len(moving)+len(fixed) > 0 {
 		c.listen()
@@ -73,14 +73,14 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	return out
 }
 
-// recordAllPassed puts the tokens of holds that were handed over on record, several at a time:
+// recordHandOvers puts the tokens of holds that were handed over on record, several at a time:
 // each is a request of its own, and the answers to the other renewals wait for them. It
 // returns the holds whose keys are gone.
-func (c *client) recordAllPassed(ctx context.Context, passed []renewing) (missing []renewing) {
-	there := make([]bool, len(passed))
+func (c *client) recordHandOvers(ctx context.Context, handedOver []renewing) (missing []renewing) {
+	there := make([]bool, len(handedOver))
 	var requests sync.WaitGroup
 	room := make(chan struct{}, passedAtATime)
-	for i, r := range passed {
+	for i, r := range handedOver {
 		if *r.out == (driver.Renewal{}) || r.out.Err != nil {
 			there[i] = true // missing, or not renewed
 			continue
@@ -89,14 +89,14 @@ func (c *client) recordAllPassed(ctx context.Context, passed []renewing) (missin
 		requests.Go(func() {
 			defer func() { <-room }()
 			var err error
-			if there[i], err = c.recordPassed(ctx, r.record, r.grant); err != nil {
+			if there[i], err = c.recordHandOver(ctx, r.record, r.grant); err != nil {
 				there[i] = true
 				*r.out = driver.Renewal{Err: err}
 			}
 		})
 	}
 	requests.Wait()
-	for i, r := range passed {
+	for i, r := range handedOver {
 		if !there[i] {
 			missing = append(missing, r)
 		}
@@ -252,7 +252,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err := c.changed(ctx, r, &g, func(v *value) { v.Mode = driver.Shared.String() }); err != nil {
 		return driver.Grant{}, err
 	}
-	g.Mode, g.Since, g.Valid, g.Handle, g.Passed = driver.Shared, renewal.Since, renewal.Valid, r, false
+	g.Mode, g.Since, g.Valid, g.Handle, g.HandedOver = driver.Shared, renewal.Since, renewal.Valid, r, false
 	return g, nil
 }
 

@@ -126,9 +126,9 @@ func passedOn(t *testing.T, locks *holdfast.Client, name string) *holdfast.Lease
 	}
 }
 
-// TestPassedOnIsRecorded: the store gets to know the token of a hold that was handed over,
+// TestHandOverIsRecorded: the store gets to know the token of a hold that was handed over,
 // and everything that is done with the hold goes by it.
-func TestPassedOnIsRecorded(t *testing.T) {
+func TestHandOverIsRecorded(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
@@ -148,7 +148,7 @@ func TestPassedOnIsRecorded(t *testing.T) {
 		if g.Block != 100 || g.Token%1024 != 0 {
 			t.Fatalf("P3: 100 tokens were asked for, the grant has %d from %d on", g.Block, g.Token)
 		}
-		g.Token, g.Passed = g.Token+7, true
+		g.Token, g.HandedOver = g.Token+7, true
 		return g
 	}
 	t.Run("renewed", func(t *testing.T) {
@@ -224,12 +224,12 @@ func TestLateRecord(t *testing.T) {
 	req.Tokens = 10
 	g := take(t, c, req)
 	passed := g
-	passed.Token, passed.Passed = g.Token+3, true
+	passed.Token, passed.HandedOver = g.Token+3, true
 	kv := c.kv
 	late := &heldUp{KV: kv}
 	c.kv = late
 	r := c.record(g.Name, g.Owner)
-	if _, err := c.recordPassed(t.Context(), r, &passed); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.recordHandOver(t.Context(), r, &passed); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("nothing was held up: %v", err)
 	}
 	c.kv = kv
@@ -546,10 +546,10 @@ func (t *meetingTxn) Commit() (*clientv3.TxnResponse, error) {
 	return t.Txn.Commit()
 }
 
-// TestPassedAtOnce: the tokens of many holds that were handed over are put on record at the same
+// TestHandOversAtOnce: the tokens of many holds that were handed over are put on record at the same
 // time, so the answers to the other renewals of the batch do not wait for one request after the
 // other (P2).
-func TestPassedAtOnce(t *testing.T) {
+func TestHandOversAtOnce(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
@@ -559,7 +559,7 @@ func TestPassedAtOnce(t *testing.T) {
 		req := request(fmt.Sprintf("n%d", i))
 		req.Tokens = c.caps.TokenBlock
 		g := take(t, c, req)
-		g.Token, g.Passed = g.Token+1, true
+		g.Token, g.HandedOver = g.Token+1, true
 		grants = append(grants, g)
 	}
 	route := *c.spareRoute()

@@ -158,7 +158,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 			if h == nil {
 				return t.lost(grants[i].Owner)
 			}
-			h.PassedOn(&grants[i])
+			h.HandedOver(&grants[i])
 			out[i].Since, out[i].Valid = h.Since, h.Valid
 			return nil
 		})

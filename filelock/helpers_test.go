@@ -257,7 +257,7 @@ func obey(dir string) error {
 			g, err = c.Try(ctx, r)
 		case "pass":
 			n, _ := strconv.Atoi(words[1])
-			g.Token, g.Passed = g.Token+driver.Token(n), true
+			g.Token, g.HandedOver = g.Token+driver.Token(n), true
 			err = renew(c, g)
 		case "slot":
 			r = request(words[1])

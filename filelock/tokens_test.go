@@ -64,7 +64,7 @@ func TestTokensFollowTheTime(t *testing.T) {
 	if g.Token != first.Token+100 {
 		t.Errorf("after 100 holds of one token each the next has token %d, the first had %d", g.Token, first.Token)
 	}
-	g.Token, g.Passed = g.Token+7, true
+	g.Token, g.HandedOver = g.Token+7, true
 	must(t, c.Release(t.Context(), []driver.Grant{g})[0])
 	g = next(t, c, g.Token+1, "8 tokens were used")
 	must(t, c.Release(t.Context(), []driver.Grant{g})[0])

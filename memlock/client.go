@@ -130,7 +130,7 @@ func (c *client) renew(ctx context.Context, g *driver.Grant) driver.Renewal {
 	defer c.end(g.Name)
 	if r != nil {
 		if h := r.Renew(g.Owner, sent, now); h != nil {
-			h.PassedOn(g)
+			h.HandedOver(g)
 			return driver.Renewal{Since: h.Since, Valid: h.Valid}
 		}
 	}

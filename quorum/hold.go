@@ -77,7 +77,7 @@ func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
 // that may be there is withdrawn by token 0.
 func (h *hold) grant(node int, g driver.Grant) (driver.Grant, bool) {
 	b := &h.ballots[node]
-	g.Token, g.Block, g.Handle, g.Passed = b.token, 1, b.handle, false
+	g.Token, g.Block, g.Handle, g.HandedOver = b.token, 1, b.handle, false
 	if b.state != given {
 		g.Token, g.Handle = 0, nil
 	}

@@ -30,11 +30,11 @@ func TestBlockEnds(t *testing.T) {
 		used driver.Token // of the block
 	}{
 		"released": {func(p *plainTest, g driver.Grant) {
-			g.Token, g.Passed = g.Token+6, true
+			g.Token, g.HandedOver = g.Token+6, true
 			p.release(g, nil)
 		}, 7},
 		"renewed and released": {func(p *plainTest, g driver.Grant) {
-			g.Token, g.Passed = g.Token+6, true
+			g.Token, g.HandedOver = g.Token+6, true
 			if r := p.Renew(p.Context(), []driver.Grant{g})[0]; r.Err != nil {
 				p.Error(r.Err)
 			}

@@ -223,7 +223,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	sent := c.clock.Now()
 	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), renewScript, grants, func(g *driver.Grant) []string {
 		token := int64(0)
-		if g.Passed {
+		if g.HandedOver {
 			token = int64(g.Token)
 		}
 		return []string{escape(g.Owner), decimal(token)}

@@ -164,7 +164,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.asked("Enqueue", r, true, got, err)
 		return "Enqueue", false
 	case 5:
-		if g.Passed = w.rng.IntN(3) == 0; g.Passed && ok {
+		if g.HandedOver = w.rng.IntN(3) == 0; g.HandedOver && ok {
 			room := 0 // in its block: the next token may be another hold's
 			if h := w.rec.Held(r.Owner); h != nil && h.Last > g.Token {
 				room = int(h.Last - g.Token)
@@ -174,10 +174,10 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		got := w.c.Renew(ctx, []driver.Grant{g})[0]
 		h := w.rec.Renew(r.Owner, now, now)
 		if h != nil {
-			h.PassedOn(&g)
+			h.HandedOver(&g)
 		}
 		w.gave("Renew", r, got.Err, h != nil)
-		if g.Since, g.Valid, g.Passed = got.Since, got.Valid, false; ok {
+		if g.Since, g.Valid, g.HandedOver = got.Since, got.Valid, false; ok {
 			w.held[r.Owner] = g
 		}
 		return "Renew", false

@@ -235,7 +235,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	errs := make([]error, len(grants))
 	var quick, rest []int
 	for i := range grants {
-		if g := &grants[i]; g.Mode == driver.Exclusive && !g.Passed && g.Block < 2 {
+		if g := &grants[i]; g.Mode == driver.Exclusive && !g.HandedOver && g.Block < 2 {
 			quick = append(quick, i)
 		} else {
 			rest = append(rest, i)

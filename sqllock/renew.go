@@ -112,7 +112,7 @@ func (a *attempt) renew(g *driver.Grant, sent driver.Instant) error {
 	if h == nil {
 		return a.reasonGone(g.Owner)
 	}
-	h.PassedOn(g)
+	h.HandedOver(g)
 	a.last = max(a.last, h.Token)
 	return nil
 }

@@ -68,9 +68,9 @@ func (e *Engine) handOver(h *Hold) bool {
 	g.remove(c)
 	grant := e.grant(h)
 	grant.Token++
-	grant.Passed = true
+	grant.HandedOver = true
 	next := newHold(c, &grant, e.now)
-	next.machine.PassedOn(h.machine.Until(), g.cohort.over.At()) // then the store is told the token
+	next.machine.HandedOver(h.machine.Until(), g.cohort.over.At()) // then the store is told the token
 	g.cohort.hold = next
 	g.cohort.left--
 	e.schedule(next)

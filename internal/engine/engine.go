@@ -100,7 +100,7 @@ const (
 	Abandoned                // Caller: its goroutine is gone, in a panic of the driver
 
 	// A caller's lease.
-	Looked    // Caller: is it still trusted?
+	Checked   // Caller: is it still trusted?
 	Shared    // Caller, Other, Mode: Other joins the hold of Caller
 	Released  // Caller, Unused: it gives its lease back
 	Stopped   // Caller: the work under its lease has ended
@@ -266,7 +266,7 @@ func (e *Engine) step(ev *Event) Action {
 		return e.confirmed(c, ev.Renewal, ev.Ended)
 	case Cancelled, Abandoned:
 		return e.cancelled(c)
-	case Looked:
+	case Checked:
 		return e.checked(c.hold)
 	case Shared:
 		return e.share(c, ev.Other, ev.Mode)

@@ -39,7 +39,7 @@ type Hold struct {
 	mode     driver.Mode  // of the terms, until a downgrade
 	over     bool         // lost or released, and in no queue
 	stray    bool         // driver.Grant.Stray
-	passed   bool         // driver.Grant.Passed
+	handed   bool         // driver.Grant.HandedOver
 	degraded bool         // driver.Grant.Degraded
 	extra    *extras      // nil: none
 
@@ -78,7 +78,7 @@ func (h *Hold) ensureExtras() *extras {
 func newHold(c *Caller, g *driver.Grant, now driver.Instant) *Hold {
 	h := &Hold{
 		name: c.name, settings: c.settings,
-		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, passed: g.Passed, degraded: g.Degraded, block: int32(g.Block),
+		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, handed: g.HandedOver, degraded: g.Degraded, block: int32(g.Block),
 		valid: g.Valid, taken: now,
 		machine: lease.Start(now, g.Since, g.Valid, &c.settings.Pace),
 	}
@@ -147,7 +147,7 @@ func (e *Engine) request(h *Hold) driver.Request {
 func (e *Engine) grant(h *Hold) driver.Grant {
 	return driver.Grant{
 		Request: e.request(h), Token: h.token, Block: int(h.block), Since: h.machine.Since(), Valid: h.valid,
-		Stray: h.stray, Passed: h.passed, Degraded: h.degraded, Handle: h.handle,
+		Stray: h.stray, HandedOver: h.handed, Degraded: h.degraded, Handle: h.handle,
 	}
 }
 
@@ -334,7 +334,7 @@ func (e *Engine) downgradeCalled(c *Caller) Action {
 		return Action{Do: No, Err: fmt.Errorf("a hold on %s cannot be downgraded: %w", h.mode, driver.ErrUnsupported)}
 	case h.sharers != 1:
 		return Action{Do: No, Err: errors.New("the hold has other leases, which count on its being exclusive: release them first")}
-	case h.passed:
+	case h.handed:
 		return Action{Do: RenewFirst} // what others must be above is this lease's token (P3)
 	}
 	h.ensureExtras().downgrading = true

@@ -68,7 +68,7 @@ func (m *Copy) Hold(h *Hold) *Hold {
 	twin := &Hold{
 		name: h.name, settings: h.settings, owner: h.owner, token: h.token, handle: h.handle,
 		valid: h.valid, taken: h.taken, machine: h.machine, sharers: h.sharers, mode: h.mode,
-		over: h.over, stray: h.stray, passed: h.passed, block: h.block, deadline: h.deadline, renewal: h.renewal,
+		over: h.over, stray: h.stray, handed: h.handed, block: h.block, deadline: h.deadline, renewal: h.renewal,
 	}
 	m.holds[h] = twin
 	twin.until.Store(h.until.Load())
@@ -238,7 +238,7 @@ func (w *stateWriter) gate(g *gate) {
 
 func (w *stateWriter) hold(h *Hold) {
 	x := h.extras()
-	w.bits(h.over, h.stray, h.passed, x.trouble != nil, x.note != nil, x.downgrading, x.used, x.hearsay)
+	w.bits(h.over, h.stray, h.handed, x.trouble != nil, x.note != nil, x.downgrading, x.used, x.hearsay)
 	w.text(h.owner)
 	w.int(int64(h.token), int64(h.mode), int64(h.valid), int64(h.sharers))
 	w.b = h.machine.AppendState(w.b, w.now)

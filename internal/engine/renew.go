@@ -91,7 +91,7 @@ func (e *Engine) renewed(h *Hold, r driver.Renewal) {
 	}
 	switch {
 	case r.Err == nil && h.machine.Renewed(e.now, r.Since, r.Valid):
-		h.valid, h.passed = r.Valid, false
+		h.valid, h.handed = r.Valid, false
 		if doubted {
 			h.extra.trouble = nil
 		}
@@ -103,7 +103,7 @@ func (e *Engine) renewed(h *Hold, r driver.Renewal) {
 		h.machine.Gone()
 		e.lose(h, r.Err)
 	case final && h.machine.Trusted(e.now):
-		h.passed = h.passed && r.Err != nil // whatever it says, the deadline stands
+		h.handed = h.handed && r.Err != nil // whatever it says, the deadline stands
 	case r.Err != nil && h.machine.Trusted(e.now):
 		e.schedule(h)
 		if !doubted {

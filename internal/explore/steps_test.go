@@ -281,7 +281,7 @@ func (w *world) renew(r *record.Record, g *driver.Grant, sentAt driver.Instant) 
 	if h == nil {
 		return driver.Renewal{Err: w.gone(g.Owner)}
 	}
-	h.PassedOn(g)
+	h.HandedOver(g)
 	return driver.Renewal{Since: h.Since, Valid: h.Valid}
 }
 

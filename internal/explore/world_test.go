@@ -350,7 +350,7 @@ func (k *writer) err(err error) {
 func (k *writer) grant(g *driver.Grant) {
 	k.texts([]string{g.Owner})
 	k.num(int(g.Token), g.Block, int(g.Since-k.now), int(g.Valid))
-	k.flags(g.Stray, g.Passed, g.Contended)
+	k.flags(g.Stray, g.HandedOver, g.Contended)
 }
 
 func (k *writer) renewal(r *driver.Renewal) {

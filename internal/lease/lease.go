@@ -115,9 +115,9 @@ func (m *Machine) Finish() { m.final = true }
 // Final reports whether Finish has been called.
 func (m *Machine) Final() bool { return m.final }
 
-// PassedOn tells that the hold was handed over from a lease that trusted it until then. The next
+// HandedOver tells that the hold was handed over from a lease that trusted it until then. The next
 // renewal is due at renew at the latest.
-func (m *Machine) PassedOn(until, renew driver.Instant) {
+func (m *Machine) HandedOver(until, renew driver.Instant) {
 	m.until, m.renewAt = min(m.until, until), min(m.renewAt, renew)
 }
 

@@ -57,17 +57,17 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestPassedOn: a hold that was handed over is trusted no longer, and renewed no later, than by the
+// TestHandedOver: a hold that was handed over is trusted no longer, and renewed no later, than by the
 // holder before.
-func TestPassedOn(t *testing.T) {
+func TestHandedOver(t *testing.T) {
 	for _, c := range []struct{ until, renew, wantUntil, wantRenew driver.Instant }{
 		{20 * second, 5 * second, 20 * second, 5 * second},
 		{40 * second, 15 * second, 29 * second, 10 * second},
 	} {
 		m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
-		m.PassedOn(c.until, c.renew)
+		m.HandedOver(c.until, c.renew)
 		if at, _ := m.RenewAt(); m.Until() != c.wantUntil || at != c.wantRenew {
-			t.Errorf("PassedOn(%v, %v): trusted until %v, renewed at %v", c.until, c.renew, m.Until(), at)
+			t.Errorf("HandedOver(%v, %v): trusted until %v, renewed at %v", c.until, c.renew, m.Until(), at)
 		}
 	}
 }

@@ -383,11 +383,11 @@ func (r *Record) Renew(owner string, sent, now driver.Instant) *Hold {
 	return h
 }
 
-// PassedOn takes over the token of a grant that was handed on inside its owner's process
+// HandedOver takes over the token of a grant that was handed over inside its owner's process
 // (P3): the hold goes on under the same owner. A lower one comes from a renewal that was
 // overtaken, and changes nothing.
-func (h *Hold) PassedOn(g *driver.Grant) {
-	if g.Passed {
+func (h *Hold) HandedOver(g *driver.Grant) {
+	if g.HandedOver {
 		h.Token = max(h.Token, g.Token)
 	}
 }

@@ -154,7 +154,7 @@ func TestBlocks(t *testing.T) {
 			r.Release("a", 0, first+6, start, rules)
 		}, 8},
 		{"some are used, and a renewal has told of it", func(r *Record, rules *Rules, first driver.Token) {
-			r.Renew("a", start, start).PassedOn(&driver.Grant{Token: first + 6, Passed: true})
+			r.Renew("a", start, start).HandedOver(&driver.Grant{Token: first + 6, HandedOver: true})
 			r.Release("a", 0, first+8, start, rules)
 		}, 10},
 		{"all are used", func(r *Record, rules *Rules, first driver.Token) {
@@ -168,11 +168,11 @@ func TestBlocks(t *testing.T) {
 		}, block + 1},
 		{"a break", func(r *Record, rules *Rules, first driver.Token) { r.Break(first) }, block + 1},
 		{"a renewal tells of some, and the holder vanishes", func(r *Record, rules *Rules, first driver.Token) {
-			r.Renew("a", start, start).PassedOn(&driver.Grant{Token: first + 6, Passed: true})
+			r.Renew("a", start, start).HandedOver(&driver.Grant{Token: first + 6, HandedOver: true})
 			r.Settle(start.Add(time.Minute), rules)
 		}, block + 1},
 		{"less than a renewal has told", func(r *Record, rules *Rules, first driver.Token) {
-			r.Renew("a", start, start).PassedOn(&driver.Grant{Token: first + 6, Passed: true})
+			r.Renew("a", start, start).HandedOver(&driver.Grant{Token: first + 6, HandedOver: true})
 			r.Release("a", 0, first, start, rules)
 		}, block + 1},
 		{"a release within the minimum hold", func(r *Record, rules *Rules, first driver.Token) {

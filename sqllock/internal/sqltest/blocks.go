@@ -23,7 +23,7 @@ func Blocks(t *testing.T, d, other driver.Driver) {
 	g := b.take(d, b.request(b.size, time.Minute))
 	for range 50 {
 		used := g
-		used.Token, used.Passed = g.Token+driver.Token(rand.IntN(g.Block)), true
+		used.Token, used.HandedOver = g.Token+driver.Token(rand.IntN(g.Block)), true
 		if rand.IntN(3) == 0 {
 			if err := d.Renew(t.Context(), []driver.Grant{used})[0].Err; err != nil {
 				t.Fatalf("P3: Renew of a hold that was handed on: %v", err)

@@ -130,7 +130,7 @@ func (w *twin) step(r driver.Request) (step string, retire bool) {
 		got := w.d.Renew(ctx, []driver.Grant{g})[0]
 		h := w.rec.Renew(r.Owner, w.now, w.now)
 		if h != nil {
-			h.PassedOn(&driver.Grant{Token: used, Passed: g.Passed})
+			h.HandedOver(&driver.Grant{Token: used, HandedOver: g.HandedOver})
 		}
 		w.gave("Renew", r, got.Err, h != nil)
 		return "Renew", false
@@ -176,7 +176,7 @@ func (w *twin) handedOn(r driver.Request) (g driver.Grant, used driver.Token) {
 	}
 	if w.rec.Held(r.Owner) != nil && h.Block > 1 && w.IntN(2) == 0 {
 		n := driver.Token(1 + w.IntN(h.Block-1))
-		h.Token, h.Block, h.Passed, h.used = h.Token+n, h.Block-int(n), true, h.used+n
+		h.Token, h.Block, h.HandedOver, h.used = h.Token+n, h.Block-int(n), true, h.used+n
 		w.use(h.used, h.Token)
 	}
 	return h.Grant, h.used

@@ -168,7 +168,7 @@ func (c crowdRun) measure(dir string) (result, error) {
 	if c.peer.alone {
 		t.Workers, t.Clients, t.Processes = 1, 1, 1
 	}
-	c.look() // opens the connection that asks: a crowded server might not let it in
+	c.read() // opens the connection that asks: a crowded server might not let it in
 	if err := newArena(t.Arena); err != nil {
 		return result{}, err
 	}
@@ -226,7 +226,7 @@ func (c crowdRun) loop(a *arena, t task) (result, error) {
 	a.stage.Store(warming)
 	time.Sleep(warmup)
 	within(longWindow/2*c.window, func() bool { return a.holds.Load() >= everybody })
-	before, unasked := c.look()
+	before, unasked := c.read()
 	first := counted.Load()
 	a.stage.Store(measured)
 	time.Sleep(c.window)
@@ -234,7 +234,7 @@ func (c crowdRun) loop(a *arena, t task) (result, error) {
 	a.stage.Store(over)
 	n := float64(counted.Load() - first)
 	elapsed := time.Since(before.at)
-	after, err := c.look()
+	after, err := c.read()
 	r := result{PerSecond: n / elapsed.Seconds(), ServerCPU: after.cpuSince(before)}
 	if err = errors.Join(unasked, err); n > 0 && err == nil {
 		r.PerChange = float64(after.commands-before.commands) / n
@@ -252,9 +252,9 @@ func (c crowdRun) drain(a *arena, t task, release func() error) (result, error) 
 	if c.crowd.idle {
 		within(openWithin, func() bool { return int64(a.asking.Load()) == everybody })
 		time.Sleep(crowdSettle)
-		before, unasked := c.look()
+		before, unasked := c.read()
 		time.Sleep(longWindow / 2 * c.window)
-		after, err := c.look()
+		after, err := c.read()
 		failed = errors.Join(unasked, err)
 		r.ServerCPU, r.Connections = after.cpuSince(before), int(after.connections)
 		r.Commands = float64(after.commands-before.commands) / after.at.Sub(before.at).Seconds()
@@ -266,33 +266,33 @@ func (c crowdRun) drain(a *arena, t task, release func() error) (result, error) 
 	within(drainWithin, func() bool { return a.holds.Load() >= everybody })
 	r.Drain = time.Since(start)
 	if !c.crowd.idle {
-		var now sight
-		now, failed = c.look()
+		var now reading
+		now, failed = c.read()
 		r.Connections = int(now.connections)
 	}
 	return r, failed
 }
 
-// sight is what the server has done at an instant.
-type sight struct {
+// reading is what the server has done at an instant.
+type reading struct {
 	served
 	at    time.Time
 	ticks int64
 }
 
-func (c crowdRun) look() (sight, error) {
+func (c crowdRun) read() (reading, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
 	did, err := c.store.work(ctx, c.addr)
 	if err != nil {
 		err = fmt.Errorf("the server does not say what it has done: %w", err)
 	}
-	return sight{did, time.Now(), ticksOf(c.server)}, err
+	return reading{did, time.Now(), ticksOf(c.server)}, err
 }
 
-// cpuSince returns the share of one core that the server has used since an earlier sight.
-func (s sight) cpuSince(before sight) float64 {
-	return float64(s.ticks-before.ticks) / ticksPerSecond / s.at.Sub(before.at).Seconds()
+// cpuSince returns the share of one core that the server has used since an earlier reading.
+func (r reading) cpuSince(before reading) float64 {
+	return float64(r.ticks-before.ticks) / ticksPerSecond / r.at.Sub(before.at).Seconds()
 }
 
 // within waits until something is so, and reports whether it was in time.

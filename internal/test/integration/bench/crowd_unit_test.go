@@ -110,8 +110,8 @@ func TestCrowdFigures(t *testing.T) {
 	if got := overFairShare(r); got != 2 { // eight changes a second among four are half a second each
 		t.Errorf("p99 ÷ fair share is %v, want 2", got)
 	}
-	before := sight{at: time.Unix(0, 0), ticks: 100}
-	if got := (sight{at: time.Unix(4, 0), ticks: 200}).cpuSince(before); got != 0.25 {
+	before := reading{at: time.Unix(0, 0), ticks: 100}
+	if got := (reading{at: time.Unix(4, 0), ticks: 200}).cpuSince(before); got != 0.25 {
 		t.Errorf("100 ticks in 4 s are %v of a core, want 0.25", got)
 	}
 }
