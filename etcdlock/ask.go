@@ -394,7 +394,9 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 	}
 }
 
-// takeBack takes a key back that is no use, and returns why.
+// takeBack takes a key back that is no use, and returns why. Suppose that gets no answer, and is under way for
+// long. If the owner asked again, the key would become its hold, which the request would then end (P1).
+// So the owner is refused from then on: package holdfast withdraws it, and asks under another.
 func (c *client) takeBack(
 	ctx context.Context, r *record, req *driver.Request, s *session, sent driver.Instant, created int64, why error,
 ) (driver.Grant, error) {
@@ -404,11 +406,12 @@ func (c *client) takeBack(
 	if err == nil {
 		return driver.Grant{}, why
 	}
-	g, unsure := c.unanswered(r, req, s, sent, err)
-	if !errors.Is(unsure, driver.ErrUncertain) {
-		unsure = driver.Uncertain(unsure)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubtLocked(r, req, s, sent); r.state == doubtful {
+		r.state = leaving
 	}
-	return g, unsure
+	return driver.Grant{Request: *req}, driver.Uncertain(err)
 }
 
 // placed notes a place that was confirmed by a request sent then, and returns the
@@ -547,12 +550,17 @@ func (c *client) unanswered(r *record, req *driver.Request, s *session, sent dri
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.doubtLocked(r, req, s, sent)
+	return driver.Grant{Request: *req}, driver.Uncertain(err)
+}
+
+// doubtLocked keeps in mind that a record's key may be there.
+func (c *client) doubtLocked(r *record, req *driver.Request, s *session, sent driver.Instant) {
 	if r.state == asking {
 		r.state = doubtful
 		r.session.Store(s)
 		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
 	}
-	return driver.Grant{Request: *req}, driver.Uncertain(err)
 }
 
 // refusal says why there is no hold beside the entries.

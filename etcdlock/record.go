@@ -15,7 +15,7 @@ type state uint8
 const (
 	asking   state = iota // a request to put it is under way
 	doubtful              // nobody knows whether it is there, or it is to go
-	leaving               // its time was over, and it is being deleted
+	leaving               // its time was over, or it was of no use, and it is being deleted
 	queued                // a place in the queue
 	held                  // a hold
 	closed                // released, and closed until its minimum hold is over
@@ -117,7 +117,7 @@ func (c *client) mayBeThere(r *record) bool {
 	return r.state != asking || r.asks > 1
 }
 
-// isLeaving reports whether a record's key is being deleted because its time was over.
+// isLeaving reports whether a record's key is being deleted without its owner's asking.
 func (c *client) isLeaving(r *record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
