@@ -159,6 +159,7 @@ func (c *Client) check() error {
 		driver.OpAnnotate:  has[driver.Annotator](c.driver),
 		driver.OpWatch:     has[driver.Watcher](c.driver),
 		driver.OpVote:      has[driver.Voter](c.driver),
+		driver.OpRaise:     has[driver.Raiser](c.driver),
 	} {
 		if c.caps.Ops.Has(op) && !ok {
 			return fmt.Errorf("the driver announces %v but has no method for it", op)

@@ -71,9 +71,20 @@ func (d *Driver) Wait(ctx context.Context, r driver.Request) (driver.Grant, erro
 
 // Renew implements driver.Driver. A batch is one request.
 func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	return d.renew(ctx, grants, d.Driver.Renew)
+}
+
+// Raise implements driver.Raiser. A batch is one request.
+func (d *Driver) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	return d.renew(ctx, grants, d.Forward.Raise)
+}
+
+func (d *Driver) renew(
+	ctx context.Context, grants []driver.Grant, do func(context.Context, []driver.Grant) []driver.Renewal,
+) []driver.Renewal {
 	grants = slices.Clone(grants) // a request held back may outlive the call
 	reply := make(chan []driver.Renewal, 3)
-	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Driver.Renew(ctx, grants); return true }); err != nil {
+	if err := d.call(ctx, func(ctx context.Context) bool { reply <- do(ctx, grants); return true }); err != nil {
 		out := make([]driver.Renewal, len(grants))
 		for i := range out {
 			out[i].Err = err

@@ -21,6 +21,7 @@ const (
 	OpAnnotate                  // Annotator
 	OpWatch                     // Watcher
 	OpVote                      // Voter
+	OpRaise                     // Raiser
 )
 
 // Has reports whether all of ops are in o.
@@ -29,7 +30,7 @@ func (o Ops) Has(ops Ops) bool { return o&ops == ops }
 // String lists the operations, for example "queue+inspect", or "none".
 func (o Ops) String() string {
 	names := [...]string{
-		"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch", "vote",
+		"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch", "vote", "raise",
 	}
 	var have []string
 	for i, name := range names {

@@ -22,7 +22,8 @@ func TestOpsString(t *testing.T) {
 		OpQueue | OpInspect:    "queue+inspect",
 		OpDowngrade | OpNotify: "notify+downgrade",
 		OpVote:                 "vote",
-		OpVote << 1:            "unknown",
+		OpRaise:                "raise",
+		OpRaise << 1:           "unknown",
 		OpQueue | OpWatch<<5:   "queue+unknown",
 	} {
 		if got := ops.String(); got != want {

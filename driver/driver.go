@@ -92,6 +92,8 @@ type Grant struct {
 	// block, since the store was last told: until Renew or Release the store has a lower token on
 	// record. Package holdfast sets it.
 	HandedOver bool
+	// Raised says that the hold has the token of a Raise (Raiser), or may have it. Package quorum sets it.
+	Raised bool
 	// Degraded says that the hold is in a second store, because the first is silent (package
 	// fallback). Its Token is 0. A driver of one store leaves it false.
 	Degraded bool

@@ -131,6 +131,18 @@ func (f Forward) Admit(ctx context.Context, life Life) error {
 	return ErrUnsupported
 }
 
+// Raise implements Raiser.
+func (f Forward) Raise(ctx context.Context, grants []Grant) []Renewal {
+	if r, ok := As[Raiser](f.Driver, OpRaise); ok {
+		return r.Raise(ctx, grants)
+	}
+	renewals := make([]Renewal, len(grants))
+	for i := range renewals {
+		renewals[i].Err = ErrUnsupported
+	}
+	return renewals
+}
+
 // Watch implements Watcher.
 func (f Forward) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	if w, ok := As[Watcher](f.Driver, OpWatch); ok {

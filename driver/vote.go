@@ -21,3 +21,13 @@ type Voter interface {
 	// forgotten before this life. It MUST do nothing, and return an error, in another life.
 	Admit(ctx context.Context, life Life) error
 }
+
+// Raiser is a driver that can give a hold a token which another store has chosen (OpRaise), so that it can
+// be a node of a quorum with fencing tokens (package quorum).
+type Raiser interface {
+	// Raise is Renew, and gives each hold the token of its grant, whatever it had before: the driver's own, or
+	// one of an earlier Raise. Inspect and Break MUST go by that token then. The next hold on the name MUST
+	// get a higher token than that, and than all others that the store has given. A grant that was raised is
+	// Raised, and has the token of the last Raise that was sent.
+	Raise(context.Context, []Grant) []Renewal
+}

@@ -37,6 +37,8 @@ var brokenDrivers = slices.Concat(brokenByTransport, brokenByRequest, []broken{
 	{"token block of which a release tells nothing", breaks(func(b *bad) { b.caps, b.try, b.release = manyTokens, notesToken, releaseOldToken }), "tokens/of a block are nobody else's", "P3"},
 	{"token block that a break gives to others", breaks(func(b *bad) { b.caps, b.break_ = manyTokens, breakByRelease }), "tokens/of a block are nobody else's", "P3"},
 	{"token block that nobody asked for", breaks(func(b *bad) { b.caps, b.try = manyTokens, alwaysReserves }), "tokens/of a block are nobody else's", "P3"},
+	{"a token of another store is not shown", breaks(func(b *bad) { b.raisesNothing = true }), "raise/is shown and broken by", "P3"},
+	{"a token of another store is forgotten", breaks(func(b *bad) { b.raisesNothing = true }), "raise/the next token is higher", "P3"},
 	{"release by name", breaks(func(b *bad) { b.release = releaseByName }), "release/by another owner", "P4"},
 	{"release by name in a history", breaks(func(b *bad) { b.release = releaseByName }), "history/linearizable", "P1"},
 	{"renew without owner check", breaks(func(b *bad) { b.renew = renewByName }), "renew/checks the owner", "P4"},
@@ -89,6 +91,8 @@ type bad struct {
 	caps       func(*bad) driver.Caps
 	afterClose bool // goes on after Close
 
+	raisesNothing bool // Raise is no more than Renew
+
 	stop chan struct{}
 	wg   sync.WaitGroup
 }
@@ -131,6 +135,17 @@ func (b *bad) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal
 		out[i] = b.renew(b, ctx, g)
 	}
 	return out
+}
+
+func (b *bad) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	if b.raisesNothing {
+		grants = slices.Clone(grants)
+		for i := range grants {
+			grants[i].HandedOver = false
+		}
+		return b.Driver.Renew(ctx, grants)
+	}
+	return b.Forward.Raise(ctx, grants)
 }
 
 func (b *bad) Release(ctx context.Context, grants []driver.Grant) []error {

@@ -16,14 +16,18 @@ var renewCases = []testCase{
 	{name: "of nothing", run: renewNothing},
 }
 
-func renewExtends(t *trial) {
+func renewExtends(t *trial) { t.extends(t.renew1) }
+
+// extends asserts that a way to renew extends holds.
+func (t *trial) extends(renew func(driver.Driver, driver.Grant) driver.Renewal) {
+	t.Helper()
 	a, b := t.open(), t.open()
 	start := t.now()
 	g := t.take(a, t.brief())
 	for range 4 {
 		t.pass(t.ttl / 3)
 		before := t.now()
-		r := t.renew1(a, g)
+		r := renew(a, g)
 		if r.Err != nil && t.now() >= start.Add(t.ttl) {
 			return // this machine stood still until the hold had expired
 		}

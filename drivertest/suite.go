@@ -103,6 +103,7 @@ func (s *suite) themes() []theme {
 		{"release", releaseCases},
 		{"withdrawal", withdrawalCases},
 		{"tokens", slices.Concat(tokensCases, blocksCases)},
+		{"raise", raiseCases},
 		{"expiry", expiryCases},
 		{"delays", delaysCases},
 		{"names", namesCases},

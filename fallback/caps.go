@@ -7,7 +7,7 @@ func meet(a, b driver.Caps, store string) driver.Caps {
 	c := driver.Caps{
 		Store: store,
 		// Batches go to each store by itself, so a store that is silent delays no other.
-		Ops:    a.Ops&b.Ops&^driver.OpVote | driver.OpShard,
+		Ops:    a.Ops&b.Ops | driver.OpShard,
 		Shared: a.Shared && b.Shared,
 		Slots:  a.Slots && b.Slots,
 		Fair:   a.Fair && b.Fair,

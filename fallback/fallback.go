@@ -110,6 +110,7 @@ func same(first, second driver.Driver) error {
 }
 
 func newDriver(first, second driver.Driver, caps driver.Caps, o *Options) (*Driver, error) {
+	caps.Ops &^= driver.OpVote | driver.OpRaise // it is no node of a quorum
 	if o == nil {
 		o = &Options{}
 	}

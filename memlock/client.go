@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/record"
 )
 
 // client is one client of a store.
@@ -115,22 +116,42 @@ func (c *client) wake(req driver.Request) <-chan struct{} {
 }
 
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	return c.renew(ctx, grants, func(r *entry, g *driver.Grant, sent, now driver.Instant) *record.Hold {
+		h := r.Renew(g.Owner, sent, now)
+		if h != nil {
+			h.HandedOver(g)
+		}
+		return h
+	})
+}
+
+func (c *client) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	return c.renew(ctx, grants, func(r *entry, g *driver.Grant, sent, now driver.Instant) *record.Hold {
+		return r.Raise(g, sent, now, &c.store.rules)
+	})
+}
+
+// renew renews each hold in its way.
+func (c *client) renew(
+	ctx context.Context, grants []driver.Grant, way func(r *entry, g *driver.Grant, sent, now driver.Instant) *record.Hold,
+) []driver.Renewal {
 	out := make([]driver.Renewal, len(grants))
 	for i := range grants {
-		out[i] = c.renew(ctx, &grants[i])
+		out[i] = c.renewOne(ctx, &grants[i], way)
 	}
 	return out
 }
 
-func (c *client) renew(ctx context.Context, g *driver.Grant) driver.Renewal {
+func (c *client) renewOne(
+	ctx context.Context, g *driver.Grant, way func(r *entry, g *driver.Grant, sent, now driver.Instant) *record.Hold,
+) driver.Renewal {
 	if err := c.alive(ctx); err != nil {
 		return driver.Renewal{Err: err}
 	}
 	sent, now, r := c.begin(g.Name)
 	defer c.end(g.Name)
 	if r != nil {
-		if h := r.Renew(g.Owner, sent, now); h != nil {
-			h.HandedOver(g)
+		if h := way(r, g, sent, now); h != nil {
 			return driver.Renewal{Since: h.Since, Valid: h.Valid}
 		}
 	}

@@ -230,6 +230,14 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}))
 }
 
+// Raise implements driver.Raiser.
+func (c *client) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	sent := c.clock.Now()
+	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), raiseScript, grants, func(g *driver.Grant) []string {
+		return []string{escape(g.Owner), decimal(int64(g.Token))}
+	}))
+}
+
 // renewals returns the outcome of renewals that were sent at an instant.
 func renewals(grants []driver.Grant, sent driver.Instant, errs []error) []driver.Renewal {
 	renewals := make([]driver.Renewal, len(grants))

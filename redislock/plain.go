@@ -26,7 +26,8 @@ import (
 //
 // The release goes by script if it has more to do: if there is a minimum hold; a lock-delay, which
 // keeps the name closed after the expiry (P5); or a request that may still be under way, for which a
-// tombstone must be left (P6).
+// tombstone must be left (P6). A hold that was raised is another member, so its release goes by script,
+// too.
 
 // plain marks the grant of a plain hold, as its Handle. If somebody waits since, or its note
 // was changed, ZREM finds nothing. A grant out of the queue is not marked: others are likely to wait
@@ -116,7 +117,7 @@ func plainGrant(req driver.Request, token int64, sent driver.Instant) driver.Gra
 // releasePlain releases a hold by ZREM, if that is all that its release needs. It reports whether it
 // has; if not, the script must release it.
 func (c *client) releasePlain(ctx context.Context, g *driver.Grant) (done bool, err error) {
-	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.MinHold > 0 || g.LockDelay > 0 {
+	if _, ok := g.Handle.(plain); !ok || g.Token == 0 || g.Stray || g.Raised || g.MinHold > 0 || g.LockDelay > 0 {
 		return false, nil
 	}
 	if err := c.alive(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func (c *handClock) advance(t testing.TB, d time.Duration) {
 // withHandClock lets the scripts read the time from clockKey.
 func withHandClock(t *testing.T) {
 	t.Helper()
-	for _, s := range []*script{takeScript, askScript, renewScript, releaseScript, breakScript, downgradeScript, annotateScript, inspectScript} {
+	for _, s := range []*script{takeScript, askScript, renewScript, raiseScript, releaseScript, breakScript, downgradeScript, annotateScript, inspectScript} {
 		before := *s
 		text := strings.Replace(s.text, "call('TIME')", "{0, redis.call('GET', '"+clockKey+"')}", 1)
 		if text == s.text || strings.Contains(text, "TIME'") {
@@ -164,6 +165,15 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.asked("Enqueue", r, true, got, err)
 		return "Enqueue", false
 	case 5:
+		if h := w.rec.Held(r.Owner); w.rng.IntN(4) == 0 && (h == nil || h.Mode == driver.Exclusive) {
+			g.Token, g.Raised = max(2, g.Token+driver.Token(w.rng.IntN(3_000_000)-1_000_000)), true
+			got := w.c.Raise(ctx, []driver.Grant{g})[0]
+			w.gave("Raise", r, got.Err, w.rec.Raise(&g, now, now, &w.rules) != nil)
+			if g.Since, g.Valid = got.Since, got.Valid; ok {
+				w.held[r.Owner] = g
+			}
+			return "Raise", false
+		}
 		if g.HandedOver = w.rng.IntN(3) == 0; g.HandedOver && ok {
 			room := 0 // in its block: the next token may be another hold's
 			if h := w.rec.Held(r.Owner); h != nil && h.Last > g.Token {
@@ -214,7 +224,7 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		w.gave("Downgrade", r, err, h != nil)
 		if h != nil {
 			want := w.rec.Grant(h)
-			want.Block, want.Contended = got.Block, got.Contended // of no use for a shared hold
+			want.Block, want.Contended, want.Raised = got.Block, got.Contended, got.Raised // of no use for a shared hold
 			if !reflect.DeepEqual(got, want) {
 				w.Errorf("Downgrade gave %+v, the record says %+v", got, want)
 			}
@@ -327,6 +337,9 @@ func (w *twin) same(owner, step string) {
 	w.told = nil
 	info, err := w.c.Inspect(w.Context(), w.name)
 	want := w.rec.Info(w.name, w.clock.now)
+	for _, i := range []driver.Info{info, want} { // holds that were raised are not in order
+		slices.SortFunc(i.Holders, func(a, b driver.Holder) int { return strings.Compare(a.Owner, b.Owner) })
+	}
 	if err != nil || !reflect.DeepEqual(info, want) {
 		w.Errorf("after %s the name is\n%+v, %v; the record says\n%+v", step, info, err, want)
 	}

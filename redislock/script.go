@@ -37,6 +37,9 @@ var askLua string
 //go:embed lua/renew.lua
 var renewLua string
 
+//go:embed lua/raise.lua
+var raiseLua string
+
 //go:embed lua/release.lua
 var releaseLua string
 
@@ -59,6 +62,7 @@ var (
 	takeScript      = scriptOf(clockLua + fieldsLua + idleLua + takeLua)
 	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[3] then\n" + idleLua + "else\n" + confirmLua + "end\n" + recordLua + oldLua + askLua)
 	renewScript     = scriptOf(clockLua + recordLua + renewLua)
+	raiseScript     = scriptOf(clockLua + recordLua + raiseLua)
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)
 	downgradeScript = scriptOf(clockLua + recordLua + downgradeLua)

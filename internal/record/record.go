@@ -392,6 +392,17 @@ func (h *Hold) HandedOver(g *driver.Grant) {
 	}
 }
 
+// Raise is Renew, and gives the hold the token of the grant, whatever it had before. Tokens that are given
+// out from then on are higher than that, and than those before.
+func (r *Record) Raise(g *driver.Grant, sent, now driver.Instant, rules *Rules) *Hold {
+	h := r.Renew(g.Owner, sent, now)
+	if h != nil {
+		h.Token, h.Last = g.Token, g.Token
+		*rules.Last = max(*rules.Last, g.Token)
+	}
+	return h
+}
+
 // Release ends the owner's hold, withdraws its place, and reports whether there was a hold.
 // Used is the last token of the hold's block that was used; 0 if that is not known. With a
 // minimum hold the name stays closed until that is over, else it is free at once. Suppose the
