@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,17 +45,20 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 	q.all(q.patience(r.TTL), a.ask)
 	late := time.NewTimer(q.patience(r.TTL))
 	defer late.Stop()
-	select {
-	case <-a.decided:
-	case <-ctx.Done():
-	case <-late.C:
-		a.giveUpNodes()
+	for _, giveUp := range []func(*node){a.giveUpVote, a.giveUpWrite} {
+		select {
+		case <-a.decided:
+		case <-ctx.Done():
+		case <-late.C:
+			a.giveUp(giveUp)
+			late.Reset(q.patience(r.TTL))
+		}
 	}
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
 	if a.vote.Phase != vote.Won && a.vote.Phase != vote.Over {
 		a.do(a.vote.GiveUp())
-		return driver.Grant{Request: r, Handle: a.hold}, driver.Uncertain(ctx.Err())
+		return driver.Grant{Request: r, Handle: a.hold}, driver.Uncertain(cmp.Or(ctx.Err(), errSlow))
 	}
 	if a.vote.Phase == vote.Won {
 		a.hold.until = a.vote.Until()
@@ -65,18 +69,29 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 	return driver.Grant{Request: r, Handle: a.hold}, a.failure()
 }
 
-// giveUpNodes counts the nodes that have not answered in time as lost. Their requests should have ended by then, but a
+// errSlow is the outcome of an attempt whose nodes went on answering too late.
+var errSlow = errors.New("the nodes are too slow for the TTL")
+
+// giveUp gives up nodes that have not answered in time. Their requests should have ended by then, but a
 // driver may be late, for example because it is connecting for others too.
-func (a *attempt) giveUpNodes() {
+func (a *attempt) giveUp(node func(*node)) {
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
 	for _, n := range a.q.nodes {
-		if a.hold.ballots[n.index].state == asked {
-			a.errs[n.index] = driver.Uncertain(fmt.Errorf("node %s: no answer within %v", n.name, a.q.patience(a.request.TTL)))
-			a.do(a.vote.Answer(n.index, vote.Lost, vote.Memory{}, 0, a.q.clock.Now()))
-		}
+		node(n)
 	}
 }
+
+// giveUpVote counts a vote as lost.
+func (a *attempt) giveUpVote(n *node) {
+	if a.hold.ballots[n.index].state == asked {
+		a.errs[n.index] = driver.Uncertain(fmt.Errorf("node %s: no answer within %v", n.name, a.q.patience(a.request.TTL)))
+		a.do(a.vote.Answer(n.index, vote.Lost, vote.Memory{}, 0, a.q.clock.Now()))
+	}
+}
+
+// giveUpWrite counts a token as not recorded.
+func (a *attempt) giveUpWrite(n *node) { a.do(a.vote.Wrote(n.index, false, a.q.clock.Now())) }
 
 // ask asks one node for its vote, and takes in the answer.
 func (a *attempt) ask(ctx context.Context, n *node) {
@@ -99,7 +114,15 @@ func (a *attempt) ask(ctx context.Context, n *node) {
 // do does what the vote says.
 func (a *attempt) do(step vote.Step) {
 	switch step.Do {
+	case vote.Write:
+		a.hold.token = a.vote.Token
+		for _, n := range a.q.nodes {
+			if step.Nodes.Has(n.index) {
+				a.write(n, a.hold.raise(n.index, driver.Grant{Request: a.request}))
+			}
+		}
 	case vote.Grant:
+		a.hold.token = a.vote.Token
 		close(a.decided)
 	case vote.Undo:
 		if a.hold.over = true; !a.undone {
@@ -107,6 +130,27 @@ func (a *attempt) do(step vote.Step) {
 			close(a.decided)
 		}
 		a.undo(step.Nodes)
+	}
+}
+
+// write has a node record the token, in the background.
+func (a *attempt) write(n *node, part driver.Grant) {
+	wrote := func(err error) {
+		if err != nil {
+			a.errs[n.index] = fmt.Errorf("token: %w", err)
+		}
+		a.do(a.vote.Wrote(n.index, err == nil, a.q.clock.Now()))
+	}
+	ok := a.q.spawn(func() {
+		ctx, cancel := a.q.within(a.q.patience(a.request.TTL))
+		defer cancel()
+		err := n.renew(ctx, []driver.Grant{part})[0].Err
+		a.hold.mu.Lock()
+		defer a.hold.mu.Unlock()
+		wrote(err)
+	})
+	if !ok {
+		wrote(driver.ErrClosed)
 	}
 }
 
@@ -139,6 +183,9 @@ func (a *attempt) failure() error {
 			a.errs[i] = errors.New(err.Error())
 		case err != nil:
 			failures++
+			if driver.Gone(err) {
+				a.errs[i] = errors.New(err.Error())
+			}
 		}
 	}
 	needed := a.q.rules.Majority()

@@ -18,8 +18,16 @@
 // restores votes that nodes have lost.
 //
 // What a quorum cannot do: waiters have no queue, so they poll, are served in no order, and may starve;
-// there are no semaphores, because five nodes with two slots each admit three majorities; and the locks
-// have no fencing tokens.
+// and there are no semaphores, because five nodes with two slots each admit three majorities.
+//
+// # Fencing tokens
+//
+// Locks have fencing tokens if the nodes forget nothing (Options.Durable), and each has tokens of its own that
+// can be raised (driver.Raiser: Redis in Holdfast's own layout). Each vote brings the node's next token. The
+// highest of a majority becomes the token of the grant, which counts only when a majority has it on record:
+// the next majority has a node in common with that one, and brings a higher one. So a lock takes two round
+// trips instead of one. Nodes that may forget have no tokens: suppose that A's token is 9, by nodes 1 and 2 of
+// three, and 2 forgets it. However long 2 is kept away, B's token by nodes 2 and 3 may be 8.
 //
 // # Nodes that forget
 //

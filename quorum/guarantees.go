@@ -1,9 +1,70 @@
 package quorum
 
-import "github.com/holdfastlock/holdfast/driver"
+import (
+	"maps"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+)
 
 // none is the effect on tokens where there are none.
 const none = driver.Impossible
+
+// guaranteesOf returns the guarantees of nodes that may forget, of durable ones, or of durable ones whose
+// locks have tokens.
+func guaranteesOf(rules vote.Rules) driver.Guarantees {
+	g := guarantees
+	if rules.MaxTTL != 0 {
+		return g
+	}
+	g.Summary = "More than half of several independent stores, their disks and their clocks: each fault of fewer than half of them is outlived, unless it makes votes end early, or a disk loses them."
+	g.Faults = maps.Clone(g.Faults)
+	maps.Copy(g.Faults, durable)
+	if !rules.Tokens {
+		return g
+	}
+	g.Tokens = "The nodes' own tokens: the highest of a majority, which a majority has on disk before the lock is granted."
+	for fault, v := range g.Faults {
+		v.Tokens = driver.Keeps
+		g.Faults[fault] = v
+	}
+	maps.Copy(g.Faults, fenced)
+	return g
+}
+
+// durable is what is different with nodes that are said to forget nothing.
+var durable = map[driver.Fault]driver.Verdict{
+	driver.StoreRestart: {
+		Exclusion: driver.Keeps, Tokens: none,
+		Note: "a node that restarts counts at once, because it has its votes on disk. If more than half of the nodes are away, nothing is granted, and holders that could not renew have lost. If a node is not as durable as was said, two may have the lock",
+	},
+	driver.StoreWiped: {
+		Exclusion: driver.Breaks, Tokens: none,
+		Note: "a durable node must never come back without its data: use hf.maxttl if one may, or put a new node in its place only when all programs have ended",
+	},
+}
+
+// fenced is what is different if their locks have tokens, besides that tokens grow.
+var fenced = map[driver.Fault]driver.Verdict{
+	driver.ClientPause: {
+		Exclusion: driver.Breaks, Tokens: driver.Keeps,
+		Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
+	},
+	driver.StoreWiped: {
+		Exclusion: driver.Breaks, Tokens: driver.Breaks, Note: durable[driver.StoreWiped].Note,
+	},
+	driver.Failover: {
+		Exclusion: driver.Breaks, Tokens: driver.Breaks, Note: guarantees.Faults[driver.Failover].Note,
+	},
+	driver.ClockForward: {
+		Exclusion: driver.Breaks, Tokens: driver.Keeps,
+		Note: guarantees.Faults[driver.ClockForward].Note + ": guard the resource with the token",
+	},
+	driver.ClockBack: {
+		Exclusion: driver.Keeps, Tokens: driver.Breaks,
+		Note: guarantees.Faults[driver.ClockBack].Note + ". Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use by a node's clock, and clocks are then set back to before that use: of more than half of the nodes, or of one that had been set forward",
+	},
+}
 
 // guarantees are those of nodes of which nothing is known but that they are independent. A fault is of
 // fewer than half of the nodes, unless the note says otherwise.
@@ -37,7 +98,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreRestart: {
 			Exclusion: driver.Keeps, Tokens: none,
-			Note: "a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on by the votes of the others. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost. Of nodes that are said to be durable, and are not, two may have the lock",
+			Note: "a node that restarts does not count until the longest TTL is over, because it may have forgotten votes, and leases go on by the votes of the others. If more than half of the nodes restart within that time, nothing is granted until it is over, and holders that could not renew have lost",
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Keeps, Tokens: none,

@@ -14,6 +14,7 @@ type hold struct {
 	ballots []ballot // by node
 	taken   driver.Instant
 	until   driver.Instant // the end of the hold's validity
+	token   driver.Token   // what the nodes are to have on record; 0: none
 	over    bool           // released or withdrawn: no vote is asked for any more
 	foreign bool           // this client has not taken it, and knows nothing of it
 }
@@ -21,7 +22,8 @@ type hold struct {
 // ballot is the vote of one node.
 type ballot struct {
 	state  state
-	token  driver.Token // what the node gave
+	token  driver.Token // what the node gave, or was told to record
+	raised bool         // the node was told
 	handle any          // the node's own
 }
 
@@ -65,7 +67,7 @@ func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
 	b := &h.ballots[node]
 	switch answer {
 	case vote.Given:
-		*b = ballot{given, g.Token, g.Handle}
+		*b = ballot{state: given, token: g.Token, handle: g.Handle}
 	case vote.Refused:
 		*b = ballot{}
 	default:
@@ -77,11 +79,21 @@ func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
 // that may be there is withdrawn by token 0.
 func (h *hold) grant(node int, g driver.Grant) (driver.Grant, bool) {
 	b := &h.ballots[node]
-	g.Token, g.Block, g.Handle, g.HandedOver = b.token, 1, b.handle, false
+	g.Token, g.Block, g.Handle, g.HandedOver, g.Raised = b.token, 1, b.handle, false, b.raised
 	if b.state != given {
-		g.Token, g.Handle = 0, nil
+		g.Token, g.Handle, g.Raised = 0, nil, false
 	}
 	return g, b.state != absent
+}
+
+// raise returns the hold as the node is to record it: with the token of all nodes.
+func (h *hold) raise(node int, g driver.Grant) driver.Grant {
+	b := &h.ballots[node]
+	b.raised = b.raised || b.token != h.token
+	b.token = h.token
+	g, _ = h.grant(node, g)
+	g.Token, g.Raised = h.token, true
+	return g
 }
 
 // holdOf returns the hold of a grant. One that comes from elsewhere may have a vote at each node; of such a
@@ -90,7 +102,7 @@ func (q *quorum) holdOf(g driver.Grant) *hold {
 	if h, ok := g.Handle.(*hold); ok {
 		return h
 	}
-	h := &hold{ballots: make([]ballot, len(q.nodes)), until: math.MaxInt64, over: true, foreign: true}
+	h := &hold{ballots: make([]ballot, len(q.nodes)), until: math.MaxInt64, token: g.Token, over: true, foreign: true}
 	for i := range h.ballots {
 		h.ballots[i].state = maybe
 	}

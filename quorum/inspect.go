@@ -16,9 +16,25 @@ import (
 // operatorTimeout is how long a node has to answer an operator.
 const operatorTimeout = 2 * time.Second
 
-// tokenOf returns the number by which operators name a hold that has no token. It says which hold it
+// tokenOf returns the token of a hold, as most of its votes have it: nodes that voted late learn it by
+// the next renewal. Sure says that a majority of all nodes has it.
+func (s *survey) tokenOf(owner string, votes map[int]driver.Holder) (token driver.Token, sure bool) {
+	if !s.q.rules.Tokens {
+		return numberOf(owner), true
+	}
+	count, most := map[driver.Token]int{}, 0
+	for _, h := range votes {
+		count[h.Token]++
+		if n := count[h.Token]; n > most || n == most && h.Token > token {
+			token, most = h.Token, n
+		}
+	}
+	return token, most >= s.q.rules.Majority()
+}
+
+// numberOf returns the number by which operators name a hold that has no token. It says which hold it
 // is, on all nodes the same, and nothing about the order of holds.
-func tokenOf(owner string) driver.Token {
+func numberOf(owner string) driver.Token {
 	sum := fnv.New64a()
 	sum.Write([]byte(owner))
 	return driver.Token(sum.Sum64()>>11 | 1)
@@ -50,13 +66,13 @@ func (s *survey) holders() map[string]map[int]driver.Holder {
 }
 
 // clear reports whether further answers can change nothing: a majority has answered, and every hold has
-// a majority of the votes or can have none.
+// a majority of the votes, with the same token, or can have none.
 func (s *survey) clear() bool {
 	if len(s.infos) < s.q.rules.Majority() {
 		return false
 	}
-	for _, votes := range s.holders() {
-		if len(votes) < s.q.rules.Majority() {
+	for owner, votes := range s.holders() {
+		if _, sure := s.tokenOf(owner, votes); !sure || len(votes) < s.q.rules.Majority() {
 			return false
 		}
 	}
@@ -82,7 +98,8 @@ func (s *survey) info() driver.Info {
 
 // holder returns one hold as the votes for it show it.
 func (s *survey) holder(owner string, votes map[int]driver.Holder) driver.Holder {
-	all := driver.Holder{Owner: owner, Token: tokenOf(owner)}
+	all := driver.Holder{Owner: owner}
+	all.Token, _ = s.tokenOf(owner, votes)
 	var ends []time.Duration
 	for _, h := range votes {
 		all.Mode, all.Held = h.Mode, max(all.Held, h.Held)

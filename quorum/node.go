@@ -170,8 +170,32 @@ func (n *node) try(ctx context.Context, r driver.Request) (driver.Grant, vote.An
 	return g, vote.Refused, m, fmt.Errorf("node %s: %w", n.name, err)
 }
 
+// Errors of nodes that have no tokens, where holds have some.
+var (
+	errNoTokens = errors.New("it has no fencing tokens that can be raised, as the nodes had that were opened first")
+	errBadToken = errors.New("its token is out of range")
+)
+
 // ask asks the node's driver for a hold.
 func (n *node) ask(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
+	if n.q.rules.Tokens && !hasTokens(d.Caps()) {
+		return driver.Grant{}, vote.Memory{}, errNoTokens // nothing was asked for
+	}
+	g, m, err := n.askVote(ctx, d, r)
+	if err == nil && n.q.rules.Tokens && (g.Token <= 0 || g.Token >= maxToken) {
+		err = driver.Uncertain(errBadToken) // so that it is withdrawn
+	}
+	return g, m, err
+}
+
+// maxToken is the highest token: those after it must be possible, too.
+const maxToken = 1<<53 - 1
+
+// hasTokens reports whether a node can vote for holds with tokens.
+func hasTokens(c driver.Caps) bool { return c.Fencing && c.Ops.Has(driver.OpRaise) }
+
+// askVote asks for a hold, and in which life it was given.
+func (n *node) askVote(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
 	v, ok := driver.As[driver.Voter](d, driver.OpVote)
 	if !ok || n.q.rules.MaxTTL == 0 {
 		g, err := d.Try(ctx, r)

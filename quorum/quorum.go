@@ -30,6 +30,10 @@ type Options struct {
 	// Durable says that no node ever forgets what it has acknowledged: of Redis servers, that each has
 	// appendonly yes and appendfsync always. Then a node counts at once when it is back, and there is no MaxTTL.
 	// If that is not so, a restart can let two have a lock.
+	//
+	// Locks of durable nodes have fencing tokens, if each node has (driver.Caps.Fencing), and they can be raised
+	// (driver.Raiser): each request then takes one round trip more. Nodes that may forget have none, because
+	// a token could be lower than one before it, whatever the delay.
 	Durable bool
 	// NodeTimeout is how long a node has to answer, far below the TTL. 0: a tenth of the TTL, at least
 	// 50 ms and at most a second.
@@ -102,6 +106,7 @@ func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
 			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
 	}
+	q.promise()
 	return q, nil
 }
 
@@ -139,6 +144,7 @@ func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.D
 			return nil, errors.Join(fmt.Errorf("%s: %w", n.name, err), q.Close())
 		}
 	}
+	q.promise()
 	return q, nil
 }
 
@@ -179,7 +185,7 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 	}
 	q.caps = driver.Caps{
 		Store: store, Ops: driver.OpInspect | driver.OpBreak | driver.OpAnnotate, Shared: true,
-		MinTTL: minTTL, Poll: o.Poll, Guarantees: guarantees,
+		Fencing: o.Durable, MinTTL: minTTL, Poll: o.Poll,
 	}
 	if q.caps.Poll == 0 {
 		q.caps.Poll = defaultPoll
@@ -208,6 +214,7 @@ func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
 	}
 	c.Ops &= node.Ops
 	c.Shared = c.Shared && node.Shared
+	c.Fencing = c.Fencing && hasTokens(node)
 	c.MinTTL = max(c.MinTTL, node.MinTTL)
 	if node.MaxTTL != 0 && (c.MaxTTL == 0 || node.MaxTTL < c.MaxTTL) {
 		c.MaxTTL = node.MaxTTL
@@ -217,6 +224,15 @@ func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
 		return c, fmt.Errorf("no TTL suits all nodes: at least %v, at most %v", c.MinTTL, c.MaxTTL)
 	}
 	return c, nil
+}
+
+// promise sets what follows from what the nodes can do: with nodes that never forget, and have tokens
+// that can be raised, holds have tokens.
+func (q *quorum) promise() {
+	q.rules.Tokens = q.caps.Fencing
+	lateness := q.caps.Guarantees.Lateness
+	q.caps.Guarantees = guaranteesOf(q.rules)
+	q.caps.Guarantees.Lateness = lateness
 }
 
 // Caps implements driver.Driver.

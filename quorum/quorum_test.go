@@ -431,3 +431,14 @@ func TestContention(t *testing.T) {
 		t.Errorf("%d turns, want %d", total, clients*turns)
 	}
 }
+
+// TestNothing: to renew or release nothing takes no time.
+func TestNothing(t *testing.T) {
+	w := newWorld(t, 3, nil)
+	if r := w.driver.Renew(t.Context(), nil); len(r) != 0 {
+		t.Errorf("renewals of nothing: %v", r)
+	}
+	if errs := w.driver.Release(t.Context(), nil); len(errs) != 0 {
+		t.Errorf("releases of nothing: %v", errs)
+	}
+}

@@ -26,7 +26,7 @@ type ending struct {
 // others are asked in the background, until they confirm it or the TTL is over.
 func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
-	if err := q.alive(ctx); err != nil {
+	if err := q.alive(ctx); err != nil || len(grants) == 0 {
 		for i := range errs {
 			errs[i] = err
 		}

@@ -74,7 +74,11 @@ func (r *renewing) ask(ctx context.Context, n *node) {
 	parts := make([]driver.Grant, len(r.grants))
 	for i, g := range r.grants {
 		r.holds[i].mu.Lock()
-		parts[i], _ = r.holds[i].grant(n.index, g)
+		if r.holds[i].token != 0 {
+			parts[i] = r.holds[i].raise(n.index, g)
+		} else {
+			parts[i], _ = r.holds[i].grant(n.index, g)
+		}
 		r.holds[i].mu.Unlock()
 	}
 	renewals := n.renew(ctx, parts)
@@ -110,6 +114,8 @@ func (r *renewing) do(i int, step vote.Step) {
 		r.restore(i, step.Nodes)
 	case vote.Restore:
 		r.restore(i, step.Nodes)
+	case vote.Write:
+		r.write(i, step.Nodes)
 	case vote.Lose:
 		r.decide(i, driver.Renewal{Err: r.gone(i)})
 		r.q.forget(r.holds[i], r.grants[i])
@@ -213,6 +219,34 @@ func (r *renewing) restored(i int, n *node, answer vote.Answer, m vote.Memory, e
 	r.do(i, step)
 }
 
+// write has nodes that have restored their votes record the token.
+func (r *renewing) write(i int, nodes vote.Set) {
+	h := r.holds[i]
+	for _, n := range r.q.nodes {
+		if !nodes.Has(n.index) {
+			continue
+		}
+		h.mu.Lock()
+		part := h.raise(n.index, r.grants[i])
+		h.mu.Unlock()
+		wrote := func(err error) {
+			r.mu.Lock()
+			r.errs[i][n.index] = err
+			step := r.votes[i].Wrote(n.index, err == nil, r.q.clock.Now())
+			r.mu.Unlock()
+			r.do(i, step)
+		}
+		ok := r.q.spawn(func() {
+			ctx, cancel := r.q.within(r.q.patience(part.TTL))
+			defer cancel()
+			wrote(n.renew(ctx, []driver.Grant{part})[0].Err)
+		})
+		if !ok {
+			wrote(driver.ErrClosed)
+		}
+	}
+}
+
 // forget withdraws the votes that are left of a hold which is lost.
 func (q *quorum) forget(h *hold, g driver.Grant) {
 	g.MinHold = 0
@@ -229,12 +263,16 @@ func (q *quorum) forget(h *hold, g driver.Grant) {
 	}
 }
 
-// renew has the node renew holds.
+// renew has the node renew holds, and record their tokens, if they have some.
 func (n *node) renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	renewals := make([]driver.Renewal, len(grants))
 	d, err := n.get(ctx)
 	if err == nil {
-		renewals = d.Renew(ctx, grants)
+		renew := d.Renew
+		if n.q.rules.Tokens {
+			renew = driver.Forward{Driver: d}.Raise
+		}
+		renewals = renew(ctx, grants)
 	}
 	for i := range renewals {
 		if err != nil {

@@ -89,7 +89,9 @@ func TestGuaranteesDoc(t *testing.T) {
 	cluster.Deployment = "cluster"
 	replicas := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.replicas=1")
 	replicas.With = "hf.replicas=1"
-	all := append(slices.Clone(stores), replicas, sentinel, cluster, setnx, overTwo(t))
+	durable := store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
+	durable.With = "hf.durable=yes"
+	all := append(slices.Clone(stores), replicas, durable, sentinel, cluster, setnx, overTwo(t))
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 	for part, table := range map[string]func([]guarantees.Store) []byte{

@@ -392,11 +392,11 @@ func (h *Hold) HandedOver(g *driver.Grant) {
 	}
 }
 
-// Raise is Renew, and gives the hold the token of the grant, whatever it had before. Tokens that are given
-// out from then on are higher than that, and than those before.
+// Raise is Renew, and gives the hold the token of the grant, whatever it had before; 0: it keeps that. Tokens
+// that are given out from then on are higher than all of them.
 func (r *Record) Raise(g *driver.Grant, sent, now driver.Instant, rules *Rules) *Hold {
 	h := r.Renew(g.Owner, sent, now)
-	if h != nil {
+	if h != nil && g.Token > 0 {
 		h.Token, h.Last = g.Token, g.Token
 		*rules.Last = max(*rules.Last, g.Token)
 	}

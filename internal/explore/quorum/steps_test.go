@@ -347,6 +347,9 @@ func (w *world) nodeSteps(n int, can func(string, func(*world))) {
 			*no = node{life: no.life + 1, ahead: no.ahead}
 		})
 	}
+	if no := &w.nodes[n]; w.idle > 0 && no.holder == 0 && no.last > 0 && w.clock(n)*rate >= int(no.last)+w.idle*rate {
+		can(named("node %d forgets the name, which is idle", n), func(w *world) { w.nodes[n].last = 0 })
+	}
 	if w.left.gains > 0 && (w.jumps || w.wild || w.nodes[n].ahead == w.skew[n]) {
 		can(named("the clock of node %d gains a tick", n), func(w *world) {
 			w.left.gains--

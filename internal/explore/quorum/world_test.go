@@ -40,6 +40,7 @@ type setup struct {
 	start   [nodes]driver.Token // the last token that each node knows of
 	skew    [nodes]int8         // ticks by which the clocks of nodes are ahead at the start
 	clocks  bool                // nodes' tokens are no lower than their clocks
+	idle    int                 // ticks after which a node may forget a token, counted from when its clock has passed it; 0: never
 	jumps   bool                // clocks may err by more than a tick
 	wild    bool                // the same, and P1 is not checked
 	fresh   bool                // no node's life is admitted at the start

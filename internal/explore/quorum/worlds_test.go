@@ -76,6 +76,11 @@ func right() map[string]*setup {
 			clients: 1, rules: losesTokens, clocks: true, skew: [nodes]int8{0, 4, 0}, ticks: 8, release: true,
 			prefix: released, budget: budget{attempts: 2, forgets: 1, looks: 1},
 		},
+		// They forget a name that is idle, when their clocks are well beyond its last token.
+		"tokens of idle names": {
+			clients: 1, rules: keepTokens, clocks: true, skew: [nodes]int8{0, 4, 0}, idle: 3, wild: true, ticks: 7, release: true,
+			prefix: released, budget: budget{attempts: 2, backs: 2},
+		},
 	}
 	if testserver.Long(false, true) {
 		maps.Copy(worlds, map[string]*setup{
@@ -120,6 +125,10 @@ func wrong() map[string]*broken {
 		}},
 		"tokens are counted, and memory is lost": {"P3: ", setup{
 			clients: 1, rules: losesTokens, start: uneven, release: true, budget: budget{attempts: 2, forgets: 1, looks: 1},
+		}},
+		"a name is forgotten, and a clock is set back by as much": {"P3: ", setup{
+			clients: 1, rules: keepTokens, clocks: true, skew: [nodes]int8{0, 4, 0}, idle: 2, wild: true, ticks: 8, release: true,
+			prefix: released, budget: budget{attempts: 2, backs: 2},
 		}},
 		"tokens by clocks that differ by more than the delay": {"P3: ", setup{
 			clients: 1, rules: losesTokens, clocks: true, skew: [nodes]int8{0, 5, 0}, ticks: 8, release: true,
