@@ -104,11 +104,7 @@ func (a *attempt) ask(ctx context.Context, n *node) {
 	if part, may := a.hold.grant(n.index, driver.Grant{Request: a.request}); may && a.hold.over && a.vote.Phase == vote.Won {
 		n.owe(part) // released meanwhile
 	}
-	step := a.vote.Answer(n.index, answer, memory, g.Token, now)
-	if a.vote.Phase == vote.Over && step.Do == vote.Wait && answer == vote.Lost {
-		step = vote.Step{Do: vote.Undo, Nodes: vote.Of(n.index)}
-	}
-	a.do(step)
+	a.do(a.vote.Answer(n.index, answer, memory, g.Token, now))
 }
 
 // do does what the vote says.

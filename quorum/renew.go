@@ -120,11 +120,6 @@ func (r *renewing) do(i int, step vote.Step) {
 		r.decide(i, driver.Renewal{Err: r.gone(i)})
 		r.q.forget(r.holds[i], r.grants[i])
 	case vote.Fail:
-		if r.forgotten(i) {
-			r.decide(i, driver.Renewal{Err: driver.ErrNotHeld})
-			r.q.forget(r.holds[i], r.grants[i])
-			return
-		}
 		r.decide(i, driver.Renewal{Err: r.failure(i)})
 	}
 }
@@ -147,14 +142,6 @@ func (r *renewing) gone(i int) error {
 		return driver.ErrBroken
 	}
 	return driver.ErrNotHeld
-}
-
-// forgotten reports whether so many nodes do not have the vote that the hold ends before they count again.
-func (r *renewing) forgotten(i int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v := &r.votes[i]
-	return (v.Gone&^v.Placed | v.Broken).Len() > len(r.q.nodes)-r.q.rules.Majority()
 }
 
 // failure returns why a hold could not be renewed. The error is not that of one node that does not have

@@ -86,6 +86,12 @@ func (a *Attempt) Until() driver.Instant { return a.Sent.Add(Valid(a.TTL)) }
 // client gave up the node as Lost is told, too.
 func (a *Attempt) Answer(node int, answer Answer, m Memory, token driver.Token, now driver.Instant) Step {
 	n := Of(node)
+	if a.Phase == Over {
+		if answer == Refused {
+			return Step{}
+		}
+		return Step{Undo, n} // the withdrawal may have come before it
+	}
 	if (a.Given|a.Refused)&n != 0 || a.Silent&n != 0 && answer == Lost {
 		return Step{}
 	}
@@ -107,10 +113,6 @@ func (a *Attempt) Answer(node int, answer Answer, m Memory, token driver.Token, 
 		return a.count(now)
 	case Writing:
 		return a.write(now)
-	case Over:
-		if answer == Given { // the withdrawal may have come before it
-			return Step{Undo, n}
-		}
 	}
 	return Step{}
 }

@@ -157,6 +157,10 @@ func (a *Renewal) decide(now driver.Instant) Step {
 		return Step{Lose, all}
 	case over:
 		a.Phase = Over
+		// So many nodes do not have the vote, nor were asked for it again, that the hold ends before they count.
+		if lost := a.Gone&^a.Asked | against; !a.Rules.majority(all &^ lost) {
+			return Step{Lose, all}
+		}
 		return Step{Do: Fail}
 	case !valid:
 		return Step{}

@@ -70,6 +70,8 @@ func TestAttempt(t *testing.T) {
 	a.Answer(1, Refused, member, 0, soon)
 	expect(t, "no majority left", a.Answer(2, Lost, Memory{}, 0, soon), Step{Undo, 0b101})
 	expect(t, "an answer after that", a.Answer(2, Given, member, 0, soon), Step{Undo, 0b100})
+	expect(t, "none after that", a.Answer(0, Lost, Memory{}, 0, soon), Step{Undo, 0b001})
+	expect(t, "a refusal after that", a.Answer(1, Refused, member, 0, soon), Step{})
 
 	a = three.Begin(ttl, 0)
 	a.Answer(0, Given, member, 5, soon)
@@ -155,6 +157,15 @@ func TestRenewal(t *testing.T) {
 	r.Answer(1, Gone, member, soon)
 	r.Restored(0, Refused, member, soon)
 	expect(t, "another has a majority", r.Restored(1, Refused, member, soon), Step{Lose, 0b111})
+
+	r = three.Renew(ttl, valid, 0)
+	r.Answer(0, Gone, newcomer, soon)
+	expect(t, "the hold ends before they count again", r.Answer(1, Gone, newcomer, soon), Step{Lose, 0b111})
+
+	r = three.Renew(ttl, valid, 0)
+	r.Answer(1, Gone, member, soon)
+	r.Answer(2, Unknown, Memory{}, soon)
+	expect(t, "it may be restored", r.Answer(0, Gone, newcomer, soon), Step{Do: Fail})
 
 	r = three.Renew(ttl, valid, 0)
 	r.Answer(0, Broken, member, soon)
