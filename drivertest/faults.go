@@ -175,6 +175,9 @@ func everythingTwice(t *trial) {
 // withFaults returns what opens the clients of a random history: package chaos injects
 // faults into each.
 func (t *trial) withFaults() func() driver.Driver {
+	if t.h.Plain {
+		return t.open
+	}
 	seed := t.seed
 	return func() driver.Driver {
 		seed++

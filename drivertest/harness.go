@@ -76,6 +76,11 @@ type Harness struct {
 	// Several goroutines call it at the same time.
 	FaultBetween func(from, until driver.Instant) bool
 
+	// Plain says that RunHistories injects no faults of its own between the clients and the driver, because
+	// the caller does so between a driver over several stores and each of them. There a request that is
+	// repeated is another attempt to get a majority, and may undo the first, so that nobody may repeat one.
+	Plain bool
+
 	// Except lists cases, as theme/case, that are left out because no driver of this store
 	// could pass them. The driver's documentation MUST say why.
 	Except []string

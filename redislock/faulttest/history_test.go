@@ -2,6 +2,7 @@ package faulttest
 
 import (
 	"context"
+	neturl "net/url"
 	"testing"
 	"time"
 
@@ -45,7 +46,11 @@ func histories(t *testing.T, clients, operations int) {
 // persistent opens a driver, for as long as it takes.
 func persistent(t testing.TB, addr string) driver.Driver {
 	t.Helper()
-	u := parse(t, url(addr))
+	return opened(t, parse(t, url(addr)))
+}
+
+func opened(t testing.TB, u *neturl.URL) driver.Driver {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {

@@ -1,0 +1,141 @@
+package faulttest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/drivertest/faults"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/quorum"
+)
+
+// injectors spoil the servers of a Redlock, each by itself, so that any number of them fails at the same
+// time.
+type injectors []*faults.Injector
+
+// FaultBetween reports whether there was a fault of any server.
+func (in injectors) FaultBetween(from, until driver.Instant) bool {
+	return slices.ContainsFunc(in, func(i *faults.Injector) bool { return i.FaultBetween(from, until) })
+}
+
+// redlockHistories runs random histories, of so many operations together, over servers that are spoilt
+// meanwhile.
+func redlockHistories(t *testing.T, operations int, nodes []faults.Server, addresses []string, parameters string) {
+	t.Helper()
+	var all injectors
+	var hosts []string
+	for i, node := range nodes {
+		proxy := chaos.StartProxy(t, addresses[i])
+		hosts = append(hosts, proxy.Addr)
+		all = append(all, faults.StartInjector(t, node, proxy, time.Second))
+	}
+	u := parse(t, "redlock://"+strings.Join(hosts, ",")+parameters)
+	drivertest.RunHistories(t, drivertest.Harness{
+		Open:         func(t testing.TB) driver.Driver { return opened(t, u) },
+		Operations:   operations,
+		FaultBetween: all.FaultBetween,
+		Plain:        true,
+		Leaks: []goleak.Option{
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
+			goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/drivertest/faults.(*Injector).run"),
+		},
+	})
+	for _, in := range all {
+		in.End(t)
+	}
+}
+
+// TestRedlockHistories runs random histories of five servers, each of which is paused, killed and restarted, and
+// cut off, again and again. They keep on disk what they acknowledged, so all promises hold: at most one holds
+// the name, and tokens grow. The clock of one is a minute ahead, and is set back to a minute behind.
+func TestRedlockHistories(t *testing.T) {
+	var nodes []faults.Server
+	var addresses []string
+	var clock *testserver.Clock
+	for i := range 5 {
+		r := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Clock: i == 0})
+		if i == 0 {
+			clock = r.Clock
+			clock.Set(time.Minute)
+		}
+		nodes, addresses = append(nodes, r), append(addresses, r.Addr)
+	}
+	back := time.AfterFunc(3*time.Second, func() { clock.Set(-time.Minute) })
+	defer back.Stop()
+	redlockHistories(t, testserver.Long(600, 12_000), nodes, addresses, "?hf.durable=yes")
+}
+
+// forgetting limits how often servers without a disk restart: less than half of them, within the time for
+// which a server does not count that has forgotten its votes.
+type forgetting struct {
+	mu    sync.Mutex
+	times []driver.Instant
+	delay time.Duration
+}
+
+// may reports whether a server may restart now.
+func (f *forgetting) may() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, n := driver.HostClock.Now(), len(f.times)
+	if n >= 2 && now.Sub(f.times[n-2]) < f.delay || n >= 1 && now.Sub(f.times[n-1]) < f.delay/5 {
+		return false
+	}
+	f.times = append(f.times, now)
+	return true
+}
+
+// forgetful is a server that forgets everything when it restarts. Its clock is then another.
+type forgetful struct {
+	*testserver.Redis
+	limit  *forgetting
+	killed bool
+}
+
+func (f *forgetful) Kill() {
+	if f.killed = f.limit.may(); f.killed {
+		f.Redis.Kill()
+	}
+}
+
+func (f *forgetful) Start() {
+	if f.killed {
+		if f.Clock != nil {
+			f.Clock.Set(time.Minute * time.Duration(rand.IntN(3)-1))
+		}
+		f.Redis.Start()
+	}
+}
+
+// TestForgetfulRedlockHistories runs random histories of five servers that keep nothing on disk. Each is paused and cut
+// off again and again, and sometimes one restarts, and has forgotten its votes, or its clock is set by a minute
+// then.
+func TestForgetfulRedlockHistories(t *testing.T) {
+	const longest = 10 * time.Second // of a TTL
+	limit := &forgetting{delay: longest + longest/50}
+	var nodes []faults.Server
+	var addresses []string
+	for i := range 5 {
+		r := testserver.StartRedis(t, testserver.RedisOptions{Clock: i == 0})
+		nodes, addresses = append(nodes, &forgetful{Redis: r, limit: limit}), append(addresses, r.Addr)
+	}
+	parameters := "?hf.maxttl=" + longest.String()
+	d := opened(t, parse(t, "redlock://"+strings.Join(addresses, ",")+parameters))
+	if err := errors.Join(quorum.Init(t.Context(), d), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	redlockHistories(t, testserver.Long(3_000, 60_000), nodes, addresses, parameters)
+	if len(limit.times) == 0 {
+		t.Error("no server has forgotten its votes")
+	}
+}
