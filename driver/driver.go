@@ -72,8 +72,8 @@ type Request struct {
 // Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew,
 // to release and to downgrade the hold. It then differs from what the driver returned in these
 // fields only: Mode and Note, if they were changed since; MinHold, which is 0 if the acquire is
-// undone rather than released; Tokens and Contended, which say nothing any more; Stray; HandedOver,
-// and with it Token.
+// undone rather than released; Tokens and Contended, which say nothing any more; Stray; HandedOver or
+// Raised, and with them Token.
 type Grant struct {
 	Request
 	Token Token         // 0: the store gives none, or the outcome is not known

@@ -26,8 +26,8 @@ type Voter interface {
 // be a node of a quorum with fencing tokens (package quorum).
 type Raiser interface {
 	// Raise is Renew, and gives each hold the token of its grant, whatever it had before: the driver's own, or
-	// one of an earlier Raise. With Token 0 a hold keeps what it has. Inspect and Break MUST go by that token then. The next hold on the name MUST
-	// get a higher token than that, and than all others that the store has given. A grant that was raised is
-	// Raised, and has the token of the last Raise that was sent.
+	// one of an earlier Raise. With Token 0 a hold keeps what it has. Inspect and Break MUST go by that token
+	// then. The next hold on the name MUST get a higher token than that, and than all others that the store has
+	// given. A grant that was raised is Raised, and has the token of the last Raise that was sent.
 	Raise(context.Context, []Grant) []Renewal
 }
