@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -339,10 +338,4 @@ func (c *Client) waiting(ctx context.Context) *waiting {
 func (w *waiting) stop() {
 	w.unhook()
 	w.cancel(nil)
-}
-
-// jitter returns a duration between half of d and d, so that clients that started together drift
-// apart.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2+1)
 }

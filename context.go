@@ -15,6 +15,23 @@ type leaseContext struct {
 	prev, next *leaseContext
 }
 
+// cancellation is the contexts of a lease that is over, and the reason.
+type cancellation struct {
+	contexts *leaseContext
+	err      error
+}
+
+// cancellations must be run without the client's mutex.
+type cancellations []cancellation
+
+func (cs cancellations) run() {
+	for _, one := range cs {
+		for entry := one.contexts; entry != nil; entry = entry.next {
+			entry.cancel(one.err)
+		}
+	}
+}
+
 // heldKey is the key under which a context carries its leases.
 type heldKey struct{}
 

@@ -117,3 +117,9 @@ func ended(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+func errNilContext(op string) error {
+	return fmt.Errorf("holdfast: %s: the context is nil; use context.Background()", op)
+}
+
+var errNilFunc = errors.New("the function is nil")

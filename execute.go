@@ -82,23 +82,6 @@ func (c *Client) carryOutLocked(f *engine.Effect) {
 	}
 }
 
-// cancellation is the contexts of a lease that is over, and the reason.
-type cancellation struct {
-	contexts *leaseContext
-	err      error
-}
-
-// cancellations must be run without the client's mutex.
-type cancellations []cancellation
-
-func (cs cancellations) run() {
-	for _, one := range cs {
-		for entry := one.contexts; entry != nil; entry = entry.next {
-			entry.cancel(one.err)
-		}
-	}
-}
-
 // takeCancelsLocked returns the contexts that the last steps have ended.
 func (c *Client) takeCancelsLocked() cancellations {
 	cancels := c.cancels

@@ -14,28 +14,6 @@ import (
 	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
-// Types of package driver that users of locks need too.
-type (
-	// Token is a fencing token, an int64 that grows with every new hold on a name (P3). 0: the
-	// store gives none.
-	Token = driver.Token
-	// Mode says how a lease holds its name: Exclusive, Shared or Slot.
-	Mode = driver.Mode
-	// Caps says what a store can do, and in Guarantees what remains of the promises when things
-	// go wrong. The fields are shown by go doc driver.Caps.
-	Caps = driver.Caps
-	// Info is the state of one name, for operators: its holders and waiters. The fields are shown
-	// by go doc driver.Info.
-	Info = driver.Info
-)
-
-// The modes of a lease.
-const (
-	Exclusive = driver.Exclusive
-	Shared    = driver.Shared
-	Slot      = driver.Slot
-)
-
 // Client takes locks in one store. Make one per store and process, and close it at the end. It
 // renews all its leases together. Safe for concurrent use.
 type Client struct {
@@ -61,14 +39,6 @@ type Client struct {
 	quiet   chan struct{} // closed when the last of them ends after Close has begun
 	closed  bool
 	done    chan struct{} // closed when Close has finished
-}
-
-// settingsKey is the arguments from which settings are made.
-type settingsKey struct {
-	Options
-	mode  Mode
-	slots int
-	rw    bool // of a read-write lock
 }
 
 // Open opens the store that the URL names and returns a client for it. The context bounds the
@@ -267,8 +237,4 @@ func (c *Client) settings(key settingsKey) (*settings, error) {
 		c.shared[key] = s
 	}
 	return s, nil
-}
-
-func errNilContext(op string) error {
-	return fmt.Errorf("holdfast: %s: the context is nil; use context.Background()", op)
 }

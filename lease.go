@@ -48,13 +48,6 @@ type audience struct {
 // ending is why a lease is over.
 type ending struct{ err error }
 
-// endedChannel is the channel of leases that had ended before Done was called.
-var endedChannel = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
 var released = &ending{ErrReleased}
 
 // ensureSignalLocked makes the channel by which the lease's goroutine is woken.

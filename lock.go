@@ -69,8 +69,6 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context, *Lease) error) e
 	return protect(ctx, lease, func(ctx context.Context) error { return fn(ctx, lease) })
 }
 
-var errNilFunc = errors.New("the function is nil")
-
 // releaser is a Lease or a MultiLease.
 type releaser interface {
 	WithContext(context.Context) (context.Context, context.CancelFunc)

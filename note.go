@@ -2,45 +2,11 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
-
-// defaultNote tells an operator where to find the holder.
-var defaultNote = func() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	note := fmt.Sprintf("%s on %s, pid %d", filepath.Base(os.Args[0]), host, os.Getpid())
-	if len(note) > MaxNote || !utf8.ValidString(note) {
-		note = fmt.Sprintf("pid %d", os.Getpid())
-	}
-	return note
-}()
-
-func noteOrDefault(note string) string {
-	if note == "" {
-		return defaultNote
-	}
-	return note
-}
-
-func checkNote(note string) error {
-	switch {
-	case len(note) > MaxNote:
-		return fmt.Errorf("%d bytes: at most %d are allowed", len(note), MaxNote)
-	case !utf8.ValidString(note):
-		return errors.New("text that is not valid UTF-8")
-	}
-	return nil
-}
 
 // SetNote changes the note that operators and watchers see beside the hold: up to MaxNote bytes of
 // UTF-8, "" for the default (Options.Note). All leases of the hold have the same note. The error is

@@ -1,9 +1,13 @@
 package holdfast
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/engine"
@@ -185,6 +189,44 @@ func (s *settings) check(caps *Caps, margin time.Duration) error {
 	}
 	if err := checkNote(s.Note); err != nil {
 		return fmt.Errorf("option Note has %w", err)
+	}
+	return nil
+}
+
+// settingsKey is the arguments from which settings are made.
+type settingsKey struct {
+	Options
+	mode  Mode
+	slots int
+	rw    bool // of a read-write lock
+}
+
+// defaultNote tells an operator where to find the holder.
+var defaultNote = func() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	note := fmt.Sprintf("%s on %s, pid %d", filepath.Base(os.Args[0]), host, os.Getpid())
+	if len(note) > MaxNote || !utf8.ValidString(note) {
+		note = fmt.Sprintf("pid %d", os.Getpid())
+	}
+	return note
+}()
+
+func noteOrDefault(note string) string {
+	if note == "" {
+		return defaultNote
+	}
+	return note
+}
+
+func checkNote(note string) error {
+	switch {
+	case len(note) > MaxNote:
+		return fmt.Errorf("%d bytes: at most %d are allowed", len(note), MaxNote)
+	case !utf8.ValidString(note):
+		return errors.New("text that is not valid UTF-8")
 	}
 	return nil
 }

@@ -109,9 +109,6 @@ func (c *Client) giveBack(ctx context.Context, grant driver.Grant) error {
 	return err
 }
 
-// firstPause is the first pause after an error of the store.
-const firstPause = 5 * time.Millisecond
-
 // release1 releases one grant.
 func (c *Client) release1(ctx context.Context, g driver.Grant) error {
 	errs := c.driver.Release(ctx, []driver.Grant{g})
@@ -143,16 +140,4 @@ func (c *Client) boundRelease(d time.Duration) (context.Context, context.CancelF
 		c.bound = bound{ctx, now, cancel}
 	}
 	return c.bound.ctx, func() {}
-}
-
-// rest waits for d. It returns false if the context ends first.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -35,7 +35,7 @@ func (w wakesOf) Sure() bool         { return w.d.sure.Load() }
 func (w wakesOf) Stop()              { w.d.ended.Add(1) }
 
 // A waiter of a store without a queue that tells when a name is free looks at once when it is told, and
-// polls seldom. It polls as often as ever if the store tells no more, and in any case when the hold ends by
+// polls less often. It polls as often as ever if the store tells no more, and in any case when the hold ends by
 // time.
 func TestToldStore(t *testing.T) {
 	const poll = 100 * time.Millisecond

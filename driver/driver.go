@@ -198,7 +198,8 @@ type ContentionHinter interface {
 type Notifier interface {
 	// Losses returns the driver's one channel of losses, which Close MUST close. The driver MAY
 	// drop losses that nobody receives in time: the next renewal of each hold reports its loss
-	// again.
+	// again. A loss MAY be told before the grant of its hold is answered, or late, when the owner
+	// has been granted the name again: package holdfast then releases that hold too.
 	Losses() <-chan Loss
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -374,23 +373,4 @@ func (k *writer) record(r *record.Record) {
 		k.at(p.Until, p.Asked)
 	}
 	k.b = append(k.b, '|')
-}
-
-// String shows a world to people.
-func (w *world) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "at %v:", time.Duration(w.now-1000*ms))
-	for i, p := range w.people {
-		fmt.Fprintf(&b, " %d %s", i, phases[p.phase])
-	}
-	for name, r := range w.names {
-		fmt.Fprintf(&b, "; %s:", name)
-		for _, h := range r.Holds {
-			fmt.Fprintf(&b, " held by %s (%d)", h.Owner, h.Token)
-		}
-		for _, p := range r.Queue {
-			fmt.Fprintf(&b, " %s waits", p.Owner)
-		}
-	}
-	return b.String()
 }
