@@ -1,7 +1,10 @@
 package redislock
 
 import (
+	"errors"
+	"fmt"
 	"maps"
+	"syscall"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -19,6 +22,19 @@ const (
 	// that take over from them.
 	Cluster Deployment = "cluster"
 )
+
+// ErrFailover says that servers of a deployment answer, but the one that is needed does not, or takes no
+// writes. Another may take over from it within seconds.
+var ErrFailover = errors.New("a fail-over may be under way")
+
+// InFailover adds ErrFailover to the error of the network by which a deployment's server cannot be reached.
+// It returns other errors as they are. Adapters use it.
+func InFailover(err error) error {
+	if errno := syscall.Errno(0); errors.As(err, &errno) && !errors.Is(err, ErrFailover) {
+		return fmt.Errorf("%w: %w", err, ErrFailover)
+	}
+	return err
+}
 
 // Deployed is a Conn that knows how its servers are deployed.
 type Deployed interface {

@@ -75,6 +75,19 @@ func TestWaitForAServerThatIsNotThere(t *testing.T) {
 	}
 }
 
+// TestPostgresFailover: a job with -w is started while the primary is gone and its standby takes no writes yet.
+func TestPostgresFailover(t *testing.T) {
+	primary := testserver.StartPostgres(t)
+	standby := primary.Replica("one")
+	w := newWorld(t)
+	w.env = append(w.env, "HOLDFAST_STORE="+strings.Replace(primary.URL("postgres"), primary.Addr, primary.Addr+","+standby.Addr, 1))
+	primary.Kill()
+	awaits(w, "x", func() {
+		w.run(69, "run", "-n", "x", "--", "true").expectErr("connection refused")
+		standby.Query("SELECT pg_promote()")
+	})
+}
+
 // TestFewConnections: processes that a server refuses because it has too many connections wait until others
 // have ended.
 func TestFewConnections(t *testing.T) {

@@ -17,7 +17,7 @@ func TestRedisDeployments(t *testing.T) {
 		w.env = append(w.env, "HOLDFAST_STORE=redis+sentinel://"+s.Addrs()+"/"+testserver.PrimaryName)
 		survives(w, func() {
 			s.Servers[0].Kill()
-			s.AwaitPrimary(s.Servers[0])
+			awaits(w, "jobs/b", func() { s.AwaitPrimary(s.Servers[0]) })
 		})
 		w.run(69, "--store", "redis+sentinel://"+s.Addrs()+"/other", "run", "a", "--", "true").expectErr("No such master")
 		w.run(64, "--store", "redis+sentinel://"+s.Addrs(), "run", "a", "--", "true").expectErr("does not name the primary")
@@ -28,11 +28,26 @@ func TestRedisDeployments(t *testing.T) {
 		w.env = append(w.env, "HOLDFAST_STORE=redis+cluster://"+c.Addrs())
 		survives(w, func() {
 			master := c.Master("jobs/a")
+			name := c.KeyOf(master)
 			master.Kill()
-			c.AwaitMaster("jobs/a", master)
+			awaits(w, name, func() { c.AwaitMaster(name, master) })
 		})
+		const first = "holdfast:store"                                                                             // the key that is read first
+		if master := c.Master(first); master == c.Servers[0] || master == c.Servers[1] || master == c.Servers[2] { // and not killed yet
+			master.Kill()
+			awaits(w, "jobs/b", func() { c.AwaitMaster(first, master) })
+		}
 		w.run(0, "--store", "redis+cluster://"+c.Addrs()+"?hf.layout=setnx", "run", "a}", "--", "echo", "done").expectOut("done")
 	})
+}
+
+// awaits runs a job with -w while nobody has taken over yet.
+func awaits(w *world, name string, takesOver func()) {
+	w.t.Helper()
+	patient := w.start("run", "-w", "1m", name, "--", "echo", "patient")
+	takesOver()
+	patient.ends(0)
+	patient.expectOut("patient")
 }
 
 // survives runs a job and one that waits for it, and lets a fail-over happen meanwhile.

@@ -237,7 +237,7 @@ func (c *Conn) exchange(ctx context.Context, address string, commands []redisloc
 		c.refresh()
 		replies := make([]redislock.Reply, len(commands))
 		for i := range replies {
-			replies[i].Err = err
+			replies[i].Err = redislock.InFailover(err)
 		}
 		return replies
 	}
@@ -245,7 +245,7 @@ func (c *Conn) exchange(ctx context.Context, address string, commands []redisloc
 	for i := range replies {
 		if _, refused := replies[i].Err.(*redislock.ServerError); replies[i].Err != nil && !refused {
 			c.refresh() // another server may have its slots now
-			break
+			replies[i].Err = redislock.InFailover(replies[i].Err)
 		}
 	}
 	return replies
@@ -332,8 +332,7 @@ func (c *Conn) learn(ctx context.Context) error {
 	if t := c.table.Load(); t != nil {
 		ask = t.owners
 	}
-	ask = slices.Concat(shuffled(ask), shuffled(c.o.Seeds))
-	slices.SortStableFunc(ask, func(a, b string) int { return cmp.Compare(last(c.silence(a)), last(c.silence(b))) })
+	ask = c.silentLast(slices.Concat(shuffled(ask), shuffled(c.o.Seeds)))
 	var errs error
 	for i, address := range ask {
 		if slices.Contains(ask[:i], address) {
@@ -354,12 +353,16 @@ func (c *Conn) learn(ctx context.Context) error {
 	return errs
 }
 
-// last is 1 for what is to be sorted behind the rest.
-func last(b bool) int {
-	if b {
-		return 1
+// silentLast moves the servers behind the others that are known to be silent, and returns the list.
+func (c *Conn) silentLast(list []string) []string {
+	silent := func(address string) int {
+		if c.silence(address) {
+			return 1
+		}
+		return 0
 	}
-	return 0
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(silent(a), silent(b)) })
+	return list
 }
 
 func shuffled(list []string) []string {
@@ -385,27 +388,35 @@ func (c *Conn) ask(ctx context.Context, address string) (*table, error) {
 	return parseTable(address, n.shared(ctx, []redislock.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0])
 }
 
-// Subscribe implements redislock.Conn. Each server of a cluster passes on what is published on any. When
-// the server is lost, it subscribes at another.
+// Subscribe implements redislock.Conn. Each server of a cluster passes on what is published on any, so it
+// subscribes at one that answers, and at another when that is lost.
 func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(string)) (func(), error) {
-	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
-		owners := c.table.Load().owners
-		n, err := c.node(owners[rand.N(len(owners))])
-		if err == nil {
-			err = n.await(ctx)
+	return subscription.Maintain(ctx, func(ctx context.Context) (session subscription.Session, err error) {
+		for _, address := range c.silentLast(shuffled(c.table.Load().owners)) {
+			var n *node
+			if n, session, err = c.session(ctx, address, channel, false, deliver); err == nil {
+				c.listens.Store(n)
+				return session, nil
+			}
 		}
-		if err != nil {
-			c.refresh()
-			return subscription.Session{}, err
-		}
-		session, err := n.server.Session(ctx, channel, false, deliver)
-		if err != nil {
-			c.refresh()
-			return session, err
-		}
-		c.listens.Store(n)
-		return session, nil
+		return session, redislock.InFailover(err)
 	}, deliver)
+}
+
+// session subscribes to a channel at a server.
+func (c *Conn) session(
+	ctx context.Context, address, channel string, sharded bool, deliver func(string),
+) (n *node, session subscription.Session, err error) {
+	if n, err = c.node(address); err == nil {
+		err = n.await(ctx)
+	}
+	if err == nil {
+		session, err = n.server.Session(ctx, channel, sharded, deliver)
+	}
+	if err != nil {
+		c.refresh()
+	}
+	return n, session, err
 }
 
 // Close implements redislock.Conn.

@@ -59,20 +59,10 @@ func (c *Conn) listen(address string, s *shard, channel func(tag string) string,
 			c.mu.Unlock()
 			return session, errUncovered
 		}
-		n, err := c.node(address)
-		if err == nil {
-			err = n.await(ctx)
-		}
-		if err == nil {
-			session, err = n.server.Session(ctx, channel(tag), true, deliver)
-		}
-		switch {
-		case err == nil:
+		if _, session, err = c.session(ctx, address, channel(tag), true, deliver); err == nil {
 			s.tag.Store(&tag)
-		case neverShards(err):
+		} else if neverShards(err) {
 			end()
-		default:
-			c.refresh()
 		}
 		return session, err
 	}, deliver)

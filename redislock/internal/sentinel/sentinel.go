@@ -87,7 +87,7 @@ func (l *Locator) Close() {
 
 // ErrDemoted says that the server that the sentinels name is a replica: they have not agreed on the next
 // primary yet.
-var ErrDemoted = errors.New("the server that the sentinels name is a replica: a fail-over is under way")
+var ErrDemoted = fmt.Errorf("the server that the sentinels name is a replica: %w", redislock.ErrFailover)
 
 // Dial asks the sentinels for the primary, connects to it, and checks that it is one. The locator closes
 // the connection when another server becomes the primary.
@@ -100,7 +100,7 @@ func (l *Locator) Dial(ctx context.Context) (net.Conn, error) {
 	}
 	n, err := l.o.Dial(ctx, address)
 	if err != nil {
-		return nil, err
+		return nil, redislock.InFailover(err)
 	}
 	t := &tracked{Conn: n, of: l, address: address}
 	if !l.track(t) {

@@ -48,9 +48,9 @@ func (p patience) unanswered(err error) bool {
 }
 
 // mayRetry reports whether an attempt that failed with err may be followed by another one. A server that
-// does not answer is tried again only with -w, because it may be gone.
+// does not answer, or from which another may take over, is tried again only with -w, because it may be gone.
 func (p patience) mayRetry(err error) bool {
-	return !p.none && (overloaded(err) || p.wait > 0 && slow(err))
+	return !p.none && (overloaded(err) || p.wait > 0 && (slow(err) || failingOver(err)))
 }
 
 // openPatiently opens the store as open does, but tries again while the store is overloaded: until the
@@ -118,6 +118,15 @@ func pauseUntil(ctx context.Context, before int) bool {
 func slow(err error) bool {
 	return timedOut(err) || errors.Is(err, io.EOF)
 }
+
+// failingOver reports whether some servers of a store answer, and another may soon take over from the one
+// that does not.
+func failingOver(err error) bool {
+	return errors.Is(err, redislock.ErrFailover) || err != nil && strings.Contains(err.Error(), readOnlyHost)
+}
+
+// readOnlyHost is what pgx says of a host that takes no writes, where a URL has several.
+const readOnlyHost = "read only connection"
 
 // overloaded reports whether a store, or this host, refuses more connections or requests at present. A
 // server that is not there, refuses a password or has no such database is reported at once.

@@ -34,6 +34,8 @@ func TestMayRetry(t *testing.T) {
 		{status.Error(codes.Unauthenticated, "wrong password"), never},
 		{context.DeadlineExceeded, withWait},
 		{io.EOF, withWait},
+		{redislock.InFailover(syscall.ECONNREFUSED), withWait},
+		{errors.New("a: connection refused; b: ValidateConnect failed: read only connection"), withWait},
 		{status.Error(codes.DeadlineExceeded, "late"), withWait},
 		{syscall.EAGAIN, always},
 		{syscall.ECONNRESET, always},

@@ -7,7 +7,8 @@ server that is too slow, or has too many connections at the moment, is tried aga
 the time is over. If the store has said nothing by then, run asks for the lock once more
 and waits for that answer, which says whether the lock is held. Without -w opening may take
 15 s, and with -n there is one attempt. A server that refuses the connection is reported
-at once.
+at once; but if others of its deployment answer, one may take over from it, and with -w
+run waits for that.
 
 CMD is run directly, without a shell. It has run's input and outputs, and run ends with
 its exit code. If CMD is not found, the lock is not taken. With -q, or with -E 0, run says
