@@ -70,7 +70,7 @@ func acknowledged(g driver.Guarantees, n int) driver.Guarantees {
 	g.Faults = maps.Clone(g.Faults)
 	g.Faults[driver.Failover] = driver.Verdict{
 		Exclusion: driver.Breaks, Tokens: driver.Breaks,
-		Note: fmt.Sprintf("kept if a replica takes over that has acknowledged the hold, with a clock that agrees within the margin of leases: ask for as many replicas as there are, or let only the most advanced one be promoted. Of more replicas than %d the others may not know the hold: guard the resource with the token. A primary that is cut off from its replicas grants nothing", n),
+		Note: fmt.Sprintf("kept if a replica takes over that has acknowledged the hold, with a clock that agrees within the margin of leases: ask for as many replicas as there are, or let only the most advanced one be promoted. Of more replicas than %d the others may not know the hold: guard the resource with the token. A primary that is cut off from its replicas grants nothing, nor does one that has taken over until as many follow it; what cannot be renewed meanwhile is lost", n),
 	}
 	return g
 }

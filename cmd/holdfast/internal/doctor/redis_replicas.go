@@ -55,7 +55,7 @@ func judgeFollowers(follow, asked, least int) Finding {
 	case asked > 0 && asked == follow:
 		f.Severity = OK
 		f.Found = fmt.Sprintf("%s; each of them must acknowledge a lock (hf.replicas is %d), so any may take over; "+
-			"while one is down none can be taken", following, asked)
+			"while one is down, or when one has taken over, none can be taken until as many follow again", following, asked)
 	case asked > 0:
 		f.Severity = Warning
 		f.Found = fmt.Sprintf("%s; hf.replicas is %d: the others need not have acknowledged a lock", following, asked)
