@@ -37,8 +37,8 @@ type Server interface {
 // Options say how to connect.
 type Options struct {
 	Seeds []string // host:port of some servers; the others are found by them
-	// Open connects to a server. It is called in goroutines of its own.
-	Open func(address string) (Server, error)
+	// Open connects to a server, by connections that dialed makes. It is called in goroutines of its own.
+	Open func(address string, dialed *Dialed) (Server, error)
 }
 
 // Conn is a redislock.Conn. Safe for concurrent use.
@@ -60,11 +60,12 @@ type Conn struct {
 	closed     bool
 }
 
-// Open connects to one of the seeds at least, and learns which servers there are.
-func Open(o Options) (*Conn, error) {
+// Open connects to one of the seeds at least, and learns which servers there are, before ctx ends. It looks
+// at ctx as far as Options.Open and Conn.Close of a server return soon.
+func Open(ctx context.Context, o Options) (redislock.Conn, error) {
 	alive, stop := context.WithCancel(context.Background())
 	c := &Conn{o: o, alive: alive, stop: stop, nodes: map[string]*node{}, shards: map[string]*shard{}}
-	if err := c.learn(alive); err != nil {
+	if err := c.learn(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}

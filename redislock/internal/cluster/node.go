@@ -18,6 +18,7 @@ const openWithin = 5 * time.Second
 type node struct {
 	address string
 	opened  chan struct{} // closed when there is a server, or an error
+	dialed  Dialed
 	server  Server
 	err     error
 
@@ -42,7 +43,7 @@ func (c *Conn) node(address string) (*node, error) {
 	n := &node{address: address, opened: make(chan struct{})}
 	c.nodes[address] = n
 	c.work.Go(func() {
-		n.server, n.err = c.o.Open(address)
+		n.server, n.err = c.o.Open(address, &n.dialed)
 		if n.err != nil { // the next request tries again
 			c.mu.Lock()
 			if c.nodes[address] == n {
@@ -163,6 +164,7 @@ func (n *node) close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
+	n.dialed.Close()
 	if n.err == nil {
 		n.server.Close()
 	}
