@@ -215,3 +215,91 @@ func TestShortestRenewal(t *testing.T) {
 		}
 	})
 }
+
+// Ten thousand leases on three shards, one of which is dead: it takes each request, and answers none. Those on
+// the others are renewed as if it were not there, each a third of its TTL after the renewal before.
+func TestDeadShardDelaysNoOther(t *testing.T) {
+	const (
+		leases = 10_000
+		ttl    = 30 * time.Second
+		late   = ttl/3 + time.Second // the renewals of a third of the TTL are put together to batches
+	)
+	inWorld(t, func(w *world) {
+		shard := func(name string) string { return name[len(name)-1:] }
+		var lost, doubts [3]atomic.Int32
+		count := func(of *[3]atomic.Int32) func(holdfast.Event) {
+			return func(e holdfast.Event) { of[shard(e.Name)[0]-'0'].Add(1) }
+		}
+		f := &faulty{Forward: driver.Forward{Driver: w.store.Client()}}
+		f.caps = func(c driver.Caps) driver.Caps { c.Ops |= driver.OpShard; return c }
+		f.shard = func(r driver.Request) string { return shard(r.Name) }
+		c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock, Events: holdfast.Events{
+			Lost: count(&lost), InDoubt: count(&doubts),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make([]*holdfast.Lease, leases)
+		last := make(map[string]time.Time, leases) // when each owner was renewed
+		for i := range all {
+			all[i] = w.acquire(c.Mutex(fmt.Sprint(i, "/", i%3), &holdfast.Options{TTL: ttl}))
+		}
+		start, renewals := time.Now(), 0
+		var mu sync.Mutex
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, grants []driver.Grant) []driver.Renewal {
+				if shard(grants[0].Name) == "2" {
+					<-ctx.Done()
+					out := make([]driver.Renewal, len(grants))
+					for i := range out {
+						out[i].Err = ctx.Err()
+					}
+					return out
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, g := range grants {
+					if shard(g.Name) == "2" {
+						t.Error("a batch has leases of several shards")
+					}
+					before, known := last[g.Owner]
+					if !known {
+						before = start
+					}
+					if since := time.Since(before); since > late {
+						t.Errorf("P2: %s is renewed %v after the last time", g.Name, since)
+					}
+					last[g.Owner] = time.Now()
+					renewals++
+				}
+				return d.Renew(ctx, grants)
+			}
+		})
+		const minutes = 3
+		time.Sleep(minutes * time.Minute)
+		mu.Lock()
+		if least := leases * 2 / 3 * minutes * 60 / int(late/time.Second); renewals < least {
+			t.Errorf("%d renewals, want at least %d", renewals, least)
+		}
+		mu.Unlock()
+		for i, lease := range all {
+			if dead := i%3 == 2; (lease.Err() != nil) != dead {
+				t.Errorf("lease %d, dead shard: %v: %v", i, dead, lease.Err())
+				break
+			}
+		}
+		for i := range lost {
+			want := 0
+			if i == 2 {
+				want = leases / 3
+			}
+			if got := int(lost[i].Load()); got != want || i != 2 && doubts[i].Load() > 0 {
+				t.Errorf("shard %d: %d leases were lost, want %d; %d were in doubt", i, got, want, doubts[i].Load())
+			}
+		}
+		f.set(func() { f.renew = nil })
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
