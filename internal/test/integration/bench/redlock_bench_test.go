@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,21 +85,25 @@ func startRedlock(b *testing.B) (addresses []string) {
 }
 
 // BenchmarkRedlock measures locks over five servers beside redsync: pairs of acquire and release by one
-// goroutine, on a name that nobody else wants; and how often one name goes from one of eight clients to
-// another (a client that takes the name again and again while the others sleep does not count). The
-// two alternate, so that other load on the machine hits both alike; shown are medians. Run it with
-// -benchtime 10x.
+// goroutine, on a name that nobody else wants, and by 64 with a name each; and one name that eight clients
+// want: how often it goes from one of them to another (a client that takes the name again and again while the
+// others sleep does not count), and how often it is taken in all. When they have finished, no server may have a
+// vote. The two alternate, so that other load on the machine hits both alike; shown are medians, and the median of
+// the ratios of redsync's time to ours, or of our rate to redsync's. Run it with -benchtime 10x.
 func BenchmarkRedlock(b *testing.B) {
 	for _, w := range []struct {
 		name    string
 		clients int
-		one     func(b *testing.B, lockers []Locker) float64
+		figures []string
+		one     func(b *testing.B, lockers []Locker) []float64
 	}{
-		{"pair, µs", 1, redlockPairs}, {"contended, owners/s", 8, redlockContended},
+		{"pair", 1, []string{"pairs/s"}, func(b *testing.B, l []Locker) []float64 { return redlockPairs(b, l, 1, 500) }},
+		{"pair64", 1, []string{"pairs/s"}, func(b *testing.B, l []Locker) []float64 { return redlockPairs(b, l, 64, 2000) }},
+		{"contended", 8, []string{"owners/s", "holds/s"}, redlockContended},
 	} {
-		b.Run(strings.Fields(w.name)[0], func(b *testing.B) {
+		b.Run(w.name, func(b *testing.B) {
 			addresses := startRedlock(b)
-			measured := map[string][]float64{}
+			measured := map[string][][]float64{}
 			lockers := map[string][]Locker{}
 			for _, r := range redlockers {
 				for range w.clients {
@@ -116,38 +119,69 @@ func BenchmarkRedlock(b *testing.B) {
 				for _, r := range redlockers {
 					measured[r.name] = append(measured[r.name], w.one(b, lockers[r.name]))
 				}
+				noVotes(b, addresses)
 			}
-			for name, all := range measured {
-				slices.Sort(all)
-				b.ReportMetric(all[len(all)/2], name+"-"+strings.ReplaceAll(w.name, ", ", "-"))
+			for i, figure := range w.figures {
+				var all, peer, ratios []float64
+				for round, ours := range measured["holdfast"] {
+					theirs := measured["redsync"][round]
+					all, peer, ratios = append(all, ours[i]), append(peer, theirs[i]), append(ratios, ours[i]/theirs[i])
+				}
+				b.ReportMetric(medianOf(all), figure)
+				b.ReportMetric(medianOf(peer), "redsync-"+figure)
+				b.ReportMetric(medianOf(ratios), "×redsync-"+figure)
 			}
 			b.ReportMetric(0, "ns/op") // of both together: says nothing
 		})
 	}
 }
 
-// redlockPairs returns how many microseconds a pair takes.
-func redlockPairs(b *testing.B, lockers []Locker) float64 {
-	const pairs = 500
-	start := time.Now()
-	for i := range pairs {
-		unlock, err := lockers[0].Lock(b.Context(), fmt.Sprint("bench/", i%10))
+// noVotes fails if a server keeps a vote when all is released: one that an attempt has left there.
+func noVotes(b *testing.B, addresses []string) {
+	b.Helper()
+	for _, address := range addresses {
+		c, err := holdfast.Open(b.Context(), "redis://"+address)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := unlock(); err != nil {
-			b.Fatal(err)
+		for late := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			names := 0
+			for info, err := range c.List(b.Context(), "bench/") {
+				if err != nil {
+					b.Fatal(err)
+				}
+				names += len(info.Holders)
+			}
+			if names == 0 {
+				break
+			}
+			if time.Now().After(late) {
+				b.Fatalf("%d votes are left at %s", names, address)
+			}
 		}
+		c.Close()
 	}
-	return float64(time.Since(start).Microseconds()) / pairs
 }
 
-// redlockContended returns how often in a second the name goes from one client to another.
-func redlockContended(b *testing.B, lockers []Locker) float64 {
+// redlockPairs returns how many pairs there are in a second.
+func redlockPairs(b *testing.B, lockers []Locker, workers, pairs int) []float64 {
+	took := timed(b, workers, pairs, func(worker int) error {
+		unlock, err := lockers[0].Lock(b.Context(), fmt.Sprint("bench/", worker))
+		if err != nil {
+			return err
+		}
+		return unlock()
+	})
+	return []float64{1e6 / took}
+}
+
+// redlockContended returns how often in a second the name goes from one client to another, and how often it
+// is taken.
+func redlockContended(b *testing.B, lockers []Locker) []float64 {
 	const long = time.Second
 	ctx, cancel := context.WithTimeout(b.Context(), long)
 	defer cancel()
-	var changes, inside, last atomic.Int64
+	var changes, holds, inside, last atomic.Int64
 	var all sync.WaitGroup
 	for i, l := range lockers {
 		all.Go(func() {
@@ -159,6 +193,7 @@ func redlockContended(b *testing.B, lockers []Locker) float64 {
 				if inside.Add(1) != 1 {
 					b.Error("two hold the name")
 				}
+				holds.Add(1)
 				if last.Swap(int64(i+1)) != int64(i+1) {
 					changes.Add(1)
 				}
@@ -170,5 +205,5 @@ func redlockContended(b *testing.B, lockers []Locker) float64 {
 		})
 	}
 	all.Wait()
-	return float64(changes.Load()) / long.Seconds()
+	return []float64{float64(changes.Load()) / long.Seconds(), float64(holds.Load()) / long.Seconds()}
 }
