@@ -1,6 +1,8 @@
 package holdfast_test
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -8,6 +10,34 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 )
+
+// A store without a queue may say how soon it should be polled again.
+func TestStoreSaysHowSoon(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		_, f := w.client(nil)
+		f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+			g, err := d.Try(ctx, r)
+			if errors.Is(err, holdfast.ErrHeld) {
+				err = &driver.HeldError{Name: r.Name, Poll: 10 * time.Millisecond}
+			}
+			return g, err
+		}
+		b, err := holdfast.New(&polled{f}, &holdfast.ClientOptions{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		lease := w.acquire(a.Mutex("x", nil))
+		time.AfterFunc(time.Second, func() { _ = lease.Release() })
+		if took := w.took(func() { w.acquire(b.Mutex("x", nil)) }); took > time.Second+10*time.Millisecond {
+			t.Errorf("free after 1 s, acquired after %v", took)
+		}
+		if n := f.tries.Load(); n < 100 || n > 210 {
+			t.Errorf("%d polls in 1 s, want one each 5 to 10 ms", n)
+		}
+	})
+}
 
 // telling is a driver without a queue whose store may tell when a name is free.
 type telling struct {

@@ -36,6 +36,9 @@ type HeldError struct {
 	Queued    int           // how many wait, this request included where it is queued
 	Ahead     int           // how many of them come before this request, where it is queued
 	ExpiresIn time.Duration // when the first of the holds in the way ends unless it is renewed
+	// Poll is after which pause a waiter of a store without a queue should ask again, at most; package
+	// holdfast jitters it down to half. It is for a store that knows how quick it is. 0: Caps.Poll.
+	Poll time.Duration
 }
 
 // Error says who holds the name, as far as it is known. The error around it says the name.

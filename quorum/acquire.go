@@ -56,6 +56,7 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 	}
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
+	q.pace.note(q.clock.Now().Sub(a.vote.Sent), a.split())
 	if a.vote.Phase != vote.Won && a.vote.Phase != vote.Over {
 		a.do(a.vote.GiveUp())
 		return driver.Grant{Request: r, Handle: a.hold}, driver.Uncertain(cmp.Or(ctx.Err(), errSlow))
@@ -224,7 +225,7 @@ func (a *attempt) delayed() error {
 
 // held returns the error of a name that others hold at nodes which answered.
 func (a *attempt) held(errs []error) error {
-	held := &driver.HeldError{Name: a.request.Name}
+	held := &driver.HeldError{Name: a.request.Name, Poll: a.q.pace.poll(a.q.caps.Poll)}
 	var opens []time.Duration // when each node gives its vote, as far as it is known
 	for _, err := range errs {
 		var one *driver.HeldError

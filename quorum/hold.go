@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"math"
 	"sync"
 
@@ -17,6 +18,7 @@ type hold struct {
 	token   driver.Token   // what the nodes are to have on record; 0: none
 	over    bool           // released or withdrawn: no vote is asked for any more
 	foreign bool           // this client has not taken it, and knows nothing of it
+	news    chan struct{}  // closed when a node answers a request for its vote; nil: nobody waits for that
 }
 
 // ballot is the vote of one node.
@@ -65,6 +67,10 @@ func (h *hold) underWay(rules vote.Rules) vote.Set {
 // answered takes in a node's answer to the request for its vote.
 func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
 	b := &h.ballots[node]
+	if h.news != nil {
+		close(h.news)
+		h.news = nil
+	}
 	switch answer {
 	case vote.Given:
 		*b = ballot{state: given, token: g.Token, handle: g.Handle}
@@ -75,13 +81,37 @@ func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
 	}
 }
 
+// settled waits until the node has answered the request for its vote that is under way, if there is one, or ctx
+// ends.
+func (h *hold) settled(ctx context.Context, node int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.ballots[node].state == asked && ctx.Err() == nil {
+		if h.news == nil {
+			h.news = make(chan struct{})
+		}
+		news := h.news
+		h.mu.Unlock()
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+		h.mu.Lock()
+	}
+}
+
 // grant returns the hold as the node knows it, and false if the node certainly does not have it. A vote
 // that may be there is withdrawn by token 0.
 func (h *hold) grant(node int, g driver.Grant) (driver.Grant, bool) {
 	b := &h.ballots[node]
 	g.Token, g.Block, g.Handle, g.HandedOver, g.Raised = b.token, 1, b.handle, false, b.raised
-	if b.state != given {
+	switch {
+	case b.state != given:
 		g.Token, g.Handle, g.Raised = 0, nil, false
+	case h.until == 0:
+		// Not granted: the request of which package holdfast has no answer is the hold's own, and the node has
+		// answered it. So it needs no tombstone.
+		g.Stray = false
 	}
 	return g, b.state != absent
 }

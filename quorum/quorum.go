@@ -71,6 +71,7 @@ type quorum struct {
 	clock   driver.Clock
 	timeout time.Duration // Options.NodeTimeout
 	nodes   []*node
+	pace    pace
 
 	closing context.Context // ends when Close is called
 	close   context.CancelFunc
@@ -78,8 +79,12 @@ type quorum struct {
 	end     context.CancelFunc
 
 	mu      sync.Mutex
-	running int           // goroutines
+	running int           // functions that spawn has begun
 	idle    chan struct{} // closed when there is none any more, after Close was called
+
+	work    chan func()    // to workers that rest
+	workers sync.WaitGroup // goroutines
+	resting atomic.Int32   // of these
 }
 
 // New returns a driver over drivers, at least one and at most 15, each of an independent store, which must
@@ -165,7 +170,7 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 	}
 	q := &quorum{
 		rules: vote.Rules{Nodes: len(nodes)}, clock: o.Clock, timeout: o.NodeTimeout,
-		nodes: make([]*node, len(nodes)), idle: make(chan struct{}),
+		nodes: make([]*node, len(nodes)), idle: make(chan struct{}), work: make(chan func()),
 	}
 	if !o.Durable {
 		q.rules.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
@@ -266,14 +271,37 @@ func (q *quorum) spawn(f func()) bool {
 		return false
 	}
 	q.running++
-	go func() {
-		defer q.done()
-		f()
-	}()
+	select {
+	case q.work <- f:
+	default:
+		q.workers.Go(func() { q.run(f) })
+	}
 	return true
 }
 
-// done counts a goroutine out.
+// restingEach is how many workers rest at most, for each node. A goroutine begins with a small stack, which the
+// client libraries below make it copy two or three times: one that has rested has a large one.
+const restingEach = 2
+
+// run is a worker: it runs f, and then what it is given while it rests.
+func (q *quorum) run(f func()) {
+	for {
+		f()
+		q.done()
+		if int(q.resting.Add(1)) > restingEach*len(q.nodes) {
+			q.resting.Add(-1)
+			return
+		}
+		select {
+		case f = <-q.work:
+			q.resting.Add(-1)
+		case <-q.closing.Done():
+			return
+		}
+	}
+}
+
+// done counts a function out.
 func (q *quorum) done() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -326,6 +354,7 @@ func (q *quorum) Close() error {
 	}
 	q.end()
 	<-q.idle
+	q.workers.Wait()
 	var errs []error
 	for _, n := range q.nodes {
 		if n.driver != nil {

@@ -32,8 +32,8 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 		}
 		return errs
 	}
-	// What each node is to release, and of which grants that is.
-	batches, of := make([][]driver.Grant, len(q.nodes)), make([][]int, len(q.nodes))
+	// What each node is to release, and of which grants that is; and the grants for which it has not answered yet.
+	batches, of, late := make([][]driver.Grant, len(q.nodes)), make([][]int, len(q.nodes)), make([][]int, len(q.nodes))
 	endings := make([]ending, len(grants))
 	ttl := time.Duration(0)
 	for i, g := range grants {
@@ -52,6 +52,10 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 				continue
 			}
 			endings[i].left++
+			if h.ballots[n].state == asked {
+				late[n] = append(late[n], i)
+				continue
+			}
 			batches[n], of[n] = append(batches[n], part), append(of[n], i)
 		}
 		h.mu.Unlock()
@@ -65,6 +69,9 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 	q.all(q.patience(ttl), func(nodes context.Context, n *node) {
 		if i := n.index; len(batches[i]) > 0 {
 			r.answer(n, batches[i], of[i], n.release(nodes, batches[i]))
+		}
+		for _, i := range late[n.index] {
+			r.releaseLate(nodes, n, i)
 		}
 	})
 	var ended error
@@ -92,6 +99,23 @@ type releasing struct {
 	mu        sync.Mutex
 	endings   []ending
 	undecided int
+}
+
+// releaseLate has the node release a grant for which it has not answered yet. It waits for the answer: a
+// withdrawal that comes before the request leaves a tombstone, and while a node has tombstones for a name, all
+// requests for it take longer.
+func (r *releasing) releaseLate(ctx context.Context, n *node, i int) {
+	g := r.grants[i]
+	h := r.q.holdOf(g)
+	h.settled(ctx, n.index)
+	h.mu.Lock()
+	part, ok := h.grant(n.index, g)
+	h.mu.Unlock()
+	err := error(nil)
+	if ok {
+		err = n.release(ctx, []driver.Grant{part})[0]
+	}
+	r.answer(n, []driver.Grant{part}, []int{i}, []error{err})
 }
 
 // answer takes in what a node says to a batch.

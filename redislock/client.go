@@ -56,8 +56,15 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	if err := cmp.Or(c.alive(ctx), c.undoing(req.Owner)); err != nil {
 		return driver.Grant{Request: req}, err
 	}
-	keys := c.layout.keys(req.Name)
 	sent := c.clock.Now()
+	to := c.sharedAck.route(c.shared, req.TTL)
+	reply := to.run(ctx, askScript, c.askCommand(&req, sent, queue, first))[0]
+	return c.asked(ctx, req, &reply, sent)
+}
+
+// askCommand returns the command of ask.
+func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, first bool) Command {
+	keys := c.layout.keys(req.Name)
 	rest := make([]byte, 0, 96)
 	for _, n := range [...]int64{
 		int64(req.Mode), int64(req.Slots), int64(req.Permits), micros(req.MinHold), int64(sent),
@@ -70,12 +77,15 @@ func (c *client) ask(ctx context.Context, req driver.Request, queue, first bool)
 	if queue {
 		rest = c.appendNear(rest, keys[0])
 	}
-	args := []string{string(c.appendPlain(nil, &req)), string(rest), ""}
-	if !first || !mayBePlain(&req) {
+	args := []string{string(c.appendPlain(nil, req)), string(rest), ""}
+	if !first || !mayBePlain(req) {
 		args = args[:2]
 	}
-	to := c.sharedAck.route(c.shared, req.TTL)
-	reply := to.run(ctx, askScript, askScript.command(keys[:], args...))[0]
+	return askScript.command(keys[:], args...)
+}
+
+// asked reads the reply to it.
+func (c *client) asked(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}

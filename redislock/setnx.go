@@ -115,44 +115,38 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error
 	}
 	sent := s.c.clock.Now()
 	to := s.c.sharedAck.route(s.c.shared, req.TTL)
-	fields, short, err := s.ask(ctx, to, setnxTake, req.Name, req.Owner,
+	return s.taken(ctx, req, &to.run(ctx, setnxTake, s.take(&req))[0], sent)
+}
+
+// take returns the command that takes the hold.
+func (s setnx) take(req *driver.Request) Command {
+	return setnxTake.command(s.c.layout.setnxKeys(req.Name, req.Owner), req.Owner,
 		decimal(micros(req.TTL)), decimal(micros(req.LockDelay)), decimal(micros(req.MinHold)), req.Note)
-	if err != nil {
-		return driver.Grant{Request: req}, outcome(err)
+}
+
+// taken reads the reply to it.
+func (s setnx) taken(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
+	if reply.Err != nil {
+		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
+	fields, _ := reply.Value.([]any)
 	switch number(fields, 0) {
 	case replyOK:
 		return s.c.counted(ctx, s, driver.Grant{
 			Request: req, Token: driver.Token(number(fields, 1)), Block: 1, Since: sent, Valid: req.TTL,
-		}, short)
+		}, reply.short)
 	case replyHeld:
 		return driver.Grant{Request: req}, &driver.HeldError{
 			Name: req.Name, ExpiresIn: rest(number(fields, 1)),
 			Token: driver.Token(number(fields, 2)), Note: str(fields, 3),
 		}
 	}
-	return driver.Grant{Request: req}, refusal(&req, fields)
+	return driver.Grant{Request: req}, refusal(&req, reply.Value)
 }
 
 // rest returns for how much longer a key is there that has so many milliseconds, and 0 if it does not
 // end by itself.
 func rest(ms int64) time.Duration { return time.Duration(max(ms, 0)) * time.Millisecond }
-
-// ask runs a script for one owner of a name, and returns its reply, and why it does not count. The owner
-// is the script's first argument.
-func (s setnx) ask(
-	ctx context.Context, to route, script *script, name, owner string, args ...string,
-) (fields []any, short, err error) {
-	command := script.command(s.c.layout.setnxKeys(name, owner), append([]string{owner}, args...)...)
-	reply := to.run(ctx, script, command)[0]
-	if reply.Err != nil {
-		return nil, nil, reply.Err
-	}
-	if fields, ok := reply.Value.([]any); ok {
-		return fields, reply.short, nil
-	}
-	return []any{reply.Value}, reply.short, nil
-}
 
 // batch runs a script over grants.
 func (s setnx) batch(
@@ -183,11 +177,12 @@ func (s setnx) Annotate(ctx context.Context, g driver.Grant) error {
 	if err := s.c.alive(ctx); err != nil {
 		return err
 	}
-	fields, _, err := s.ask(ctx, s.c.shared, setnxAnnotate, g.Name, g.Owner, g.Note)
-	if err != nil {
-		return Explain(err)
+	command := setnxAnnotate.command(s.c.layout.setnxKeys(g.Name, g.Owner), g.Owner, g.Note)
+	reply := s.c.shared.run(ctx, setnxAnnotate, command)[0]
+	if reply.Err != nil {
+		return Explain(reply.Err)
 	}
-	return statusError(fields[0])
+	return statusError(reply.Value)
 }
 
 // Break implements driver.Breaker. A hold of another program has no token, so it cannot be broken.

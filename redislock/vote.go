@@ -76,24 +76,27 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life driver.Life)
 	if mayBePlain(&req) {
 		key, member := c.record(&req)
 		take := Command{Args: []string{"EVALSHA", takeScript.sha, "1", key, member}, Key: key}
-		commands := append([]Command{take}, c.inLife(life, key)...)
 		sent := c.clock.Now()
-		replies := c.shared.do(ctx, commands)
-		if unknown(&replies[0]) {
-			commands[0].Args[0], commands[0].Args[1] = "EVAL", takeScript.text
-			replies = c.shared.do(ctx, commands)
-		}
+		replies := c.voteIn(ctx, life, takeScript, take)
 		if g, err := c.plainReply(ctx, req, &replies[0], sent); err != errAsk {
 			return g, isIn(life, replies[1:]), err
 		}
 	}
-	g, err := c.ask(ctx, req, false, false)
-	if err != nil {
-		return g, false, err
+	sent := c.clock.Now()
+	replies := c.voteIn(ctx, life, askScript, c.askCommand(&req, sent, false, false))
+	g, err := c.asked(ctx, req, &replies[0], sent)
+	return g, isIn(life, replies[1:]), err
+}
+
+// voteIn runs a script that takes a hold, and asks behind it, in one pipeline, whether the server is in a life.
+func (c *client) voteIn(ctx context.Context, life driver.Life, s *script, take Command) []Reply {
+	commands := append([]Command{take}, c.inLife(life, take.Key)...)
+	replies := c.shared.do(ctx, commands)
+	if unknown(&replies[0]) {
+		commands[0].Args[0], commands[0].Args[1] = "EVAL", s.text
+		replies = c.shared.do(ctx, commands)
 	}
-	// Asked after the answer: the same life now is the same life then.
-	same, _ := c.stillIn(ctx, life) // else it is not known
-	return g, same, nil
+	return replies
 }
 
 // errNoLife says that the server's life could not be agreed on.
@@ -163,12 +166,16 @@ func (c *client) Admit(ctx context.Context, life driver.Life) error {
 
 // Vote implements driver.Voter.
 func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
-	g, err := s.Try(ctx, req)
-	if err != nil {
-		return g, false, err
+	if req.Mode != driver.Exclusive {
+		return driver.Grant{}, false, driver.ErrUnsupported
 	}
-	same, _ := s.c.stillIn(ctx, life) // else it is not known
-	return g, same, nil
+	if err := s.c.alive(ctx); err != nil {
+		return driver.Grant{}, false, err
+	}
+	sent := s.c.clock.Now()
+	replies := s.c.voteIn(ctx, life, setnxTake, s.take(&req))
+	g, err := s.taken(ctx, req, &replies[0], sent)
+	return g, isIn(life, replies[1:]), err
 }
 
 // Life implements driver.Voter.

@@ -166,6 +166,9 @@ func (e *Engine) ask(c *Caller) Action {
 	if t.step == await && !e.Queue && !t.paused {
 		// The first polls of a store without a queue are quick and the later ones slow.
 		t.pause = min(max(2*t.pause, firstPause), e.Poll)
+		if t.held != nil && t.held.Poll > 0 {
+			t.pause = min(t.pause, t.held.Poll)
+		}
 		t.paused = true
 		return Action{Do: Pause, For: t.untilOpen(e.Jitter(t.pause)), Poll: true, Opens: t.opens()}
 	}

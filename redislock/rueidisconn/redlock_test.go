@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,6 +218,93 @@ func TestRedlockServersKilled(t *testing.T) {
 	for end := time.Now().Add(hanging); votesAt(t, alive, "orders/43") > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("an attempt without a majority has left a vote")
+		}
+	}
+}
+
+// TestRedlockCrowd: eight clients want one name again and again, and split the votes. Each gets it as often as it
+// wants, alone, and no attempt that has failed leaves a vote.
+func TestRedlockCrowd(t *testing.T) {
+	nodes := startNodes(t, 5, testserver.RedisOptions{})
+	var inside atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		c := redlockClient(t, nodes)
+		all.Go(func() {
+			for range 15 {
+				ctx, cancel := context.WithTimeout(t.Context(), hanging)
+				lease, err := c.Mutex("orders/42", nil).Acquire(ctx)
+				cancel()
+				if err != nil {
+					t.Errorf("Acquire: %v", err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("P1: two clients have the lock")
+				}
+				inside.Add(-1)
+				if err := lease.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for end := time.Now().Add(hanging); votesAt(t, nodes, "orders/42") > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("an attempt that has failed has left a vote")
+		}
+	}
+}
+
+// TestRedlockWithdrawn: a request whose caller gives up before the servers have answered is withdrawn when they do.
+// Nothing is left of it, and no tombstone, which would make requests for the name slow for a minute.
+func TestRedlockWithdrawn(t *testing.T) {
+	nodes := startNodes(t, 5, testserver.RedisOptions{})
+	d := redlock(t, nodes.addresses(), quorum.Options{NodeTimeout: 2 * hanging, MaxTTL: 4 * hanging})
+	defer d.Close()
+	request := driver.Request{Name: "orders/42", Owner: "warm", TTL: 4 * hanging}
+	g, err := d.Try(t.Context(), request) // so that all nodes are connected
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		node.Pause()
+		defer node.Resume()
+	}
+	request.Owner = "hasty"
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	g, err = d.Try(ctx, request)
+	if !errors.Is(err, driver.ErrUncertain) {
+		t.Fatalf("Try at servers that stand still: %v", err)
+	}
+	g.Stray = true // as package holdfast says
+	withdrawn := make(chan error, 1)
+	go func() { withdrawn <- d.Release(t.Context(), []driver.Grant{g})[0] }()
+	time.Sleep(20 * time.Millisecond) // most often it waits by then
+	for _, node := range nodes {
+		node.Resume()
+	}
+	select {
+	case err := <-withdrawn:
+		if err != nil && !driver.Gone(err) {
+			t.Errorf("the withdrawal: %v", err)
+		}
+	case <-time.After(hanging):
+		t.Fatal("the withdrawal does not end")
+	}
+	for end := time.Now().Add(hanging); votesAt(t, nodes, request.Name) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("P6: a request that was withdrawn has left a vote")
+		}
+	}
+	for _, node := range nodes {
+		if keys := node.Ask("KEYS", "holdfast:{orders/42}:gone"); keys != "" {
+			t.Errorf("P6: a request that was withdrawn has left %s", keys)
 		}
 	}
 }
