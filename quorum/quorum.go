@@ -38,7 +38,8 @@ type Options struct {
 	// NodeTimeout is how long a node has to answer, far below the TTL. 0: a tenth of the TTL, at least
 	// 50 ms and at most a second.
 	NodeTimeout time.Duration
-	// Poll is Caps.Poll, at least 1 ms. 0: 100 ms.
+	// Poll is Caps.Poll, at least 1 ms: the longest pause of a waiter before it asks again. Most often the pause is
+	// a few times as long as an attempt takes. 0: 100 ms.
 	Poll time.Duration
 	// Clock is the clock that leases are trusted by, which must be that of the nodes' drivers. nil:
 	// driver.HostClock.
