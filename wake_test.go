@@ -16,7 +16,12 @@ func TestStoreSaysHowSoon(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
 		_, f := w.client(nil)
+		owners := map[string]bool{}
 		f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+			if owners[r.Owner] {
+				t.Error("P1: an owner that was refused asks again: what it got may still be being taken back")
+			}
+			owners[r.Owner] = true
 			g, err := d.Try(ctx, r)
 			if errors.Is(err, holdfast.ErrHeld) {
 				err = &driver.HeldError{Name: r.Name, Poll: 10 * time.Millisecond}

@@ -16,6 +16,7 @@ type ending struct {
 	freed  int     // nodes that certainly do not have the vote any more
 	gone   int     // of these, those that had not had it before
 	broken bool    // at one of these an operator broke it
+	asked  bool    // it was never granted, so its votes may have been taken back already
 	left   int     // nodes that have not answered
 	errs   []error // of nodes that may still have it
 	done   bool
@@ -41,6 +42,7 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 		h := q.holdOf(g)
 		h.mu.Lock()
 		h.over = true
+		endings[i].asked = h.until == 0
 		underWay := h.underWay(q.rules)
 		for n := range q.nodes {
 			part, ok := h.grant(n, g)
@@ -152,7 +154,7 @@ func (r *releasing) decide(i int) {
 	switch {
 	case e.freed < needed:
 		e.err = fmt.Errorf("released at %d of %d nodes: %w", e.freed, len(r.q.nodes), errors.Join(e.errs...))
-	case e.gone >= needed && r.grants[i].Handle != nil:
+	case e.gone >= needed && r.grants[i].Handle != nil && !e.asked:
 		if e.err = driver.ErrNotHeld; e.broken {
 			e.err = driver.ErrBroken
 		}

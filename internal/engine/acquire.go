@@ -246,6 +246,11 @@ func (e *Engine) answered(c *Caller, grant driver.Grant, err, over error) Action
 		g.place.stray, e.silence = true, err
 	} else if t.step != enqueue {
 		g.place.sent = false // the store has certainly not done it: nothing is to be withdrawn
+		if !e.Queue {
+			// Suppose a quorum has refused the request, and takes back the votes that it got. If the next one had
+			// the same owner, that might take its votes, and end a hold that is trusted (P1).
+			g.renounce()
+		}
 	}
 	return e.failed(c, err, over)
 }
