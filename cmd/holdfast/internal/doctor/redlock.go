@@ -1,12 +1,15 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/holdfastlock/holdfast/internal/storeurl"
+	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 )
 
@@ -26,7 +29,7 @@ func redlockServers(ctx context.Context, p Patient) []Finding {
 	for i, host := range hosts {
 		one := *p.URL
 		one.Scheme, one.Host, one.RawQuery = "redis", host, query.Encode()
-		all.Go(func() { found[i] = redlockServer(ctx, Patient{URL: &one, Client: p.Client}) })
+		all.Go(func() { found[i] = redlockServer(ctx, Patient{URL: &one, Client: p.Client}, durable) })
 	}
 	all.Wait()
 	var findings []Finding
@@ -63,7 +66,8 @@ func forgetsVotes(f Finding, durable bool) Finding {
 	return f
 }
 
-func redlockServer(ctx context.Context, p Patient) []Finding {
+// redlockServer examines one server.
+func redlockServer(ctx context.Context, p Patient, durable bool) []Finding {
 	_, u, err := storeurl.Take(p.URL)
 	if err != nil {
 		return nil // the lock's finding says why
@@ -76,10 +80,54 @@ func redlockServer(ctx context.Context, p Patient) []Finding {
 			Remedy: "start the server, or repair the way to it",
 		}}
 	}
-	conn.Close()
+	defer conn.Close()
 	var findings []Finding
+	if !durable {
+		findings = redlockAccess(ctx, conn, p.URL.User.Username())
+	}
 	for _, check := range redisChecks {
 		findings = append(findings, check(ctx, p)...)
 	}
 	return findings
+}
+
+// The keys by which clients know whether a server may have forgotten its votes.
+const (
+	lifeKey     = redislock.DefaultPrefix + ":life"
+	admittedKey = redislock.DefaultPrefix + ":admitted"
+)
+
+// votes are the commands that a Redlock needs on each server beside those of one, unless the servers
+// are durable. They change nothing.
+var votes = []redislock.Command{
+	{Args: []string{"SCRIPT", "LOAD", "return 1"}},
+	{Args: []string{"SCRIPT", "EXISTS", strings.Repeat("0", 40)}},
+	{Args: []string{"GET", lifeKey}},
+	{Args: []string{"GET", admittedKey}},
+	{Args: []string{"EVAL", "return 1", "2", lifeKey, admittedKey}},
+}
+
+// redlockAccess tries what a Redlock needs to know whether the server has forgotten its votes.
+func redlockAccess(ctx context.Context, conn redislock.Conn, user string) []Finding {
+	const check = "votes"
+	var denied []string
+	for i, reply := range conn.Do(ctx, votes) {
+		refused, ok := errors.AsType[*redislock.ServerError](reply.Err)
+		if ok && strings.HasPrefix(refused.Text, "NOPERM") {
+			denied = append(denied, strings.Join(votes[i].Args[:2], " "))
+		} else if reply.Err != nil && !ok {
+			return connectionTrouble(check, reply.Err)
+		}
+	}
+	user = cmp.Or(user, "default")
+	if denied == nil {
+		return good(check, "user %q may do what tells whether the server has forgotten its votes", user)
+	}
+	return []Finding{{
+		Check: check, Severity: Error,
+		Found: fmt.Sprintf("user %q was refused: %s", user, strings.Join(denied, ", ")),
+		Risk:  "the server does not count, because nobody can tell whether it has forgotten its votes",
+		Remedy: "run ACL SETUSER " + user + " ~" + redislock.DefaultPrefix + ":* +eval +get +script|load +script|exists " +
+			"on this server, beside what locks in one server need",
+	}}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,5 +41,51 @@ func TestRedlock(t *testing.T) {
 		if f := found[check]; f.Severity != want {
 			t.Errorf("hf.durable: %s: %+v, want %s", check, f, want)
 		}
+	}
+}
+
+// TestRedlockAccess takes every permission that a Redlock needs away in turn, at one server of three.
+func TestRedlockAccess(t *testing.T) {
+	t.Parallel()
+	servers := []*testserver.Redis{redisOf(t, testserver.RedisOptions{}), redisOf(t, testserver.RedisOptions{}), redisOf(t, testserver.RedisOptions{})}
+	var addresses []string
+	grant := func(i int, user string, rules ...string) {
+		ask := admin(t, redisURL(servers[i].Addr, ""))
+		ask(append([]string{"ACL", "SETUSER", user, "on", ">" + password, "&holdfast:*"}, rules...)...)
+	}
+	enough := append(strings.Fields(rules()), "~holdfast:*", "+script|load", "+script|exists")
+	narrow := slices.Concat(strings.Fields(rules()), []string{"+script|load", "+script|exists", "~holdfast:{*", "~holdfast:store"})
+	for i, s := range servers {
+		addresses = append(addresses, s.Addr)
+		grant(i, "enough", enough...)
+		for user, without := range map[string][]string{
+			"noload": {"-script|load"}, "noexists": {"-script|exists"}, "nokeys": nil,
+		} {
+			switch {
+			case i != 1:
+				grant(i, user, enough...)
+			case without == nil:
+				grant(i, user, narrow...)
+			default:
+				grant(i, user, slices.Concat(enough, without)...)
+			}
+		}
+	}
+	url := func(user string) string {
+		return "redlock://" + user + ":" + password + "@" + strings.Join(addresses, ",")
+	}
+	found := examine(t, url("enough"))
+	for _, address := range addresses {
+		expect(t, found, want{"votes of " + address, OK, "may do"})
+	}
+	for user, says := range map[string]string{
+		"noload": "SCRIPT LOAD", "noexists": "SCRIPT EXISTS", "nokeys": "GET holdfast:life, GET holdfast:admitted, EVAL",
+	} {
+		found := examine(t, url(user))
+		expect(t, found, want{"votes of " + addresses[0], OK, ""}, want{"votes of " + addresses[1], Error, "user \"" + user + "\" was refused: " + says})
+	}
+	// Durable servers need none of it.
+	if f, ok := examine(t, url("noload")+"?hf.durable=yes")["votes of "+addresses[1]]; ok {
+		t.Errorf("of a durable server: %+v", f)
 	}
 }
