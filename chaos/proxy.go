@@ -22,16 +22,16 @@ const (
 // It does not know the protocol. Its methods are safe for concurrent use.
 type Proxy struct {
 	Addr     string // where it listens, on the loopback interface
-	upstream string
 	listener net.Listener
 	work     sync.WaitGroup
 
-	mu     sync.Mutex
-	rules  [2]rule
-	change chan struct{} // closed when the rules change
-	cut    bool
-	closed bool
-	links  map[*link]struct{}
+	mu       sync.Mutex
+	upstream string
+	rules    [2]rule
+	change   chan struct{} // closed when the rules change
+	cut      bool
+	closed   bool
+	links    map[*link]struct{}
 }
 
 // rule says what happens to bytes that go one way.
@@ -92,6 +92,12 @@ func (p *Proxy) Heal() {
 	p.alter(func() { p.rules, p.cut = [2]rule{}, false })
 }
 
+// Redirect makes new connections lead to another server, as an address that moves does. Those that there
+// are stay where they are.
+func (p *Proxy) Redirect(upstream string) {
+	p.alter(func() { p.upstream = upstream })
+}
+
 // Connections returns how many connections clients have through the proxy.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
@@ -124,7 +130,10 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.upstream)
+		p.mu.Lock()
+		upstream := p.upstream
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", upstream)
 		if err != nil {
 			client.Close()
 			continue

@@ -139,3 +139,25 @@ func TestProxyCuts(t *testing.T) {
 	healed.says("back")
 	healed.hears("back")
 }
+
+// TestRedirect: new connections lead to the other server, and those that there are stay.
+func TestRedirect(t *testing.T) {
+	p := StartProxy(t, echo(t))
+	stays := dialLine(t, p.Addr)
+	stays.says("before")
+	stays.hears("before")
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Close() })
+	p.Redirect(other.Addr().String())
+	dialLine(t, p.Addr)
+	c, err := other.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	stays.says("after")
+	stays.hears("after")
+}

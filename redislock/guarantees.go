@@ -47,7 +47,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.Failover: {
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,
-			Note: "replication is asynchronous: a replica that takes over may not know a hold, and its wall clock may be behind",
+			Note: "replication is asynchronous: a replica that takes over may not know a hold, and its wall clock may be behind. As long as the old primary takes writes it grants beside the new one: make it a replica, or stop it, before the address that clients know leads elsewhere",
 		},
 		driver.ClockForward: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,

@@ -5,6 +5,7 @@ package faulttest
 import (
 	"net"
 	neturl "net/url"
+	"os"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
@@ -12,7 +13,13 @@ import (
 	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://
 )
 
-func TestMain(m *testing.M) { faults.Main(m) }
+func TestMain(m *testing.M) {
+	if settings := os.Getenv(clientsEnv); settings != "" {
+		obey(settings)
+		return
+	}
+	faults.Main(m)
+}
 
 func url(addr string) string { return "redis://" + addr }
 

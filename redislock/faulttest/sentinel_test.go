@@ -139,45 +139,6 @@ func (c *crowd) end() {
 	}
 }
 
-// TestSentinelFailover: the primary is killed, stopped, or demoted by an operator's order, while clients
-// with about fifty connections hold and wait. All follow to the new primary, nobody is stuck, and
-// nobody trusts a lease that the new primary does not have.
-func TestSentinelFailover(t *testing.T) {
-	for name, end := range map[string]func(*testserver.Sentinels, *testserver.Redis){
-		"killed":  func(_ *testserver.Sentinels, primary *testserver.Redis) { primary.Kill() },
-		"stopped": func(_ *testserver.Sentinels, primary *testserver.Redis) { primary.Pause() },
-		"demoted": func(s *testserver.Sentinels, _ *testserver.Redis) { s.Failover() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := testserver.StartSentinels(t, testserver.SentinelOptions{})
-			c := startCrowd(t, sentinelURL(s), 12)
-			c.goesOn()
-			before := s.Primary()
-			end(s, before)
-			now := s.AwaitPrimary(before)
-			told := time.Now()
-			c.goesOn()
-			took := time.Since(told)
-			lost := c.judge(openURL(t, "redis://"+now.Addr))
-			switch name {
-			case "stopped":
-				before.Resume()
-			case "demoted":
-				until(t, "the clients leave the old primary", func() bool {
-					return before.Ask("PUBSUB", "CHANNELS", "holdfast:*") == ""
-				})
-				// They must have left of themselves. The sentinels demote it after about ten seconds,
-				// and its clients are disconnected then.
-				if role := before.Ask("ROLE"); !strings.HasPrefix(role, "master ") {
-					t.Errorf("clients have left the old primary only when it was %s", role)
-				}
-			}
-			c.end()
-			t.Logf("all were served twice within %v of the sentinels' agreement; of %d leases %d were lost, and of short ones %d", took, len(c.kept), lost, c.lost.Load())
-		})
-	}
-}
-
 // TestSentinelLoses: a fail-over loses a hold that was acknowledged and not replicated, and the new
 // primary's clock is behind. So two holders trust their leases, with tokens in the wrong order, until
 // the first one renews. The driver says so.

@@ -72,6 +72,10 @@ func TestConn(t *testing.T) {
 	conntest.Run(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
 }
 
+func TestMoved(t *testing.T) {
+	conntest.RunMoved(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
+}
+
 func TestBusy(t *testing.T) {
 	conntest.RunBusy(t, func(_ testing.TB, address string) redislock.Conn { return connect(address) })
 }

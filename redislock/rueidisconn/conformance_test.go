@@ -129,6 +129,8 @@ func TestConn(t *testing.T) {
 	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
 }
 
+func TestMoved(t *testing.T) { conntest.RunMoved(t, fromURL) }
+
 func TestBusy(t *testing.T) { conntest.RunBusy(t, fromURL) }
 
 func TestReactions(t *testing.T) {

@@ -22,16 +22,25 @@ type opened struct {
 	option   rueidis.ClientOption
 	shared   atomic.Pointer[wire.Line] // nil: no driver uses it
 	reserved *wire.Line                // for renewals and releases
+	leaver   *leaver                   // nil: another package knows the connections
 }
 
 // Do implements redislock.Conn.
 func (c *opened) Do(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-	if line := c.shared.Load(); line != nil {
-		if replies, sent := line.Do(ctx, commands); sent {
-			return replies
-		}
+	return c.do(ctx, c.shared.Load(), commands)
+}
+
+// do sends commands over a line, if there is one and it is connected.
+func (c *opened) do(ctx context.Context, line *wire.Line, commands []redislock.Command) (replies []redislock.Reply) {
+	sent := false
+	if line != nil {
+		replies, sent = line.Do(ctx, commands)
 	}
-	return c.conn.Do(ctx, commands)
+	if !sent {
+		replies = c.conn.Do(ctx, commands)
+	}
+	c.leaver.note(replies)
+	return replies
 }
 
 // reservedPatience is how long the server may owe replies on the connection of renewals and
@@ -43,10 +52,7 @@ func (c *opened) Reserve() func(context.Context, []redislock.Command) []redisloc
 	c.reserved = c.line(reservedPatience)
 	c.shared.Store(c.line(dialTimeout))
 	return func(ctx context.Context, commands []redislock.Command) []redislock.Reply {
-		if replies, sent := c.reserved.Do(ctx, commands); sent {
-			return replies
-		}
-		return c.conn.Do(ctx, commands)
+		return c.do(ctx, c.reserved, commands)
 	}
 }
 

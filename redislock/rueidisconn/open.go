@@ -92,7 +92,7 @@ func connect(u *url.URL) (redislock.Conn, *redislock.Options, error) {
 	case strings.HasSuffix(u.Scheme, "+cluster"):
 		conn, err = join(option)
 	default:
-		conn, err = single(option)
+		conn, err = atAddress(option)
 	}
 	if err != nil {
 		return nil, nil, fromServer(withoutTLS(u, err))

@@ -94,6 +94,19 @@ var ErrDemoted = fmt.Errorf("the server that the sentinels name is a replica: %w
 func (l *Locator) Dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
+	for {
+		n, err := l.dialOnce(ctx)
+		if errors.Is(err, errMoved) && ctx.Err() == nil {
+			continue // another server has become the primary meanwhile
+		}
+		return n, err
+	}
+}
+
+// errMoved says that a connection leads to a server that is the primary no longer.
+var errMoved = errors.New("another server has become the primary")
+
+func (l *Locator) dialOnce(ctx context.Context) (net.Conn, error) {
 	address, err := l.ask(ctx)
 	if err != nil {
 		return nil, err
@@ -103,11 +116,14 @@ func (l *Locator) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, redislock.InFailover(err)
 	}
 	t := &tracked{Conn: n, of: l, address: address}
-	if !l.track(t) {
+	if err := l.track(t); err != nil {
 		n.Close()
-		return nil, net.ErrClosed
+		return nil, err
 	}
 	if err := l.check(ctx, n); err != nil {
+		if l.left(address) {
+			err = fmt.Errorf("%w: %w", errMoved, err) // so the locator has closed the connection
+		}
 		t.Close()
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
@@ -118,16 +134,26 @@ func (l *Locator) Dial(ctx context.Context) (net.Conn, error) {
 // connection, and answers nothing.
 const dialWithin = 5 * time.Second
 
-// track notes a connection. It reports false if the locator is closed, or if there is another primary
+// track notes a connection. It returns an error if the locator is closed, or if there is another primary
 // already.
-func (l *Locator) track(t *tracked) bool {
+func (l *Locator) track(t *tracked) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.now.address != t.address {
-		return false
+	switch {
+	case l.closed:
+		return net.ErrClosed
+	case l.now.address != t.address:
+		return errMoved
 	}
 	l.conns[t] = struct{}{}
-	return true
+	return nil
+}
+
+// left reports whether another server has become the primary.
+func (l *Locator) left(address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.closed && l.now.address != address
 }
 
 // check returns an error if the server is not a primary. A server that does not let this user ask is
@@ -151,10 +177,13 @@ func (l *Locator) check(ctx context.Context, n net.Conn) error {
 // Note looks at replies of the server to requests that came by connections of the locator. If one says
 // that the server is a replica, the locator closes all connections to it.
 func (l *Locator) Note(replies []redislock.Reply) {
-	if slices.ContainsFunc(replies, demoted) {
+	if Demoted(replies) {
 		l.closeUnless("")
 	}
 }
+
+// Demoted reports whether one of the replies says that the server is a replica.
+func Demoted(replies []redislock.Reply) bool { return slices.ContainsFunc(replies, demoted) }
 
 // demoted reports whether a reply says that the server is a replica. A batch replies to each of its
 // items, so one of them may say it.
