@@ -502,6 +502,9 @@ func believers(next *holdfast.Client, groups []*group) {
 		var second []*holdfast.Lease
 		for _, l := range trusted(g.tell("look").Leases) {
 			lease, err := next.Mutex(l.Name, &holdfast.Options{TTL: lateTTL}).TryAcquire(g.Context())
+			if errors.Is(err, holdfast.ErrUncertain) {
+				continue // its connection was lost
+			}
 			if err != nil {
 				g.Errorf("the new primary cannot know %s, and says %v", l.Name, err)
 				continue

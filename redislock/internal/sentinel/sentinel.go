@@ -340,47 +340,55 @@ type peer struct {
 	conn    net.Conn   // nil: there is none; turn guards it
 }
 
-// ask asks the sentinel for the primary.
+// ask asks the sentinel for the primary, by two commands. The first one tells the epoch. Its address may be
+// old: the sentinel that leads a fail-over has the new epoch there, and the old address, until the other
+// replicas follow the new primary. The second one tells the new address by then.
 func (p *peer) ask(ctx context.Context, o *Options) (view, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	command := []redislock.Command{{Args: []string{"SENTINEL", "MASTER", o.Primary}}}
+	commands := []redislock.Command{
+		{Args: []string{"SENTINEL", "MASTER", o.Primary}},
+		{Args: []string{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", o.Primary}},
+	}
 	for fresh := p.conn == nil; ; fresh = true {
-		reply, err := p.exchange(ctx, o, command)
+		replies, err := p.exchange(ctx, o, commands)
 		if err != nil && !fresh && ctx.Err() == nil { // the sentinel may have been started again
 			continue
 		}
 		if err != nil {
 			return view{}, fmt.Errorf("sentinel %s: %w", p.address, err)
 		}
-		return p.understand(o, reply)
+		return p.understand(o, replies[0], replies[1])
 	}
 }
 
-// exchange sends a command, on a new connection if there is none. If the sentinel wants a password, it
+// exchange sends commands, on a new connection if there is none. If the sentinel wants a password, it
 // gets that of the servers.
-func (p *peer) exchange(ctx context.Context, o *Options, command []redislock.Command) (redislock.Reply, error) {
+func (p *peer) exchange(ctx context.Context, o *Options, commands []redislock.Command) ([]redislock.Reply, error) {
 	if p.conn == nil {
 		n, err := o.Dial(ctx, p.address)
 		if err != nil {
-			return redislock.Reply{}, err
+			return nil, err
 		}
 		p.conn = n
 	}
-	replies, err := wire.Exchange(ctx, p.conn, command)
+	replies, err := wire.Exchange(ctx, p.conn, commands)
 	if err == nil && o.Auth != nil && wantsPassword(replies[0]) {
 		auth := redislock.Command{Args: append([]string{"AUTH"}, o.Auth...)}
-		replies, err = wire.Exchange(ctx, p.conn, append([]redislock.Command{auth}, command...))
-		if err == nil && replies[0].Err != nil {
-			return replies[0], nil
+		replies, err = wire.Exchange(ctx, p.conn, append([]redislock.Command{auth}, commands...))
+		if err == nil {
+			if refused := replies[0]; refused.Err != nil {
+				return slices.Repeat([]redislock.Reply{refused}, len(commands)), nil
+			}
+			replies = replies[1:]
 		}
 	}
 	if err != nil {
 		p.conn.Close()
 		p.conn = nil
-		return redislock.Reply{}, err
+		return nil, err
 	}
-	return replies[len(replies)-1], nil
+	return replies, nil
 }
 
 func wantsPassword(r redislock.Reply) bool {
@@ -388,19 +396,25 @@ func wantsPassword(r redislock.Reply) bool {
 	return ok && refused.Code() == "NOAUTH"
 }
 
-// understand reads the reply to SENTINEL MASTER, a list of names and values.
-func (p *peer) understand(o *Options, reply redislock.Reply) (view, error) {
-	fields, _ := reply.Value.([]any)
+// understand reads the replies to SENTINEL MASTER, a list of names and values, and to
+// GET-MASTER-ADDR-BY-NAME, host and port. If the sentinel does not let this user ask for the latter, the
+// former has to do.
+func (p *peer) understand(o *Options, master, address redislock.Reply) (view, error) {
+	fields, _ := master.Value.([]any)
 	of := map[string]string{}
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, _ := fields[i].(string)
 		of[name], _ = fields[i+1].(string)
 	}
+	if now, _ := address.Value.([]any); len(now) == 2 {
+		of["ip"], _ = now[0].(string)
+		of["port"], _ = now[1].(string)
+	}
 	port, err := strconv.Atoi(of["port"])
 	epoch, err2 := strconv.ParseInt(of["config-epoch"], 10, 64)
 	switch {
-	case reply.Err != nil:
-		return view{}, fmt.Errorf("sentinel %s, asked for the primary %.40q: %w", p.address, o.Primary, reply.Err)
+	case master.Err != nil:
+		return view{}, fmt.Errorf("sentinel %s, asked for the primary %.40q: %w", p.address, o.Primary, master.Err)
 	case errors.Join(err, err2) != nil || of["ip"] == "" || port < 1 || port > 65535 || epoch < 0:
 		return view{}, fmt.Errorf("sentinel %s gives no address of the primary %.40q", p.address, o.Primary)
 	}

@@ -37,9 +37,20 @@ func TestUnderstand(t *testing.T) {
 	t.Parallel()
 	p, o := &peer{address: "s:1"}, &Options{Primary: "main"}
 	reply := func(fields ...any) redislock.Reply { return redislock.Reply{Value: fields} }
-	v, err := p.understand(o, reply("name", "main", "ip", "::1", "port", "7000", "config-epoch", "12"))
-	if err != nil || v != (view{"[::1]:7000", 12}) {
-		t.Errorf("%+v, %v", v, err)
+	none := redislock.Reply{Err: &redislock.ServerError{Text: "NOPERM this user has no permissions"}}
+	whole := reply("name", "main", "ip", "::1", "port", "7000", "config-epoch", "12")
+	for _, c := range []struct {
+		address redislock.Reply
+		want    view
+	}{{none, view{"[::1]:7000", 12}}, {reply("10.0.0.1", "7001"), view{"10.0.0.1:7001", 12}}} {
+		if v, err := p.understand(o, whole, c.address); err != nil || v != c.want {
+			t.Errorf("%+v, %v; want %+v", v, err, c.want)
+		}
+	}
+	for _, address := range []redislock.Reply{reply("h", "0"), reply("", "1"), reply("h", int64(7))} {
+		if v, err := p.understand(o, whole, address); err == nil {
+			t.Errorf("%+v was taken for the primary %+v", address, v)
+		}
 	}
 	for _, r := range []redislock.Reply{
 		reply(), {Value: "OK"}, {}, reply("ip", "h", "port", "7000"), reply("ip", "h", "port", "0", "config-epoch", "1"),
@@ -47,7 +58,7 @@ func TestUnderstand(t *testing.T) {
 		reply("ip", "h", "port", "x", "config-epoch", "1"), reply("ip", "h", "port", "1", "config-epoch", "-1"),
 		reply("ip", "h", "port", int64(1), "config-epoch", "1"), {Err: errors.New("cut")},
 	} {
-		if v, err := p.understand(o, r); err == nil {
+		if v, err := p.understand(o, r, none); err == nil {
 			t.Errorf("%+v was taken for the primary %+v", r, v)
 		}
 	}
