@@ -308,6 +308,30 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
+// TestOpenedAfterDemotion: all clients of a process are idle while the server becomes read-only and another
+// one takes over. So nobody notices that notifications come from the old one no more. A client that is
+// opened then gets them from the new one.
+func TestOpenedAfterDemotion(t *testing.T) {
+	cluster := testserver.StartPostgresCluster(t, "")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f := &failover{T: t, ctx: ctx, cluster: cluster}
+	idle := f.open("URL")
+	old := cluster.Primary
+	old.Query("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+	for old.Query("SHOW default_transaction_read_only") == "off" {
+		time.Sleep(time.Millisecond)
+	}
+	cluster.CatchUp()
+	cluster.Promote(cluster.Standbys[0])
+	if caps := f.open("URL").Caps(); caps.Ops&driver.OpNotify == 0 {
+		t.Errorf("no notifications: %s", caps.Guarantees.Summary)
+	}
+	if _, err := idle.Mutex("x", nil).TryAcquire(ctx); err != nil {
+		t.Errorf("the client that was idle: %v", err)
+	}
+}
+
 // TestStandbyOnly: a URL whose only server takes no writes is refused, and the error says why.
 func TestStandbyOnly(t *testing.T) {
 	primary := testserver.StartPostgres(t)

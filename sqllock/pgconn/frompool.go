@@ -31,7 +31,7 @@ func FromPool(ctx context.Context, pool *pgxpool.Pool, o *sqllock.Options) (driv
 		return nil, ctxerr.Of(ctx, err)
 	}
 	library := libraryFor(config)
-	library.Listen = listener{config, fresh}.listen
+	library.Listen = listener{config: config, fresh: fresh}.listen
 	library.Stats = func() sql.DBStats { return statsOf(pool) }
 	db, leave := joinPool(pool)
 	library.Close = leave

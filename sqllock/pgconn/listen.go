@@ -1,11 +1,13 @@
 package pgconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +26,7 @@ var hubs = struct {
 // hub is one connection that listens.
 type hub struct {
 	config  *pgx.ConnConfig
+	last    *atomic.Int32 // of several hosts the one that was used last
 	channel string
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
@@ -34,6 +37,7 @@ type hub struct {
 	err         error         // of the last attempt to
 	doubted     bool          // ask the server before waiting for the next notification
 	stopWaiting func()        // for it
+	sure        chan struct{} // closed when it listens at a server that takes writes; nil: nobody waits
 }
 
 // subscriber is one driver.
@@ -65,18 +69,20 @@ func keyOf(c *pgx.ConnConfig) string {
 type listener struct {
 	config *pgx.ConnConfig
 	fresh  func(context.Context) (*pgx.ConnConfig, error) // see subscriber
+	last   *atomic.Int32                                  // of several hosts the one that was used last; nil: not known
 }
 
 func (l listener) listen(ctx context.Context, receive func(string)) (string, func(), error) {
 	key, me := keyOf(l.config), &subscriber{receive, l.fresh}
 	hubs.Lock()
-	h := hubs.m[key]
-	if h == nil {
-		h = newHub(l.config)
+	h, known := hubs.m[key]
+	if !known {
+		h = newHub(l.config, cmp.Or(l.last, new(atomic.Int32)))
 		hubs.m[key] = h
 	}
 	h.mu.Lock()
 	h.subscribers[me] = true
+	var up <-chan struct{} = h.up
 	h.mu.Unlock()
 	hubs.Unlock()
 	leave := func() {
@@ -94,7 +100,12 @@ func (l listener) listen(ctx context.Context, receive func(string)) (string, fun
 			h.done.Wait()
 		}
 	}
-	if err := h.await(ctx); err != nil {
+	if known {
+		// Suppose that the server at which it listens was demoted while all other drivers were idle, so
+		// nobody has noticed.
+		up = h.doubt()
+	}
+	if err := h.await(ctx, up); err != nil {
 		leave()
 		return "", nil, err
 	}
@@ -102,10 +113,10 @@ func (l listener) listen(ctx context.Context, receive func(string)) (string, fun
 }
 
 // newHub returns a hub that starts listening.
-func newHub(config *pgx.ConnConfig) *hub {
+func newHub(config *pgx.ConnConfig, last *atomic.Int32) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
-		config: forListening(config), channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
+		config: forListening(config), last: last, channel: "holdfast_" + strings.ToLower(rand.Text()[:16]), cancel: cancel,
 		subscribers: map[*subscriber]bool{}, up: make(chan struct{}),
 	}
 	h.done.Go(func() { h.run(ctx) })
@@ -123,13 +134,10 @@ func forListening(config *pgx.ConnConfig) *pgx.ConnConfig {
 	return config
 }
 
-// await returns nil when the hub listens, or the error that prevents it.
-func (h *hub) await(ctx context.Context) error {
+// await returns nil when a channel is closed because the hub listens, or the error that prevents it.
+func (h *hub) await(ctx context.Context, up <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	h.mu.Lock()
-	up := h.up
-	h.mu.Unlock()
 	select {
 	case <-up:
 		return nil
@@ -154,6 +162,7 @@ func (h *hub) run(ctx context.Context) {
 			pause = firstPause
 			h.mu.Lock()
 			close(h.up)
+			h.beSureLocked()
 			h.mu.Unlock()
 			h.publish("")
 			h.forward(ctx, conn)
@@ -203,7 +212,7 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 // connect connects as before. Suppose that the password or certificate was replaced since,
 // so the server refuses it. Then it connects as the pool of one of the drivers does now.
 func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, h.config.Copy())
+	conn, err := connectTo(ctx, h.config, h.last, pgx.ConnectConfig, closeConn)
 	if err == nil || !refusesUs(err) {
 		return conn, err
 	}
@@ -221,7 +230,7 @@ func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
 			continue // the pool's own statements report it
 		}
 		config = forListening(config)
-		if conn, trouble := pgx.ConnectConfig(ctx, config.Copy()); trouble == nil {
+		if conn, trouble := connectTo(ctx, config, h.last, pgx.ConnectConfig, closeConn); trouble == nil {
 			h.config = config
 			return conn, nil
 		}
@@ -245,6 +254,7 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 			cancel()
 		}
 		h.doubted = false
+		sure := h.sure
 		h.mu.Unlock()
 		n, err := conn.WaitForNotification(wait)
 		silent := wait.Err() != nil
@@ -252,19 +262,37 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 		switch {
 		case err == nil:
 			h.publish(n.Payload)
+			continue
 		case ctx.Err() != nil || !silent || !takesWrites(ctx, conn):
 			return
 		}
+		h.mu.Lock()
+		if h.sure == sure { // else somebody has doubted it meanwhile
+			h.beSureLocked()
+		}
+		h.mu.Unlock()
 	}
 }
 
 // doubt makes the hub ask whether the server at which it listens takes writes, and listen elsewhere
-// if it does not.
-func (h *hub) doubt() {
+// if it does not. It returns a channel that is closed when the hub listens at one that does.
+func (h *hub) doubt() (sure <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.doubted = true
+	if h.sure == nil {
+		h.sure = make(chan struct{})
+	}
 	if h.stopWaiting != nil {
 		h.stopWaiting()
+	}
+	return h.sure
+}
+
+// beSureLocked tells those who have doubted that the hub listens at a server that takes writes.
+func (h *hub) beSureLocked() {
+	if h.sure != nil {
+		close(h.sure)
+		h.sure = nil
 	}
 }

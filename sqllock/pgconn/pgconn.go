@@ -19,6 +19,9 @@
 //
 //	postgres://user:password@a,b,c/database
 //
+// They are tried one after the other, the next one when the one before has failed or not answered for a
+// quarter of a second, so hosts that are silent do not hold up the rest.
+//
 // When a server is demoted while connections to it stay open, the driver closes them, and connects
 // to the new primary. A server that takes no writes is refused.
 //
@@ -55,8 +58,7 @@ const (
 	poolSize    = 16
 	idleFor     = 5 * time.Minute
 	dialTimeout = 5 * time.Second
-	// dialEachTimeout is for each of several hosts. Suppose that two of three have lost power, so
-	// that they do not even refuse. Then the third must be reached within a request's time.
+	// dialEachTimeout is for each way into each of several hosts.
 	dialEachTimeout = 2 * time.Second
 )
 
@@ -67,7 +69,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, err
 	}
 	library := libraryFor(settings.last)
-	library.Listen = listener{settings.last, settings.fresh}.listen
+	library.Listen = listener{settings.last, settings.fresh, &settings.lastHost}.listen
 	leave := library.Leave
 	library.Leave = func(conn *sql.Conn) {
 		leave(conn)
@@ -98,7 +100,7 @@ func pool(u *url.URL) (*sql.DB, *settings, *sqllock.Options, error) {
 		return nil, nil, nil, err
 	}
 	s := &settings{url: u, last: config}
-	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(s.renew))
+	db := openPool(s)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
 	db.SetConnMaxIdleTime(idleFor)
@@ -157,7 +159,7 @@ func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, er
 	if err != nil {
 		return nil, ctxerr.Of(ctx, err)
 	}
-	library.Listen = listener{config, func(ctx context.Context) (*pgx.ConnConfig, error) { return freshConfigOf(ctx, db) }}.listen
+	library.Listen = listener{config: config, fresh: func(ctx context.Context) (*pgx.ConnConfig, error) { return freshConfigOf(ctx, db) }}.listen
 	return sqllock.New(ctx, db, sqllock.Postgres, library, o)
 }
 

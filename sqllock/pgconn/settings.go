@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,15 +22,8 @@ type settings struct {
 	url  *url.URL
 	mu   sync.Mutex
 	last *pgx.ConnConfig // the last that could be parsed
-}
 
-// renew replaces a connection's configuration by the present one.
-func (s *settings) renew(ctx context.Context, config *pgx.ConnConfig) error {
-	now, err := s.fresh(ctx)
-	if err == nil {
-		*config = *now
-	}
-	return err
+	lastHost atomic.Int32 // of several, the one that was used last
 }
 
 // fresh returns the present configuration, or the last one while the files cannot be read or

@@ -131,7 +131,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	second, shownByListener := door(t)
 	other, s := through(second)
 	defer other.Close()
-	h := &hub{config: forListening(s.last), subscribers: map[*subscriber]bool{{fresh: s.fresh}: true}}
+	h := &hub{config: forListening(s.last), last: &s.lastHost, subscribers: map[*subscriber]bool{{fresh: s.fresh}: true}}
 
 	poolShows(1)
 	write(certFile, newCert)

@@ -1,0 +1,98 @@
+package pgconn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// silentHosts returns the addresses of servers that accept connections and say nothing.
+func silentHosts(t *testing.T, n int) (hosts []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		hosts = append(hosts, l.Addr().String())
+	}
+	return hosts
+}
+
+// TestSilentHosts: the hosts before the primary are silent. One after the other they would take far longer
+// than a request may.
+func TestSilentHosts(t *testing.T) {
+	t.Parallel()
+	p := testserver.StartPostgres(t)
+	hosts := append(silentHosts(t, 12), p.Addr)
+	raw := strings.Replace(p.URL("postgres"), p.Addr, strings.Join(hosts, ","), 1)
+	began := time.Now()
+	d, err := openURL(t.Context(), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("opened in %v", time.Since(began))
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFirstHost: hosts are tried in order, beginning with one of them; the first that answers is used, and
+// if none does the error has the reasons of all.
+func TestFirstHost(t *testing.T) {
+	t.Parallel()
+	config, _, err := parse(&url.URL{Scheme: "postgres", Host: "a,b:1,c", Path: "/x", RawQuery: "sslmode=prefer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := byHost(config)
+	if len(hosts) != 3 || hosts[1].Host != "b" || hosts[1].Port != 1 || hosts[1].TLSConfig == nil || len(hosts[1].Fallbacks) != 1 {
+		t.Fatalf("%d hosts, the second is %+v", len(hosts), hosts[1])
+	}
+	failed := errors.New("refused")
+	for _, c := range []struct {
+		begin int
+		good  string
+		tried string
+	}{{0, "a", "a"}, {1, "a", "bca"}, {2, "b", "cab"}, {0, "", "abc"}} {
+		tried := make(chan string, len(hosts))
+		conn, host, err := firstHost(t.Context(), hosts, c.begin, func(_ context.Context, one *pgx.ConnConfig) (string, error) {
+			tried <- one.Host
+			if one.Host == c.good {
+				return one.Host, nil
+			}
+			return "", failed
+		}, func(string) {})
+		close(tried)
+		order := ""
+		for h := range tried {
+			order += h
+		}
+		if order != c.tried || conn != c.good || (err == nil) != (c.good != "") || err == nil && hosts[host].Host != c.good {
+			t.Errorf("%+v: tried %s, got %q, %v", c, order, conn, err)
+		}
+	}
+	// A connection that comes too late is discarded.
+	discarded := make(chan string, 1)
+	both := make(chan struct{})
+	conn, _, err := firstHost(t.Context(), hosts[:2], 0, func(_ context.Context, one *pgx.ConnConfig) (string, error) {
+		if one.Host == "b" {
+			return "b", nil
+		}
+		<-both
+		return "a", nil
+	}, func(late string) { discarded <- late })
+	close(both)
+	if late := <-discarded; conn != "b" || late != "a" || err != nil {
+		t.Errorf("got %q, %v, and discarded %q", conn, err, late)
+	}
+}
