@@ -533,10 +533,17 @@ func believers(next *holdfast.Client, groups []*group) {
 		}
 		g.Logf("%s: %d names had two holders at a time", g.name, both)
 		g.Cleanup(func() {
+			lost := 0
 			for _, lease := range second {
-				if err := lease.Release(); err != nil {
+				switch err := lease.Release(); {
+				case errors.Is(err, holdfast.ErrLost): // no replica has acknowledged them
+					lost++
+				case err != nil:
 					g.Error(err)
 				}
+			}
+			if lost > 0 {
+				g.Logf("%s: %d leases of second holders were lost", g.name, lost)
 			}
 		})
 	}

@@ -150,6 +150,20 @@ func (d *deployment) primary() (now *member) {
 	return now
 }
 
+// showChanges logs what the sentinels have done.
+func (d *deployment) showChanges() {
+	d.Helper()
+	for i, s := range d.sentinels.Sentinels {
+		for line := range strings.Lines(s.Log()) {
+			for _, event := range []string{"down ", "+elected-leader", "+promoted-slave", "+switch-master", "-failover", "+convert", "+fix", "+tilt"} {
+				if strings.Contains(line, event) {
+					d.Logf("sentinel %d: %s", i, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+}
+
 // TestSentinelCrowd: the primary fails in many ways while 200 clients, each with connections of its own,
 // hold and wait. All follow, nobody is stuck, and nobody trusts a lease after its deadline, or one that
 // the new primary does not have. Half of the clients want each grant acknowledged by a replica: their
@@ -178,6 +192,10 @@ func TestSentinelCrowd(t *testing.T) {
 	for _, g := range groups {
 		g.TB = t
 		g.tell("end")
+	}
+	d.TB = t
+	if t.Failed() {
+		d.showChanges()
 	}
 	if d.judged == 0 {
 		t.Error("the clients have left an old primary only when it was a replica")
