@@ -201,12 +201,29 @@ func (h *hub) subscribe(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In quotes, because PostgreSQL would fold the case otherwise.
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+	if err := h.listenOn(ctx, conn); err != nil {
 		closeConn(conn)
 		return nil, err
 	}
 	return conn, nil
+}
+
+// listenOn subscribes to the channel. The name is in quotes, because PostgreSQL would fold the case
+// otherwise.
+func (h *hub) listenOn(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize())
+	return err
+}
+
+// isGood reports whether the server is still there, and takes writes. It listens again, so that operators
+// see in pg_stat_activity what the connection is for.
+func (h *hub) isGood(ctx context.Context, conn *pgx.Conn) bool {
+	if !takesWrites(ctx, conn) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return h.listenOn(ctx, conn) == nil
 }
 
 // connect connects as before. Suppose that the password or certificate was replaced since,
@@ -263,7 +280,7 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 		case err == nil:
 			h.publish(n.Payload)
 			continue
-		case ctx.Err() != nil || !silent || !takesWrites(ctx, conn):
+		case ctx.Err() != nil || !silent || !h.isGood(ctx, conn):
 			return
 		}
 		h.mu.Lock()
