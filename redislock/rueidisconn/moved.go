@@ -15,8 +15,9 @@ import (
 
 // Suppose that an operator promotes a replica by hand, lets the address that clients know lead there, and
 // makes the old primary a replica. It keeps its connections, and refuses all that is written over them,
-// for ever. So when a reply says that the server is a replica, all connections are closed, and made anew
-// to where the address leads now.
+// for ever. So when replies have said for a second that the server is a replica, all connections are closed,
+// and made anew to where the address leads now. Not at once: a fail-over that is under way changes its mind,
+// and requests that wait for their replies on a connection which is closed have uncertain outcomes.
 
 // atAddress connects to the server at an address, which may come to lead to another one.
 func atAddress(option rueidis.ClientOption) (redislock.Conn, error) {
@@ -40,7 +41,8 @@ func atAddress(option rueidis.ClientOption) (redislock.Conn, error) {
 type leaver struct {
 	mu    sync.Mutex
 	conns map[*leavable]struct{}
-	left  time.Time
+
+	first, last time.Time // replies that say that the server is a replica, since the connections were closed
 }
 
 // leavable is one of them.
@@ -49,8 +51,12 @@ type leavable struct {
 	of *leaver
 }
 
-// stay is the shortest time between two departures, for an address that leads to a replica for good.
-const stay = time.Second
+// stay is for how long the server has to say that it is a replica, and the shortest time between two
+// departures from an address that leads to a replica for good. After a silence of forgotten it counts anew.
+const (
+	stay      = time.Second
+	forgotten = 10 * stay
+)
 
 func (l *leaver) add(n net.Conn) net.Conn {
 	c := &leavable{n, l}
@@ -68,21 +74,30 @@ func (c *leavable) Close() error {
 	return c.Conn.Close()
 }
 
-// note closes all connections if a reply says that the server is a replica.
+// note closes all connections if replies have said for a while that the server is a replica.
 func (l *leaver) note(replies []redislock.Reply) {
 	if l == nil || !sentinel.Demoted(replies) {
 		return
 	}
-	l.mu.Lock()
-	var all []*leavable
-	if time.Since(l.left) >= stay {
-		l.left = time.Now()
-		for c := range l.conns {
-			all = append(all, c)
-		}
-	}
-	l.mu.Unlock()
-	for _, c := range all {
+	for _, c := range l.due(time.Now()) {
 		c.Conn.Close()
 	}
+}
+
+// due notes such a reply, and returns the connections that are to be closed.
+func (l *leaver) due(now time.Time) (all []*leavable) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.last) >= forgotten {
+		l.first = now
+	}
+	l.last = now
+	if now.Sub(l.first) < stay {
+		return nil
+	}
+	l.first = now
+	for c := range l.conns {
+		all = append(all, c)
+	}
+	return all
 }
