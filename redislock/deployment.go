@@ -30,7 +30,11 @@ var ErrFailover = errors.New("a fail-over may be under way")
 // InFailover adds ErrFailover to the error of the network by which a deployment's server cannot be reached.
 // It returns other errors as they are. Adapters use it.
 func InFailover(err error) error {
-	if errno := syscall.Errno(0); errors.As(err, &errno) && !errors.Is(err, ErrFailover) {
+	errno := syscall.Errno(0)
+	switch {
+	case !errors.As(err, &errno), errors.Is(err, ErrFailover):
+	case errno == syscall.EMFILE, errno == syscall.ENFILE: // this host has no more files: no server is to blame
+	default:
 		return fmt.Errorf("%w: %w", err, ErrFailover)
 	}
 	return err

@@ -21,13 +21,14 @@ func TestClusterCrowd(t *testing.T) {
 	}
 	groups := startGroups(t, clusterURL(servers))
 	for i, f := range []struct {
-		name string
-		end  func(master, replica *testserver.Redis)
-		back func(master *testserver.Redis)
+		name   string
+		beside bool // the old master grants beside the new one for a while, to those who do not ask for replicas
+		end    func(master, replica *testserver.Redis)
+		back   func(master *testserver.Redis)
 	}{
-		{"killed", func(m, _ *testserver.Redis) { m.Kill() }, (*testserver.Redis).Start},
-		{"stopped", func(m, _ *testserver.Redis) { m.Pause() }, (*testserver.Redis).Resume},
-		{"promoted by hand", func(_, r *testserver.Redis) { r.Ask("CLUSTER", "FAILOVER", "TAKEOVER") }, nil},
+		{"killed", false, func(m, _ *testserver.Redis) { m.Kill() }, (*testserver.Redis).Start},
+		{"stopped", true, func(m, _ *testserver.Redis) { m.Pause() }, (*testserver.Redis).Resume},
+		{"promoted by hand", true, func(_, r *testserver.Redis) { r.Ask("CLUSTER", "FAILOVER", "TAKEOVER") }, nil},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			for _, g := range groups {
@@ -46,7 +47,7 @@ func TestClusterCrowd(t *testing.T) {
 				served := g.tell("served").Took
 				lost := g.settled(witness)
 				g.tell("served")
-				overlaps, shortLost := g.judge(!g.replicated())
+				overlaps, shortLost := g.judge(f.beside && !g.replicated())
 				t.Logf("%s: all were served twice within %v, %v after the take-over; of 100 leases %d were lost, and of short ones %d; %d overlaps",
 					g.name, served.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), lost, shortLost, overlaps)
 			}

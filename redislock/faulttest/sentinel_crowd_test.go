@@ -226,8 +226,7 @@ func (d *deployment) fail(f fault, groups []*group) {
 		r := g.tell("served")
 		lost := g.settled(witness)
 		g.tell("served")
-		// To those who do not ask for replicas an old primary that goes on may grant beside the new one.
-		overlaps, shortLost := g.judge(f.ordered || !g.replicated())
+		overlaps, shortLost := g.judge(f.ordered)
 		d.Logf("%s: all were served twice within %v of the sentinels' agreement, which took %v; of 100 leases %d were lost, and of short ones %d; %d overlaps",
 			g.name, r.Took.Round(time.Millisecond), agreed.Round(time.Millisecond), lost, shortLost, overlaps)
 	}

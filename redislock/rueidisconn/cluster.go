@@ -2,8 +2,6 @@ package rueidisconn
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 
 	"github.com/redis/rueidis"
 
@@ -14,13 +12,8 @@ import (
 // join connects to a cluster: to each of its servers as to a single one.
 func join(option rueidis.ClientOption) (redislock.Conn, error) {
 	return cluster.Open(context.Background(), cluster.Options{Seeds: option.InitAddress, Open: func(address string, dialed *cluster.Dialed) (cluster.Server, error) {
-		o := option
+		o := through(option, dialed)
 		o.InitAddress = []string{address}
-		o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, secured *tls.Config) (net.Conn, error) {
-			return dialed.Dial(ctx, func(ctx context.Context) (net.Conn, error) {
-				return option.DialCtxFn(ctx, address, dialer, secured)
-			})
-		}
 		conn, err := single(o)
 		if err != nil {
 			return nil, failure(err) // and not an *opened that is nil

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/redislock/internal/cluster"
 	"github.com/holdfastlock/holdfast/redislock/internal/sentinel"
 )
 
@@ -21,15 +22,8 @@ import (
 
 // atAddress connects to the server at an address, which may come to lead to another one.
 func atAddress(option rueidis.ClientOption) (redislock.Conn, error) {
-	l, dial := &leaver{conns: map[*leavable]struct{}{}}, option.DialCtxFn
-	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, secured *tls.Config) (net.Conn, error) {
-		n, err := dial(ctx, address, dialer, secured)
-		if err != nil {
-			return nil, err
-		}
-		return l.add(n), nil
-	}
-	c, err := single(option)
+	l := &leaver{}
+	c, err := single(through(option, &l.dialed))
 	if err != nil {
 		return nil, err // and not an *opened that is nil
 	}
@@ -37,18 +31,21 @@ func atAddress(option rueidis.ClientOption) (redislock.Conn, error) {
 	return c, nil
 }
 
-// leaver knows the connections to an address.
-type leaver struct {
-	mu    sync.Mutex
-	conns map[*leavable]struct{}
-
-	first, last time.Time // replies that say that the server is a replica, since the connections were closed
+// through returns the option with connections that are known to dialed.
+func through(option rueidis.ClientOption, dialed *cluster.Dialed) rueidis.ClientOption {
+	dial := option.DialCtxFn
+	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, secured *tls.Config) (net.Conn, error) {
+		return dialed.Dial(ctx, func(ctx context.Context) (net.Conn, error) { return dial(ctx, address, dialer, secured) })
+	}
+	return option
 }
 
-// leavable is one of them.
-type leavable struct {
-	net.Conn
-	of *leaver
+// leaver closes the connections to an address when it is time.
+type leaver struct {
+	dialed cluster.Dialed
+
+	mu          sync.Mutex
+	first, last time.Time // replies that say that the server is a replica, since the connections were closed
 }
 
 // stay is for how long the server has to say that it is a replica, and the shortest time between two
@@ -58,34 +55,18 @@ const (
 	forgotten = 10 * stay
 )
 
-func (l *leaver) add(n net.Conn) net.Conn {
-	c := &leavable{n, l}
-	l.mu.Lock()
-	l.conns[c] = struct{}{}
-	l.mu.Unlock()
-	return c
-}
-
-// Close implements net.Conn.
-func (c *leavable) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.conns, c)
-	c.of.mu.Unlock()
-	return c.Conn.Close()
-}
-
 // note closes all connections if replies have said for a while that the server is a replica.
 func (l *leaver) note(replies []redislock.Reply) {
 	if l == nil || !sentinel.Demoted(replies) {
 		return
 	}
-	for _, c := range l.due(time.Now()) {
-		c.Conn.Close()
+	if l.due(time.Now()) {
+		l.dialed.Drop()
 	}
 }
 
-// due notes such a reply, and returns the connections that are to be closed.
-func (l *leaver) due(now time.Time) (all []*leavable) {
+// due notes such a reply, and reports whether it is time.
+func (l *leaver) due(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Sub(l.last) >= forgotten {
@@ -93,11 +74,8 @@ func (l *leaver) due(now time.Time) (all []*leavable) {
 	}
 	l.last = now
 	if now.Sub(l.first) < stay {
-		return nil
+		return false
 	}
 	l.first = now
-	for c := range l.conns {
-		all = append(all, c)
-	}
-	return all
+	return true
 }

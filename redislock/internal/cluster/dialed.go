@@ -52,8 +52,16 @@ func (c *dialed) Close() error {
 // Close closes all connections, and those that are made later.
 func (d *Dialed) Close() {
 	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.Drop()
+}
+
+// Drop closes all connections that there are.
+func (d *Dialed) Drop() {
+	d.mu.Lock()
 	conns := d.conns
-	d.conns, d.closed = nil, true
+	d.conns = nil
 	d.mu.Unlock()
 	for c := range conns {
 		c.Conn.Close()
