@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/certs"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 func init() {
@@ -34,7 +34,6 @@ const (
 	silentFor     = 5 * time.Second
 	signOfLife    = 2 * time.Second
 	defaultPort   = "2379"
-	maxEndpoints  = 64
 	schemeWithTLS = "etcds"
 )
 
@@ -139,22 +138,12 @@ func endpoints(hosts string, secure bool) ([]string, error) {
 	if secure {
 		scheme = "https://"
 	}
-	if hosts == "" {
-		hosts = "localhost"
+	list, err := storeurl.Hosts(hosts, defaultPort)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it looks like etcd://host:2379,host:2379/prefix", err)
 	}
-	list := strings.Split(hosts, ",")
-	if len(list) > maxEndpoints {
-		return nil, fmt.Errorf("store URL has %d hosts: at most %d are allowed", len(list), maxEndpoints)
-	}
-	for i, host := range list {
-		name, port, err := net.SplitHostPort(host)
-		if err != nil {
-			name, port = strings.Trim(host, "[]"), defaultPort
-		}
-		if name == "" || port == "" {
-			return nil, fmt.Errorf("host %d of the store URL is empty: it looks like etcd://host:2379,host:2379/prefix", i+1)
-		}
-		list[i] = scheme + net.JoinHostPort(name, port)
+	for i := range list {
+		list[i] = scheme + list[i]
 	}
 	return list, nil
 }

@@ -1,4 +1,5 @@
-// Package storeurl reads those parameters of a store URL that are the client's, not the driver's.
+// Package storeurl reads what store URLs have in common: the parameters that are the client's, not the
+// driver's, and lists of hosts.
 package storeurl
 
 import (

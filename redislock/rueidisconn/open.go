@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 	"github.com/holdfastlock/holdfast/quorum"
 	"github.com/holdfastlock/holdfast/redislock"
 )
@@ -210,7 +211,7 @@ func parseHosts(u *url.URL, deployment string, option *rueidis.ClientOption) (db
 			return "", fmt.Errorf("store URL does not name the primary: it looks like %s://%s, with the name by which the sentinels know it", u.Scheme, example)
 		}
 	}
-	if option.InitAddress, err = hosts(u.Host, port); err != nil {
+	if option.InitAddress, err = storeurl.Hosts(u.Host, port); err != nil {
 		return "", fmt.Errorf("%w: it looks like %s://%s", err, u.Scheme, example)
 	}
 	switch {
@@ -220,34 +221,6 @@ func parseHosts(u *url.URL, deployment string, option *rueidis.ClientOption) (db
 		return "", fmt.Errorf("database %.40q: a cluster has database 0 only", db)
 	}
 	return db, nil
-}
-
-// maxHosts is how many hosts a URL may have.
-const maxHosts = 16
-
-// hosts reads a list of hosts, of which some may have no port.
-func hosts(text, port string) ([]string, error) {
-	if text == "" {
-		text = "localhost"
-	}
-	list := strings.Split(text, ",")
-	if len(list) > maxHosts {
-		return nil, fmt.Errorf("store URL has %d hosts: at most %d are allowed", len(list), maxHosts)
-	}
-	for i, host := range list {
-		name, its, err := net.SplitHostPort(host)
-		if err != nil {
-			name, its = strings.Trim(host, "[]"), port
-		}
-		if its == "" {
-			its = port
-		}
-		if name == "" {
-			return nil, fmt.Errorf("host %d of the store URL is empty", i+1)
-		}
-		list[i] = net.JoinHostPort(name, its)
-	}
-	return list, nil
 }
 
 func dialTCP(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
