@@ -1,26 +1,11 @@
 package quorum_test
 
 import (
-	"encoding/json"
-	"flag"
-	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
+	"github.com/holdfastlock/holdfast/internal/explore/planted"
 	"github.com/holdfastlock/holdfast/internal/testserver"
-)
-
-// The race detector would make an exploration ten times as slow and finds nothing in one goroutine. So a
-// program that is built without it explores, the same for the code as it is and for mistakes that are
-// planted in it.
-var (
-	explores = flag.Bool("explores", false, "explore in this process")
-	only     = flag.String("only", "", "explore this world")
 )
 
 // maxStates is more than any world has.
@@ -28,163 +13,64 @@ const maxStates = 2_000_000
 
 // TestWorlds explores the code as it is.
 func TestWorlds(t *testing.T) {
-	if !*explores {
-		said, err := run(t, build(t, ""), "", "")
-		t.Log(said)
-		if err != nil {
-			t.Error(err)
+	planted.Worlds(t, func(each func(string, func(*testing.T))) {
+		for name, s := range right() {
+			each(name, func(t *testing.T) { s.model().Holds(t, maxStates) })
 		}
-		return
-	}
-	each := func(name string, f func(*testing.T)) {
-		if *only == "" || *only == name {
-			t.Run(name, func(t *testing.T) { t.Parallel(); f(t) })
+		for name, b := range wrong() {
+			each(name, func(t *testing.T) { b.model().Breaks(t, maxStates, b.promise) })
 		}
-	}
-	for name, s := range right() {
-		each(name, func(t *testing.T) { s.model().Holds(t, maxStates) })
-	}
-	for name, b := range wrong() {
-		each(name, func(t *testing.T) { b.model().Breaks(t, maxStates, b.promise) })
-	}
-	for name, s := range large() {
-		each(name, func(t *testing.T) { s.model().Walks(t, testserver.Long[uint64](200, 5000), 250) })
-	}
+		for name, s := range large() {
+			each(name, func(t *testing.T) { s.model().Walks(t, testserver.Long[uint64](200, 5000), 250) })
+		}
+	})
 }
-
-// run explores all worlds, or one of them with one mistake, in a process of its own.
-func run(t *testing.T, program, world, mistake string) (string, error) {
-	c := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^TestWorlds$", "-test.timeout", "8m", "-explores", "-only", world)
-	c.Env = append(os.Environ(), "GOGC=300", "VOTE_MISTAKE="+mistake)
-	said, err := c.CombinedOutput()
-	return string(said), err
-}
-
-// build builds the program that explores, with files of package vote replaced as the overlay says.
-func build(t *testing.T, overlay string) string {
-	program := filepath.Join(t.TempDir(), "explore.test")
-	said, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-race=false", "-ldflags=-s -w", "-overlay", overlay, "-o", program, ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	return program
-}
-
-// edit is a change to a file of package vote. PLANTED stands for whether the mistake is made.
-type edit struct{ file, right, wrong string }
 
 // mistakes are planted in the code, and each must be found in a world.
-var mistakes = []struct {
-	name, world string
-	edits       []edit
-}{
-	{"drift is ignored", "fast nodes", []edit{{
+var mistakes = []planted.Mistake{
+	{Name: "drift is ignored", World: "fast nodes", Edits: [][3]string{{
 		"vote.go", "{ return ttl - Drift(ttl) }", "{\n\tif PLANTED {\n\t\treturn ttl\n\t}\n\treturn ttl - Drift(ttl)\n}",
 	}}},
-	{"no delay", "lost memory", []edit{{
+	{Name: "no delay", World: "lost memory", Edits: [][3]string{{
 		"vote.go", "return sent.Sub(m.Since) >= r.Delay()", "return PLANTED || sent.Sub(m.Since) >= r.Delay()",
 	}}},
-	{"a node is admitted too early", "lost memory", []edit{{
+	{Name: "a node is admitted too early", World: "lost memory", Edits: [][3]string{{
 		"vote.go", "!m.Admitted && r.Counts(m, now)", "!m.Admitted && (PLANTED || r.Counts(m, now))",
 	}}},
-	{"a new life counts as the one before", "lost memory", []edit{{
+	{Name: "a new life counts as the one before", World: "lost memory", Edits: [][3]string{{
 		"vote.go", "if m.Life != life || life == 0 {", "if m.Life != life && !(PLANTED && m.Life != 0) || life == 0 {",
 	}}},
-	{"repair too early", "restored votes", []edit{
+	{Name: "repair too early", World: "restored votes", Edits: [][3]string{
 		{"renewal.go", "{ a.Counted |= n &^ a.Later }", "{\n\tif PLANTED {\n\t\ta.Counted |= n\n\t}\n\ta.Counted |= n &^ a.Later\n}"},
 		{"renewal.go", "\treturn a.restore(Restore, a.Gone&^a.Later)\n", "\tif PLANTED {\n\t\treturn a.restore(Restore, a.Gone)\n\t}\n\treturn a.restore(Restore, a.Gone&^a.Later)\n"},
 	}},
-	{"a renewal counts a node that has lost its memory", "restored votes", []edit{{
+	{Name: "a renewal counts a node that has lost its memory", World: "restored votes", Edits: [][3]string{{
 		"renewal.go", "\t\tif a.Rules.Counts(m, a.Sent) {", "\t\tif PLANTED || a.Rules.Counts(m, a.Sent) {",
 	}}},
-	{"a late renewal revives a hold", "renewals", []edit{{
+	{Name: "a late renewal revives a hold", World: "renewals", Edits: [][3]string{{
 		"renewal.go", "valid := now < a.Valid && ", "valid := (PLANTED || now < a.Valid) && ",
 	}}},
-	{"a token is not written back", "tokens, one again", []edit{{
+	{Name: "a token is not written back", World: "tokens, one again", Edits: [][3]string{{
 		"attempt.go", "\t\ta.Phase = Writing\n", "\t\tif PLANTED {\n\t\t\ta.Phase = Won\n\t\t\treturn Step{Grant, a.Given}\n\t\t}\n\t\ta.Phase = Writing\n",
 	}}},
-	{"a token is not the highest of a majority", "tokens, one again", []edit{{
+	{Name: "a token is not the highest of a majority", World: "tokens, one again", Edits: [][3]string{{
 		"attempt.go", "a.Token = max(a.Token, token)", "if a.Token = max(a.Token, token); PLANTED {\n\t\t\t\t\ta.Token = token\n\t\t\t\t}",
 	}}},
-	{"validity is counted from the answer", "late answers", []edit{{
+	{Name: "validity is counted from the answer", World: "late answers", Edits: [][3]string{{
 		"attempt.go", "\t\ta.Given |= n\n", "\t\tif a.Given |= n; PLANTED {\n\t\t\ta.Sent = now\n\t\t}\n",
 	}}},
-	{"half of the nodes are a majority", "three clients", []edit{{
+	{Name: "half of the nodes are a majority", World: "three clients", Edits: [][3]string{{
 		"vote.go", "{ return r.Nodes/2 + 1 }", "{\n\tif PLANTED {\n\t\treturn r.Nodes / 2\n\t}\n\treturn r.Nodes/2 + 1\n}",
 	}}},
-	{"undo is skipped where the answer was lost", "three clients", []edit{{
+	{Name: "undo is skipped where the answer was lost", World: "three clients", Edits: [][3]string{{
 		"attempt.go", "\treturn Step{Undo, a.Rules.All() &^ a.Refused}\n",
 		"\tif PLANTED {\n\t\treturn Step{Undo, a.Given}\n\t}\n\treturn Step{Undo, a.Rules.All() &^ a.Refused}\n",
 	}}},
 }
 
-// planted is added to package vote. The program that has all mistakes makes one at a time.
-const planted = `package vote
-
-import "os"
-
-var mistake = os.Getenv("VOTE_MISTAKE")
-`
-
-// plant returns an overlay that has all mistakes.
-func plant(t *testing.T) string {
-	vote, err := filepath.Abs(filepath.Join("..", "..", "vote"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{"planted.go": planted}
-	for _, m := range mistakes {
-		for _, e := range m.edits {
-			if files[e.file] == "" {
-				source, err := os.ReadFile(filepath.Join(vote, e.file))
-				if err != nil {
-					t.Fatal(err)
-				}
-				files[e.file] = string(source)
-			}
-			if n := strings.Count(files[e.file], e.right); n != 1 {
-				t.Fatalf("%s: %s has %q %d times", m.name, e.file, e.right, n)
-			}
-			wrong := strings.ReplaceAll(e.wrong, "PLANTED", "mistake == \""+m.name+"\"")
-			files[e.file] = strings.Replace(files[e.file], e.right, wrong, 1)
-		}
-	}
-	dir, replace := t.TempDir(), map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		replace[filepath.Join(vote, name)] = filepath.Join(dir, name)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(files[name]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return overlay
-}
-
-var promise = regexp.MustCompile(`P[0-9]+: .*, after [0-9]+ steps`)
-
 // TestMistakes: each mistake is found, and nothing where none is made.
 func TestMistakes(t *testing.T) {
-	program := build(t, plant(t))
-	if said, err := run(t, program, "three clients", "none"); err != nil {
-		t.Errorf("found without a mistake: %v\n%s", err, said)
-	}
-	for _, m := range mistakes {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			said, err := run(t, program, m.world, m.name)
-			if err == nil || !promise.MatchString(said) {
-				t.Errorf("not found: %v\n%s", err, said)
-			}
-			t.Log(said)
-		})
-	}
+	planted.Found(t, filepath.Join("..", "..", "vote"), "TestWorlds", mistakes)
 }
 
 // TestHoldOutlivesAllMemory: a hold that is renewed outlives the restart of all nodes without their memory,
