@@ -27,19 +27,26 @@ type Clock struct {
 // newClock makes a clock that shows the host's time. It needs a C compiler.
 func newClock(t testing.TB, dir string) *Clock {
 	t.Helper()
-	compiler := Need(t, "gcc", "gcc")
-	source := filepath.Join(dir, "clock.c")
-	c := &Clock{t: t, library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "clock")}
-	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", c.library, source).CombinedOutput(); err != nil {
-		t.Fatalf("the clock library does not compile: %v\n%s", err, out)
-	}
+	c := &Clock{t: t, library: preloadable(t, dir, "clock", clockSource), file: filepath.Join(dir, "clock")}
 	if err := os.WriteFile(c.file, make([]byte, 4096), 0o644); err != nil { // the program may be another user's
 		t.Fatal(err)
 	}
 	return c
+}
+
+// preloadable compiles a library that a program loads before its C library, and returns its path.
+// It needs a C compiler.
+func preloadable(t testing.TB, dir, name string, source []byte) string {
+	t.Helper()
+	compiler := Need(t, "gcc", "gcc")
+	file, library := filepath.Join(dir, name+".c"), filepath.Join(dir, name+".so")
+	if err := os.WriteFile(file, source, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", library, file).CombinedOutput(); err != nil {
+		t.Fatalf("the library %s does not compile: %v\n%s", name, err, out)
+	}
+	return library
 }
 
 // environ returns the environment of a program that uses this clock.

@@ -25,7 +25,7 @@ var packages string
 // often lacks those of servers.
 var beside = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
 
-// Need returns the path of a program. If the program is missing, Need skips the test and says
+// Need returns the path of a program, or of any file that is named by its whole path. If the program is missing, Need skips the test and says
 // what to install. It fails the test instead if HOLDFAST_REQUIRE is "all", or a list separated
 // by commas that has the store to which the Debian package belongs. It also fails the test if
 // packages.txt lacks the package, because then nothing would install it, or lacks a store that
@@ -51,7 +51,7 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 	}
 	hint := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
 	switch debianPackage {
-	case mysqlPackage, valkeyPackage, peersPackage:
+	case mysqlPackage, valkeyPackage, zooKeeperPackage, peersPackage:
 		hint = program + " is not installed: run scripts/install-servers"
 	}
 	if required {
@@ -61,10 +61,16 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 	return ""
 }
 
-// find looks for a program on PATH and then beside it, in the last directory of
+// find looks for a file by its whole path, or for a program on PATH and then beside it, in the last directory of
 // each pattern first: the newest of several versions. It returns "" if there is
 // none.
 func find(program string, beside []string) string {
+	if filepath.IsAbs(program) {
+		if _, err := os.Stat(program); err != nil {
+			return ""
+		}
+		return program
+	}
 	if path, err := exec.LookPath(program); err == nil {
 		return path
 	}

@@ -70,6 +70,20 @@ func TestNeedFinds(t *testing.T) {
 	}
 }
 
+// TestNeedFile: archives are files that cannot be executed.
+func TestNeedFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "some.jar")
+	if path, tb := ask(nil, file, "gcc"); path != "" || tb.skipped == "" {
+		t.Errorf("need of a missing file = %q, skipped %q; want it to skip", path, tb.skipped)
+	}
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if path, tb := ask(nil, file, "gcc"); path != file || tb.skipped != "" || tb.failed != "" {
+		t.Errorf("need = %q, skipped %q, failed %q; want %q", path, tb.skipped, tb.failed, file)
+	}
+}
+
 func TestNeedMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, c := range []struct {
@@ -84,6 +98,8 @@ func TestNeedMissing(t *testing.T) {
 		{"all,corr", "gcc", false, `no store "corr"`},
 		{"", mysqlPackage, true, "run scripts/install-servers"},
 		{"", valkeyPackage, true, "run scripts/install-servers"},
+		{"", zooKeeperPackage, true, "run scripts/install-servers"},
+		{"zookeeper", zooKeeperPackage, false, "required by HOLDFAST_REQUIRE"},
 		{"interop", peersPackage, false, "run scripts/install-servers"},
 		{"", "no-such-package", false, "add a line"},
 	} {
