@@ -25,7 +25,7 @@ type ZooKeeperOptions struct {
 
 	TickTime               time.Duration // 0: the server's default, 2 s
 	MinSession, MaxSession time.Duration // bounds of a session's timeout; 0: 2 and 20 ticks
-	SyncLimit              time.Duration // how long a member may be silent before it is left; 0: 5 ticks, at least 2 s
+	SyncLimit              time.Duration // how long a member may be silent before others give it up; 0: 5 ticks, at least 2 s
 	NoLeaderClients        bool          // leaderServes=no: the leader of an ensemble takes no clients
 	MaxClientConns         int           // connections of one host; 0: no limit (the server's own default is 60)
 	MaxBuffer              int           // jute.maxbuffer, bytes; 0: the server's default
@@ -84,9 +84,9 @@ const oldZooKeeper = "zookeeper zookeeper-jute slf4j-api slf4j-simple netty-buff
 	"jackson-core jackson-databind commons-cli commons-io jetty9-server jetty9-servlet jetty9-http jetty9-io " +
 	"jetty9-security jetty9-util jetty9-util-ajax servlet-api snappy-java metrics-core"
 
-// routesSource is a small library that a member loads before its C library. Suppose that members only
-// knew each other's proxies by their configuration: a member whom another one calls for an election calls
-// back at the address that the other one tells of itself, past every proxy.
+// routesSource is a small library that a member loads before its C library. Proxies in the configuration
+// would not do: a member that another one calls for an election calls back at the address that the other
+// one tells of itself, past every proxy.
 //
 //go:embed preload/routes.c
 var routesSource []byte
@@ -132,7 +132,7 @@ func (o *ZooKeeperOptions) java(t testing.TB) []string {
 	args := []string{
 		Need(t, "java", "default-jre-headless"), "-cp", strings.Join(archives, ":"), "-Xmx256m", "-XX:TieredStopAtLevel=1",
 		"-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Dzookeeper.jmx.log4j.disable=true",
-		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd_HH:mm:ss.SSS",
 	}
 	if o.Containers > 0 {
 		args = append(args, "-Dznode.container.checkIntervalMs="+millis(o.Containers))
@@ -335,12 +335,28 @@ func (m *ZooKeeperMember) serve() error {
 }
 
 func (m *ZooKeeperMember) awaitServing() error {
-	for end := time.Now().Add(60 * time.Second); m.Mode() == ""; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); m.Mode() == "" || !m.listens(); time.Sleep(5 * time.Millisecond) {
 		if !m.Running() || time.Now().After(end) {
 			return fmt.Errorf("the server ended, or did not serve within 60 s:\n%s", m.logTail())
 		}
 	}
 	return nil
+}
+
+// listens reports whether the member's other ports are open: a single server that answers at one of them
+// may still be about to open another.
+func (m *ZooKeeperMember) listens() bool {
+	for _, addr := range []string{m.TLSAddr, m.Admin} {
+		if addr == "" {
+			continue
+		}
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return false
+		}
+		conn.Close()
+	}
+	return true
 }
 
 // logTail returns the end of the member's log.

@@ -1,12 +1,19 @@
 package testserver
 
 import (
-	"errors"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,6 +72,7 @@ func TestZooKeeper(t *testing.T) {
 func TestZooKeeperEnsemble(t *testing.T) {
 	for _, old := range []bool{true, false} {
 		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
+			t.Parallel()
 			z := StartZooKeeper(t, ZooKeeperOptions{Old: old, Members: 3, TickTime: 100 * time.Millisecond, Between: true, SyncLimit: time.Second})
 			if n := len(strings.Split(z.Addrs(), ",")); n != 3 {
 				t.Fatalf("%d addresses", n)
@@ -83,29 +91,17 @@ func TestZooKeeperEnsemble(t *testing.T) {
 			z.Cut(third)
 			fourth := z.NewLeader(third)
 			awaitMode(t, third, "")
+			for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				if mode := third.Mode(); mode != "" {
+					t.Fatalf("the member that is cut off is a %q", mode)
+				}
+			}
 			z.Heal(third)
 			awaitMode(t, third, "follower")
 			if z.Leader() != fourth {
 				t.Fatal("the leader has changed when the network was healed")
 			}
 		})
-	}
-}
-
-// TestZooKeeperRoutes: one that is cut off stays so, also if it could call others past the proxies or be
-// called by them.
-func TestZooKeeperRoutes(t *testing.T) {
-	z := StartZooKeeper(t, ZooKeeperOptions{Members: 3, TickTime: 100 * time.Millisecond, Between: true, SyncLimit: time.Second})
-	for _, m := range z.Followers() {
-		z.Cut(m)
-		awaitMode(t, m, "")
-		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if mode := m.Mode(); mode != "" {
-				t.Fatalf("the member that is cut off is a %q", mode)
-			}
-		}
-		z.Heal(m)
-		awaitMode(t, m, "follower")
 	}
 }
 
@@ -118,16 +114,90 @@ func awaitMode(t *testing.T, m *ZooKeeperMember, mode string) {
 	}
 }
 
-// TestZooKeeperClock reads the clock of a server from its log.
+// TestZooKeeperClock reads the wall clocks of members from their logs, with the other library loaded too.
 func TestZooKeeperClock(t *testing.T) {
-	m := StartZooKeeper(t, ZooKeeperOptions{Clock: true}).Members[0]
-	m.Clock.Set(5 * 365 * 24 * time.Hour)
-	from := len(m.Log())
-	m.Ask("stat")
-	_ = from
+	z := StartZooKeeper(t, ZooKeeperOptions{Members: 3, TickTime: 100 * time.Millisecond, Clock: true, Between: true})
+	m := z.Members[1]
+	m.Clock.Set(10 * 366 * 24 * time.Hour)
+	for _, other := range z.Members {
+		from := len(other.Log())
+		other.Ask("srvr")
+		year := time.Now().Year()
+		if other == m {
+			year += 10
+		}
+		want := fmt.Sprintf("%d-", year)
+		for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if text := other.Log()[from:]; strings.HasPrefix(text, want) {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("the log says %q, want a date that begins with %q", text, want)
+			}
+		}
+	}
 }
 
-var _ = errors.Join
-var _ = os.Args
-var _ = exec.Command
-var _ = filepath.Join
+// TestZooKeeperTLS asks servers by TLS, with a certificate and without one.
+func TestZooKeeperTLS(t *testing.T) {
+	cert, key := selfSigned(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []ZooKeeperOptions{{}, {ClientCA: cert}, {Old: true}, {Old: true, ClientCA: cert}} {
+		t.Run(fmt.Sprintf("old=%v,ca=%v", o.Old, o.ClientCA != ""), func(t *testing.T) {
+			t.Parallel()
+			o.Cert, o.Key = cert, key
+			z := StartZooKeeper(t, o)
+			for _, certificates := range [][]tls.Certificate{nil, {pair}} {
+				text, err := askTLS(z.TLSAddrs(), certificates)
+				if want := o.ClientCA == "" || certificates != nil; strings.Contains(text, "Mode: standalone") != want {
+					t.Errorf("with %d certificates: %q, %v; want an answer: %v", len(certificates), text, err, want)
+				}
+			}
+		})
+	}
+}
+
+func askTLS(addr string, certificates []tls.Certificate) (string, error) {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", addr, &tls.Config{Certificates: certificates, InsecureSkipVerify: true})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
+}
+
+// selfSigned makes a certificate that signs itself, and returns the files.
+func selfSigned(t *testing.T) (cert, key string) {
+	t.Helper()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, secret.Public(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", public), write("key.pem", "PRIVATE KEY", private)
+}

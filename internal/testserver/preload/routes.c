@@ -1,8 +1,11 @@
-/* Sends one program's connections elsewhere: preloaded, it stands before the C
- * library's connect. HOLDFAST_TEST_ROUTES says, as "5001:6001 5002:6002 ", which
- * ports of the loopback interface are replaced by which. */
+/* Sends one program's connections through proxies: preloaded, it stands before the
+ * C library's connect. HOLDFAST_TEST_ROUTES says, as "5001:6001 5002:6002 ", which
+ * ports of the loopback interface have proxies, and at which ports. A proxy accepts
+ * also while nobody listens at the port itself, where the program would be refused
+ * and try again later. So the port is tried first. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +26,26 @@ static int route(int port)
 	return port;
 }
 
+static int refused(const struct sockaddr_in *address)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int failed = fd >= 0 && syscall(SYS_connect, fd, address, sizeof *address);
+	int why = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = why;
+	return failed && why == ECONNREFUSED;
+}
+
 int connect(int fd, const struct sockaddr *address, socklen_t length)
 {
 	struct sockaddr_in changed;
 	if (address->sa_family == AF_INET && length >= sizeof changed) {
 		memcpy(&changed, address, sizeof changed);
-		changed.sin_port = htons(route(ntohs(changed.sin_port)));
+		int port = ntohs(changed.sin_port), to = route(port);
+		if (to != port && refused(&changed))
+			return -1;
+		changed.sin_port = htons(to);
 		address = (struct sockaddr *)&changed;
 		length = sizeof changed;
 	}
