@@ -52,6 +52,7 @@ type ZooKeeperOptions struct {
 type ZooKeeper struct {
 	Members []*ZooKeeperMember
 	t       testing.TB
+	mute    bool                      // the leader takes no clients, and no commands either
 	links   map[[2]int][]*chaos.Proxy // by the members' indices, from and to; with Between only
 }
 
@@ -67,6 +68,7 @@ type ZooKeeperMember struct {
 	Dir     string       // with its data, as its log of transactions
 	Clock   *Clock       // its wall clock, if it has one of its own
 
+	ensemble         *ZooKeeper
 	direct           string // for clients, without a proxy
 	quorum, election string // ports for the other members
 }
@@ -151,13 +153,13 @@ func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *Zo
 	n := max(1, o.Members)
 	const each = 5
 	addrs := freeAddrs(t, n*each)
-	z := &ZooKeeper{t: t, links: map[[2]int][]*chaos.Proxy{}}
+	z := &ZooKeeper{t: t, mute: o.NoLeaderClients && n > 1, links: map[[2]int][]*chaos.Proxy{}}
 	var servers []string
 	for i := range n {
 		own := addrs[each*i:]
 		m := &ZooKeeperMember{
-			process: &process{t: t, ready: "binding to port"},
-			Addr:    own[0], direct: own[0], quorum: portOf(own[1]), election: portOf(own[2]),
+			process:  &process{t: t, ready: "binding to port"},
+			ensemble: z, Addr: own[0], direct: own[0], quorum: portOf(own[1]), election: portOf(own[2]),
 			Dir: filepath.Join(dir, strconv.Itoa(i+1)),
 		}
 		t.Cleanup(func() {
@@ -317,30 +319,50 @@ func freeAddrs(t testing.TB, n int) (addrs []string) {
 func (z *ZooKeeper) start() error {
 	started := make(chan error, len(z.Members))
 	for _, m := range z.Members {
-		go func() { started <- m.serve() }()
+		go func() { started <- m.start() }()
 	}
 	var errs error
 	for range z.Members {
 		errs = errors.Join(errs, <-started)
 	}
+	for _, m := range z.Members {
+		if errs == nil {
+			errs = m.awaitServing()
+		}
+	}
 	return errs
 }
 
-// serve starts the member and waits until it serves.
-func (m *ZooKeeperMember) serve() error {
-	if err := m.start(); err != nil {
-		return err
-	}
-	return m.awaitServing()
-}
-
 func (m *ZooKeeperMember) awaitServing() error {
-	for end := time.Now().Add(60 * time.Second); m.Mode() == "" || !m.listens(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !m.serves() || !m.listens(); time.Sleep(5 * time.Millisecond) {
 		if !m.Running() || time.Now().After(end) {
 			return fmt.Errorf("the server ended, or did not serve within 60 s:\n%s", m.logTail())
 		}
 	}
 	return nil
+}
+
+// serves reports whether the member serves, or must be the leader that takes no clients.
+func (m *ZooKeeperMember) serves() bool { return m.Mode() != "" || m.ensemble.muteLeader() == m }
+
+// muteLeader returns the member that must be the leader that takes no clients: all others serve, and they
+// only do if there is a leader. It returns nil if there is none.
+func (z *ZooKeeper) muteLeader() *ZooKeeperMember {
+	var mute, serving []*ZooKeeperMember
+	for _, m := range z.Members {
+		if !z.mute || !m.Running() || m.paused {
+			continue
+		}
+		if m.Mode() == "" {
+			mute = append(mute, m)
+		} else {
+			serving = append(serving, m)
+		}
+	}
+	if len(mute) != 1 || len(serving) == 0 {
+		return nil
+	}
+	return mute[0]
 }
 
 // listens reports whether the member's other ports are open: a single server that answers at one of them
@@ -433,7 +455,8 @@ func (z *ZooKeeper) joinAddrs(addr func(*ZooKeeperMember) string) string {
 }
 
 // Leader waits until a member that runs and is not paused says that it leads, or is alone, and returns
-// it. A leader that has just been cut off says so too, until it notices.
+// it. A leader that has just been cut off says so too, until it notices. A leader that takes no clients
+// says nothing: it is the one that does not serve while all others do.
 func (z *ZooKeeper) Leader() *ZooKeeperMember {
 	z.t.Helper()
 	return z.leader(nil)
@@ -448,6 +471,9 @@ func (z *ZooKeeper) NewLeader(old *ZooKeeperMember) *ZooKeeperMember {
 func (z *ZooKeeper) leader(not *ZooKeeperMember) *ZooKeeperMember {
 	z.t.Helper()
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if m := z.muteLeader(); m != nil && m != not {
+			return m
+		}
 		for _, m := range z.Members {
 			if m != not && m.Running() && !m.paused {
 				if mode := m.Mode(); mode == "leader" || mode == "standalone" {
