@@ -25,8 +25,8 @@ var packages string
 // often lacks those of servers.
 var beside = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/postgresql/*/bin"}
 
-// Need returns the path of a program, or of any file that is named by its whole path. If the program is missing, Need skips the test and says
-// what to install. It fails the test instead if HOLDFAST_REQUIRE is "all", or a list separated
+// Need returns the path of a program, or of any file that is named by its whole path. If it is
+// missing, Need skips the test and says what to install. It fails the test instead if HOLDFAST_REQUIRE is "all", or a list separated
 // by commas that has the store to which the Debian package belongs. It also fails the test if
 // packages.txt lacks the package, because then nothing would install it, or lacks a store that
 // HOLDFAST_REQUIRE names. Call it on the test's own goroutine.
@@ -61,9 +61,8 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 	return ""
 }
 
-// find looks for a file by its whole path, or for a program on PATH and then beside it, in the last directory of
-// each pattern first: the newest of several versions. It returns "" if there is
-// none.
+// find looks for a file by its whole path, or for a program on PATH and then beside it, in the last
+// directory of each pattern first: the newest of several versions. It returns "" if there is none.
 func find(program string, beside []string) string {
 	if filepath.IsAbs(program) {
 		if _, err := os.Stat(program); err != nil {

@@ -72,6 +72,7 @@ func TestNeedFinds(t *testing.T) {
 
 // TestNeedFile: archives are files that cannot be executed.
 func TestNeedFile(t *testing.T) {
+	t.Setenv("HOLDFAST_REQUIRE", "")
 	file := filepath.Join(t.TempDir(), "some.jar")
 	if path, tb := ask(nil, file, "gcc"); path != "" || tb.skipped == "" {
 		t.Errorf("need of a missing file = %q, skipped %q; want it to skip", path, tb.skipped)
