@@ -53,6 +53,9 @@ func small() map[string]*setup {
 		"two: break, failure":      {wishes: two, block: 3, stranger: true, budget: budget{breaks: 1, fails: 1}},
 		"two: close, lost answer":  {wishes: two, block: 3, budget: budget{closes: 1, losses: 1}},
 		"minimum hold, impatience": {wishes: []wish{once, once, once}, stranger: true, held: true, budget: budget{cancels: 2}},
+		// Suppose the engine asked again under an owner that is withdrawn: that would take back its next hold.
+		"no queue, late withdrawals": {wishes: two, noQueue: true, stranger: true, held: true, budget: budget{losses: 1, lates: 2}},
+		"late withdrawals":           {wishes: readers[1:], block: 3, stranger: true, held: true, budget: budget{cancels: 1, losses: 1, lates: 1}},
 		// Before a store that answers in time nobody loses a lease.
 		"renewed in time":             {wishes: working(3 * ttl)[:2], block: 3, stranger: true, budget: budget{cancels: 1}},
 		"renewed in time after all":   {wishes: working(2 * ttl)[:2], block: 3, budget: budget{fails: 1}},
@@ -190,6 +193,14 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 	{"break", "a grant is used though the store has told that it is gone", "engine/hold.go", "\t\t\tg.place.lost = reason\n", ""},
 	{"minimum hold, impatience", "a claim is used before the store knows of its minimum hold", "engine/acquire.go",
 		"t.step = g.place.lateStep", "t.step = enqueue"},
+
+	// Of owners that are withdrawn.
+	{"no queue, late withdrawals", "a store without a queue is asked again under an owner that it refused", "engine/acquire.go",
+		"\t\t\tg.renounce()\n\t\t}\n\t}\n\treturn e.failed", "\t\t}\n\t}\n\treturn e.failed"},
+	{"no queue, late withdrawals", "a store without a queue is asked again under an owner that is withdrawn", "engine/acquire.go",
+		"be asked again under the same owner.\n\t\te.withdrawPlace(c.name, g.renounce())", "\n\t\te.withdrawPlace(c.name, g.place)"},
+	{"late withdrawals", "a place is used after its withdrawal", "engine/acquire.go",
+		"\t\t\te.withdrawPlace(c.name, g.renounce())\n\t\t\tg.told = false\n", "\t\t\te.withdrawPlace(c.name, g.place)\n\t\t\tg.told = false\n"},
 
 	// Of time.
 	{"impatience, lost answer", "a place lingers a tick too long", "engine/linger.go", "at <= then", "at < then"},

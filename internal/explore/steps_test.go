@@ -29,7 +29,11 @@ func (w *world) next() []explore.Step[*world] {
 	for i, op := range w.ops {
 		w.operationSteps(i, op, can)
 	}
+	slow := 0
 	for i := range w.strays {
+		if w.strays[i].slow {
+			slow++
+		}
 		can(fmt.Sprintf("the late request of %s arrives", w.strays[i].grant.Owner), func(w *world) {
 			s := w.strays[i]
 			w.strays = slices.Delete(w.strays, i, i+1)
@@ -50,7 +54,7 @@ func (w *world) next() []explore.Step[*world] {
 		})
 		return steps // it is late by no more than all else that can happen at this instant
 	}
-	if w.patient && len(steps) > 0 {
+	if w.patient && len(steps) > slow {
 		return steps
 	}
 	if at, ok := w.later(); ok && w.times != 0 {
@@ -182,6 +186,15 @@ func (w *world) requestSteps(p *person, on func(string, func(*world, *person))) 
 		return
 	}
 	on("is heard", func(w *world, p *person) { w.execute1(p) })
+	if w.noQueue && w.lates > 0 && p.action.Do == engine.Try {
+		// A quorum gives some votes for a request that it refuses, and takes them back aside.
+		on("is heard, and what is refused is taken back later", func(w *world, p *person) {
+			if w.execute1(p); errors.Is(p.reply.err, driver.ErrHeld) {
+				w.lates--
+				w.late1(driver.Grant{Request: p.action.Grant.Request})
+			}
+		})
+	}
 	if w.fails > 0 {
 		on("is refused by a store out of order", func(w *world, p *person) {
 			w.fails--
@@ -198,7 +211,7 @@ func (w *world) requestSteps(p *person, on func(string, func(*world, *person))) 
 		}
 		on("is heard, and the answer is lost", func(w *world, p *person) { w.execute1(p); lost(w, p) })
 		on("is late, and nobody waits for its answer", func(w *world, p *person) {
-			w.strays = append(w.strays, stray{p.action.Do, p.action.Grant, p.sentAt})
+			w.strays = append(w.strays, stray{do: p.action.Do, grant: p.action.Grant, sentAt: p.sentAt})
 			lost(w, p)
 		})
 	}
@@ -230,10 +243,16 @@ func (w *world) lateSteps(i int, l lateRequest, can func(string, func(*world))) 
 	if w.losses > 0 && l.do == engine.Enqueue {
 		can(fmt.Sprintf("the request of %s gets no answer", l.request.Owner), func(w *world) {
 			w.losses--
-			w.strays = append(w.strays, stray{engine.Enqueue, driver.Grant{Request: l.request}, l.sentAt})
+			w.strays = append(w.strays, stray{do: engine.Enqueue, grant: driver.Grant{Request: l.request}, sentAt: l.sentAt})
 			answer(w, reply{err: driver.Uncertain(errStore)})
 		})
 	}
+}
+
+// late1 lets a withdrawal arrive at any time later.
+func (w *world) late1(g driver.Grant) {
+	g.MinHold = 0
+	w.strays = append(w.strays, stray{do: engine.GiveBack, grant: g, sentAt: w.now, slow: true})
 }
 
 // execute1 lets the store execute a caller's request.
@@ -453,6 +472,17 @@ func (w *world) operationSteps(i int, op *operation, can func(string, func(*worl
 			r.Settle(w.now, rules)
 		}
 	})
+	if w.lates > 0 && !op.renew {
+		can("a withdrawal is late, and nobody waits for its answer", func(w *world) {
+			w.lates--
+			op := w.ops[i]
+			op.executed = true
+			for _, g := range op.batch.Grants {
+				w.late1(g)
+				op.errs = append(op.errs, driver.Uncertain(errStore))
+			}
+		})
+	}
 	if w.fails > 0 {
 		can("a "+what+" fails", func(w *world) {
 			w.fails--

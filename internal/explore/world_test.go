@@ -59,6 +59,7 @@ type budget struct {
 	fails   int // requests that fail, certainly
 	breaks  int // holds that an operator breaks
 	closes  int // the client is closed
+	lates   int // withdrawals, the store's own too, that arrive at any time later
 	times   int // how often time passes; negative: without a bound
 }
 
@@ -117,6 +118,7 @@ type stray struct {
 	do     engine.Do
 	grant  driver.Grant
 	sentAt driver.Instant
+	slow   bool // time passes before it arrives, even in a patient world
 }
 
 // lateRequest is a request for a place that has outlived its caller.
@@ -234,7 +236,7 @@ func (w *world) clone() *world {
 func (w *world) key() []byte {
 	number := func(c *engine.Caller) int { return c.Ref.(int) }
 	k := &writer{now: w.now}
-	k.num(w.cancels, w.losses, w.fails, w.breaks, w.closes, w.times, int(w.stranger))
+	k.num(w.cancels, w.losses, w.fails, w.breaks, w.closes, w.lates, w.times, int(w.stranger))
 	k.flags(w.closed, w.err != nil)
 	k.num(w.arrived...)
 	k.texts(w.refused)
@@ -287,6 +289,7 @@ func (w *world) key() []byte {
 	}
 	for i := range w.strays {
 		k.num(int(w.strays[i].do))
+		k.flags(w.strays[i].slow)
 		k.grant(&w.strays[i].grant)
 	}
 	for i := range w.late {
