@@ -1,0 +1,348 @@
+package zk
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// conn is one connection of a session, after the handshake. One goroutine writes, another reads.
+type conn struct {
+	s      *Session
+	nc     net.Conn
+	r      *bufio.Reader
+	server string
+
+	wake chan struct{} // holds a value when there may be something to write
+	over chan struct{} // closed when the reader has ended
+
+	// Guarded by the session's mutex.
+	prelude []byte    // authentication and watches: written before all else
+	pending []pending // written and not answered, in their order
+	xid     int32     // of the last request
+}
+
+func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, 16<<10) }
+
+// pending is one operation that the server has not answered.
+type pending struct {
+	calls *Calls
+	i     int
+	xid   int32
+}
+
+// nextXid returns the ids in their turn; negative ones and 0 have meanings of their own.
+func nextXid(xid int32) int32 {
+	if xid == 1<<31-1 {
+		return 1
+	}
+	return xid + 1
+}
+
+const passwordSize = 16
+
+// handshake opens a session or resumes it (id not 0).
+func handshake(ctx context.Context, nc net.Conn, r io.Reader, id int64, password []byte, timeout time.Duration, zxid int64) (granted connected, err error) {
+	defer closeWith(ctx, nc)()
+	var e encoder
+	e.int32(0)
+	e.int32(0) // the protocol's version
+	e.int64(zxid)
+	e.int32(int32(timeout / time.Millisecond))
+	e.int64(id)
+	e.bytes(password)
+	e.bool(false) // a server without a quorum is of no use
+	endFrame(&e, 0)
+	if _, err := nc.Write(e.b); err != nil {
+		return connected{}, ended(ctx, err)
+	}
+	frame, err := readFrame(r, nil)
+	if err != nil {
+		return connected{}, ended(ctx, err)
+	}
+	return parseConnected(frame)
+}
+
+// connected is the server's answer to a handshake.
+type connected struct {
+	timeout  time.Duration // 0: the session has ended
+	id       int64
+	password []byte
+}
+
+func parseConnected(frame []byte) (connected, error) {
+	d := decoder{b: frame}
+	d.int32() // the protocol's version
+	c := connected{timeout: time.Duration(d.int32()) * time.Millisecond, id: d.int64(), password: d.bytes()}
+	if d.err == nil && c.timeout > 0 && (c.id == 0 || len(c.password) != passwordSize) {
+		d.err = errGarbage
+	}
+	c.timeout = max(c.timeout, 0)
+	return c, d.err
+}
+
+// readFrame reads a frame into buf, or into more memory if it does not fit. Of an answer that is
+// larger than maxReply it returns the header with [ErrTooLarge].
+func readFrame(r io.Reader, buf []byte) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	n := int(int32(binary.BigEndian.Uint32(length[:])))
+	switch {
+	case n < 0 || n > maxFrame:
+		return nil, fmt.Errorf("%w: a frame of %d bytes", errGarbage, n)
+	case n > maxReply:
+		buf = append(buf[:0], make([]byte, headerSize)...)
+		if _, err := io.ReadFull(r, buf); err != nil {
+			return nil, err
+		}
+		if _, err := io.CopyN(io.Discard, r, int64(n-headerSize)); err != nil {
+			return nil, err
+		}
+		return buf, ErrTooLarge
+	case n > cap(buf):
+		// A frame that is announced and does not come takes no more memory than what came.
+		if n > 64<<10 {
+			return readLarge(r, n)
+		}
+		buf = make([]byte, n)
+	}
+	buf = buf[:n]
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return nil, err
+	}
+	return buf, nil
+}
+
+func readLarge(r io.Reader, n int) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err == nil && len(b) < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
+}
+
+// headerSize is that of an answer: xid, zxid, error.
+const headerSize = 4 + 8 + 4
+
+// serve writes and reads until the connection ends, and returns why it did.
+func (c *conn) serve() error {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write()
+	}()
+	err := c.read()
+	close(c.over)
+	c.nc.Close()
+	<-written
+	return err
+}
+
+// patience is how long the server may say nothing. Pings are sent when nothing else was for half of
+// it, so that it always has something to answer.
+func (c *conn) patience() time.Duration { return c.s.Timeout() * 2 / 3 }
+
+// write writes the queue, all that is in it at once, and pings when there was nothing.
+func (c *conn) write() {
+	idle := time.NewTimer(c.patience() / 2)
+	defer idle.Stop()
+	ping := false
+	var buf []byte
+	for {
+		frames, own := c.next(ping, buf)
+		if len(frames) > 0 {
+			c.nc.SetWriteDeadline(time.Now().Add(c.patience()))
+			if _, err := c.nc.Write(frames); err != nil {
+				c.nc.Close() // ends the reader
+				return
+			}
+			idle.Reset(c.patience() / 2)
+			ping = false
+			if own && cap(frames) <= 64<<10 {
+				buf = frames[:0]
+			}
+			continue
+		}
+		select {
+		case <-c.wake:
+		case <-idle.C:
+			ping = true
+		case <-c.over:
+			return
+		}
+	}
+}
+
+// next takes what there is to write off the queue, and reports whether it is in memory that the
+// writer may use again.
+func (c *conn) next(ping bool, buf []byte) (frames []byte, own bool) {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	frames, own = buf[:0], true
+	if c.prelude != nil {
+		frames, c.prelude = append(frames, c.prelude...), nil
+	}
+	if len(s.queue) == 0 {
+		if ping && len(frames) == 0 {
+			frames = append(frames, pingFrame...)
+		}
+		return frames, own
+	}
+	now := s.config.Clock.Now()
+	if len(s.queue) == 1 && len(frames) == 0 {
+		calls := s.queue[0]
+		c.number(calls, calls.frames, now)
+		frames, own = calls.frames, false
+	} else {
+		for _, calls := range s.queue {
+			start := len(frames)
+			frames = append(frames, calls.frames...)
+			c.number(calls, frames[start:], now)
+		}
+	}
+	for _, calls := range s.queue {
+		calls.frames = nil
+	}
+	clear(s.queue)
+	s.queue = s.queue[:0]
+	return frames, own
+}
+
+// number gives the requests their ids, and notes that answers to them are due.
+func (c *conn) number(calls *Calls, frames []byte, now driver.Instant) {
+	calls.sent = now
+	for i := range calls.ops {
+		c.xid = nextXid(c.xid)
+		binary.BigEndian.PutUint32(frames[4:], uint32(c.xid))
+		frames = frames[4+binary.BigEndian.Uint32(frames):]
+		c.pending = append(c.pending, pending{calls, i, c.xid})
+	}
+}
+
+var pingFrame = func() []byte {
+	var e encoder
+	e.int32(0)
+	e.int32(xidPing)
+	e.int32(int32(opPing))
+	endFrame(&e, 0)
+	return e.b
+}()
+
+// read takes the server's answers until the connection ends.
+func (c *conn) read() error {
+	var buf []byte
+	for {
+		c.nc.SetReadDeadline(time.Now().Add(c.patience()))
+		frame, err := readFrame(c.r, buf)
+		large := errors.Is(err, ErrTooLarge)
+		if err != nil && !large {
+			return err
+		}
+		if cap(frame) <= 64<<10 {
+			buf = frame
+		}
+		if err := c.take(frame, large); err != nil {
+			return err
+		}
+	}
+}
+
+// errOver says that a session is over, and why.
+type errOver struct{ error }
+
+func (e errOver) Unwrap() error { return e.error }
+
+// take deals with one frame.
+func (c *conn) take(frame []byte, large bool) error {
+	d := decoder{b: frame}
+	xid, zxid, code := d.int32(), d.int64(), Code(d.int32())
+	if d.err != nil {
+		return d.err
+	}
+	switch xid {
+	case xidEvent:
+		what, _, path := Event(d.int32()), d.int32(), d.string()
+		if d.err == nil {
+			c.s.event(what, path)
+		}
+		return d.err
+	case xidAuth:
+		if code != 0 {
+			return errOver{code}
+		}
+		return nil
+	case xidPing, xidSetWatches:
+		if code == SessionExpired {
+			return errOver{ErrExpired}
+		}
+		c.s.seen(zxid)
+		return nil
+	}
+	return c.answer(xid, zxid, code, &d, large)
+}
+
+// answer gives an answer to whom it is for.
+func (c *conn) answer(xid int32, zxid int64, code Code, d *decoder, large bool) error {
+	s := c.s
+	s.mu.Lock()
+	if len(c.pending) == 0 || c.pending[0].xid != xid {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: an answer to no request", errGarbage)
+	}
+	p := c.pending[0]
+	s.mu.Unlock() // only this goroutine removes it
+	op := &p.calls.ops[p.i]
+	r := Reply{Zxid: zxid}
+	switch {
+	case code != 0:
+		r.Err = code
+	case large:
+		r.Err = ErrTooLarge
+	default:
+		op.decode(d, &r)
+		if d.err != nil {
+			return d.err
+		}
+	}
+	if r.Err == SessionExpired {
+		return errOver{ErrExpired}
+	}
+	if r.Err == SessionMoved {
+		// Another connection has the session, and the server ends this one. Nothing is known of
+		// requests that follow.
+		return SessionMoved
+	}
+	r.Committed = op.writes() && committed(r.Err)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.pending[0] = pending{}
+	c.pending = c.pending[1:]
+	s.zxid = max(s.zxid, zxid)
+	r.Sent = p.calls.sent
+	p.calls.replies[p.i] = r
+	p.calls.answered = p.i + 1
+	if w := op.watch; w != nil {
+		atServer := code == 0 || code == NoNode && op.code == opExists
+		if s.watches.end(keyOf(op), w, p.calls.generations[p.i], atServer, code == NoNode) {
+			s.removeWatchLocked(keyOf(op))
+		}
+	}
+	if p.calls.answered == len(p.calls.ops) {
+		close(p.calls.done)
+	}
+	if op.code == opClose {
+		return errOver{ErrClosed}
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	openPatience = 10 * time.Second      // how long Open waits for a leader
+	leaderRounds = 4                     // how often Open looks for one where all servers tell their roles
+	leaderGrace  = 50 * time.Millisecond // how long another leader may answer later than the first
+	firstPause   = 25 * time.Millisecond // between attempts to connect, about
+	longestPause = 1000 * time.Millisecond
+)
+
+// open makes the first connection.
+func (s *Session) open(ctx context.Context) (*conn, error) {
+	start := time.Now()
+	pause := 4 * firstPause
+	for round := 1; ; round++ {
+		c, err := s.round(ctx, 10*time.Second)
+		switch {
+		case err == nil:
+			return c, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case !err.again && !err.noLeader:
+			return nil, err
+		case err.noLeader && round >= leaderRounds, time.Since(start) > openPatience:
+			return nil, err
+		}
+		if sleep(ctx, pause); ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// resume connects again, as often as it takes. The error says that the session is over.
+func (s *Session) resume() (*conn, error) {
+	timeout := s.Timeout()
+	lost := time.Now()
+	pause := firstPause
+	for s.ctx.Err() == nil {
+		// An attempt must leave time for another one before the session ends.
+		c, err := s.round(s.ctx, min(max(timeout/4, 500*time.Millisecond), 10*time.Second))
+		if err == nil {
+			return c, nil
+		}
+		if errors.Is(err, ErrExpired) || errors.Is(err, SessionClosedRequireAuth) {
+			return nil, err
+		}
+		if time.Since(lost) > 2*timeout {
+			// A server that has lost its data, or has older ones, takes nobody who has seen more
+			// than it has, and would say so for ever. Nobody trusts the session any more.
+			s.mu.Lock()
+			s.zxid = 0
+			s.mu.Unlock()
+		}
+		sleep(s.ctx, pause)
+		pause = min(2*pause, longestPause, max(timeout/8, firstPause))
+	}
+	return nil, ErrClosed
+}
+
+// sleep waits about that long, and not longer than ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d/2 + rand.N(d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// roundError is why no server was found.
+type roundError struct {
+	error
+	again    bool // servers answer, but none serves yet
+	noLeader bool // servers tell their roles, and none leads
+}
+
+func (e *roundError) Unwrap() error { return e.error }
+
+// round tries the servers once, each attempt for so long.
+func (s *Session) round(ctx context.Context, each time.Duration) (*conn, *roundError) {
+	rctx, cancel := context.WithTimeout(ctx, each)
+	defer cancel()
+	addresses, err := s.config.addresses(rctx)
+	if err != nil {
+		return nil, &roundError{error: err}
+	}
+	if s.config.AnyServer {
+		return s.anyOf(ctx, addresses, each)
+	}
+	a := addresses[0]
+	if len(addresses) > 1 || s.ID() == 0 { // no session is opened where it could not stay
+		var rerr *roundError
+		if a, rerr = s.leaderOf(rctx, addresses); rerr != nil {
+			return nil, rerr
+		}
+	}
+	actx, cancel := context.WithTimeout(ctx, each)
+	defer cancel()
+	c, err := s.attempt(actx, a)
+	if err != nil {
+		return nil, asRoundError(err)
+	}
+	return c, nil
+}
+
+func asRoundError(err error) *roundError {
+	if r, ok := errors.AsType[*roundError](err); ok {
+		return r
+	}
+	return &roundError{error: err}
+}
+
+// anyOf tries all servers in a random order.
+func (s *Session) anyOf(ctx context.Context, addresses []address, each time.Duration) (*conn, *roundError) {
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	var errs []error
+	again := false
+	for _, a := range addresses {
+		actx, cancel := context.WithTimeout(ctx, each)
+		c, err := s.attempt(actx, a)
+		cancel()
+		if err == nil {
+			return c, nil
+		}
+		if errors.Is(err, ErrExpired) || ctx.Err() != nil {
+			return nil, asRoundError(err)
+		}
+		errs = append(errs, err)
+		again = again || errors.Is(err, errHungUp)
+	}
+	return nil, &roundError{error: fmt.Errorf("zk: no server answers: %w", errors.Join(errs...)), again: again}
+}
+
+// leaderOf asks all servers at once which of them leads. Of two, since one may not know yet that it
+// was deposed, it takes the one of the newer epoch.
+func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, *roundError) {
+	type answer struct {
+		address
+		info Info
+		err  error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	answers := make(chan answer, len(addresses))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, a := range addresses {
+		wg.Go(func() {
+			info, err := s.config.probe(ctx, a, nil)
+			answers <- answer{a, info, err}
+		})
+	}
+	var best *answer
+	var grace <-chan time.Time
+	var errs []error
+	var again, telling bool
+wait:
+	for range addresses {
+		select {
+		case a := <-answers:
+			switch {
+			case a.err != nil:
+				errs = append(errs, fmt.Errorf("%s: %w", a.dial, a.err))
+				continue
+			case !a.info.Role.leads():
+				errs = append(errs, fmt.Errorf("%s: %s", a.dial, a.info.Role.word()))
+				again = again || a.info.Role == NotServing
+				telling = telling || a.info.Role != NotServing
+				continue
+			}
+			if best == nil {
+				t := time.NewTimer(leaderGrace)
+				defer t.Stop()
+				grace = t.C
+			}
+			if best == nil || a.info.Zxid>>32 > best.info.Zxid>>32 {
+				best = &a
+			}
+		case <-grace:
+			break wait
+		}
+	}
+	switch {
+	case best != nil:
+		return best.address, nil
+	case telling:
+		return address{}, &roundError{error: fmt.Errorf("%w: %w", ErrNoLeader, errors.Join(errs...)), noLeader: true}
+	}
+	return address{}, &roundError{error: fmt.Errorf("zk: no server answers: %w", errors.Join(errs...)), again: again}
+}
+
+// word says a role where it is expected to lead.
+func (r Role) word() string {
+	switch r {
+	case NotServing:
+		return "not serving requests"
+	case Untold:
+		return "does not tell its role (srvr is not in 4lw.commands.whitelist)"
+	}
+	return string(r)
+}
+
+// errHungUp says that a server ended the connection in place of an answer to the handshake: it has
+// too many of this host (maxClientCnxns), does not serve yet, or is behind what the session has seen.
+var errHungUp = errors.New("the server ended the connection in place of an answer")
+
+// attempt connects to one server and makes sure that it leads.
+func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
+	nc, err := s.config.dial(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.dial, err)
+	}
+	ok := false
+	defer func() {
+		if !ok {
+			nc.Close()
+		}
+	}()
+	r := newReader(nc)
+	s.mu.Lock()
+	id, password, timeout, zxid := s.id, s.password, s.config.Timeout, s.zxid
+	s.mu.Unlock()
+	granted, err := handshake(ctx, nc, r, id, password, timeout, zxid)
+	if err != nil {
+		if isEOF(err) {
+			return nil, &roundError{error: fmt.Errorf("%s: %w: %w", a.dial, errHungUp, err), again: true}
+		}
+		return nil, fmt.Errorf("%s: %w", a.dial, err)
+	}
+	if granted.timeout == 0 {
+		if id == 0 {
+			return nil, fmt.Errorf("%s: the server opens no session", a.dial)
+		}
+		return nil, fmt.Errorf("%s: %w", a.dial, ErrExpired)
+	}
+	s.mu.Lock()
+	s.id, s.password, s.timeout = granted.id, granted.password, granted.timeout
+	s.mu.Unlock()
+	if !s.config.AnyServer {
+		// The second connection is made when the first one has been served. So a server that says
+		// now that it leads did so when it took the first one, or has closed that one.
+		same := a
+		if s.config.Dial == nil {
+			same.dial = nc.RemoteAddr().String()
+		}
+		info, err := s.config.probe(ctx, same, nc)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.dial, err)
+		}
+		if !info.Role.leads() {
+			return nil, &roundError{
+				error:    fmt.Errorf("%w: %s: %s", ErrNoLeader, a.dial, info.Role.word()),
+				again:    info.Role == NotServing,
+				noLeader: info.Role != NotServing,
+			}
+		}
+	}
+	ok = true
+	nc.SetDeadline(time.Time{})
+	return &conn{s: s, nc: nc, r: r, server: a.dial, wake: make(chan struct{}, 1), over: make(chan struct{})}, nil
+}

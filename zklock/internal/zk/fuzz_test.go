@@ -1,0 +1,252 @@
+package zk
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// everyOp is one operation of each kind whose answer is read.
+func everyOp() []Op {
+	multi := Multi(Create("/a", nil, nil, 0), CreateContainer("/b", nil, nil), Delete("/c", 1), SetData("/d", nil, 2), Check("/e", 3))
+	return []Op{
+		Create("/a", nil, nil, 0), CreateContainer("/b", nil, nil), Delete("/c", 1), Exists("/d", nil), GetData("/e", nil),
+		SetData("/f", nil, 2), Children("/g", nil), GetACL("/h"), Sync("/i"), multi, {code: opClose}, {code: opRemoveWatches},
+	}
+}
+
+func stat(e *encoder, s Stat) {
+	e.int64(s.Czxid)
+	e.int64(s.Mzxid)
+	e.int64(s.Ctime)
+	e.int64(s.Mtime)
+	e.int32(s.Version)
+	e.int32(s.Cversion)
+	e.int32(s.Aversion)
+	e.int64(s.EphemeralOwner)
+	e.int32(s.DataLength)
+	e.int32(s.NumChildren)
+	e.int64(s.Pzxid)
+}
+
+// answer encodes what a server answers.
+func answer(op *Op, r *Reply) []byte {
+	var e encoder
+	switch op.code {
+	case opCreate, opSync:
+		e.string(r.Path)
+	case opCreateContainer:
+		e.string(r.Path)
+		stat(&e, r.Stat)
+	case opExists, opSetData:
+		stat(&e, r.Stat)
+	case opGetData:
+		e.bytes(r.Data)
+		stat(&e, r.Stat)
+	case opChildren:
+		e.strings(r.Children)
+		stat(&e, r.Stat)
+	case opGetACL:
+		e.int32(int32(len(r.ACL)))
+		for _, a := range r.ACL {
+			e.int32(int32(a.Perms))
+			e.string(a.Scheme)
+			e.string(a.ID)
+		}
+		stat(&e, r.Stat)
+	case opMulti:
+		for i := range op.ops {
+			e.int32(int32(op.ops[i].code))
+			e.bool(false)
+			e.int32(0)
+			e.b = append(e.b, answer(&op.ops[i], &r.Results[i])...)
+		}
+		e.int32(-1)
+		e.bool(true)
+		e.int32(-1)
+	}
+	return e.b
+}
+
+// What is decoded can be encoded, and is then decoded to the same. Nothing panics, and a lie about a
+// length takes no more memory than a few times what was sent.
+func FuzzDecode(f *testing.F) {
+	full := Reply{
+		Path: "/p", Data: []byte("data"), Children: []string{"a", "", "ü"}, ACL: OpenACL(),
+		Stat: Stat{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+	}
+	full.Results = make([]Reply, 5)
+	for i := range full.Results {
+		full.Results[i] = Reply{Path: "/r", Stat: full.Stat}
+	}
+	ops := everyOp()
+	for i := range ops {
+		b := answer(&ops[i], &full)
+		f.Add(byte(i), b)
+		for cut := range len(b) {
+			f.Add(byte(i), b[:cut])
+		}
+		f.Add(byte(i), bytes.Repeat([]byte{0xff}, 64))
+		f.Add(byte(i), append([]byte{0x7f, 0xff, 0xff, 0xff}, make([]byte, 64)...))
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		op := &ops[int(which)%len(ops)]
+		d := decoder{b: b}
+		var r Reply
+		op.decode(&d, &r)
+		if d.err != nil || r.Err != nil {
+			return
+		}
+		var again Reply
+		d = decoder{b: answer(op, &r)}
+		op.decode(&d, &again)
+		if d.err != nil || len(d.b) != 0 || !reflect.DeepEqual(r, again) {
+			t.Errorf("%d: %+v is read again as %+v, %v", op.code, r, again, d.err)
+		}
+	})
+}
+
+// Whatever a server sends, the reader ends with an error and every operation gets an answer.
+func FuzzReader(f *testing.F) {
+	frame := func(xid int32, zxid int64, code Code, body []byte) []byte {
+		var e encoder
+		e.int32(0)
+		e.int32(xid)
+		e.int64(zxid)
+		e.int32(int32(code))
+		e.b = append(e.b, body...)
+		endFrame(&e, 0)
+		return e.b
+	}
+	var ev encoder
+	ev.int32(int32(NodeDeleted))
+	ev.int32(3)
+	ev.string("/d")
+	var st encoder
+	stat(&st, Stat{Czxid: 1})
+	good := frame(1, 7, 0, st.b)
+	f.Add(good)
+	f.Add(append(frame(xidEvent, -1, 0, ev.b), good...))
+	f.Add(append(append(frame(xidPing, 5, 0, nil), frame(xidSetWatches, 5, 0, nil)...), frame(1, 7, NoNode, nil)...))
+	f.Add(frame(xidAuth, 0, AuthFailed, nil))
+	f.Add(frame(1, 7, SessionExpired, nil))
+	f.Add(frame(1, 7, SessionMoved, nil))
+	f.Add(frame(2, 7, 0, st.b))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0x7f, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0x50, 0, 0, 0, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := &Session{config: Config{Clock: driver.HostClock}, timeout: time.Minute, watches: watchTable{}}
+		s.cancel = func() {}
+		client, server := net.Pipe()
+		server.Close()
+		c := &conn{s: s, nc: fuzzConn{client, bytes.NewReader(b)}, wake: make(chan struct{}, 1), over: make(chan struct{})}
+		c.r = newReader(c.nc)
+		s.conn = c
+		w := NewWatch()
+		calls := s.Send(Exists("/d", w))
+		c.next(false, nil)
+		err := c.read()
+		if err == nil {
+			t.Fatal("the reader ended without an error")
+		}
+		s.suspend(c)
+		select {
+		case <-calls.done:
+		default:
+			t.Fatal("an operation got no answer")
+		}
+		if e := s.watches[watchKey{"/d", false}]; e != nil && e.arming != 0 {
+			t.Errorf("%d operations seem to be on their way", e.arming)
+		}
+	})
+}
+
+// fuzzConn reads from memory.
+type fuzzConn struct {
+	net.Conn
+	r io.Reader
+}
+
+func (c fuzzConn) Read(b []byte) (int, error)      { return c.r.Read(b) }
+func (c fuzzConn) SetReadDeadline(time.Time) error { return nil }
+
+func FuzzConnected(f *testing.F) {
+	var e encoder
+	e.int32(0)
+	e.int32(4000)
+	e.int64(77)
+	e.bytes(make([]byte, passwordSize))
+	e.bool(false)
+	f.Add(e.b)
+	for cut := range len(e.b) {
+		f.Add(e.b[:cut])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := parseConnected(b)
+		if err == nil && c.timeout > 0 && (c.id == 0 || len(c.password) != passwordSize) || c.timeout < 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func FuzzInfo(f *testing.F) {
+	f.Add("Zookeeper version: 3.8.0-1, built\nLatency min/avg/max: 0/1.5/7\nZxid: 0x100000003\nMode: leader\nNode count: 5\n")
+	f.Add("Latency min/avg/max: 1/2/3/4\nZxid: -\n")
+	f.Fuzz(func(t *testing.T, text string) { parseInfo(text) })
+}
+
+func TestInfo(t *testing.T) {
+	got := parseInfo("Zookeeper version: 3.8.0-1, built on x\nLatency min/avg/max: 0/1.5/7\nReceived: 9\nConnections: 3\nOutstanding: 2\nZxid: 0x100000003\nMode: leader\nNode count: 5\n")
+	want := Info{Role: Leader, Version: "3.8.0-1", Zxid: 1<<32 + 3, Connections: 3, Outstanding: 2, Nodes: 5, AvgLatency: 1.5, MaxLatency: 7}
+	if got != want {
+		t.Errorf("%+v", got)
+	}
+	if r := parseInfo("This ZooKeeper instance is not currently serving requests\n").Role; r != NotServing {
+		t.Errorf("role %q", r)
+	}
+	if r := parseInfo("srvr is not executed because it is not in the whitelist.\n").Role; r != Untold {
+		t.Errorf("role %q", r)
+	}
+}
+
+func TestFrames(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		sent  string
+		large bool
+	}{
+		{"a negative length", "\xff\xff\xff\xff", false},
+		{"a length beyond all", "\x7f\xff\xff\xff", false},
+		{"no length", "\x00\x00", false},
+		{"less than announced", "\x00\x00\x00\x05abcd", false},
+		{"much less than announced", "\x00\x3f\xff\xffabcd", false},
+		{"too large", "\x00\x40\x00\x01" + strings.Repeat("x", 4<<20+1), true},
+		{"too large, and cut", "\x00\x40\x00\x01" + strings.Repeat("x", 4<<20), false},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		b, err := readFrame(strings.NewReader(c.sent), nil)
+		runtime.ReadMemStats(&after)
+		if err == nil || errors.Is(err, ErrTooLarge) != c.large {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.large && len(b) != headerSize {
+			t.Errorf("%s: %d bytes", c.name, len(b))
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
+			t.Errorf("%s: took %d bytes of memory", c.name, got)
+		}
+	}
+	if b, err := readFrame(strings.NewReader("\x00\x01\x00\x01"+strings.Repeat("x", 1<<16+1)), nil); err != nil || len(b) != 1<<16+1 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}

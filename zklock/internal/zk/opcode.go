@@ -1,0 +1,273 @@
+package zk
+
+import "encoding/binary"
+
+// opcode is the type of a request.
+type opcode int32
+
+const (
+	opCreate          opcode = 1
+	opDelete          opcode = 2
+	opExists          opcode = 3
+	opGetData         opcode = 4
+	opSetData         opcode = 5
+	opGetACL          opcode = 6
+	opSync            opcode = 9
+	opPing            opcode = 11
+	opChildren        opcode = 12 // getChildren2, whose answer has the Stat
+	opCheck           opcode = 13
+	opMulti           opcode = 14
+	opRemoveWatches   opcode = 18
+	opCreate2         opcode = 15 // only in answers to a Multi
+	opCreateContainer opcode = 19
+	opAuth            opcode = 100
+	opSetWatches      opcode = 101
+	opClose           opcode = -11
+
+	opError opcode = -1 // in answers to a Multi
+)
+
+// Ids of requests and answers that are not numbered.
+const (
+	xidEvent      int32 = -1
+	xidPing       int32 = -2
+	xidAuth       int32 = -4
+	xidSetWatches int32 = -8
+)
+
+// watchChildren and watchData are the types of removeWatches.
+const (
+	watchChildren int32 = 1
+	watchData     int32 = 2
+)
+
+const (
+	maxRequest = 1<<20 - 1 // jute.maxbuffer, as servers have it by default
+	maxReply   = 4 << 20   // so much is read of one answer
+	maxFrame   = 256 << 20 // an answer between the two is skipped; beyond is garbage
+	maxACL     = 1 << 10   // entries of an ACL
+)
+
+// Op is one operation. It may be sent more than once.
+type Op struct {
+	code   opcode
+	path   string
+	data   []byte
+	acl    []ACL
+	number int32 // flags, version, or type of watch
+	watch  *Watch
+	ops    []Op // of a Multi
+}
+
+// Create makes a node. A nil acl is [OpenACL]. Codes: [NoNode] (a parent is missing), [NodeExists],
+// [NoChildrenForEphemerals], [NoAuth], [InvalidACL], [BadArguments] (not a path).
+func Create(path string, data []byte, acl []ACL, flags Flags) Op {
+	return Op{code: opCreate, path: path, data: data, acl: acl, number: int32(flags)}
+}
+
+// CreateContainer makes a node that the server removes some time after its last child is gone.
+// Codes: those of Create.
+func CreateContainer(path string, data []byte, acl []ACL) Op {
+	return Op{code: opCreateContainer, path: path, data: data, acl: acl, number: 4}
+}
+
+// Delete removes a node of that version ([AnyVersion]: of any). Codes: [NoNode], [BadVersion],
+// [NotEmpty], [NoAuth].
+func Delete(path string, version int32) Op {
+	return Op{code: opDelete, path: path, number: version}
+}
+
+// Exists asks for a node's Stat. w, if not nil, fires when the node is made, removed, or its data set.
+// Code: [NoNode], with which w is armed too.
+func Exists(path string, w *Watch) Op { return Op{code: opExists, path: path, watch: w} }
+
+// GetData asks for a node's data and Stat. w, if not nil, is armed if the node exists, and fires when
+// it is removed or its data set. Codes: [NoNode], [NoAuth].
+func GetData(path string, w *Watch) Op { return Op{code: opGetData, path: path, watch: w} }
+
+// SetData replaces the data of a node of that version ([AnyVersion]: of any). Codes: [NoNode],
+// [BadVersion], [NoAuth].
+func SetData(path string, data []byte, version int32) Op {
+	return Op{code: opSetData, path: path, data: data, number: version}
+}
+
+// Children asks for the names of a node's children, and its Stat. w, if not nil, is armed if the node
+// exists, and fires when a child is made or removed, or the node removed. Codes: [NoNode], [NoAuth].
+func Children(path string, w *Watch) Op { return Op{code: opChildren, path: path, watch: w} }
+
+// GetACL asks for a node's ACL and Stat. Codes: [NoNode], [NoAuth].
+func GetACL(path string) Op { return Op{code: opGetACL, path: path} }
+
+// Sync brings a follower up to what its leader had committed when it got this. At the leader it
+// proves nothing: a deposed one answers it too. Only the answer to a write proves a quorum.
+func Sync(path string) Op { return Op{code: opSync, path: path} }
+
+// Check is for Multi, which it fails unless the node exists and has that version.
+func Check(path string, version int32) Op { return Op{code: opCheck, path: path, number: version} }
+
+// Multi does all operations (Create, CreateContainer, Delete, SetData, Check) or none, and panics if
+// it gets others. If one fails, Reply.Err is its code, Results has it at its place; the operations
+// after it have [RuntimeInconsistency], and those before it are not done either.
+func Multi(ops ...Op) Op {
+	for _, op := range ops {
+		switch op.code {
+		case opCreate, opCreateContainer, opDelete, opSetData, opCheck:
+		default:
+			panic("zk: Multi takes Create, CreateContainer, Delete, SetData and Check")
+		}
+	}
+	return Op{code: opMulti, ops: ops}
+}
+
+// writes reports whether the operation goes through the quorum.
+func (op *Op) writes() bool {
+	switch op.code {
+	case opCreate, opCreateContainer, opDelete, opSetData, opMulti:
+		return true
+	}
+	return false
+}
+
+// committed reports whether a write with that answer went through the quorum. A leader turns a refusal
+// like these into a transaction of its own. Of any other one this is not known.
+func committed(err error) bool {
+	switch err {
+	case nil, NoNode, NoAuth, BadVersion, NoChildrenForEphemerals, NodeExists, NotEmpty, InvalidACL:
+		return true
+	}
+	return false
+}
+
+// encode appends what follows the header.
+func (op *Op) encode(e *encoder) {
+	switch op.code {
+	case opCreate, opCreateContainer:
+		e.string(op.path)
+		e.bytes(op.data)
+		acl := op.acl
+		if acl == nil {
+			acl = OpenACL()
+		}
+		e.int32(int32(len(acl)))
+		for _, a := range acl {
+			e.int32(int32(a.Perms))
+			e.string(a.Scheme)
+			e.string(a.ID)
+		}
+		e.int32(op.number)
+	case opDelete, opCheck, opRemoveWatches:
+		e.string(op.path)
+		e.int32(op.number)
+	case opExists, opGetData, opChildren:
+		e.string(op.path)
+		e.bool(op.watch != nil)
+	case opSetData:
+		e.string(op.path)
+		e.bytes(op.data)
+		e.int32(op.number)
+	case opGetACL, opSync:
+		e.string(op.path)
+	case opMulti:
+		for i := range op.ops {
+			e.int32(int32(op.ops[i].code))
+			e.bool(false)
+			e.int32(-1)
+			op.ops[i].encode(e)
+		}
+		e.int32(-1)
+		e.bool(true)
+		e.int32(-1)
+	}
+}
+
+// frame appends the whole request, with 0 as its id.
+func (op *Op) frame(e *encoder) error {
+	start := len(e.b)
+	e.int32(0)
+	e.int32(0)
+	e.int32(int32(op.code))
+	op.encode(e)
+	return endFrame(e, start)
+}
+
+// endFrame writes the length of the frame that starts there.
+func endFrame(e *encoder, start int) error {
+	n := len(e.b) - start - 4
+	if n > maxRequest {
+		return ErrTooLarge
+	}
+	binary.BigEndian.PutUint32(e.b[start:], uint32(n))
+	return nil
+}
+
+// decode reads what follows the header of an answer that is not an error.
+func (op *Op) decode(d *decoder, r *Reply) {
+	switch op.code {
+	case opCreate, opSync:
+		r.Path = d.string()
+	case opCreateContainer:
+		r.Path = d.string()
+		r.Stat = d.stat()
+	case opExists, opSetData:
+		r.Stat = d.stat()
+	case opGetData:
+		r.Data = d.bytes()
+		r.Stat = d.stat()
+	case opChildren:
+		r.Children = d.strings()
+		r.Stat = d.stat()
+	case opGetACL:
+		n := d.count(12)
+		if n > maxACL {
+			d.err = errGarbage
+			return
+		}
+		for range n {
+			r.ACL = append(r.ACL, ACL{Perms(d.int32()), d.string(), d.string()})
+		}
+		r.Stat = d.stat()
+	case opMulti:
+		op.decodeMulti(d, r)
+	}
+}
+
+// decodeMulti reads one result for each operation, and the end.
+func (op *Op) decodeMulti(d *decoder, r *Reply) {
+	r.Results = make([]Reply, len(op.ops))
+	for i := range op.ops {
+		result := &r.Results[i]
+		code, last, _ := opcode(d.int32()), d.bool(), d.int32()
+		switch {
+		case d.err != nil || last:
+			d.err = errGarbage
+			return
+		case code == opError:
+			// 0 is the code of an operation that could have been done, before the one that failed.
+			result.Err = Code(d.int32())
+			switch {
+			case result.Err == Code(0):
+				result.Err = RuntimeInconsistency
+			case r.Err == nil && result.Err != RuntimeInconsistency:
+				r.Err = result.Err
+			}
+		case code == op.ops[i].code, code == opCreate2 && op.ops[i].code == opCreateContainer:
+			result.Zxid = r.Zxid
+			op.ops[i].decode(d, result)
+		default:
+			d.err = errGarbage
+			return
+		}
+	}
+	if code, last, _ := opcode(d.int32()), d.bool(), d.int32(); code != -1 || !last {
+		d.err = errGarbage
+		return
+	}
+	if r.Err == nil {
+		for i := range r.Results {
+			if r.Results[i].Err != nil {
+				r.Err = r.Results[i].Err
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package zk
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Role is what a server is in its ensemble.
+type Role string
+
+// The roles, as srvr tells them. Any other text is a role that this package does not know.
+const (
+	Leader     Role = "leader"
+	Follower   Role = "follower"
+	Observer   Role = "observer"
+	Standalone Role = "standalone"  // no ensemble
+	ReadOnly   Role = "read-only"   // without a quorum, for clients that only read
+	NotServing Role = "not serving" // elects a leader, or is the leader that takes no clients
+	Untold     Role = ""            // srvr is not in its 4lw.commands.whitelist
+)
+
+// leads reports whether writes are committed by the server itself.
+func (r Role) leads() bool { return r == Leader || r == Standalone }
+
+// Info is what a server says of itself by srvr.
+type Info struct {
+	Role        Role
+	Version     string // 3.8.0-…
+	Zxid        int64  // the last one; its upper half is the epoch
+	Connections int64
+	Outstanding int64
+	Nodes       int64
+
+	// Latencies of requests since its start, in milliseconds.
+	MinLatency, AvgLatency, MaxLatency float64
+}
+
+// Probe asks one of the servers what it is, on a connection of its own. It uses only Dial and TLS of c.
+func Probe(ctx context.Context, c Config, addr string) (Info, error) {
+	return c.probe(ctx, address{dial: addr, name: host(addr)}, nil)
+}
+
+// probe asks a server. If it is not the one to which nc leads, that is an error.
+func (c *Config) probe(ctx context.Context, a address, nc net.Conn) (Info, error) {
+	text, err := c.ask(ctx, a, nc, "srvr")
+	if err != nil {
+		return Info{}, err
+	}
+	return parseInfo(text), nil
+}
+
+// FourLetters sends one of the server's four-letter words and returns the answer, at most 1 MiB.
+// It uses only Dial and TLS of c. A server that does not permit the word says so in its answer.
+func FourLetters(ctx context.Context, c Config, addr, word string) (string, error) {
+	return c.ask(ctx, address{dial: addr, name: host(addr)}, nil, word)
+}
+
+// errElsewhere says that a second connection did not reach the server of the first.
+var errElsewhere = errors.New("zk: the address leads to different servers")
+
+func (c *Config) ask(ctx context.Context, a address, same net.Conn, word string) (string, error) {
+	nc, err := c.dial(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	defer nc.Close()
+	if same != nil && same.RemoteAddr().String() != nc.RemoteAddr().String() {
+		return "", errElsewhere
+	}
+	defer closeWith(ctx, nc)()
+	if _, err := io.WriteString(nc, word); err != nil {
+		return "", ended(ctx, err)
+	}
+	b, err := io.ReadAll(io.LimitReader(nc, 1<<20))
+	if len(b) == 0 {
+		if err == nil {
+			err = io.EOF
+		}
+		return "", fmt.Errorf("zk: %s: no answer to %s: %w", a.dial, word, ended(ctx, err))
+	}
+	return string(b), nil // a server resets the connection after its answer, or not
+}
+
+// parseInfo reads the answer to srvr. What it does not find stays zero.
+func parseInfo(text string) Info {
+	var info Info
+	switch {
+	case strings.Contains(text, "not currently serving"):
+		info.Role = NotServing
+	case strings.Contains(text, "not in the whitelist"), strings.Contains(text, "is not executed"):
+		info.Role = Untold
+	}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if !ok {
+			continue
+		}
+		number, _ := strconv.ParseInt(value, 0, 64)
+		switch {
+		case key == "Mode":
+			info.Role = Role(value)
+		case key == "Zookeeper version":
+			info.Version, _, _ = strings.Cut(value, ",")
+		case key == "Zxid":
+			info.Zxid = number
+		case key == "Connections":
+			info.Connections = number
+		case key == "Outstanding":
+			info.Outstanding = number
+		case key == "Node count":
+			info.Nodes = number
+		case strings.HasPrefix(key, "Latency min"):
+			parts := strings.Split(value, "/")
+			for i, to := range []*float64{&info.MinLatency, &info.AvgLatency, &info.MaxLatency} {
+				if i < len(parts) {
+					*to, _ = strconv.ParseFloat(parts[i], 64)
+				}
+			}
+		}
+	}
+	return info
+}
+
+// address is where to connect.
+type address struct {
+	server string // as configured
+	dial   string // host:port or ip:port
+	name   string // whom a certificate must name
+}
+
+// addresses resolves the names of the servers, since one may stand for several. Who brings a Dial
+// gets the names as they are.
+func (c *Config) addresses(ctx context.Context) ([]address, error) {
+	var all []address
+	var errs []error
+	for _, server := range c.Servers {
+		name, port, err := net.SplitHostPort(server)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if c.Dial != nil || net.ParseIP(name) != nil {
+			all = append(all, address{server, server, name})
+			continue
+		}
+		ips, err := net.DefaultResolver.LookupHost(ctx, name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, ip := range ips {
+			all = append(all, address{server, net.JoinHostPort(ip, port), name})
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return all, nil
+}
+
+func host(addr string) string {
+	if name, _, err := net.SplitHostPort(addr); err == nil {
+		return name
+	}
+	return addr
+}
+
+// dial connects, and makes the TLS handshake if there is to be one.
+func (c *Config) dial(ctx context.Context, a address) (net.Conn, error) {
+	dial := c.Dial
+	if dial == nil {
+		dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	}
+	nc, err := dial(ctx, a.dial)
+	if err != nil || c.TLS == nil {
+		return nc, err
+	}
+	config := c.TLS()
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName = a.name
+	}
+	t := tls.Client(nc, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		return nil, ended(ctx, err)
+	}
+	return t, nil
+}
+
+// closeWith makes reads and writes of nc fail when ctx ends. The function that it returns stops that.
+func closeWith(ctx context.Context, nc net.Conn) (stop func()) {
+	cancel := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	return func() { cancel() }
+}
+
+// ended returns ctx's error in place of what followed from its end.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// isEOF reports whether the server ended the connection.
+func isEOF(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

@@ -1,0 +1,412 @@
+package zk
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// Config says how to open a session.
+type Config struct {
+	// Servers are host:port of the ensemble's servers; at least one. A name may stand for several.
+	Servers []string
+
+	// Dial connects to one of Servers. nil connects by TCP, to each of a name's addresses. A Dial
+	// must lead to the same server each time that it gets the same address: srvr, by which leaders
+	// are found, is asked on connections of its own.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	// TLS, if not nil, is asked for each connection's settings. An empty ServerName stands for the
+	// server's host.
+	TLS func() *tls.Config
+
+	// Auth is told to the server on each connection, before anything else.
+	Auth []Auth
+
+	// Timeout is the session timeout to ask for, in whole milliseconds: at least 1, and at most
+	// what 31 bits hold. The server raises or lowers it to its bounds: see [Session.Timeout].
+	Timeout time.Duration
+
+	// AnyServer takes any server that answers. Otherwise the session is only at the leader, or at
+	// a server without an ensemble.
+	AnyServer bool
+
+	// Clock stamps [Reply.Sent]; nil is [driver.HostClock]. Deadlines and pauses are real time.
+	Clock driver.Clock
+
+	// Lost is called once, on a goroutine of its own, when the session ended otherwise than by
+	// Close. err is or wraps [ErrExpired], or a Code ([AuthFailed]). All calls have failed by then,
+	// and all watches have fired. nil: nobody is told.
+	Lost func(err error)
+
+	// State is told of each change, in order, from one goroutine. It must not wait for an answer of
+	// the session, since the connection waits for it. The first call, with Connected, comes before
+	// Open returns. nil: nobody is told.
+	State func(State)
+}
+
+// Auth is one identity, as ZooKeeper's addauth takes it: scheme digest has user:password.
+type Auth struct {
+	Scheme      string
+	Credentials string
+}
+
+// State says whether a session has a connection.
+type State uint8
+
+// The states.
+const (
+	Suspended State = iota // no connection; the session may be over or not
+	Connected              // connected, with the session alive when the server answered
+)
+
+// String returns "suspended" or "connected".
+func (s State) String() string {
+	if s == Connected {
+		return "connected"
+	}
+	return "suspended"
+}
+
+// Session is one session of ZooKeeper. It connects again by itself until it is over. Its methods
+// may be called by many goroutines.
+type Session struct {
+	config   Config
+	ctx      context.Context // ends with the session
+	cancel   context.CancelFunc
+	finished chan struct{} // closed when all goroutines have ended
+
+	mu       sync.Mutex
+	id       int64
+	password []byte
+	timeout  time.Duration
+	zxid     int64 // the last one that was seen
+	conn     *conn // nil: suspended
+	server   string
+	queue    []*Calls // not written yet
+	watches  watchTable
+	closing  bool
+	err      error // why it is over
+}
+
+// Open connects and opens a session. If no server answers it fails and says for each why. While
+// servers answer but have no leader, it waits for one for some seconds, or until ctx ends. Errors:
+// [ErrNoLeader], ctx's, a Code ([AuthFailed] comes by Lost), and those of the network.
+func Open(ctx context.Context, c Config) (*Session, error) {
+	if len(c.Servers) == 0 {
+		return nil, errors.New("zk: no servers")
+	}
+	if c.Timeout < time.Millisecond || c.Timeout/time.Millisecond > 1<<31-1 {
+		return nil, fmt.Errorf("zk: a session timeout of %v", c.Timeout)
+	}
+	if c.Clock == nil {
+		c.Clock = driver.HostClock
+	}
+	s := &Session{config: c, finished: make(chan struct{}), watches: watchTable{}, timeout: c.Timeout, password: make([]byte, passwordSize)}
+	first, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	told := make(chan struct{})
+	go s.run(first, told)
+	<-told
+	return s, nil
+}
+
+// ID returns the session's id, which is the ephemeralOwner of its nodes.
+func (s *Session) ID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// Timeout returns what the server granted: so long after it last heard of the session the server
+// ends it, or up to a tick later.
+func (s *Session) Timeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout
+}
+
+// Server returns the address of the server that the session is or was last connected to.
+func (s *Session) Server() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
+}
+
+// State returns whether there is a connection now.
+func (s *Session) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		return Connected
+	}
+	return Suspended
+}
+
+// Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
+// Code.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Do sends the operations in one write and waits for all answers. The server does them in their
+// order, after what was sent before. While there is no connection it waits for one.
+//
+// There is always one Reply for each Op. An operation that the server refused has its Code in
+// Reply.Err and is no error of Do. Errors: [ErrNotSent] (with ctx's, if it ended first),
+// [ErrConnectionLoss], [ErrExpired], [ErrClosed], [ErrTooLarge]; or ctx's alone, which means that the
+// operations were sent and their outcome is unknown. After an error, Reply.Err of the operations
+// without an answer is that error.
+func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	return s.Send(ops...).do(ctx)
+}
+
+// Send is Do without the waiting.
+func (s *Session) Send(ops ...Op) *Calls {
+	calls, err := newCalls(s, ops)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+	case s.err != nil:
+		err = s.err
+	case s.closing:
+		err = ErrClosed
+	case len(ops) == 0:
+		close(calls.done)
+		return calls
+	}
+	s.sendLocked(calls, err)
+	return calls
+}
+
+// sendLocked queues the operations, or fails them if there is an error already.
+func (s *Session) sendLocked(calls *Calls, err error) {
+	for i := range calls.ops {
+		w := calls.ops[i].watch
+		if w == nil {
+			continue
+		}
+		if calls.generations == nil {
+			calls.generations = make([]int, len(calls.ops))
+		}
+		calls.generations[i] = w.generation
+		s.watches.begin(keyOf(&calls.ops[i]))
+	}
+	if err != nil {
+		calls.failLocked(err)
+		return
+	}
+	s.queue = append(s.queue, calls)
+	if s.conn != nil {
+		s.conn.wakeUp()
+	}
+}
+
+func (c *conn) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Unwatch disarms the watch, also for operations still under way. It asks the server to remove
+// what nobody else of the session watches, and does not wait for that. A value may already be in C.
+// The watch may be armed again.
+func (s *Session) Unwatch(w *Watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range s.watches.forget(w) {
+		s.removeWatchLocked(key)
+	}
+}
+
+// removeWatchLocked asks the server to remove a watch. Without a connection there is none.
+func (s *Session) removeWatchLocked(key watchKey) {
+	if s.conn == nil || s.err != nil || s.closing {
+		return
+	}
+	kind := watchData
+	if key.children {
+		kind = watchChildren
+	}
+	calls, err := newCalls(s, []Op{{code: opRemoveWatches, path: key.path, number: kind}})
+	s.sendLocked(calls, err)
+}
+
+// event tells watches what the server told.
+func (s *Session) event(e Event, path string) {
+	s.mu.Lock()
+	due := s.watches.tell(e, path)
+	s.mu.Unlock()
+	call(due)
+}
+
+func call(due []fired) {
+	for _, d := range due {
+		d.f(d.path, d.e)
+	}
+}
+
+// seen notes how far the server is.
+func (s *Session) seen(zxid int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.zxid = max(s.zxid, zxid)
+}
+
+// run keeps the session connected until it is over. told is closed when State was told of the first
+// connection.
+func (s *Session) run(c *conn, told chan<- struct{}) {
+	defer close(s.finished)
+	for {
+		s.begin(c)
+		s.tellState(Connected)
+		if told != nil {
+			close(told)
+			told = nil
+		}
+		err := c.serve()
+		if over, ok := errors.AsType[errOver](err); ok {
+			s.end(over.error)
+		}
+		s.suspend(c)
+		s.tellState(Suspended)
+		if s.Err() == nil {
+			c, err = s.resume()
+			if err != nil {
+				s.end(err)
+			}
+		}
+		if err := s.Err(); err != nil {
+			if !errors.Is(err, ErrClosed) && s.config.Lost != nil {
+				go s.config.Lost(err)
+			}
+			return
+		}
+	}
+}
+
+func (s *Session) tellState(state State) {
+	if s.config.State != nil {
+		s.config.State(state)
+	}
+}
+
+// begin makes a connection that of the session.
+func (s *Session) begin(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn, s.server = c, c.server
+	var e encoder
+	for _, a := range s.config.Auth {
+		start := len(e.b)
+		e.int32(0)
+		e.int32(xidAuth)
+		e.int32(int32(opAuth))
+		e.int32(0)
+		e.string(a.Scheme)
+		e.string(a.Credentials)
+		endFrame(&e, start)
+	}
+	c.prelude = append(e.b, s.watches.rearm(s.zxid)...)
+	if s.closing && len(s.queue) == 0 { // the request was lost with its connection
+		s.closeLocked()
+	}
+	c.wakeUp()
+	if s.err != nil {
+		c.nc.Close()
+	}
+}
+
+// suspend fails what was written to a connection that has ended.
+func (s *Session) suspend(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn = nil
+	err := ErrConnectionLoss
+	if s.err != nil {
+		err = s.err
+	}
+	for _, p := range c.pending {
+		if p.calls.answered < len(p.calls.ops) {
+			p.calls.failLocked(err)
+		}
+	}
+	c.pending = nil
+}
+
+// end notes why the session is over, and tells everybody.
+func (s *Session) end(err error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	if s.closing {
+		err = ErrClosed // as was wanted, whichever way
+	}
+	s.err = err
+	s.cancel()
+	if s.conn != nil {
+		s.conn.nc.Close()
+	}
+	for _, calls := range s.queue {
+		calls.failLocked(err)
+	}
+	s.queue = nil
+	var due []fired
+	for key := range s.watches {
+		due = s.watches.fire(due, key, SessionOver)
+	}
+	s.mu.Unlock()
+	call(due)
+}
+
+// Close ends the session at the server, which removes its ephemeral nodes, and waits for the
+// answer. What was sent before is done before. If ctx ends first, the connection is cut, what is
+// under way fails with [ErrClosed], and the server ends the session when its timeout is over; the
+// error says so. Close of a session that is over returns nil. Config.Lost is not called.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.err == nil && !s.closing {
+		s.closing = true
+		s.closeLocked()
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.finished:
+		return nil
+	case <-ctx.Done():
+	}
+	s.Abandon()
+	return fmt.Errorf("zk: the session was not closed, and ends with its timeout: %w", ctx.Err())
+}
+
+// closeLocked asks the server to end the session. Nothing is queued after it.
+func (s *Session) closeLocked() {
+	calls, err := newCalls(s, []Op{{code: opClose}})
+	s.sendLocked(calls, err)
+}
+
+// Abandon cuts the connection and ends the session on this side only. At the server it lives, with
+// its nodes, until its timeout is over. What is under way fails with [ErrClosed]. Config.Lost is not
+// called.
+func (s *Session) Abandon() {
+	s.end(ErrClosed)
+	<-s.finished
+}
