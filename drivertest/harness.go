@@ -68,6 +68,11 @@ type Harness struct {
 	// asserts only that neither spoils the other; else, that they exclude each other.
 	ReadWriteApart bool
 
+	// Refuses reports whether the driver refuses a name because the other programs with which it shares the
+	// layout refuse it. The suite asserts that it does, and that it takes every other name. The driver's
+	// documentation MUST say which. Nil: no name is refused that driver.CheckName accepts.
+	Refuses func(name string) bool
+
 	// FaultBetween says, if it is not nil, that the caller injects faults into the store, or
 	// into the connections to it, during the random histories, and reports whether there was
 	// a fault at any time between two instants of the clock. Requests may then fail: the

@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,15 +13,16 @@ var namesCases = []testCase{
 	{name: "awkward names are kept apart", run: awkwardNames},
 	{name: "awkward names are shown as they are", need: driver.Caps{Ops: driver.OpInspect},
 		run: awkwardNamesShown},
+	{name: "awkward names are refused before they are asked for", run: refusedNames},
 	{name: "awkward names queue and break", need: driver.Caps{Ops: driver.OpQueue},
 		run: awkwardNamesQueue},
 	{name: "a prefix is not a pattern", need: driver.Caps{Ops: driver.OpInspect}, run: prefixIsNoPattern},
 }
 
-// awkward returns names that stores and their client libraries may confuse: with every
+// allAwkward returns names that stores and their client libraries may confuse: with every
 // printable ASCII character, names that look or sort alike, escapes, patterns, paths, the
 // first and last characters of UTF-8, and the longest name. All begin with the case's name.
-func (t *trial) awkward() []string {
+func (t *trial) allAwkward() []string {
 	tails := []string{
 		"a", "A", "a ", " a", "a/a", "a/A", "a%2Fa", "a%2fa", `a\a`, "a:a", "a-a", "a_a", "a.a", "a+a", "a%20a", "a a",
 		".", "..", "...", "./a", "../a", "a/..", "a/.", ".a", "~", "-", "--", "0", "00", "-1", "1e3", "null", "NULL", "true",
@@ -40,6 +43,34 @@ func (t *trial) awkward() []string {
 	long := t.name + "/" + strings.Repeat("x", driver.MaxName-len(t.name)-2)
 	wide := t.name + "/" + strings.Repeat("é", (driver.MaxName-len(t.name)-1)/2)
 	return append(names, long+"1", long+"2", long, wide, t.name)
+}
+
+// awkward returns all of those names that the driver takes.
+func (t *trial) awkward() []string {
+	return slices.DeleteFunc(t.allAwkward(), t.refuses)
+}
+
+func (t *trial) refuses(name string) bool { return t.h.Refuses != nil && t.h.Refuses(name) }
+
+// refusedNames asserts that the driver refuses what it says that it refuses, and nothing is known of
+// it afterwards.
+func refusedNames(t *trial) {
+	d := t.open()
+	for _, name := range t.allAwkward() {
+		if !t.refuses(name) {
+			continue
+		}
+		r := t.request()
+		r.Name = name
+		g, err := d.Try(t.ctx, r)
+		switch {
+		case err == nil:
+			t.Errorf("P10: the name %q, which the driver refuses, was granted", name)
+			t.release(d, g)
+		case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrUncertain):
+			t.Errorf("P10: the name %q, which the driver refuses, was asked for: %v", name, err)
+		}
+	}
 }
 
 // each calls a function with every name, with several at the same time: there are many
