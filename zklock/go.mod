@@ -9,7 +9,10 @@ replace (
 
 require (
 	github.com/holdfastlock/holdfast v0.0.0
+	github.com/holdfastlock/holdfast/drivertest v0.0.0-00010101000000-000000000000
 	go.uber.org/goleak v1.3.0
 )
 
-require github.com/stretchr/testify v1.12.1 // indirect
+require github.com/anishathalye/porcupine v1.3.1 // indirect
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

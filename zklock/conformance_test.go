@@ -1,0 +1,138 @@
+package zklock
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// quick is a tick with which sessions last from 0.4 s to 4 s.
+const quick = 200 * time.Millisecond
+
+// except are the cases that no driver of ZooKeeper could pass. Another client than the one that has asked
+// cannot withdraw a request that is still under way: there is no tombstone in Curator's layout, and none
+// is needed, because the server takes the requests of a session in their order.
+var except = []string{
+	"faults/a request later than its withdrawal",
+	"faults/a queued request later than its withdrawal",
+	"transport/a try later than its withdrawal",
+}
+
+// beyond are the cases that need sessions as long as the longest hold of the suite.
+var beyond = []string{
+	"exclusive/a grant arrives with time to work",
+	"transport/a late reply to a try counts from its request",
+	"transport/a late reply of the queue counts from its request",
+}
+
+// dead is the case that needs sessions which are not much longer than a poll.
+const dead = "faults/a cut waiter delays at most two polls"
+
+// TestConformance has a server with long sessions, so that all holds and lock-delays last as long as the
+// suite asks for.
+func TestConformance(t *testing.T) {
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Minute})
+	h := harness(server)
+	h.Restart = func(testing.TB) {
+		server.Members[0].Kill()
+		server.Members[0].Start()
+	}
+	h.Except = append(h.Except, dead)
+	drivertest.Run(t, h)
+}
+
+// TestConformanceOfOld has an old server with sessions of four seconds at most, which is less than most
+// TTLs of the suite.
+func TestConformanceOfOld(t *testing.T) {
+	h := harness(testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Old: true}))
+	h.Except = append(h.Except, beyond...)
+	drivertest.Run(t, h)
+}
+
+// TestConformanceOfThree is the same on three servers, of which one after the other is killed where the
+// suite restarts the store.
+func TestConformanceOfThree(t *testing.T) {
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: quick})
+	h, next := harness(server), 0
+	h.Restart = func(testing.TB) {
+		server.Members[next%3].Kill()
+		server.Members[next%3].Start()
+		next++
+	}
+	h.Except = append(h.Except, beyond...)
+	drivertest.Run(t, h)
+}
+
+func harness(server *testserver.ZooKeeper) drivertest.Harness {
+	l := layout{}
+	return drivertest.Harness{
+		Open:      func(t testing.TB) driver.Driver { return dial(t, Config{Servers: strings.Split(server.Addrs(), ",")}) },
+		Transport: through(server),
+		TTL:       time.Second,
+		Parallel:  8,
+		Refuses:   func(name string) bool { return l.checkName(name) != nil },
+		Except:    slices.Clone(except),
+		Leaks:     leaks,
+	}
+}
+
+// leaks are the goroutines of testserver, which end after the run.
+var leaks = []goleak.Option{
+	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).start.func1"),
+}
+
+// proxies stand before the servers of one ensemble.
+type proxies []*chaos.Proxy
+
+func (ps proxies) each(do func(*chaos.Proxy)) {
+	for _, p := range ps {
+		do(p)
+	}
+}
+
+func (ps proxies) HoldReplies()  { ps.each((*chaos.Proxy).HoldReplies) }
+func (ps proxies) HoldRequests() { ps.each((*chaos.Proxy).HoldRequests) }
+func (ps proxies) Cut()          { ps.each((*chaos.Proxy).Cut) }
+func (ps proxies) Heal()         { ps.each((*chaos.Proxy).Heal) }
+
+func (ps proxies) Connections() (n int) {
+	ps.each(func(p *chaos.Proxy) { n += p.Connections() })
+	return n
+}
+
+// through returns what opens a client behind a proxy for each server.
+func through(server *testserver.ZooKeeper) func(testing.TB) (driver.Driver, drivertest.Transport) {
+	return func(t testing.TB) (driver.Driver, drivertest.Transport) {
+		var ps proxies
+		var addrs []string
+		for _, m := range server.Members {
+			p := chaos.StartProxy(t, m.Addr)
+			ps, addrs = append(ps, p), append(addrs, p.Addr)
+		}
+		return dial(t, Config{Servers: addrs}), ps
+	}
+}
+
+// dial returns a driver whose poll is short, so that dead waiters are waited for quickly, and a claim is
+// shorter than a whole hold.
+func dial(t testing.TB, config Config) *client {
+	t.Helper()
+	if config.Poll == 0 {
+		config.Poll = time.Second
+	}
+	c, err := connect(t.Context(), config)
+	if err != nil {
+		t.Fatalf("zklock.New: %v", err)
+	}
+	return c
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,264 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// kinds are requests of each kind for a name.
+func kinds(name string) map[string]driver.Request {
+	mutex, writer, reader, slots := request(name), request(name), request(name), request(name)
+	writer.RW = true
+	reader.RW, reader.Mode = true, driver.Shared
+	slots.Mode, slots.Slots, slots.Permits = driver.Slot, 3, 2
+	return map[string]driver.Request{"mutex": mutex, "writer": writer, "reader": reader, "slots": slots}
+}
+
+// TestLostAnswers cuts the connection at any moment of a request, with or without a holder before it.
+// Who asks again gets the hold or the place that the first request has made; who withdraws leaves nothing
+// behind. At no time has an owner two nodes.
+func TestLostAnswers(t *testing.T) {
+	x := fixture{start(t)}
+	proxy := chaos.StartProxy(t, x.Members[0].Addr)
+	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}, Poll: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	other, java := x.open(t), x.raw(t)
+	const rounds = 16
+	for round := range rounds {
+		for kind := range kinds("") {
+			name := fmt.Sprintf("lost/%s/%d", kind, round)
+			r, blocks := kinds(name)[kind], kinds(name)[kind]
+			var holder driver.Grant
+			if round%2 == 1 {
+				blocks.Permits = blocks.Slots
+				if blocks.Mode == driver.Shared {
+					blocks.Mode = driver.Exclusive
+				}
+				holder = take(t, other, blocks)
+			}
+			ask := c.Try
+			if round%4 >= 1 {
+				ask = c.Enqueue
+			}
+			done := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := ask(ctx, r)
+				done <- err
+			}()
+			time.Sleep(time.Duration(rand.IntN(int(1500 * time.Microsecond))))
+			proxy.HoldReplies()
+			time.Sleep(time.Duration(rand.IntN(int(3 * time.Millisecond))))
+			proxy.Cut()
+			time.Sleep(time.Millisecond)
+			proxy.Heal()
+			err := <-done
+			if again := round%3 == 0 && round%2 == 0; again && errors.Is(err, driver.ErrUncertain) {
+				eventually(t, "an answer to the second request", func() bool {
+					_, err = c.Enqueue(t.Context(), r)
+					return !errors.Is(err, driver.ErrUncertain)
+				})
+				if err != nil {
+					t.Errorf("P6: %s: asking again for a free name: %v", kind, err)
+				}
+			}
+			if n := ownNodes(java, name, r); n > max(1, r.Permits) {
+				t.Errorf("P6: %s: an owner has %d nodes", kind, n)
+			}
+			if holder.Owner != "" {
+				release(t, other, holder)
+			}
+			eventually(t, "a withdrawal", func() bool {
+				err := c.Release(t.Context(), []driver.Grant{{Request: r}})[0]
+				return err == nil || driver.Gone(err)
+			})
+			if n := ownNodes(java, name, r); n != 0 {
+				t.Errorf("P6: %s: a request that was withdrawn has %d nodes (%v)", kind, n, err)
+			}
+			again := kinds(name)[kind]
+			release(t, other, take(t, other, again))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.records) != 0 {
+		t.Errorf("P9: %d records are left", len(c.records))
+	}
+}
+
+// ownNodes counts the nodes of a request's owner.
+func ownNodes(java raw, name string, r driver.Request) (n int) {
+	for _, dir := range []string{"/" + name, "/" + name + "/locks", "/" + name + "/leases"} {
+		for _, child := range java.children(dir) {
+			if e, ok := parseEntry(child); ok && len(child) > 39 && child[:40] == guidOf(r.Owner).protected() && e.name != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestReapedParents: the server removes directories that are empty, at any time.
+func TestReapedParents(t *testing.T) {
+	x := fixture{testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Containers: 2 * time.Millisecond})}
+	c := x.open(t)
+	reaped := 0
+	java := x.raw(t)
+	for range 40 {
+		for kind, r := range kinds("a/b/c") {
+			r.Name += "/" + kind
+			g, err := c.Enqueue(t.Context(), r)
+			if err != nil {
+				t.Fatalf("P7: %s: %v", kind, err)
+			}
+			release(t, c, g)
+		}
+		time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
+		if replies, err := java.Do(t.Context(), zk.Exists("/a/b/c/mutex", nil)); err == nil && errors.Is(replies[0].Err, zk.NoNode) {
+			reaped++
+		}
+	}
+	if reaped == 0 {
+		t.Error("the server has removed no directory")
+	}
+	t.Logf("%d of 40 times the directory was removed", reaped)
+}
+
+// TestDeadWaiters: a hundred waiters in front that have died go with their session, all at once.
+func TestDeadWaiters(t *testing.T) {
+	x := fixture{start(t)}
+	holder, dead, live := x.open(t), x.openWith(t, Config{Poll: time.Minute}), x.openWith(t, Config{Poll: time.Minute})
+	g := take(t, holder, request("crowd"))
+	for range 100 {
+		r := request("crowd")
+		r.TTL = time.Second
+		queue(t, dead, r)
+	}
+	r := request("crowd")
+	queue(t, live, r)
+	dead.mu.Lock()
+	for _, s := range dead.sessions {
+		s.zk.Abandon()
+	}
+	dead.mu.Unlock()
+	release(t, holder, g)
+	before := received(t, x.Members[0])
+	release(t, live, granted(t, live, r))
+	if n := received(t, x.Members[0]) - before; n > 60 {
+		t.Errorf("P7: behind 100 dead waiters a live one needs %d requests", n)
+	}
+}
+
+// TestSessionOfTheDead: nobody is let in before the session of a client that has died is over, and
+// somebody is soon after that.
+func TestSessionOfTheDead(t *testing.T) {
+	x := fixture{start(t)}
+	dying, c := x.open(t), x.open(t)
+	r := request("mine")
+	r.TTL, r.LockDelay = time.Second, 2*time.Second
+	g := take(t, dying, r)
+	dying.mu.Lock()
+	for _, s := range dying.sessions {
+		s.zk.Abandon()
+	}
+	dying.mu.Unlock()
+	next := request("mine")
+	queue(t, c, next)
+	release(t, c, granted(t, c, next))
+	if early := g.Since.Add(g.Valid + r.LockDelay).Sub(driver.HostClock.Now()); early > 0 {
+		t.Errorf("P5: the name opened %v before its lock-delay was over", early)
+	}
+}
+
+// TestCloseKeepsLockDelays: a hold that is left at Close ends at once, unless it has a lock-delay.
+func TestCloseKeepsLockDelays(t *testing.T) {
+	x := fixture{start(t)}
+	c := x.open(t)
+	for _, delay := range []time.Duration{0, time.Second} {
+		left := x.open(t)
+		r := request("left")
+		r.TTL, r.LockDelay = time.Second, delay
+		g := take(t, left, r)
+		if err := left.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next := request("left")
+		if delay == 0 {
+			release(t, c, take(t, c, next))
+			continue
+		}
+		queue(t, c, next)
+		release(t, c, granted(t, c, next))
+		if early := g.Since.Add(g.Valid + delay).Sub(driver.HostClock.Now()); early > 0 {
+			t.Errorf("P5: the name opened %v before its lock-delay was over", early)
+		}
+	}
+}
+
+// TestLossOfASession: a cut that is shorter than the session costs nothing. One that is longer costs all
+// holds of the session, and their client is told as soon as it can know.
+func TestLossOfASession(t *testing.T) {
+	x := fixture{testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Second})}
+	proxy := chaos.StartProxy(t, x.Members[0].Addr)
+	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var grants []driver.Grant
+	for i := range 20 {
+		g := take(t, c, request(fmt.Sprint("lost/", i)))
+		if g.Valid != 2*time.Second {
+			t.Errorf("P1: the longest session is 2 s, and a hold of %v is valid for %v", g.TTL, g.Valid)
+		}
+		grants = append(grants, g)
+	}
+	proxy.Cut()
+	time.Sleep(quick)
+	proxy.Heal()
+	eventually(t, "all holds are renewed", func() bool {
+		for _, r := range c.Renew(t.Context(), grants) {
+			if driver.Gone(r.Err) {
+				t.Fatalf("P2: a cut that is shorter than the session has cost a hold: %v", r.Err)
+			}
+			if r.Err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	proxy.Cut()
+	time.Sleep(2*time.Second + 5*quick)
+	proxy.Heal()
+	select {
+	case loss := <-c.Losses():
+		if len(loss.Owners) != len(grants) || !errors.Is(loss.Err, driver.ErrNotHeld) {
+			t.Errorf("P2: told was %+v", loss)
+		}
+	case <-time.After(within):
+		t.Fatal("P2: the loss of a session is not told")
+	}
+	for _, r := range c.Renew(t.Context(), grants) {
+		if !errors.Is(r.Err, driver.ErrNotHeld) {
+			t.Errorf("P2: renewing a hold whose session is over: %v", r.Err)
+		}
+	}
+	for _, err := range c.Release(t.Context(), grants) {
+		if err != nil && !driver.Gone(err) {
+			t.Errorf("P4: releasing a hold whose session is over: %v", err)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// createNode makes the node of the request and reads what is before it, in one round trip.
+func (a *attempt) createNode(ctx context.Context) error {
+	if a.req.Mode == driver.Slot {
+		return a.createSlots(ctx)
+	}
+	path := a.c.layout.path(a.req.Name)
+	replies, err := a.r.session.createIn(ctx, []string{path},
+		zk.Create(path+"/"+a.r.guid.protected()+a.c.layout.stem(a.req), []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
+		zk.Children(path, nil),
+	)
+	if err := a.created(ctx, replies, err); err != nil {
+		return err
+	}
+	if err := a.see(replies[1]); err != nil {
+		return a.takeBack(ctx, err)
+	}
+	return a.checkKind(ctx, replies[1].Children)
+}
+
+// created takes in the answer to the creation of the node, which is the first of the replies. An error
+// of the whole says that the answers to the others are missing, at least.
+func (a *attempt) created(ctx context.Context, replies []zk.Reply, err error) error {
+	if len(replies) == 0 {
+		return a.unanswered(err)
+	}
+	made := &replies[0]
+	var code zk.Code
+	switch {
+	case made.Err == nil:
+	case errors.As(made.Err, &code):
+		if code == zk.SessionExpired || code == zk.SessionMoved {
+			return a.unanswered(made.Err) // an old leader may say so
+		}
+		return fmt.Errorf("making a node: %w", made.Err) // refused for certain
+	default:
+		return a.unanswered(made.Err)
+	}
+	a.c.mu.Lock()
+	a.r.nodes = []string{made.Path}
+	a.c.mu.Unlock()
+	if err != nil {
+		return a.uncertain(err)
+	}
+	if a.r.token, err = tokenOf(made.Zxid); err != nil {
+		return a.takeBack(ctx, err)
+	}
+	return nil
+}
+
+// see takes in which nodes a name has.
+func (a *attempt) see(reply zk.Reply) error {
+	if reply.Err != nil {
+		return reply.Err
+	}
+	entries := parseChildren(reply.Children).entries
+	path := a.r.nodes[0]
+	ahead, err := before(entries, lastElement(path))
+	if err != nil {
+		return err
+	}
+	a.view = view{ahead: len(ahead), behind: len(ahead)+1 < len(entries), queued: len(entries) - holders(entries)}
+	if b := blocker(ahead, a.req.Mode); b != nil {
+		a.view.blocker = parent(path) + "/" + b.name
+		a.view.first = parent(path) + "/" + ahead[0].name
+	}
+	return nil
+}
+
+// checkKind refuses a name that is in use as a semaphore. Suppose that two clients ask for it at the same
+// time, one for a mutex and one for a semaphore. Each has made its node before it looks, so at least one
+// of them sees the other's.
+func (a *attempt) checkKind(ctx context.Context, names []string) error {
+	if !parseChildren(names).semaphore {
+		return nil
+	}
+	path := a.c.layout.path(a.req.Name)
+	replies, err := a.r.session.do(ctx, zk.Children(path+"/"+locksDir, nil), zk.Children(path+"/"+leasesDir, nil))
+	if err != nil {
+		return a.uncertain(err)
+	}
+	for i := range replies {
+		switch reply := &replies[i]; {
+		case errors.Is(reply.Err, zk.NoNode):
+		case reply.Err != nil:
+			return a.takeBack(ctx, reply.Err)
+		case len(parseChildren(reply.Children).entries) > 0:
+			return a.takeBack(ctx, driver.ErrMismatch)
+		}
+	}
+	return nil
+}
+
+// look sees what is before the node now. If the watch on what was in the way has not told anything, a
+// look that only confirms the place asks for no more than whether the own node is there.
+func (a *attempt) look(ctx context.Context, confirm bool) error {
+	if a.req.Mode == driver.Slot {
+		return a.lookSlots(ctx)
+	}
+	s := a.r.session
+	if p := a.r.place; p != nil && p.armed && confirm && len(p.watch.C()) == 0 {
+		replies, err := s.do(ctx, zk.Exists(a.r.nodes[0], nil))
+		if err != nil {
+			return err
+		}
+		if len(p.watch.C()) == 0 && replies[0].Err == nil {
+			a.view = view{blocker: p.blocker, leases: p.leases, ahead: p.ahead}
+			return nil
+		}
+	}
+	replies, err := s.refresh(ctx, a.freshSince(), zk.Children(parent(a.r.nodes[0]), nil))
+	if err != nil {
+		return err
+	}
+	if errors.Is(replies[0].Err, zk.NoNode) {
+		return errGone
+	}
+	return a.see(replies[0])
+}
+
+// freshSince is since when the session's timeout must run for a hold that is taken now.
+func (a *attempt) freshSince() driver.Instant {
+	return a.c.clock.Now().Add(-min(a.req.TTL, a.term.session) / 3)
+}
+
+// refuse takes back the node of a Try, if others still come first at that moment. Suppose that it were
+// deleted whatever happens meanwhile: then for a while it would be the first node of a name that nobody
+// holds, and refuse others.
+func (a *attempt) refuse(ctx context.Context) (driver.Grant, error) {
+	if a.req.Mode == driver.Slot {
+		return a.refuseSlots(ctx)
+	}
+	for {
+		replies, err := a.r.session.do(ctx,
+			zk.Multi(zk.Check(a.view.blocker, zk.AnyVersion), zk.Delete(a.r.nodes[0], zk.AnyVersion)),
+			zk.GetData(a.view.first, nil),
+		)
+		if err != nil {
+			return driver.Grant{Request: *a.req}, a.uncertain(err)
+		}
+		removed := replies[0].Err == nil || len(replies[0].Results) == 2 &&
+			replies[0].Results[0].Err != zk.NoNode && errors.Is(replies[0].Results[1].Err, zk.NoNode)
+		if removed {
+			a.removed()
+			return driver.Grant{}, a.heldBy(replies[1])
+		}
+		if !errors.Is(replies[0].Err, zk.NoNode) {
+			return driver.Grant{Request: *a.req}, a.takeBack(ctx, replies[0].Err)
+		}
+		if err := a.look(ctx, false); err != nil {
+			if errors.Is(err, errGone) {
+				a.c.lostPlace(a.r)
+				return driver.Grant{}, driver.ErrNotHeld // somebody has deleted it
+			}
+			return driver.Grant{Request: *a.req}, a.uncertain(err)
+		}
+		if g, err := a.settle(ctx, false); err != errBlocked {
+			return g, err
+		}
+	}
+}
+
+// heldBy says who holds the name, as far as is known.
+func (a *attempt) heldBy(first zk.Reply) *driver.HeldError {
+	e := &driver.HeldError{Name: a.req.Name, Queued: max(0, a.view.queued-1)}
+	if first.Err == nil {
+		var told driver.Token
+		e.Note, told = parseData(first.Data)
+		e.Token, _ = tokenOf(first.Stat.Czxid)
+		if told != 0 {
+			e.Token = told
+		}
+	}
+	return e
+}

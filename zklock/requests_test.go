@@ -1,0 +1,204 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// TestRequestsOfAPair: to take a free name and to release it is three requests: create and getChildren in
+// one round trip, and delete. It is as many as with Curator, which waits for each.
+func TestRequestsOfAPair(t *testing.T) {
+	x := fixture{start(t)}
+	c := x.open(t)
+	release(t, c, take(t, c, request("pair")))
+	const pairs = 200
+	for what, take := range map[string]func(driver.Request) (driver.Grant, error){
+		"Try":     func(r driver.Request) (driver.Grant, error) { return c.Try(t.Context(), r) },
+		"Enqueue": func(r driver.Request) (driver.Grant, error) { return c.Enqueue(t.Context(), r) },
+	} {
+		before := received(t, x.Members[0])
+		for range pairs {
+			g, err := take(request("pair"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, c, g)
+		}
+		// A few are for pings, the watches of slow holds, and the asking itself.
+		if n := received(t, x.Members[0]) - before; n < 3*pairs || n > 3*pairs+pairs/4 {
+			t.Errorf("%d pairs by %s are %d requests, not %d", pairs, what, n, 3*pairs)
+		} else {
+			t.Logf("%d pairs by %s are %d requests", pairs, what, n)
+		}
+	}
+}
+
+// TestRequestsOfAHandOver: however many wait, a hand-over is a few requests: of the holder the delete, of
+// the next a look, and what it takes to queue again.
+func TestRequestsOfAHandOver(t *testing.T) {
+	x := fixture{start(t)}
+	for _, waiters := range []int{2, 40} {
+		var clients []*client
+		for range 4 {
+			clients = append(clients, x.openWith(t, Config{Poll: time.Minute}))
+		}
+		holder := take(t, clients[0], request("crowd"))
+		var places []driver.Request
+		for i := range waiters {
+			r := request("crowd")
+			r.TTL = time.Minute
+			places = append(places, r)
+			queue(t, clients[i%4], r)
+		}
+		var all sync.WaitGroup
+		grants := make(chan driver.Grant, waiters)
+		for i, r := range places {
+			all.Go(func() {
+				g, err := await(t.Context(), clients[i%4], r)
+				if err != nil {
+					t.Error(err)
+				}
+				grants <- g
+			})
+		}
+		eventually(t, "all watch", func() bool { return watches(t, x.Members[0]) >= waiters })
+		before := received(t, x.Members[0])
+		release(t, clients[0], holder)
+		for i := range waiters {
+			g := <-grants
+			if g.Owner != places[i].Owner {
+				t.Errorf("P8: waiter %d is served out of order", i)
+			}
+			release(t, clients[i%4], g)
+		}
+		n := received(t, x.Members[0]) - before
+		t.Logf("%d hand-overs are %d requests", waiters, n)
+		if most := 3*(waiters+1) + 60; n > most { // delete, getChildren, sometimes a write; pings and commands
+			t.Errorf("%d hand-overs are %d requests, more than %d", waiters, n, most)
+		}
+		all.Wait()
+		for _, c := range clients {
+			c.Close()
+		}
+	}
+}
+
+// TestRequestsOfManyHolds: ten thousand holds are renewed by one write of their session, once they are
+// watched.
+func TestRequestsOfManyHolds(t *testing.T) {
+	x := fixture{start(t)}
+	c := x.openWith(t, Config{Poll: time.Minute})
+	const holds = 10_000
+	grants := make([]driver.Grant, holds)
+	var takers sync.WaitGroup
+	requests := make([]driver.Request, holds)
+	for i := range requests {
+		requests[i] = request("many/" + string(rune('a'+i%26)) + "/" + request("").Owner)
+		requests[i].TTL = 2 * time.Minute
+	}
+	for i := range 64 {
+		takers.Go(func() {
+			for n := i; n < holds; n += 64 {
+				g, err := c.Try(t.Context(), requests[n])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				grants[n] = g
+			}
+		})
+	}
+	takers.Wait()
+	if t.Failed() {
+		return
+	}
+	renew := func() {
+		for i, r := range c.Renew(t.Context(), grants) {
+			if r.Err != nil {
+				t.Fatalf("P2: renewing hold %d: %v", i, r.Err)
+			}
+		}
+	}
+	renew() // watches those that are not watched yet
+	eventually(t, "all are watched", func() bool { return watches(t, x.Members[0]) == holds })
+	eventually(t, "nobody looks at them any more", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.checking
+	})
+	before := received(t, x.Members[0])
+	const rounds = 20
+	for range rounds {
+		renew()
+	}
+	if n := received(t, x.Members[0]) - before; n > rounds+10 {
+		t.Errorf("P9: %d renewals of %d holds are %d requests", rounds, holds, n)
+	} else {
+		t.Logf("%d renewals of %d holds are %d requests", rounds, holds, n)
+	}
+	for i, err := range c.Release(t.Context(), grants) {
+		if err != nil {
+			t.Fatalf("P4: releasing hold %d: %v", i, err)
+		}
+	}
+	eventually(t, "no watch is left", func() bool { return watches(t, x.Members[0]) == 0 })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.records) != 0 || len(c.sessions) != 1 {
+		t.Errorf("P9: %d records and %d sessions are left", len(c.records), len(c.sessions))
+	}
+}
+
+// TestWatchesOfWaiters: each waiter has one watch, and none is left when it gives up.
+func TestWatchesOfWaiters(t *testing.T) {
+	x := fixture{start(t)}
+	c, other := x.open(t), x.open(t)
+	g := take(t, other, request("watched"))
+	eventually(t, "the holder watches its node", func() bool { return watches(t, x.Members[0]) == 1 })
+	slots := request("slots")
+	slots.Mode, slots.Slots, slots.Permits = driver.Slot, 1, 1
+	s := take(t, other, slots)
+	eventually(t, "the other holder too", func() bool { return watches(t, x.Members[0]) == 2 })
+	var places []driver.Request
+	for i := range 30 {
+		r := request("watched")
+		switch i % 3 {
+		case 1:
+			r.RW, r.Mode = true, driver.Shared
+		case 2:
+			r = request("slots")
+			r.Mode, r.Slots, r.Permits = driver.Slot, 1, 1
+		}
+		places = append(places, r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiters sync.WaitGroup
+	for _, r := range places {
+		queue(t, c, r)
+		waiters.Go(func() {
+			if _, err := await(ctx, c, r); !errors.Is(err, context.Canceled) {
+				t.Errorf("waiting: %v", err)
+			}
+		})
+	}
+	// The server counts a path once for all watches of a connection on it.
+	eventually(t, "the waiters watch", func() bool { return watches(t, x.Members[0]) >= 2+20 })
+	time.Sleep(100 * time.Millisecond)
+	if n := watches(t, x.Members[0]); n > 2+30 {
+		t.Errorf("P9: 30 waiters have %d watches", n-2)
+	}
+	cancel()
+	waiters.Wait()
+	for _, r := range places {
+		release(t, c, driver.Grant{Request: r})
+	}
+	eventually(t, "only the holders watch", func() bool { return watches(t, x.Members[0]) == 2 })
+	release(t, other, g)
+	release(t, other, s)
+	eventually(t, "nobody watches", func() bool { return watches(t, x.Members[0]) == 0 })
+}

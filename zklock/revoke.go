@@ -1,0 +1,71 @@
+package zklock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// revokeMarker is what Curator's Revoker writes to a node to ask its holder to release.
+var revokeMarker = []byte("__REVOKE__")
+
+// Revoke asks the holders of a name to release it, as Curator's Revoker: Java's that have made their lock
+// revocable, and Go's with Config.OnRevoke. It writes to their nodes, so the note that they showed is
+// gone. Nobody is forced to obey: see Breaker.Break. d is a driver of this package. It returns
+// driver.ErrNotHeld if nobody holds the name.
+func Revoke(ctx context.Context, d driver.Driver, name string) error {
+	c, ok := d.(*client)
+	if !ok {
+		return fmt.Errorf("revoking in a store of %T: %w", d, driver.ErrUnsupported)
+	}
+	if err := c.layout.checkName(name); err != nil {
+		return err
+	}
+	if err := c.alive(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	s, err := c.anySession(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	nodes, _, err := c.holding(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	asked := false
+	for _, n := range nodes {
+		if n.stem == stemLatch { // see Latch: nobody would hear that it has gone
+			return fmt.Errorf("revoking an entry of LeaderLatch: %w", driver.ErrUnsupported)
+		}
+		replies, err := s.do(ctx, zk.SetData(n.path, revokeMarker, zk.AnyVersion))
+		if err == nil {
+			err = replies[0].Err
+		}
+		if errors.Is(err, zk.NoNode) {
+			continue // released meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		asked = true
+	}
+	if !asked {
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// revokedLocked tells of a hold whose node has the marker.
+func (c *client) revokedLocked(r *record, data []byte) {
+	if c.onRevoke != nil && !c.isClosed && bytes.Equal(data, revokeMarker) {
+		name, token := r.name, r.token
+		c.background.Go(func() { c.onRevoke(name, token) })
+	}
+}

@@ -1,0 +1,175 @@
+package zklock
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// certificate makes one for the loopback address that is its own authority, and returns the files of it
+// and its key.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "zookeeper"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", private)
+}
+
+// openURL opens a store by its URL.
+func openURL(t *testing.T, raw string) (*client, error) {
+	t.Helper()
+	u, err := driver.ParseURL(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := driver.Open(t.Context(), u)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { d.Close() })
+	return d.(*client), nil
+}
+
+// TestTLS: who has no certificate that the server trusts is not let in, nor is one who does not trust
+// the server.
+func TestTLS(t *testing.T) {
+	cert, key := certificate(t)
+	strangers, strangersKey := certificate(t)
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Cert: cert, Key: key, ClientCA: cert})
+	store := "zks://" + server.TLSAddrs()
+	for query, why := range map[string]string{
+		"":               "without an authority or a certificate",
+		"?hf.ca=" + cert: "without a certificate",
+		"?hf.ca=" + cert + "&hf.cert=" + strangers + "&hf.key=" + strangersKey: "with a certificate that nobody trusts",
+		"?hf.cert=" + cert + "&hf.key=" + key:                                  "although the server is not trusted",
+	} {
+		if _, err := openURL(t, store+query); err == nil {
+			t.Errorf("P10: a store is opened %s", why)
+		}
+	}
+	mine := store + "?hf.ca=" + cert + "&hf.cert=" + cert + "&hf.key=" + key
+	a, err := openURL(t, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := openURL(t, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := take(t, a, request("secure"))
+	r := request("secure")
+	queue(t, b, r)
+	release(t, a, g)
+	release(t, b, granted(t, b, r))
+}
+
+// TestDigest: of what a user makes a stranger can neither see nor delete anything, and errors show no
+// password.
+func TestDigest(t *testing.T) {
+	x := fixture{start(t)}
+	a, err := openURL(t, "zk://worker:p%40ss%3Aword@"+x.Addrs()+"/team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := openURL(t, "zk://worker:p%40ss%3Aword@"+x.Addrs()+"/team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := request("sem")
+	slots.Mode, slots.Slots, slots.Permits = driver.Slot, 2, 1
+	for _, r := range []driver.Request{request("orders/42"), slots} {
+		g := take(t, a, r)
+		next := r
+		next.Owner = "the next"
+		next.Permits = r.Slots
+		queue(t, b, next)
+		release(t, a, g)
+		release(t, b, granted(t, b, next))
+	}
+
+	g := take(t, a, request("orders/42"))
+	stranger := x.raw(t)
+	for what, op := range map[string]zk.Op{
+		"list":   zk.Children("/team/orders/42", nil),
+		"read":   zk.GetData("/team/orders/42/x", nil),
+		"delete": zk.Delete("/team/orders/42/"+guidOf(g.Owner).protected()+"lock-0000000004", zk.AnyVersion),
+		"make":   zk.Create("/team/orders/42/"+someone+stemLock, nil, nil, zk.Ephemeral|zk.Sequential),
+	} {
+		replies, err := stranger.Do(t.Context(), op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := replies[0].Err; !errors.Is(e, zk.NoAuth) && !errors.Is(e, zk.NoNode) {
+			t.Errorf("a stranger can %s: %v", what, e)
+		}
+	}
+	node := a.records[ownerKey{g.Name, g.Owner}].nodes[0]
+	if replies, err := stranger.Do(t.Context(), zk.Delete(node, zk.AnyVersion)); err != nil || !errors.Is(replies[0].Err, zk.NoAuth) {
+		t.Errorf("a stranger deletes the node of a hold: %v, %v", replies, err)
+	}
+	for _, user := range []string{"", "worker:wrong@", "other:p%40ss%3Aword@"} {
+		_, err := openURL(t, "zk://"+user+x.Addrs()+"/team")
+		if err == nil || !errors.Is(err, zk.NoAuth) || strings.Contains(err.Error(), "wrong") || strings.Contains(err.Error(), "p%40") || strings.Contains(err.Error(), "p@") {
+			t.Errorf("P10: a stranger opens the store: %v", err)
+		}
+	}
+	if err := a.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
+		t.Errorf("P4: the hold is gone: %v", err)
+	}
+	release(t, a, g)
+
+	// With hf.acl=open everybody may.
+	open, err := openURL(t, "zk://worker:pw@"+x.Addrs()+"/all?hf.acl=open")
+	if err != nil {
+		t.Fatal(err)
+	}
+	anybody, err := openURL(t, "zk://"+x.Addrs()+"/all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g = take(t, open, request("orders/42"))
+	refused(t, anybody, request("orders/42"))
+	if err := anybody.Break(t.Context(), "orders/42", g.Token); err != nil {
+		t.Errorf("breaking: %v", err)
+	}
+}

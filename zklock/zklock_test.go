@@ -1,0 +1,449 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// within is how long a test waits for what should come soon.
+const within = 30 * time.Second
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// start starts a server with sessions of up to two minutes.
+func start(t *testing.T) *testserver.ZooKeeper {
+	t.Helper()
+	return testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Minute})
+}
+
+// open opens a client that the test closes.
+func (x fixture) open(t *testing.T) *client { return x.openWith(t, Config{}) }
+
+func (x fixture) openWith(t *testing.T, config Config) *client {
+	t.Helper()
+	config.Servers = strings.Split(x.Addrs(), ",")
+	c := dial(t, config)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+type fixture struct{ *testserver.ZooKeeper }
+
+// raw is a session in which a test makes nodes by hand, as other programs do.
+type raw struct {
+	*zk.Session
+	t *testing.T
+}
+
+func (x fixture) raw(t *testing.T) raw {
+	t.Helper()
+	s, err := zk.Open(t.Context(), zk.Config{Servers: strings.Split(x.Addrs(), ","), Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return raw{s, t}
+}
+
+// must does one operation.
+func (r raw) must(op zk.Op) zk.Reply {
+	r.t.Helper()
+	replies, err := r.Do(r.t.Context(), op)
+	if err == nil {
+		err = replies[0].Err
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return replies[0]
+}
+
+// container makes a directory and those above it.
+func (r raw) container(path string) {
+	r.t.Helper()
+	for i := 1; i <= len(path); i++ {
+		if i == len(path) || path[i] == '/' {
+			if replies, err := r.Do(r.t.Context(), zk.CreateContainer(path[:i], nil, nil)); err != nil ||
+				replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NodeExists) {
+				r.t.Fatal(err, replies)
+			}
+		}
+	}
+}
+
+func (r raw) children(path string) []string {
+	r.t.Helper()
+	replies, err := r.Do(r.t.Context(), zk.Children(path, nil))
+	if err != nil || replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NoNode) {
+		r.t.Fatal(err, replies)
+	}
+	return replies[0].Children
+}
+
+var owners int
+
+// request is a request of a new owner.
+func request(name string) driver.Request {
+	owners++
+	return driver.Request{Name: name, Owner: fmt.Sprintf("owner %d", owners), TTL: 20 * time.Second, Note: "a note"}
+}
+
+func take(t *testing.T, c *client, r driver.Request) driver.Grant {
+	t.Helper()
+	g, err := c.Try(t.Context(), r)
+	if err != nil {
+		t.Fatalf("taking %q: %v", r.Name, err)
+	}
+	return g
+}
+
+func release(t *testing.T, c *client, g driver.Grant) {
+	t.Helper()
+	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Fatalf("releasing %q: %v", g.Name, err)
+	}
+}
+
+// queue takes a place behind others.
+func queue(t *testing.T, c *client, r driver.Request) {
+	t.Helper()
+	if _, err := c.Enqueue(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("queueing for %q: %v", r.Name, err)
+	}
+}
+
+// await waits at a place until it is a hold.
+func await(ctx context.Context, c *client, r driver.Request) (driver.Grant, error) {
+	for {
+		g, err := c.Wait(ctx, r)
+		if errors.Is(err, driver.ErrHeld) {
+			g, err = c.Enqueue(ctx, r)
+		}
+		if !errors.Is(err, driver.ErrHeld) {
+			return g, err
+		}
+	}
+}
+
+func granted(t *testing.T, c *client, r driver.Request) driver.Grant {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	g, err := await(ctx, c, r)
+	if err != nil {
+		t.Fatalf("waiting for %q: %v", r.Name, err)
+	}
+	return g
+}
+
+// refused asserts that a name is held by others.
+func refused(t *testing.T, c *client, r driver.Request) {
+	t.Helper()
+	if _, err := c.Try(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P1: a Try of a held name: %v", err)
+	}
+}
+
+// number returns a number of a server's answer to a command.
+func number(t *testing.T, m *testserver.ZooKeeperMember, command, pattern string) int {
+	t.Helper()
+	found := regexp.MustCompile(pattern).FindStringSubmatch(m.Ask(command))
+	if found == nil {
+		t.Fatalf("%s says %q", command, m.Ask(command))
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// watches returns how many watches the server has.
+func watches(t *testing.T, m *testserver.ZooKeeperMember) int {
+	t.Helper()
+	return number(t, m, "wchs", `Total watches:(\d+)`)
+}
+
+// received returns how many packets the server has received.
+func received(t *testing.T, m *testserver.ZooKeeperMember) int {
+	t.Helper()
+	return number(t, m, "mntr", `zk_packets_received\t(\d+)`)
+}
+
+// TestWhatJavaSees: the nodes have Curator's names, parents and data.
+func TestWhatJavaSees(t *testing.T) {
+	x := fixture{start(t)}
+	c, java := x.openWith(t, Config{Prefix: "app"}), x.raw(t)
+	guid := guidOf("me").protected()
+	ask := func(change func(*driver.Request)) (driver.Request, driver.Grant) {
+		r := request("orders/42")
+		r.Owner = "me"
+		change(&r)
+		return r, take(t, c, r)
+	}
+	for stem, change := range map[string]func(*driver.Request){
+		stemLock:  func(*driver.Request) {},
+		stemWrite: func(r *driver.Request) { r.RW = true },
+		stemRead:  func(r *driver.Request) { r.Mode = driver.Shared },
+	} {
+		_, g := ask(change)
+		kids := java.children("/app/orders/42")
+		if len(kids) != 1 || !regexp.MustCompile(`^`+guid+stem+`\d{10}$`).MatchString(kids[0]) {
+			t.Fatalf("the children are %q", kids)
+		}
+		node := java.must(zk.GetData("/app/orders/42/"+kids[0], nil))
+		if string(node.Data) != "a note" || int64(g.Token) != node.Stat.Czxid || node.Stat.EphemeralOwner == 0 {
+			t.Errorf("node %q has the data %q, czxid %d, owner %d; the token is %d", kids[0], node.Data, node.Stat.Czxid, node.Stat.EphemeralOwner, g.Token)
+		}
+		release(t, c, g)
+		if kids := java.children("/app/orders/42"); len(kids) != 0 {
+			t.Errorf("after the release the children are %q", kids)
+		}
+	}
+	_, g := ask(func(r *driver.Request) { r.Mode, r.Slots, r.Permits = driver.Slot, 3, 2 })
+	leases, locks := java.children("/app/orders/42/leases"), java.children("/app/orders/42/locks")
+	if len(leases) != 2 || len(locks) != 0 || !strings.HasPrefix(leases[0], guid+stemLease) {
+		t.Errorf("a semaphore has the leases %q and the locks %q", leases, locks)
+	}
+	release(t, c, g)
+	if leases := java.children("/app/orders/42/leases"); len(leases) != 0 {
+		t.Errorf("after the release the leases are %q", leases)
+	}
+}
+
+// TestNodesOfOthers: nodes that other programs make exclude, in the order of the server's numbers, also
+// where that has wrapped.
+func TestNodesOfOthers(t *testing.T) {
+	x := fixture{start(t)}
+	c, java := x.open(t), x.raw(t)
+	java.container("/wrap")
+	make := func(name string) string {
+		java.must(zk.Create("/wrap/"+name, nil, nil, zk.Ephemeral))
+		return "/wrap/" + name
+	}
+	// A node with a negative number is before those with low ones that came later.
+	holder, second := make(someone+"lock--2147483640"), make(someone+"lock--000000001")
+	r := request("wrap")
+	refused(t, c, request("wrap"))
+	queue(t, c, r)
+	java.must(zk.Delete(holder, zk.AnyVersion))
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	if _, err := c.Wait(ctx, r); err == nil {
+		t.Error("P1: a place with the number 0 or more is granted before -1")
+	}
+	cancel()
+	java.must(zk.Delete(second, zk.AnyVersion))
+	release(t, c, granted(t, c, r))
+	release(t, c, take(t, c, request("wrap")))
+}
+
+// TestDowngradeOfJava: Java's downgrade makes the reader's node with the writer's number, and then deletes
+// the writer's. Meanwhile two nodes have one number.
+func TestDowngradeOfJava(t *testing.T) {
+	x := fixture{start(t)}
+	c, java := x.open(t), x.raw(t)
+	java.container("/rw")
+	writer := java.must(zk.Create("/rw/"+someone+stemWrite, nil, nil, zk.Ephemeral|zk.Sequential)).Path
+	w, r := request("rw"), request("rw")
+	w.RW, r.RW, r.Mode = true, true, driver.Shared
+	queue(t, c, w)
+	queue(t, c, r)
+	reader := java.must(zk.Create("/rw/"+someone+stemRead+writer[len(writer)-10:], nil, nil, zk.Ephemeral)).Path
+	refused(t, c, request("rw"))
+	java.must(zk.Delete(writer, zk.AnyVersion))
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	if _, err := await(ctx, c, w); err == nil {
+		t.Error("P1: a writer is let in beside a downgraded hold")
+	}
+	cancel()
+	java.must(zk.Delete(reader, zk.AnyVersion))
+	release(t, c, granted(t, c, w))
+	release(t, c, granted(t, c, r))
+}
+
+// TestDowngradeSeenByOthers: the token of a downgraded hold is the writer's, also for who inspects it.
+func TestDowngradeSeenByOthers(t *testing.T) {
+	x := fixture{start(t)}
+	c, other, java := x.open(t), x.open(t), x.raw(t)
+	r := request("rw")
+	r.RW = true
+	g := take(t, c, r)
+	shared, err := c.Downgrade(t.Context(), g)
+	if err != nil || shared.Token != g.Token {
+		t.Fatalf("downgrading: %+v, %v", shared, err)
+	}
+	kids := java.children("/rw")
+	if len(kids) != 1 || !strings.Contains(kids[0], stemRead) {
+		t.Errorf("the children are %q", kids)
+	}
+	shared.Note = "another note"
+	if err := c.Annotate(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
+	info, err := other.Inspect(t.Context(), "rw")
+	if err != nil || len(info.Holders) != 1 || info.Holders[0].Token != g.Token || info.Holders[0].Note != "another note" || info.Holders[0].Mode != driver.Shared {
+		t.Errorf("another client sees %+v, %v", info, err)
+	}
+	if err := other.Break(t.Context(), "rw", g.Token); err != nil {
+		t.Errorf("breaking a downgraded hold by its token: %v", err)
+	}
+	if err := c.Renew(t.Context(), []driver.Grant{shared})[0].Err; !errors.Is(err, driver.ErrBroken) {
+		t.Errorf("renewing it: %v", err)
+	}
+}
+
+// TestKinds: a name that another program uses as another kind of lock is refused.
+func TestKinds(t *testing.T) {
+	x := fixture{start(t)}
+	c, java := x.open(t), x.raw(t)
+	slot := func(name string) driver.Request {
+		r := request(name)
+		r.Mode, r.Slots, r.Permits = driver.Slot, 2, 1
+		return r
+	}
+	for _, stem := range []string{stemLock, stemWrite, stemRead} {
+		name := "kind" + stem
+		java.container("/" + name)
+		node := java.must(zk.Create("/"+name+"/"+someone+stem, nil, nil, zk.Ephemeral|zk.Sequential)).Path
+		if _, err := c.Try(t.Context(), slot(name)); !errors.Is(err, driver.ErrMismatch) {
+			t.Errorf("P10: a semaphore beside %s: %v", stem, err)
+		}
+		java.must(zk.Delete(node, zk.AnyVersion))
+		release(t, c, take(t, c, slot(name)))
+		release(t, c, take(t, c, request(name))) // the empty directories are in nobody's way
+	}
+	for _, dir := range []string{locksDir, leasesDir} {
+		java.container("/sem/" + dir)
+		stem := map[string]string{locksDir: stemLock, leasesDir: stemLease}[dir]
+		node := java.must(zk.Create("/sem/"+dir+"/"+someone+stem, nil, nil, zk.Ephemeral|zk.Sequential)).Path
+		if _, err := c.Try(t.Context(), request("sem")); !errors.Is(err, driver.ErrMismatch) {
+			t.Errorf("P10: a mutex beside %s: %v", dir, err)
+		}
+		java.must(zk.Delete(node, zk.AnyVersion))
+	}
+	release(t, c, take(t, c, request("sem")))
+	// A lease of Java's, which says nothing of how many there are, counts.
+	java.must(zk.Create("/sem/leases/"+someone+stemLease, nil, nil, zk.Ephemeral|zk.Sequential))
+	release(t, c, take(t, c, slot("sem")))
+	both := slot("sem")
+	both.Permits = 2
+	refused(t, c, both)
+}
+
+// TestBreakIsTold: a hold whose node is deleted, by whomever, is told as broken without a renewal.
+func TestBreakIsTold(t *testing.T) {
+	x := fixture{start(t)}
+	c, java := x.open(t), x.raw(t)
+	for _, change := range []func(*driver.Request){
+		func(*driver.Request) {},
+		func(r *driver.Request) { r.Mode, r.Slots, r.Permits = driver.Slot, 5, 2 },
+	} {
+		r := request("broken")
+		change(&r)
+		g := take(t, c, r)
+		eventually(t, "the watches on the hold's nodes", func() bool { return watches(t, x.Members[0]) == max(1, r.Permits) })
+		dir := "/broken"
+		if r.Mode == driver.Slot {
+			dir = "/broken/leases"
+		}
+		for _, child := range java.children(dir) {
+			if _, ok := parseEntry(child); ok {
+				java.must(zk.Delete(dir+"/"+child, zk.AnyVersion))
+				break
+			}
+		}
+		select {
+		case loss := <-c.Losses():
+			if len(loss.Owners) != 1 || loss.Owners[0] != r.Owner || !errors.Is(loss.Err, driver.ErrBroken) {
+				t.Errorf("told was %+v", loss)
+			}
+		case <-time.After(within):
+			t.Fatal("P2: a broken hold is not told")
+		}
+		if err := c.Renew(t.Context(), []driver.Grant{g})[0].Err; !errors.Is(err, driver.ErrBroken) {
+			t.Errorf("P2: renewing a broken hold: %v", err)
+		}
+		// Nothing is left of it.
+		eventually(t, "the rest of the hold to be deleted", func() bool { return countEntries(java.children(dir)) == 0 })
+		eventually(t, "no watch is left", func() bool { return watches(t, x.Members[0]) == 0 })
+	}
+}
+
+func countEntries(names []string) int { return len(parseChildren(names).entries) }
+
+// TestDataOfAHoldIsNoBreak: somebody who writes to a hold's node breaks nothing.
+func TestDataOfAHoldIsNoBreak(t *testing.T) {
+	x := fixture{start(t)}
+	c, java := x.open(t), x.raw(t)
+	g := take(t, c, request("data"))
+	for range 3 {
+		eventually(t, "the watch on the hold's node", func() bool { return watches(t, x.Members[0]) == 1 })
+		java.must(zk.SetData("/data/"+java.children("/data")[0], []byte("x"), zk.AnyVersion))
+	}
+	if err := c.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
+		t.Errorf("P2: renewing: %v", err)
+	}
+	select {
+	case loss := <-c.Losses():
+		t.Errorf("P2: told was %+v", loss)
+	default:
+	}
+	release(t, c, g)
+}
+
+// TestRevoke: who asks for a lock is heard by its holder, who may go on.
+func TestRevoke(t *testing.T) {
+	x := fixture{start(t)}
+	type call struct {
+		name  string
+		token driver.Token
+	}
+	calls := make(chan call, 10)
+	holder := x.openWith(t, Config{OnRevoke: func(name string, token driver.Token) { calls <- call{name, token} }})
+	other := x.open(t)
+	if err := Revoke(t.Context(), other, "wanted"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("revoking a free name: %v", err)
+	}
+	g := take(t, holder, request("wanted"))
+	for range 2 { // it may be asked for again
+		if err := Revoke(t.Context(), other, "wanted"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-calls:
+			if got != (call{"wanted", g.Token}) {
+				t.Errorf("OnRevoke is called with %+v", got)
+			}
+		case <-time.After(within):
+			t.Fatal("OnRevoke is not called")
+		}
+	}
+	if err := holder.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
+		t.Errorf("P2: renewing a hold that is asked for: %v", err)
+	}
+	release(t, holder, g)
+	if err := Revoke(t.Context(), driver.Forward{Driver: other}, "wanted"); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("revoking in another store: %v", err)
+	}
+	if err := Revoke(t.Context(), other, "a//b"); err == nil {
+		t.Error("P10: revoking a malformed name")
+	}
+}
