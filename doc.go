@@ -1,6 +1,6 @@
 // Package holdfast takes locks that many processes share, in the store that they share already:
-// Redis, etcd, PostgreSQL, MySQL, MariaDB, an SQLite file, the files of one host or, inside one
-// process, memory.
+// Redis, etcd, ZooKeeper, PostgreSQL, MySQL, MariaDB, an SQLite file, the files of one host or,
+// inside one process, memory.
 //
 //	locks, err := holdfast.Open(ctx, "mem://orders")
 //	if err != nil {
@@ -81,6 +81,7 @@
 //	import _ "github.com/holdfastlock/holdfast/memlock"               // mem://name: this process
 //	import _ "github.com/holdfastlock/holdfast/filelock"              // file:///directory: this host
 //	import _ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://host
+//	import _ "github.com/holdfastlock/holdfast/zklock"                // zk://host
 //	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://host
 //	                                                                  // redis+sentinel://host,host/primary
 //	                                                                  // redis+cluster://host,host

@@ -80,6 +80,8 @@ var packages = map[string]string{
 	"rediss+sentinel": "redislock/rueidisconn",
 	"redlock":         "redislock/rueidisconn",
 	"sqlite":          "sqllock/sqliteconn",
+	"zk":              "zklock",
+	"zks":             "zklock",
 }
 
 // unknownScheme says which package registers a scheme, or else which schemes there are.

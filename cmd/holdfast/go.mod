@@ -45,6 +45,7 @@ require (
 	github.com/holdfastlock/holdfast/sqllock/mysqlconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/pgconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/sqliteconn v0.0.0
+	github.com/holdfastlock/holdfast/zklock v0.0.0
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
@@ -70,3 +71,5 @@ replace github.com/holdfastlock/holdfast/sqllock/pgconn => ../../sqllock/pgconn
 replace github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../../sqllock/mysqlconn
 
 replace github.com/holdfastlock/holdfast/sqllock/sqliteconn => ../../sqllock/sqliteconn
+
+replace github.com/holdfastlock/holdfast/zklock => ../../zklock

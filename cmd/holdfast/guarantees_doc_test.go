@@ -29,6 +29,7 @@ func documented(t *testing.T) []guarantees.Store {
 		store(t, "memlock", "mem://orders", "mem://guarantees"),
 		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
 		store(t, "etcdlock", "etcd://a,b,c", "etcd://"+testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()),
+		store(t, "zklock", "zk://a,b,c/prefix", "zk://"+testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{}).Addrs()+"/guarantees"),
 		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr),
 		store(t, "quorum", "redlock://a,b,c,d,e", "redlock://"+strings.Join(redisServers(t, 5), ",")),
 		store(t, "sqllock/pgconn", "postgres://localhost/app", testserver.StartPostgres(t).URL("postgres")),

@@ -454,6 +454,13 @@ func (z *ZooKeeper) joinAddrs(addr func(*ZooKeeperMember) string) string {
 	return strings.Join(addrs, ",")
 }
 
+// Shell returns ZooKeeper's own client, which is zkCli.sh elsewhere, connected to the first member: a
+// program and its arguments. Commands are more arguments, or its input.
+func (z *ZooKeeper) Shell() []string {
+	m := z.Members[0]
+	return []string{m.args[0], m.args[1], m.args[2], "org.apache.zookeeper.ZooKeeperMain", "-server", m.direct}
+}
+
 // Leader waits until a member that runs and is not paused says that it leads, or is alone, and returns
 // it. A leader that has just been cut off says so too, until it notices. A leader that takes no clients
 // says nothing: it is the one that does not serve while all others do.

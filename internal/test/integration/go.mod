@@ -14,6 +14,7 @@ require (
 	github.com/holdfastlock/holdfast/sqllock/mysqlconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/pgconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/sqliteconn v0.0.0
+	github.com/holdfastlock/holdfast/zklock v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -68,3 +69,5 @@ replace github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../../../sqllock/m
 replace github.com/holdfastlock/holdfast/sqllock/pgconn => ../../../sqllock/pgconn
 
 replace github.com/holdfastlock/holdfast/sqllock/sqliteconn => ../../../sqllock/sqliteconn
+
+replace github.com/holdfastlock/holdfast/zklock => ../../../zklock

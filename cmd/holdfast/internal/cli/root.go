@@ -67,9 +67,9 @@ func newRoot() *cobra.Command {
 
 The store is a URL, given by --store or by HOLDFAST_STORE: file:///dir,
 redis://user:password@host:6379, redis+sentinel://host1,host2,host3/PRIMARY,
-redis+cluster://host1,host2,host3, etcd://host1,host2,host3, sqlite:///file,
-postgres://user:password@host/database, or the same with mysql or mariadb. A URL with a password
-belongs in HOLDFAST_STORE, because ps shows arguments to everybody. The default is a
+redis+cluster://host1,host2,host3, etcd://host1,host2,host3, zk://host1,host2,host3/prefix,
+sqlite:///file, postgres://user:password@host/database, or the same with mysql or mariadb. A URL
+with a password belongs in HOLDFAST_STORE, because ps shows arguments to everybody. The default is a
 directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
 ~/.local/state/holdfast/locks: enough to keep the jobs of one host apart.
 

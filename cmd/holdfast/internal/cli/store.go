@@ -21,6 +21,7 @@ import (
 	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://, mariadb://
 	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://, postgresql://
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite://
+	_ "github.com/holdfastlock/holdfast/zklock"                // zk://, zks://
 )
 
 // storeEnv is the variable that names the store if --store does not.

@@ -53,7 +53,7 @@ const waited = 5 * time.Second
 func TestCosts(t *testing.T) {
 	for page, start := range map[string]func(*testing.T) meter{
 		"etcd": etcdMeter, "files": filesMeter, "mysql": mysqlMeter, "postgresql": postgresMeter,
-		"redis": redisMeter, "sqlite": sqliteMeter,
+		"redis": redisMeter, "sqlite": sqliteMeter, "zookeeper": zooKeeperMeter,
 	} {
 		t.Run(page, func(t *testing.T) {
 			m := start(t)
@@ -357,6 +357,38 @@ func etcdMeter(t *testing.T) meter {
 				{"messages to the server", sum(text, `grpc_server_msg_received_total\{[^}]*\}`)},
 				{"revisions", sum(text, `etcd_debugging_mvcc_current_revision`)},
 				{"bytes of write-ahead log", sum(text, `etcd_disk_wal_write_bytes_total`)},
+			}
+		},
+	}
+}
+
+// zooKeeperMeter asks the admin server, because commands of four letters count as packets.
+func zooKeeperMeter(t *testing.T) meter {
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Admin: true}).Members[0]
+	proxy := chaos.StartProxy(t, server.Addr)
+	number := func(command, name string) float64 {
+		response, err := http.Get("http://" + server.Admin + "/commands/" + command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.ParseFloat(field(t, string(text), `"`+name+`" : ([0-9.]+)`), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return meter{
+		version: "ZooKeeper " + minor.FindString(field(t, server.Ask("srvr"), `version: (\S+)`)),
+		url:     "zk://" + proxy.Addr + "/costs", proxy: proxy,
+		read: func() []figure {
+			return []figure{
+				{"requests to the server", number("monitor", "packets_received")},
+				{"transactions", number("server_stats", "last_processed_zxid")},
 			}
 		},
 	}

@@ -23,6 +23,7 @@ import (
 	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"
 	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"
+	_ "github.com/holdfastlock/holdfast/zklock"
 )
 
 var update = flag.Bool("update", false, "write the measured tables into docs/stores")
@@ -40,6 +41,7 @@ var schemes = map[string][]string{
 	"redis":      {"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"},
 	"redlock":    {"redlock"},
 	"sqlite":     {"sqlite"},
+	"zookeeper":  {"zk", "zks"},
 }
 
 // read returns a file of the repository.
@@ -67,7 +69,7 @@ func TestEveryStoreHasItsPage(t *testing.T) {
 		}
 	}
 	for _, scheme := range described {
-		if scheme != "etcds" && !strings.HasPrefix(scheme, "rediss") && scheme != "redis+unix" && scheme != "postgresql" && scheme != "mariadb" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
+		if scheme != "etcds" && scheme != "zks" && !strings.HasPrefix(scheme, "rediss") && scheme != "redis+unix" && scheme != "postgresql" && scheme != "mariadb" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
 			t.Errorf("doc.go does not name %s://", scheme)
 		}
 	}

@@ -106,7 +106,7 @@ func TestReadmeModules(t *testing.T) {
 		}
 	}
 	for _, module := range []string{
-		"redislock/rueidisconn", "redislock/goredisconn", "etcdlock", "sqllock/pgconn", "sqllock/mysqlconn", "sqllock/sqliteconn",
+		"redislock/rueidisconn", "redislock/goredisconn", "etcdlock", "zklock", "sqllock/pgconn", "sqllock/mysqlconn", "sqllock/sqliteconn",
 	} {
 		t.Run(module, func(t *testing.T) {
 			t.Parallel()

@@ -60,6 +60,15 @@ func TestEtcdPage(t *testing.T) {
 	exercise(t, "etcd://app:secret@"+addr+"/billing")
 }
 
+// TestZooKeeperPage runs zkCli.sh without its script: Debian has that in a package that starts a service.
+func TestZooKeeperPage(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{})
+	newRunner(t, "zkCli.sh -server zk1.example.org:2181", strings.Join(z.Shell(), " "),
+		"zk1.example.org:2181,zk2.example.org:2181,zk3.example.org:2181", z.Addrs()).page(pageOf("zookeeper"))
+	exercise(t, "zk://app:secret@"+z.Addrs()+"/billing")
+}
+
 func TestPostgresPage(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
