@@ -19,6 +19,9 @@ var everyStore = map[string]func(*world) string{
 	"etcd": func(w *world) string {
 		return "etcd://" + testserver.StartEtcd(w.t, testserver.EtcdOptions{}).Addrs()
 	},
+	"ZooKeeper": func(w *world) string {
+		return "zk://" + testserver.StartZooKeeper(w.t, testserver.ZooKeeperOptions{}).Addrs() + "/app/locks"
+	},
 }
 
 // TestBreakIsNoticed: on each store run learns of a break although no renewal is near: with this TTL the

@@ -38,6 +38,10 @@ var pausableStores = map[string]func(*testing.T) (pausable, string){
 		server := testserver.StartEtcd(t, testserver.EtcdOptions{})
 		return server.Members[0], "etcd://" + server.Addrs()
 	},
+	"ZooKeeper": func(t *testing.T) (pausable, string) {
+		server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{})
+		return server.Members[0], "zk://" + server.Addrs() + "/app"
+	},
 }
 
 // TestWaitCoversOpening: the time of -w is for opening the store too. The server stands still for longer than
@@ -70,7 +74,7 @@ func TestWaitForAServerThatIsNotThere(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	for _, url := range []string{"redis://" + addr, "postgres://" + addr + "/x", "mysql://" + addr + "/x", "etcd://" + addr} {
+	for _, url := range []string{"redis://" + addr, "postgres://" + addr + "/x", "mysql://" + addr + "/x", "etcd://" + addr, "zk://" + addr} {
 		w.run(69, "--store", url, "run", "-w", "1h", "x", "--", "true").expectErr("connection refused")
 	}
 }

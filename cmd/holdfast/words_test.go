@@ -186,7 +186,7 @@ func TestSilentServer(t *testing.T) {
 		}
 	}()
 	addr := listener.Addr().String()
-	for _, scheme := range []string{"redis", "etcd", "postgres"} {
+	for _, scheme := range []string{"redis", "etcd", "postgres", "zk"} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
 			v := *w

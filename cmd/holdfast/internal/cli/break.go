@@ -22,9 +22,9 @@ print the token. A later hold than the one that you saw has another token, and i
 broken: then the exit code is 1, and who holds NAME now is printed.
 
 The lock is free at once. holdfast run and elect learn of the break within a second, and
-kill their command. Other programs learn of it at once from Redis, etcd, ZooKeeper and PostgreSQL, else
-at their next renewal (with the default TTL within 10s). Until then two holders may run. So
-break a hold only if its holder is dead, or if the resource checks tokens.
+kill their command. Other programs learn of it at once from Redis, etcd, ZooKeeper and
+PostgreSQL, else at their next renewal (with the default TTL within 10s). Until then two
+holders may run. So break a hold only if its holder is dead, or if the resource checks tokens.
 
 ` + exitCodes,
 		Example: `  holdfast show deploy/shop

@@ -23,10 +23,10 @@ the lock: if the job is not continued before the lock runs out, CMD is killed.
 Loss. If the lock cannot be renewed, CMD gets SIGTERM --grace before the lock runs
 out, and SIGKILL when it does: CMD and all that it has started are gone before
 anyone else can hold the lock. If an operator breaks the lock, CMD gets SIGKILL within
-a second. For that Redis, etcd, ZooKeeper and PostgreSQL send run a message; in other stores run reads
-the lock every half second while CMD runs. If the message or the answers do not come, run learns
-of the break with the next renewal, after a third of the TTL at the latest. Run then ends
-with exit code 76, whatever CMD returned.
+a second. For that Redis, etcd, ZooKeeper and PostgreSQL send run a message; in other
+stores run reads the lock every half second while CMD runs. If the message or the answers
+do not come, run learns of the break with the next renewal, after a third of the TTL at the
+latest. Run then ends with exit code 76, whatever CMD returned.
 
 Guard. CMD's parent is a guard process. If run itself is killed, with kill -9 too,
 or stands still until the lock runs out, the guard kills CMD and, on Linux, all that
