@@ -232,7 +232,7 @@ func (s *session) createIn(ctx context.Context, dirs []string, create zk.Op, oth
 			return replies, err
 		}
 		if err := s.makeParents(ctx, dirs); err != nil {
-			return replies, err
+			return nil, fmt.Errorf("making directories: %w", err)
 		}
 	}
 }
