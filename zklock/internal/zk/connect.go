@@ -214,11 +214,19 @@ func (r Role) word() string {
 // too many of this host (maxClientCnxns), does not serve yet, or is behind what the session has seen.
 var errHungUp = errors.New("the server ended the connection in place of an answer")
 
+// because says why nobody could be asked at an address.
+func (a address) because(err error) error {
+	if isEOF(err) {
+		return &roundError{error: fmt.Errorf("%s: %w: %w", a.dial, errHungUp, err), again: true}
+	}
+	return fmt.Errorf("%s: %w", a.dial, err)
+}
+
 // attempt connects to one server and makes sure that it leads.
 func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 	nc, err := s.config.dial(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.dial, err)
+		return nil, a.because(err)
 	}
 	ok := false
 	defer func() {
@@ -232,10 +240,7 @@ func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 	s.mu.Unlock()
 	granted, err := handshake(ctx, nc, r, id, password, timeout, zxid)
 	if err != nil {
-		if isEOF(err) {
-			return nil, &roundError{error: fmt.Errorf("%s: %w: %w", a.dial, errHungUp, err), again: true}
-		}
-		return nil, fmt.Errorf("%s: %w", a.dial, err)
+		return nil, a.because(err)
 	}
 	if granted.timeout == 0 {
 		if id == 0 {

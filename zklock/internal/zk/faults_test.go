@@ -171,8 +171,8 @@ func lateRequests(t *testing.T, z *testserver.ZooKeeper, from, to *testserver.Zo
 	t.Helper()
 	proxy := chaos.StartProxy(t, from.Addr)
 	var moved atomic.Bool
-	s := open(t, Config{Servers: []string{"server:1"}, AnyServer: any, Timeout: 3 * time.Second, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
-		addr = proxy.Addr
+	s := open(t, Config{Servers: []string{"server:1"}, AnyServer: any, Timeout: 3 * time.Second, Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+		addr := proxy.Addr
 		if moved.Load() {
 			addr = to.Addr
 		}
@@ -267,15 +267,12 @@ func TestServersThatAreNone(t *testing.T) {
 		nc.Close()
 	})
 	closing := listen(t, func(nc net.Conn) { nc.Close() })
-	refusing := listen(t, func(net.Conn) {})
-	{
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		refusing = l.Addr().String()
-		l.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
+	refusing := l.Addr().String()
+	l.Close()
 	all := []string{mute, garbage, closing, refusing}
 	for _, any := range []bool{false, true} {
 		for _, addr := range all {
