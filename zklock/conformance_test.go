@@ -53,6 +53,7 @@ func TestConformance(t *testing.T) {
 // TTLs of the suite.
 func TestConformanceOfOld(t *testing.T) {
 	h := harness(testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Old: true}))
+	h.Operations = 1000
 	h.Except = append(h.Except, beyond...)
 	drivertest.Run(t, h)
 }

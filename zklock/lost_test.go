@@ -165,6 +165,7 @@ func TestDeadWaiters(t *testing.T) {
 // TestSessionOfTheDead: nobody is let in before the session of a client that has died is over, and
 // somebody is soon after that.
 func TestSessionOfTheDead(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	x := fixture{start(t)}
 	dying, c := x.open(t), x.open(t)
 	r := request("mine")
@@ -185,6 +186,7 @@ func TestSessionOfTheDead(t *testing.T) {
 
 // TestCloseKeepsLockDelays: a hold that is left at Close ends at once, unless it has a lock-delay.
 func TestCloseKeepsLockDelays(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	x := fixture{start(t)}
 	c := x.open(t)
 	for _, delay := range []time.Duration{0, time.Second} {
@@ -211,6 +213,7 @@ func TestCloseKeepsLockDelays(t *testing.T) {
 // TestLossOfASession: a cut that is shorter than the session costs nothing. One that is longer costs all
 // holds of the session, and their client is told as soon as it can know.
 func TestLossOfASession(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	x := fixture{testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Second})}
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
 	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}})
@@ -242,7 +245,19 @@ func TestLossOfASession(t *testing.T) {
 	})
 	proxy.Cut()
 	time.Sleep(2*time.Second + 5*quick)
+	waits := make(chan error, 1)
+	go func() { // waits for a connection, which tells that the session is over
+		g, err := c.Try(t.Context(), request("lost/next"))
+		if err == nil {
+			err = c.Release(t.Context(), []driver.Grant{g})[0]
+		}
+		waits <- err
+	}()
+	time.Sleep(quick / 4)
 	proxy.Heal()
+	if err := <-waits; err != nil {
+		t.Errorf("P7: a Try that waited for a connection, and found the session over: %v", err)
+	}
 	select {
 	case loss := <-c.Losses():
 		if len(loss.Owners) != len(grants) || !errors.Is(loss.Err, driver.ErrNotHeld) {

@@ -261,11 +261,15 @@ func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFu
 // defaultRetry is the policy for those who choose none.
 const defaultRetry = "exponential:50ms:5"
 
-// retrying calls do again while a connection is lost, as the policy says, and ctx lasts.
+// retrying calls do again while a connection is lost, as the policy says, and ctx lasts; and once more if
+// nothing was sent because the session was found to be over: there is another then.
 func (c *client) retrying(ctx context.Context, do func() error) error {
 	begun := c.clock.Now()
+	err := do()
+	if errors.Is(err, zk.ErrNotSent) && errors.Is(err, zk.ErrExpired) {
+		err = do()
+	}
 	for n := 0; ; n++ {
-		err := do()
 		if !errors.Is(err, zk.ErrConnectionLoss) {
 			return err
 		}
@@ -273,6 +277,7 @@ func (c *client) retrying(ctx context.Context, do func() error) error {
 		if !again || !sleep(ctx, pause) {
 			return err
 		}
+		err = do()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,12 +99,11 @@ func (r raw) children(path string) []string {
 	return replies[0].Children
 }
 
-var owners int
+var owners atomic.Int64
 
 // request is a request of a new owner.
 func request(name string) driver.Request {
-	owners++
-	return driver.Request{Name: name, Owner: fmt.Sprintf("owner %d", owners), TTL: 20 * time.Second, Note: "a note"}
+	return driver.Request{Name: name, Owner: fmt.Sprintf("owner %d", owners.Add(1)), TTL: 20 * time.Second, Note: "a note"}
 }
 
 func take(t *testing.T, c *client, r driver.Request) driver.Grant {

@@ -164,8 +164,8 @@ func (s *Session) Err() error {
 // order, after what was sent before. While there is no connection it waits for one.
 //
 // There is always one Reply for each Op. An operation that the server refused has its Code in
-// Reply.Err and is no error of Do. Errors: [ErrNotSent] (with ctx's, if it ended first),
-// [ErrConnectionLoss], [ErrExpired], [ErrClosed], [ErrTooLarge]; or ctx's alone, which means that the
+// Reply.Err and is no error of Do. Errors: [ErrNotSent] (with ctx's, if it ended first, or with why
+// the session is over), [ErrConnectionLoss], [ErrExpired], [ErrClosed], [ErrTooLarge]; or ctx's alone, which means that the
 // operations were sent and their outcome is unknown. After an error, Reply.Err of the operations
 // without an answer is that error.
 func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
@@ -183,9 +183,9 @@ func (s *Session) Send(ops ...Op) *Calls {
 	switch {
 	case err != nil:
 	case s.err != nil:
-		err = s.err
+		err = notSent(s.err)
 	case s.closing:
-		err = ErrClosed
+		err = notSent(ErrClosed)
 	case len(ops) == 0:
 		close(calls.done)
 		return calls
@@ -193,6 +193,9 @@ func (s *Session) Send(ops ...Op) *Calls {
 	s.sendLocked(calls, err)
 	return calls
 }
+
+// notSent says of operations that were not written that the session is over.
+func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
 
 // sendLocked queues the operations, or fails them if there is an error already.
 func (s *Session) sendLocked(calls *Calls, err error) {
@@ -366,7 +369,7 @@ func (s *Session) end(err error) {
 		s.conn.nc.Close()
 	}
 	for _, calls := range s.queue {
-		calls.failLocked(err)
+		calls.failLocked(notSent(err))
 	}
 	s.queue = nil
 	var due []fired
