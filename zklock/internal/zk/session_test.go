@@ -194,7 +194,7 @@ func TestOperations(t *testing.T) {
 		if r, err := other.Do(within(t), Exists("/c/m", nil)); err != nil || r[0].Err != NoNode {
 			t.Errorf("a node of a session that is closed: %+v, %v", r, err)
 		}
-		if _, err := s.Do(within(t), Exists("/c", nil)); err != ErrClosed || s.Err() != ErrClosed {
+		if _, err := s.Do(within(t), Exists("/c", nil)); !errors.Is(err, ErrClosed) || !errors.Is(s.Err(), ErrClosed) {
 			t.Errorf("a session that is closed: %v, %v", err, s.Err())
 		}
 		if err := s.Close(within(t)); err != nil {
