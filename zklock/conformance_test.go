@@ -135,5 +135,3 @@ func dial(t testing.TB, config Config) *client {
 	}
 	return c
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
