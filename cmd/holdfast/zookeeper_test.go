@@ -50,8 +50,8 @@ func TestZooKeeper(t *testing.T) {
 			w.breakLock("office")
 			elected.ends(76)
 
-			w.run(0, "doctor").expectOut("taking, renewing and giving back a lock took")
-			w.run(0, "doctor", "-o", "json").hidesPassword()
+			w.run(map[bool]int{true: 1}[old], "doctor").expectOut("leads and takes clients")
+			w.run(map[bool]int{true: 1}[old], "doctor", "-o", "json").hidesPassword()
 			server.Members[0].Kill()
 			w.run(69, "ls").hidesPassword()
 			w.run(1, "doctor").hidesPassword()

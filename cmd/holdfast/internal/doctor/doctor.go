@@ -63,6 +63,8 @@ var checks = map[string][]Check{
 	"redis+unix":      redisChecks,
 	"redlock":         redlockChecks,
 	"sqlite":          sqliteChecks,
+	"zk":              zooKeeperChecks,
+	"zks":             zooKeeperChecks,
 }
 
 // Examine runs all checks.
