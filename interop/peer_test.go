@@ -23,7 +23,13 @@ const peerVariable = "HOLDFAST_INTEROP_PEER"
 
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(peerVariable); kind != "" {
-		if err := serve(kind, os.Args[1]); err != nil {
+		var err error
+		if kind == zooKeeperPeer {
+			err = serveZooKeeper()
+		} else {
+			err = serve(kind, os.Args[1])
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -57,11 +63,18 @@ func inPython(dir, kind string) library {
 	}}
 }
 
+// inJava runs a program of java, which scripts/install-peers has compiled.
+func inJava(dir string, args ...string) *exec.Cmd {
+	archives := filepath.Join(dir, "java")
+	classPath := filepath.Join(archives, "classes") + ":" + filepath.Join(archives, "*")
+	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-cp", classPath}, args...)...)
+}
+
 // libraries returns all kinds but Holdfast.
 func libraries(t *testing.T) []library {
 	t.Helper()
 	dir := testserver.NeedPeers(t)
-	node, classPath := testserver.Need(t, "node", "nodejs"), javaPeer(t, dir)
+	node := testserver.Need(t, "node", "nodejs")
 	redlockPy := inPython(dir, "redlock-py")
 	redlockPy.unlocksBlindly, redlockPy.doesNotExtend = true, true
 	return []library{
@@ -75,22 +88,11 @@ func libraries(t *testing.T) []library {
 		}},
 		{name: "Jedis", command: func(address string) *exec.Cmd {
 			host, port, _ := net.SplitHostPort(address)
-			return exec.Command("java", "-XX:TieredStopAtLevel=1", "-cp", classPath, "Peer", host, port)
+			return inJava(dir, "Peer", host, port)
 		}},
 		inGo("redsync"),
 		inGo("bsm-redislock"),
 	}
-}
-
-// javaPeer compiles the peer in Java and returns its class path.
-func javaPeer(t *testing.T, dir string) string {
-	t.Helper()
-	classes, archives := t.TempDir(), filepath.Join(dir, "java", "*")
-	javac := testserver.Need(t, "javac", "default-jdk-headless")
-	if out, err := exec.Command(javac, "-cp", archives, "-d", classes, "java/Peer.java").CombinedOutput(); err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
-	return classes + ":" + archives
 }
 
 // peer is a process of a library.

@@ -22,7 +22,7 @@ func read(t *testing.T, name string) string {
 // TestInstalled: what is installed is what the files here say.
 func TestInstalled(t *testing.T) {
 	dir := testserver.NeedPeers(t)
-	for _, file := range []string{"python/requirements.txt", "node/package-lock.json", "java/jars.sha256"} {
+	for _, file := range []string{"python/requirements.txt", "node/package-lock.json", "java/jars.sha256", "java/Peer.java", "java/CuratorPeer.java"} {
 		if read(t, file) != read(t, filepath.Join(dir, filepath.Base(file))) {
 			t.Errorf("%s has changed since scripts/install-peers ran: raise the number of the directory there "+
 				"and in internal/testserver, peers.go and packages.txt", file)

@@ -1,0 +1,354 @@
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// curator is a server, and the programs that use it.
+type curator struct {
+	*testing.T
+	server   *testserver.ZooKeeper
+	java     *program
+	holdfast *program
+}
+
+// TestCurator: Holdfast and Curator have one lock, whatever its kind, in both directions. Containers are
+// reaped all the time, which both must bear.
+func TestCurator(t *testing.T) {
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{
+		TickTime: 200 * time.Millisecond, Containers: 100 * time.Millisecond,
+	})
+	c := &curator{T: t, server: server, java: startCurator(t), holdfast: startHoldfast(t)}
+	t.Run("rows", func(t *testing.T) {
+		for name, test := range map[string]func(*curator, string){
+			"exclusion": (*curator).exclusion, "order": (*curator).order, "readers": (*curator).readers,
+			"downgrade": (*curator).downgrade, "permits": (*curator).permits, "multi": (*curator).multi,
+			"revocation": (*curator).revocation, "leaders": (*curator).leaders, "operator": (*curator).operator,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(&curator{T: t, server: server, java: c.java, holdfast: c.holdfast}, "/rows/"+name)
+			})
+		}
+	})
+	t.Run("crowd", func(t *testing.T) {
+		(&curator{T: t, server: server, java: c.java, holdfast: c.holdfast}).crowds()
+	})
+}
+
+// session is how long sessions are that do not end in a test.
+const session = 4 * time.Second
+
+// both opens a service in each language.
+func (c *curator) both() (java, holdfast *service) {
+	c.Helper()
+	return c.java.open(c, c.server.Addrs(), session), c.holdfast.open(c, c.server.Addrs(), session)
+}
+
+// directions calls a function with a service of each language, either first.
+func (c *curator) directions(f func(a, b *service)) {
+	c.Helper()
+	java, holdfast := c.both()
+	f(java, holdfast)
+	f(holdfast, java)
+}
+
+// queued waits until so many hold the path or wait for it.
+func (c *curator) queued(eye *service, path string, n int) {
+	c.Helper()
+	for end := time.Now().Add(patience); eye.ask("participants %s", path) != strconv.Itoa(n); {
+		if time.Now().After(end) {
+			c.Fatalf("%s never has %d participants", path, n)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// exclusion: one has the lock, the other does not get it at once nor later, and then is woken by the
+// release.
+func (c *curator) exclusion(path string) {
+	for _, kind := range []string{"mutex", "write", "single", "semaphore:1:1", "multi"} {
+		path := path + "/" + strings.ReplaceAll(kind, ":", "-")
+		if kind == "multi" {
+			path += "/a," + path + "/b"
+		}
+		c.directions(func(a, b *service) {
+			a.do("held", "lock h %s %s 0", kind, path)
+			b.do("busy", "lock h %s %s 0", kind, path)
+			b.do("busy", "lock h %s %s 50", kind, path)
+			b.tell("lock h %s %s -1", kind, path)
+			time.Sleep(20 * time.Millisecond) // mostly it waits by then
+			b.silent()
+			a.tell("end h")
+			begin := time.Now()
+			b.expect("held")
+			c.Logf("%s: %v is woken %v after %v was told to release", kind, b, time.Since(begin), a)
+			a.expect("ok")
+			b.do("ok", "end h")
+			a.do("held", "lock h %s %s 0", kind, path) // nothing is left of the refused ones
+			a.do("ok", "end h")
+		})
+	}
+}
+
+// order: waiters of both languages get the lock in the order in which they came.
+func (c *curator) order(path string) {
+	eye, _ := c.both()
+	var queue []*service
+	for i := range 4 {
+		java, holdfast := c.both()
+		queue = append(queue, java, holdfast)
+		if i%2 == 1 {
+			slices.Reverse(queue[len(queue)-2:])
+		}
+	}
+	for i, s := range queue {
+		s.tell("lock h mutex %s -1", path)
+		c.queued(eye, path, i+1)
+	}
+	for i, s := range queue {
+		s.expect("held")
+		for _, later := range queue[i+1:] {
+			later.silent()
+		}
+		s.do("ok", "end h")
+	}
+}
+
+// readers: readers of both languages share, and a writer keeps later readers out.
+func (c *curator) readers(path string) {
+	eye, _ := c.both()
+	third, fourth := c.both()
+	c.directions(func(a, b *service) {
+		a.do("held", "lock h read %s 0", path)
+		b.do("held", "lock h read %s 0", path)
+		third.do("busy", "lock h write %s 0", path)
+		fourth.do("busy", "lock h write %s 0", path)
+		c.queued(eye, path, 2)
+		third.tell("lock h write %s -1", path)
+		c.queued(eye, path, 3)
+		fourth.do("busy", "lock h read %s 50", path)
+		a.do("ok", "end h")
+		fourth.do("busy", "lock h read %s 50", path)
+		third.silent()
+		b.do("ok", "end h")
+		third.expect("held")
+		fourth.tell("lock h read %s -1", path)
+		c.queued(eye, path, 2)
+		third.do("ok", "end h")
+		fourth.expect("held")
+		fourth.do("ok", "end h")
+		third, fourth = fourth, third
+	})
+}
+
+// downgrade: a writer that becomes a reader lets in the readers behind it, and no writer before it ends.
+func (c *curator) downgrade(path string) {
+	eye, other := c.both()
+	c.directions(func(a, b *service) {
+		a.do("held", "lock h write %s 0", path)
+		b.tell("lock h read %s -1", path)
+		c.queued(eye, path, 2)
+		other.tell("lock h write %s -1", path)
+		c.queued(eye, path, 3)
+		b.silent()
+		a.do("ok", "downgrade h")
+		b.expect("held")
+		b.do("ok", "end h")
+		other.silent()
+		b.do("busy", "lock h write %s 50", path)
+		a.do("ok", "end h")
+		other.expect("held")
+		other.do("ok", "end h")
+
+		a.do("held", "lock h write %s 0", path)
+		other.tell("lock h write %s -1", path)
+		c.queued(eye, path, 2)
+		a.do("ok", "downgrade h")
+		b.do("busy", "lock h read %s 50", path) // behind the writer
+		other.silent()
+		a.do("ok", "end h")
+		other.expect("held")
+		other.do("ok", "end h")
+	})
+}
+
+// permits: those of both languages add up.
+func (c *curator) permits(path string) {
+	java2, holdfast2 := c.both()
+	c.directions(func(a, b *service) {
+		a.do("held", "lock two semaphore:3:2 %s 0", path)
+		b.do("held", "lock one semaphore:3:1 %s 0", path)
+		for _, s := range []*service{a, b} {
+			s.do("busy", "lock none semaphore:3:1 %s 0", path)
+			s.do("busy", "lock none semaphore:3:1 %s 50", path)
+		}
+		for _, waiter := range []*service{java2, holdfast2} {
+			waiter.tell("lock two semaphore:3:2 %s -1", path)
+			b.do("ok", "end one")
+			waiter.silent() // one is free, not two
+			a.do("ok", "end two")
+			waiter.expect("held")
+			b.do("held", "lock one semaphore:3:1 %s -1", path)
+			waiter.do("ok", "end two")
+			a.do("held", "lock two semaphore:3:2 %s 0", path)
+		}
+		a.do("ok", "end two")
+		b.do("ok", "end one")
+		a.do("held", "lock all semaphore:3:3 %s 0", path)
+		b.do("busy", "lock none semaphore:3:1 %s 0", path)
+		a.do("ok", "end all")
+	})
+}
+
+// multi: all or none of several locks, whichever the other has.
+func (c *curator) multi(path string) {
+	c.directions(func(a, b *service) {
+		ab, bc := path+"/a,"+path+"/b", path+"/b,"+path+"/c"
+		a.do("held", "lock h multi %s 0", ab)
+		b.do("busy", "lock h multi %s 0", bc)
+		b.do("busy", "lock h mutex %s/b 0", path)
+		a.do("held", "lock h2 mutex %s/c 0", path) // b has left nothing
+		a.do("ok", "end h2")
+		b.tell("lock h multi %s -1", bc)
+		a.do("ok", "end h")
+		b.expect("held")
+		a.do("busy", "lock h multi %s 0", ab)
+		a.do("held", "lock h mutex %s/a 0", path)
+		a.do("ok", "end h")
+		b.do("ok", "end h")
+	})
+}
+
+// revocation: the holder is asked for its lock.
+func (c *curator) revocation(path string) {
+	c.directions(func(a, b *service) {
+		a.do("held", "lock h revocable %s 0", path)
+		b.tell("lock h mutex %s -1", path)
+		c.queued(a, path, 2)
+		asks := b.program.open(c, c.server.Addrs(), session)
+		asks.do("ok", "revoke %s", path)
+		a.event("revoked " + path)
+		a.do("ok", "end h")
+		b.expect("held")
+		b.do("ok", "end h")
+	})
+}
+
+// leaders: candidates of both languages lead one after the other, in their order, and each sees all.
+func (c *curator) leaders(path string) {
+	for _, kind := range []string{"latch", "selector"} {
+		path := path + "/" + kind
+		c.directions(func(a, b *service) {
+			seen := func(want string) {
+				c.Helper()
+				for _, s := range []*service{a, b} {
+					for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+						got := s.ask("leader %s %s", kind, path)
+						if got == want {
+							break
+						}
+						if time.Now().After(end) {
+							c.Fatalf("%v sees %q, not %q", s, got, want)
+						}
+					}
+				}
+			}
+			a.do("ok", "%s one %s A", kind, path)
+			a.event("leader one")
+			b.do("ok", "%s two %s B", kind, path)
+			seen("A of A,B")
+			a.do("ok", "end one")
+			a.event("deposed one")
+			b.event("leader two")
+			a.do("ok", "%s three %s C", kind, path)
+			seen("B of B,C")
+			b.do("ok", "end two")
+			b.event("deposed two")
+			a.event("leader three")
+			a.do("ok", "end three")
+			a.event("deposed three")
+		})
+	}
+}
+
+// operator: each sees who holds the other's locks.
+func (c *curator) operator(path string) {
+	java, holdfast := c.both()
+	java.do("held", "lock h mutex %s 0", path)
+	holdfast.tell("lock h mutex %s -1", path)
+	c.queued(java, path, 2)
+	eye := c.holdfast.open(c, c.server.Addrs(), session)
+	eye.do("2", "participants %s", path)
+	if note := eye.ask("data %s", path); note != java.ask("data %s", path) || note == "" {
+		c.Errorf("Holdfast shows the note %q of Curator's hold", note)
+	}
+	java.do("ok", "end h")
+	holdfast.expect("held")
+	if note := java.ask("data %s", path); note != eye.ask("data %s", path) || note == "" {
+		c.Errorf("Curator reads %q of Holdfast's node", note)
+	}
+	holdfast.do("ok", "end h")
+}
+
+// crowds: two programs of Holdfast and two services of Curator under load. None is in parallel with
+// others.
+func (c *curator) crowds() {
+	services := []*service{}
+	for _, p := range []*program{c.java, c.java, c.holdfast, startHoldfast(c)} {
+		services = append(services, p.open(c, c.server.Addrs(), 10*time.Second))
+	}
+	each := func(kind, what, where string, times int) {
+		c.Helper()
+		begin := time.Now()
+		for _, s := range services {
+			s.tell("%s %s /crowd/%s %s %d", what, kind, strings.ReplaceAll(kind, ":", "-"), where, times)
+		}
+		for _, s := range services {
+			s.expect("ok")
+		}
+		c.Logf("%s %s: %d in %v", what, kind, times*len(services), time.Since(begin))
+	}
+	times := testserver.Long(150, 2500)
+	for kind, times := range map[string]int{"mutex": 2500, "single": times, "write": times, "multi": times} {
+		path := filepath.Join(c.TempDir(), "number")
+		if err := os.WriteFile(path, []byte("0"), 0o600); err != nil {
+			c.Fatal(err)
+		}
+		name := "/crowd/" + kind
+		if kind == "multi" {
+			name += "/a,/crowd/multi/b"
+		}
+		begin := time.Now()
+		var readers []*service
+		if kind == "write" {
+			for _, p := range []*program{c.java, c.holdfast} {
+				r := p.open(c, c.server.Addrs(), 10*time.Second)
+				r.tell("look read %s %s %d", name, path, times)
+				readers = append(readers, r)
+			}
+		}
+		for _, s := range services {
+			s.tell("count %s %s %s %d", kind, name, path, times)
+		}
+		for _, s := range append(services, readers...) {
+			s.expect("ok")
+		}
+		c.Logf("%s: %d increments in %v", kind, times*len(services), time.Since(begin))
+		if n, err := number(path); n != times*len(services) || err != nil {
+			c.Errorf("%s: the number is %d, %v after %d increments", kind, n, err, times*len(services))
+		}
+	}
+	each("semaphore:3:1", "crowd", c.TempDir(), times)
+	// Curator takes permits one by one, so with fewer slots its services, which have one each and wait
+	// for another, and one of Holdfast, which waits for two at once, would wait for each other.
+	each("semaphore:4:2", "crowd", c.TempDir(), times)
+}
