@@ -37,12 +37,14 @@ func TestZooKeeper(t *testing.T) {
 			waiter.hidesPassword()
 			waiter.expectOut("hf1:x:")
 
-			defer w.hold("shared", "--shared")()
+			endShared := w.hold("shared", "--shared")
 			w.run(0, "run", "-n", "--shared", "shared", "--", "true")
 			w.run(75, "run", "-n", "shared", "--", "true")
-			defer w.hold("slots", "--slots", "2")()
+			endSlots := w.hold("slots", "--slots", "2")
 			w.run(0, "run", "-n", "--slots", "2", "slots", "--", "true")
 			w.run(64, "run", "-n", "--slots", "3", "slots", "--", "true").hidesPassword()
+			endShared()
+			endSlots()
 			w.run(0, "run", "a", "--", "holdfast", "run", "-n", "a", "--", "true") // nested: joins
 
 			elected := w.start("elect", "--once", "office", "--", "sleep", "1000")
