@@ -44,12 +44,12 @@ func (s *Server) Number(name string) (float64, bool) {
 }
 
 // askWithin bounds what one server is asked.
-const askWithin = 2 * time.Second
+const askWithin = 5 * time.Second
 
 // AdminPort is the port of admin servers unless their configuration says otherwise.
 const AdminPort = 8080
 
-// Ask asks all servers of c at once, each for two seconds at most. It uses Servers, Dial and TLS of c.
+// Ask asks all servers of c at once, each for five seconds at most. It uses Servers, Dial and TLS of c.
 // A server that refuses commands of four letters is asked by its admin server, by HTTP without TLS, at
 // the port Admin of c; 0: AdminPort.
 func Ask(ctx context.Context, c zklock.Config) []Server {

@@ -249,7 +249,6 @@ func (z *zooKeeperPatient) least(name string) (value float64, addr string, ok bo
 // disks checks how long a server's log takes to reach its disk. Each acquire, release and renewal waits
 // for the disks of a majority.
 func (z *zooKeeperPatient) disks() []Finding {
-	const check = "disks"
 	slow, addr, ok := z.most("max_fsynctime")
 	if !ok {
 		return nil // servers before 3.6 do not tell, nor those that answer neither mntr nor by an admin server

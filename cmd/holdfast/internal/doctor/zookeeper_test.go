@@ -21,15 +21,17 @@ func TestZooKeeperHealthy(t *testing.T) {
 				version = Error
 			}
 			for check, want := range map[string]Severity{
-				"quorum": OK, "leader": OK, "version": version, "sessions": OK, "disks": OK, "load": OK, "connections": OK,
-				"access": OK, "requests": OK, "store clock": OK, "transport": Note, "lock": OK,
+				"quorum": OK, "leader": OK, "version": version, "sessions": OK, "load": OK, "connections": OK,
+				"access": OK, "requests": OK, "store clock": OK, "transport": Note,
 			} {
 				if got := findings[check]; got.Severity != want {
 					t.Errorf("%s of an ensemble that does well: %+v, want %s", check, got, want)
 				}
 			}
-			if got := findings["latency"]; got.Found == "" {
-				t.Errorf("latency: %+v", findings)
+			for _, check := range []string{"disks", "latency", "lock"} { // how quick they are is the machine's affair
+				if got := findings[check]; got.Found == "" || got.Severity == Error {
+					t.Errorf("%s: %+v", check, got)
+				}
 			}
 			few := examine(t, "zk://"+z.Members[0].Addr+"/few")
 			if got := few["quorum"]; got.Severity != Note || !strings.Contains(got.Found, "1 of 3 servers") {
@@ -102,7 +104,7 @@ func TestZooKeeperMuteLeader(t *testing.T) {
 	if got := findings["leader"]; got.Severity != Warning || !strings.Contains(got.Found, z.Leader().Addr+", takes no clients: leaderServes=no") {
 		t.Errorf("a leader that takes no clients: %+v", got)
 	}
-	if got := findings["lock"]; got.Severity != OK {
+	if got := findings["lock"]; got.Found == "" || got.Severity == Error {
 		t.Errorf("a lock there: %+v", got)
 	}
 }
