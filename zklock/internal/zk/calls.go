@@ -89,7 +89,7 @@ func (c *Calls) do(ctx context.Context) ([]Reply, error) {
 	if replies != nil {
 		return replies, err
 	}
-	if c.cancel(fmt.Errorf("%w: %w", ErrNotSent, err)) {
+	if c.cancel(c.s.notSent(err)) {
 		return c.replies, c.err
 	}
 	c.s.mu.Lock()
@@ -106,6 +106,16 @@ func (c *Calls) do(ctx context.Context) ([]Reply, error) {
 		replies[i].Sent = c.sent
 	}
 	return replies, err
+}
+
+// notSent says that nothing was sent before ctx ended, and what was in the way.
+func (s *Session) notSent(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	return fmt.Errorf("%w: %w: %w", ErrNotSent, err, s.failed)
 }
 
 // failLocked ends the operations without the answers that are missing.

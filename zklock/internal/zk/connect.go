@@ -54,13 +54,14 @@ func (s *Session) resume() (*conn, error) {
 		if errors.Is(err, ErrExpired) || errors.Is(err, SessionClosedRequireAuth) {
 			return nil, err
 		}
+		s.mu.Lock()
+		s.failed = err
 		if time.Since(lost) > 2*timeout {
 			// A server that has lost its data, or has older ones, takes nobody who has seen more
 			// than it has, and would say so for ever. Nobody trusts the session any more.
-			s.mu.Lock()
 			s.zxid = 0
-			s.mu.Unlock()
 		}
+		s.mu.Unlock()
 		sleep(s.ctx, pause)
 		pause = min(2*pause, longestPause, max(timeout/8, firstPause))
 	}

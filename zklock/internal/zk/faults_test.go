@@ -39,7 +39,7 @@ func TestConnectionCutAtEachPoint(t *testing.T) {
 	ctx, cancel := context.WithTimeout(within(t), 50*time.Millisecond)
 	defer cancel()
 	r, err := s.Do(ctx, Create("/never", nil, nil, 0))
-	if !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(r[0].Err, ErrNotSent) {
+	if !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(r[0].Err, ErrNotSent) || !strings.Contains(err.Error(), proxy.Addr) {
 		t.Errorf("without a connection: %v", err)
 	}
 	withdrawn := s.Send(Create("/never", nil, nil, 0))

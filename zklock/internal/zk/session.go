@@ -93,6 +93,7 @@ type Session struct {
 	watches  watchTable
 	closing  bool
 	err      error // why it is over
+	failed   error // why the last attempt to connect again failed; nil: there was none
 }
 
 // Open connects and opens a session. If no server answers it fails and says for each why. While
@@ -314,7 +315,7 @@ func (s *Session) tellState(state State) {
 func (s *Session) begin(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conn, s.server = c, c.server
+	s.conn, s.server, s.failed = c, c.server, nil
 	var e encoder
 	for _, a := range s.config.Auth {
 		start := len(e.b)
