@@ -108,6 +108,14 @@ type peer struct {
 // start starts a peer, which ends with the test, or with the test's process.
 func (l library) start(t testing.TB, address string) *peer {
 	t.Helper()
+	p := l.launch(t, address)
+	p.expect("ready", p.answer())
+	return p
+}
+
+// launch is start of a program that may not be ready, and may say other things.
+func (l library) launch(t testing.TB, address string) *peer {
+	t.Helper()
 	p := &peer{t: t, library: l, cmd: l.command(address), answers: make(chan string)}
 	p.cmd.SysProcAttr = diesWithParent
 	p.cmd.Stderr = &p.errors
@@ -128,7 +136,6 @@ func (l library) start(t testing.TB, address string) *peer {
 		_ = p.cmd.Wait() // the answers tell
 	}()
 	t.Cleanup(p.kill)
-	p.expect("ready", p.answer())
 	return p
 }
 

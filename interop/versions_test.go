@@ -22,7 +22,7 @@ func read(t *testing.T, name string) string {
 // TestInstalled: what is installed is what the files here say.
 func TestInstalled(t *testing.T) {
 	dir := testserver.NeedPeers(t)
-	for _, file := range []string{"python/requirements.txt", "node/package-lock.json", "java/jars.sha256", "java/Peer.java", "java/CuratorPeer.java"} {
+	for _, file := range []string{"python/requirements.txt", "node/package-lock.json", "java/jars.sha256", "java/Peer.java", "java/CuratorPeer.java", "java/Orders.java"} {
 		if read(t, file) != read(t, filepath.Join(dir, filepath.Base(file))) {
 			t.Errorf("%s has changed since scripts/install-peers ran: raise the number of the directory there "+
 				"and in internal/testserver, peers.go and packages.txt", file)
@@ -30,21 +30,22 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestDocumented: the page for users names the versions that are tested.
+// TestDocumented: the pages for users name the versions that are tested.
 func TestDocumented(t *testing.T) {
-	page := read(t, "../docs/from-setnx.md")
+	page := read(t, "../docs/from-setnx.md") + read(t, "../docs/from-curator.md")
 	for name, in := range map[string]struct{ file, version string }{
 		"redis-py":      {"python/requirements.txt", `(?m)^redis==(\S+)`},
 		"redlock-py":    {"python/requirements.txt", `(?m)^redlock-py==(\S+)`},
 		"node-redlock":  {"node/package.json", `"redlock": "(.+)"`},
 		"ioredis":       {"node/package.json", `"ioredis": "(.+)"`},
 		"Jedis":         {"java/pom.xml", `<artifactId>jedis</artifactId>\s*<version>(.+)</version>`},
+		"Curator":       {"java/pom.xml", `<artifactId>curator-recipes</artifactId>\s*<version>(.+)</version>`},
 		"redsync":       {"go.mod", `redsync/v4 v(\S+)`},
 		"bsm/redislock": {"go.mod", `bsm/redislock v(\S+)`},
 	} {
 		m := regexp.MustCompile(in.version).FindStringSubmatch(read(t, in.file))
 		if m == nil || !strings.Contains(page, name+" "+m[1]) {
-			t.Errorf("docs/from-setnx.md does not name %s in the version of %s: %q", name, in.file, m)
+			t.Errorf("neither docs/from-setnx.md nor docs/from-curator.md names %s in the version of %s: %q", name, in.file, m)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestReadme(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	for _, page := range []string{"docs/from-redsync.md", "docs/from-flock.md", "docs/testing.md"} {
+	for _, page := range []string{"docs/from-redsync.md", "docs/from-curator.md", "docs/from-flock.md", "docs/testing.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			r := newRunner(t)

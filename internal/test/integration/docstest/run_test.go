@@ -99,7 +99,7 @@ func (r *runner) page(name string) {
 			}
 		case b.kind == "go" && strings.HasPrefix(b.text, "package main"):
 			r.program(at, text, b.note)
-		case b.kind == "go":
+		case b.kind == "go", b.kind == "java":
 			quoted(r.t, at, b.text)
 		case b.kind == "text" && r.ran > 0:
 			r.wrote(at, b.text)
@@ -249,10 +249,11 @@ func (r *runner) write(name, text string) {
 	}
 }
 
-// sources are the lines of each Go file of the repository, without what surrounds them.
+// sources are the lines of each test, doc.go and Java file of the repository, without what surrounds them.
 var sources = sync.OnceValues(func() (all []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") && filepath.Base(path) != "doc.go" {
+		name := filepath.Base(path)
+		if err != nil || !strings.HasSuffix(name, "_test.go") && name != "doc.go" && !strings.HasSuffix(name, ".java") {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -274,7 +275,7 @@ func trimmed(text string) string {
 	return b.String()
 }
 
-// quoted expects that the lines of a piece of Go stand in a test of the repository, which runs them.
+// quoted expects that the lines of a piece of Go or Java stand in a test of the repository, which runs them.
 func quoted(t *testing.T, at, text string) {
 	t.Helper()
 	all, err := sources()
