@@ -137,6 +137,31 @@ func TestReapedParents(t *testing.T) {
 	t.Logf("%d of 40 times the directory was removed", reaped)
 }
 
+// TestLeasesReapedBetweenReads: the server removes empty leases between the two reads of them. The place stays:
+// a client that took it for gone would take another, and the one left behind would keep everybody out.
+func TestLeasesReapedBetweenReads(t *testing.T) {
+	x := fixture{start(t)}
+	holder, waiter := x.open(t), x.open(t)
+	slot := request("reaped")
+	slot.Mode, slot.Slots, slot.Permits = driver.Slot, 1, 1
+	g := take(t, holder, slot)
+	slot.Owner = request("reaped").Owner
+	queue(t, waiter, slot)
+	a := &attempt{c: waiter, r: waiter.known(slot.Name, slot.Owner), req: &slot}
+	for i := 1; i <= 2; i++ {
+		replies, err := a.r.session.do(t.Context(), a.slotsOps()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replies[i] = zk.Reply{Err: zk.NoNode}
+		if err := a.seeSlots(t.Context(), replies); err != nil || !a.view.leases {
+			t.Errorf("P6: with read %d of the leases too late the place is %+v, %v", i, a.view, err)
+		}
+	}
+	release(t, holder, g)
+	release(t, waiter, granted(t, waiter, slot))
+}
+
 // TestDeadWaiters: a hundred waiters in front that have died go with their session, all at once.
 func TestDeadWaiters(t *testing.T) {
 	x := fixture{start(t)}

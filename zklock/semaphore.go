@@ -61,7 +61,9 @@ func (a *attempt) lookSlots(ctx context.Context) error {
 
 // seeSlots takes in what slotsOps has read.
 func (a *attempt) seeSlots(ctx context.Context, replies []zk.Reply) error {
-	if errors.Is(replies[1].Err, zk.NoNode) { // removed by the server, as it was empty
+	// Leases that are empty are removed by the server, even between the two reads of them. That says nothing
+	// of the own place: who took it for gone would take another and leave this one behind, before everybody.
+	if errors.Is(replies[1].Err, zk.NoNode) || errors.Is(replies[2].Err, zk.NoNode) {
 		if err := a.r.session.makeParents(ctx, []string{a.c.leases(a.req.Name)}); err != nil {
 			return err
 		}

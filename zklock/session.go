@@ -263,10 +263,13 @@ func (c *client) isNew(dir string) bool {
 	return true
 }
 
-// makeParents is how often missing parents are made for one request.
-const makeParents = 5
+// makeParents is how often missing parents are made for one request. The server may remove those that are
+// empty again before the request comes, as often as it looks for them: each minute, unless it is set up to
+// look each few milliseconds.
+const makeParents = 20
 
-// makeParents makes containers, and all above them, in one round trip.
+// makeParents makes containers, and all above them, in one round trip. It does not say whether the server
+// has removed one of them meanwhile: the request that needs them does.
 func (s *session) makeParents(ctx context.Context, paths []string) error {
 	var ops []zk.Op
 	made := map[string]bool{}
@@ -285,7 +288,7 @@ func (s *session) makeParents(ctx context.Context, paths []string) error {
 		return err
 	}
 	// A level that is there already may be one in which this client may make nothing.
-	if last := replies[len(replies)-1].Err; last != nil && !errors.Is(last, zk.NodeExists) {
+	if last := replies[len(replies)-1].Err; last != nil && !errors.Is(last, zk.NodeExists) && !errors.Is(last, zk.NoNode) {
 		return fmt.Errorf("making %s: %w", paths[len(paths)-1], last)
 	}
 	return nil

@@ -35,6 +35,8 @@ func TestClusterCrowd(t *testing.T) {
 				g.TB = t
 				g.tell("served")
 			}
+			// Opened before: a server that comes back says for a moment that the cluster is down.
+			witness := openURL(t, clusterURL(servers))
 			before := servers.Servers[i]
 			f.end(before, servers.Servers[3+i])
 			servers.AwaitMaster(nameAt(i, "any"), before)
@@ -42,7 +44,6 @@ func TestClusterCrowd(t *testing.T) {
 			if f.back != nil {
 				f.back(before)
 			}
-			witness := openURL(t, clusterURL(servers))
 			for _, g := range groups {
 				served := g.tell("served").Took
 				lost := g.settled(witness)
