@@ -20,8 +20,15 @@ type renewing struct {
 // look is what is to be looked at of one hold, because it is not watched.
 type look struct {
 	nodes  []string
-	events int // record.events before that
+	events int       // record.events before that
+	watch  *zk.Watch // the record's, which is another one's business once it is released
 }
+
+// errChanged says that something has happened at a hold's nodes since they were looked at.
+var errChanged = errors.New("the nodes of the hold are being changed")
+
+// looksAtOnce is how often one renewal looks at a hold whose nodes are being changed, as by notes.
+const looksAtOnce = 5
 
 // Renew implements driver.Driver. One write of a session's own node renews all holds of the session. The
 // first renewal of a hold also looks whether its node is there, and watches it; the later ones ask for
@@ -36,7 +43,15 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	_ = c.retrying(ctx, func() error { return c.renew(ctx, grants, out) })
+	_ = c.retrying(ctx, func() error {
+		var err error
+		for range looksAtOnce {
+			if err = c.renew(ctx, grants, out); !errors.Is(err, errChanged) {
+				break
+			}
+		}
+		return err
+	})
 	return out
 }
 
@@ -46,7 +61,7 @@ func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
-		if out[i] != (driver.Renewal{}) && !errors.Is(out[i].Err, zk.ErrConnectionLoss) {
+		if out[i] != (driver.Renewal{}) && !errors.Is(out[i].Err, zk.ErrConnectionLoss) && !errors.Is(out[i].Err, errChanged) {
 			continue
 		}
 		g := &grants[i]
@@ -61,12 +76,16 @@ func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.
 	for s, batch := range sessions {
 		c.renewSession(ctx, s, batch)
 	}
+	var again error
 	for i := range out {
-		if errors.Is(out[i].Err, zk.ErrConnectionLoss) {
-			return out[i].Err
+		switch err := out[i].Err; {
+		case errors.Is(err, zk.ErrConnectionLoss):
+			return err
+		case errors.Is(err, errChanged):
+			again = err
 		}
 	}
-	return nil
+	return again
 }
 
 // renewableLocked returns why a grant cannot be renewed, or nil.
@@ -95,7 +114,7 @@ func (c *client) unwatchedLocked(r *record) look {
 	if r.watch == nil {
 		r.watch = zk.NewWatchFunc(func(_ string, e zk.Event) { c.happened(r, e) })
 	}
-	return look{slices.Concat(r.nodes, r.spare), r.events}
+	return look{slices.Concat(r.nodes, r.spare), r.events, r.watch}
 }
 
 // renewSession renews holds of one session.
@@ -104,7 +123,7 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 	var ops []zk.Op
 	for _, one := range batch {
 		least = min(least, one.grant.TTL)
-		ops = append(ops, lookAt(one.r, one.nodes)...)
+		ops = append(ops, lookAt(one.look)...)
 	}
 	// Holds that were taken at different times soon have their TTLs started by the same writes.
 	replies, err := s.refresh(ctx, c.clock.Now().Add(-min(least, s.timeout)/8), ops...)
@@ -118,10 +137,10 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 }
 
 // lookAt asks whether nodes of a hold are there, and watches those that are.
-func lookAt(r *record, nodes []string) []zk.Op {
-	ops := make([]zk.Op, len(nodes))
-	for i, node := range nodes {
-		ops[i] = zk.GetData(node, r.watch)
+func lookAt(l look) []zk.Op {
+	ops := make([]zk.Op, len(l.nodes))
+	for i, node := range l.nodes {
+		ops[i] = zk.GetData(node, l.watch)
 	}
 	return ops
 }
@@ -145,6 +164,10 @@ func (c *client) renewed(s *session, one renewing, replies []zk.Reply, err error
 			return driver.Renewal{Err: err}
 		}
 		return driver.Renewal{Err: driver.ErrNotHeld} // released or lapsed meanwhile
+	}
+	if !r.watched {
+		// A break, for instance, of which the watch has told and nobody has looked yet.
+		return driver.Renewal{Err: errChanged}
 	}
 	r.claim = false
 	g := one.grant
@@ -250,7 +273,7 @@ func (c *client) lookAtBatch(s *session, batch []renewing) {
 	defer cancel()
 	var ops []zk.Op
 	for _, one := range batch {
-		ops = append(ops, lookAt(one.r, one.nodes)...)
+		ops = append(ops, lookAt(one.look)...)
 	}
 	replies, err := s.refresh(ctx, 0, ops...)
 	c.mu.Lock()
