@@ -2,11 +2,15 @@ package interop
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,6 +82,7 @@ type service struct {
 	id      string
 	answers chan string // closed when the program has ended
 	events  chan string
+	servers string
 }
 
 // open opens a service with a session of that length, which ends with the test.
@@ -86,6 +91,7 @@ func (p *program) open(t testing.TB, servers string, session time.Duration) *ser
 	s := &service{
 		t: t, program: p, id: fmt.Sprint("s", p.last.Add(1)),
 		answers: make(chan string, 16), events: make(chan string, 1024), // none blocks the others
+		servers: servers,
 	}
 	p.mu.Lock()
 	p.services[s.id] = s
@@ -116,7 +122,7 @@ func (s *service) await(from <-chan string, what string) string {
 		}
 		return text
 	case <-time.After(patience):
-		s.t.Fatalf("%v does not give %s", s, what)
+		s.t.Fatalf("%v does not give %s\n%s", s, what, s.state())
 		return ""
 	}
 }
@@ -162,4 +168,39 @@ func (s *service) silent() {
 		s.t.Fatalf("%v already says %q", s, got)
 	default:
 	}
+}
+
+// state says what may tell why nothing goes on: whose nodes there are, who watches them, and what the
+// program's threads do. It ends a program of Holdfast.
+func (s *service) state() string {
+	var b strings.Builder
+	server, _, _ := strings.Cut(s.servers, ",")
+	for _, command := range []string{"dump", "wchp"} {
+		fmt.Fprintf(&b, "%s of %s:\n%s\n", command, server, fourLetters(server, command))
+	}
+	if s.program.name == "Curator" {
+		threads, err := exec.Command("jstack", strconv.Itoa(s.program.cmd.Process.Pid)).CombinedOutput()
+		fmt.Fprintf(&b, "%s%v\n", threads, err)
+		return b.String()
+	}
+	s.program.signal(syscall.SIGQUIT)
+	for range s.answers {
+	}
+	return b.String() + s.program.errors.String()
+}
+
+// fourLetters returns the answer to a command of four letters, or why there is none.
+func fourLetters(server, command string) string {
+	conn, err := net.DialTimeout("tcp", server, 10*time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // then there is less to read
+	_, _ = io.WriteString(conn, command)
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		return string(text) + err.Error()
+	}
+	return string(text)
 }
