@@ -302,3 +302,60 @@ func TestLossOfASession(t *testing.T) {
 		}
 	}
 }
+
+// TestEndedWhileGranted: a server says that the session is over while the answers are read that make a hold
+// of a place. Nobody would tell of the loss of such a hold.
+func TestEndedWhileGranted(t *testing.T) {
+	x := fixture{start(t)}
+	holder, waiter := x.open(t), x.open(t)
+	g := take(t, holder, request("ended"))
+	r := request("ended")
+	r.TTL = time.Second
+	queue(t, waiter, r)
+	release(t, holder, g)
+	a := &attempt{c: waiter, r: waiter.known(r.Name, r.Owner), req: &r, term: term{session: r.TTL, lasts: r.TTL}}
+	a.r.busy <- struct{}{}
+	ended := a.r.session
+	waiter.end(ended, zk.ErrExpired)
+	got, err := a.hold(true)
+	<-a.r.busy
+	ended.zk.Abandon()
+	if !errors.Is(err, driver.ErrUncertain) {
+		t.Errorf("P2: a hold of a session that is over was granted: %+v, %v", got, err)
+	}
+	// At the server the session lives on for a while, as behind an old leader: what is left of the place goes
+	// with it, or by its client.
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := waiter.Release(t.Context(), []driver.Grant{{Request: r}})[0]
+		if err == nil || driver.Gone(err) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("P6: withdrawing it: %v", err)
+		}
+	}
+	release(t, holder, take(t, holder, request("ended")))
+}
+
+// TestRenewedTooLate: the answer to a renewal comes when the hold has lapsed and its client is about to
+// delete the node.
+func TestRenewedTooLate(t *testing.T) {
+	x := fixture{start(t)}
+	c := x.open(t)
+	g := take(t, c, request("late"))
+	r := c.known(g.Name, g.Owner)
+	r.busy <- struct{}{} // nobody deletes it meanwhile
+	c.mu.Lock()
+	s, until := r.session, r.until
+	r.watched, r.until = true, c.clock.Now()
+	c.mu.Unlock()
+	late := c.renewed(s, renewing{r: r, grant: &g}, nil, nil)
+	c.mu.Lock()
+	r.until = until
+	c.mu.Unlock()
+	<-r.busy
+	if !errors.Is(late.Err, driver.ErrNotHeld) {
+		t.Errorf("P1: a hold that has lapsed was renewed: %+v", late)
+	}
+	release(t, c, g)
+}

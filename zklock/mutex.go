@@ -32,7 +32,7 @@ func (a *attempt) createNode(ctx context.Context) error {
 // of the whole says that the answers to the others are missing, at least.
 func (a *attempt) created(ctx context.Context, replies []zk.Reply, err error) error {
 	if len(replies) == 0 {
-		return a.unanswered(err)
+		return err // a parent is missing and could not be made: nothing was made for certain
 	}
 	made := &replies[0]
 	var code zk.Code

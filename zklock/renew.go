@@ -159,11 +159,11 @@ func (c *client) renewed(s *session, one renewing, replies []zk.Reply, err error
 	if err := c.lookedAtLocked(r, one.look, replies); err != nil {
 		return driver.Renewal{Err: err}
 	}
-	if r.state != held || r.session != s {
-		if err := c.tombstones.Get(r.owner, c.clock.Now()); err != nil {
-			return driver.Renewal{Err: err}
-		}
-		return driver.Renewal{Err: driver.ErrNotHeld} // released or lapsed meanwhile
+	if err := c.renewableLocked(r, one.grant, c.clock.Now()); err != nil {
+		return driver.Renewal{Err: err} // released meanwhile, or it has lapsed before the answer came
+	}
+	if r.session != s {
+		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
 	if !r.watched {
 		// A break, for instance, of which the watch has told and nobody has looked yet.

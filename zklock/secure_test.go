@@ -167,6 +167,14 @@ func TestDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Who may not make a parent is refused for certain: there is nothing to be withdrawn.
+	root, err := openURL(t, "zk://"+x.Addrs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.Enqueue(t.Context(), request("team/another/42")); !errors.Is(err, zk.NoAuth) && !errors.Is(err, zk.NoNode) || errors.Is(err, driver.ErrUncertain) {
+		t.Errorf("P6: a lock below what is another user's: %v", err)
+	}
 	g = take(t, open, request("orders/42"))
 	refused(t, anybody, request("orders/42"))
 	if err := anybody.Break(t.Context(), "orders/42", g.Token); err != nil {

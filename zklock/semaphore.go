@@ -137,7 +137,7 @@ func (a *attempt) settleSlots(ctx context.Context, claim bool) (driver.Grant, er
 			if a.r.token, err = tokenOf(made.Zxid); err != nil {
 				return driver.Grant{Request: *a.req}, a.uncertain(err)
 			}
-			return a.hold(claim), nil
+			return a.hold(claim)
 		}
 		if !errors.Is(made.Err, zk.NoNode) && !errors.Is(made.Err, zk.BadVersion) {
 			return driver.Grant{Request: *a.req}, a.takeBack(ctx, made.Err)
@@ -213,5 +213,5 @@ func (a *attempt) adoptSlots(ctx context.Context) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{Request: *a.req}, a.uncertain(err)
 	}
-	return a.hold(false), nil
+	return a.hold(false)
 }

@@ -215,16 +215,23 @@ func (a *attempt) settle(ctx context.Context, claim bool) (driver.Grant, error) 
 	if a.view.blocker != "" {
 		return driver.Grant{}, errBlocked
 	}
-	return a.hold(claim), nil
+	return a.hold(claim)
 }
 
 // hold notes a hold and returns it. It is trusted from the sending of the last write of its session that
-// was answered: a session is all that a hold hangs on.
-func (a *attempt) hold(claim bool) driver.Grant {
+// was answered: a session is all that a hold hangs on. Suppose that a server says that the session is over
+// while the answers are read that make a hold of the place. Losses are told of holds only, so nobody would
+// be told of this one: its outcome is unknown instead.
+func (a *attempt) hold(claim bool) (driver.Grant, error) {
 	c, r := a.c, a.r
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leavePlaceLocked(r)
+	if r.session.trust.Over {
+		r.state = doubtful
+		c.expireAtLocked(r, c.clock.Now().Add(a.term.session))
+		return driver.Grant{Request: *a.req}, driver.Uncertain(errOver)
+	}
 	r.state, r.claim = held, claim
 	g := a.grant()
 	g.Since, g.Valid = r.session.trust.Since, a.term.lasts
@@ -240,7 +247,7 @@ func (a *attempt) hold(claim bool) driver.Grant {
 	} else if c.fresh = append(c.fresh, r); len(c.fresh) == 1 {
 		c.timer.Set(c.clock.Now().Add(watchAfter))
 	}
-	return g
+	return g, nil
 }
 
 // grant returns the grant of the record's hold, but for its time.
