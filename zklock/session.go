@@ -287,9 +287,16 @@ func (s *session) makeParents(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
-	// A level that is there already may be one in which this client may make nothing.
-	if last := replies[len(replies)-1].Err; last != nil && !errors.Is(last, zk.NodeExists) && !errors.Is(last, zk.NoNode) {
-		return fmt.Errorf("making %s: %w", paths[len(paths)-1], last)
+	// This client may make nothing in some levels above, which are there. So what counts is the lowest level
+	// that was answered otherwise than by the want of the one above it.
+	for i := len(replies) - 1; i >= 0; i-- {
+		switch err := replies[i].Err; {
+		case errors.Is(err, zk.NoNode):
+		case err == nil, errors.Is(err, zk.NodeExists):
+			return nil
+		default:
+			return fmt.Errorf("making %s: %w", paths[len(paths)-1], err)
+		}
 	}
 	return nil
 }
