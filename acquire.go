@@ -213,10 +213,16 @@ func (c *Client) await(
 	}
 	grant, err := c.queuer.Wait(poll, next.Grant.Request)
 	c.interruptible(a.lease, nil)
-	if err != nil && poll.Err() != nil {
+	if err != nil && poll.Err() != nil && !(ctx.Err() != nil && isUnanswered(err)) {
 		err = ErrHeld // time to ask again, or to find that the context has ended
 	}
 	return grant, err
+}
+
+// isUnanswered reports whether an error says what was in the way until the context ended.
+func isUnanswered(err error) bool {
+	var unanswered *driver.UnansweredError
+	return errors.As(err, &unanswered)
 }
 
 // outliving is a request that goes on when its caller has given up. The client's mutex guards it.

@@ -257,6 +257,45 @@ func TestStoreErrors(t *testing.T) {
 	})
 }
 
+// TestWhyUnanswered: whoever waited in vain is told what was in the way, if the driver knows, though that came
+// with the end of the context: at the first contact, and of a place in the queue.
+func TestWhyUnanswered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.client(nil)
+		b, f := w.client(nil)
+		silent := func(ctx context.Context, r driver.Request) (driver.Grant, error) {
+			<-ctx.Done()
+			return driver.Grant{Request: r}, driver.Uncertain(&driver.UnansweredError{Ended: ctx.Err(), Why: errStore})
+		}
+		f.set(func() {
+			f.try = func(ctx context.Context, _ driver.Driver, r driver.Request) (driver.Grant, error) {
+				return silent(ctx, r)
+			}
+		})
+		why := func(what, name string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+			defer cancel()
+			_, err := b.Mutex(name, nil).Acquire(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errStore) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if strings.Count(err.Error(), context.DeadlineExceeded.Error()) != 1 {
+				t.Errorf("%s: the end of the context is told more than once: %v", what, err)
+			}
+		}
+		why("at first contact", "x")
+		f.set(func() { f.try = nil })
+		defer w.acquire(a.Mutex("y", nil)).Release()
+		f.set(func() {
+			f.wait = func(ctx context.Context, _ driver.Queuer, r driver.Request) (driver.Grant, error) {
+				return silent(ctx, r)
+			}
+		})
+		why("in the queue", "y")
+	})
+}
+
 // P6: a request whose reply was lost is withdrawn, however often that fails.
 func TestUncertainAcquireIsWithdrawn(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -68,3 +68,17 @@ func Gone(err error) bool {
 func Uncertain(err error) error {
 	return fmt.Errorf("%w: %w", ErrUncertain, err)
 }
+
+// UnansweredError is the error of a call whose context ended before the store answered, where the driver
+// knows what was in the way: that the servers refuse connections, for instance, or have no leader. Package
+// holdfast tells the caller why, beside the end of the context. It matches both.
+type UnansweredError struct {
+	Ended error // the context's error
+	Why   error // what was in the way
+}
+
+// Error says both.
+func (e *UnansweredError) Error() string { return fmt.Sprintf("%v: %v", e.Ended, e.Why) }
+
+// Unwrap returns both.
+func (e *UnansweredError) Unwrap() []error { return []error{e.Ended, e.Why} }

@@ -29,6 +29,7 @@ type session struct {
 
 	// Guarded by the client's mutex.
 	trust  zksession.Session
+	failed error          // why no server was found yet that opens it
 	users  int            // records, watches and requests that need it
 	unused driver.Instant // since when it has none
 }
@@ -69,7 +70,7 @@ func (c *client) acquireSession(ctx context.Context, timeout time.Duration) (*se
 		}
 		s := c.sessions[timeout]
 		if s == nil || s.trust.Over {
-			s = &session{c: c, timeout: timeout, opened: make(chan struct{}), renewing: make(chan struct{}, 1)}
+			s = &session{c: c, timeout: timeout, failed: errNoAnswer, opened: make(chan struct{}), renewing: make(chan struct{}, 1)}
 			c.sessions[timeout] = s
 			c.background.Go(s.open)
 		}
@@ -78,8 +79,8 @@ func (c *client) acquireSession(ctx context.Context, timeout time.Duration) (*se
 		select {
 		case <-s.opened:
 		case <-ctx.Done():
-			s.leave()
-			return nil, ctx.Err()
+			defer s.leave()
+			return nil, s.unopened(ctx.Err())
 		}
 		switch {
 		case s.err != nil:
@@ -92,6 +93,16 @@ func (c *client) acquireSession(ctx context.Context, timeout time.Duration) (*se
 		s.leave()
 	}
 }
+
+// unopened says why a session was not opened before a context ended.
+func (s *session) unopened(ended error) error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return &driver.UnansweredError{Ended: ended, Why: s.failed}
+}
+
+// errNoAnswer says that all servers that were asked to open a session are silent.
+var errNoAnswer = errors.New("no ZooKeeper server has answered yet")
 
 // anySession returns a session for one user more: one that there is, or another.
 func (c *client) anySession(ctx context.Context) (*session, error) {
@@ -158,6 +169,11 @@ func (s *session) connect(ctx context.Context) error {
 	config := c.wire
 	config.Timeout = s.timeout
 	config.Lost = func(err error) { c.end(s, err) }
+	config.Failed = func(why error) {
+		c.mu.Lock()
+		s.failed = why
+		c.mu.Unlock()
+	}
 	opened, err := zk.Open(ctx, config)
 	if err != nil {
 		return err
@@ -308,7 +324,7 @@ func (s *session) refresh(ctx context.Context, after driver.Instant, ops ...zk.O
 	select {
 	case s.renewing <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, s.unanswered(ctx.Err())
 	}
 	if s.since() >= after { // maybe somebody else has written meanwhile
 		<-s.renewing
@@ -324,6 +340,14 @@ func (s *session) refresh(ctx context.Context, after driver.Instant, ops ...zk.O
 		err = fmt.Errorf("writing the session's own node: %w", replies[0].Err)
 	}
 	return replies[1:], err
+}
+
+// unanswered adds to a context's error why the session has no connection, if it has none.
+func (s *session) unanswered(ended error) error {
+	if why := s.zk.Suspended(); why != nil {
+		return &driver.UnansweredError{Ended: ended, Why: why}
+	}
+	return ended
 }
 
 // write writes the session's own node.

@@ -29,7 +29,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			return driver.Grant{}, err
 		}
 		a := &attempt{c: c, r: r, req: &req, term: t}
-		p := r.place
+		p, s := r.place, r.session
 		g, err := a.step(ctx)
 		<-r.busy
 		if err != errBlocked {
@@ -40,7 +40,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			c.fired(p)
 		case <-p.news:
 		case <-ctx.Done():
-			return driver.Grant{}, ctx.Err()
+			return driver.Grant{}, s.unanswered(ctx.Err())
 		case <-c.life.Done():
 			return driver.Grant{}, driver.ErrClosed
 		}

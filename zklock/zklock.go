@@ -19,6 +19,10 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
+// ErrNoQuorum says that servers of the ensemble answer and none of them serves: a majority is not there, or
+// they elect a leader, which takes seconds. The error that has it says what each server said.
+var ErrNoQuorum = zk.ErrNoQuorum
+
 // Config configures a driver. Only Servers is needed.
 type Config struct {
 	// Servers are the ensemble's servers, as host:port; at least one.

@@ -336,7 +336,11 @@ func (e *Engine) failed(c *Caller, err, over error) Action {
 	}
 	switch {
 	case over != nil:
-		if !held && !errors.Is(err, over) {
+		var unanswered *driver.UnansweredError
+		switch {
+		case errors.As(err, &unanswered):
+			t.last = unanswered.Why
+		case !held && !errors.Is(err, over):
 			t.last = err // the store's own complaint about the context would say nothing new
 		}
 		return e.giveUp(c, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/zklock"
 )
 
 // TestEnsemble does to three servers what can happen to them. TTLs are so long that no lease may be
@@ -101,6 +103,20 @@ func client(t testing.TB, addrs string) *holdfast.Client {
 	return c
 }
 
+// says asserts that an error is that of a context that has ended, and says what each server said.
+func says(t *testing.T, what string, err error, z *testserver.ZooKeeper) {
+	t.Helper()
+	t.Logf("%s: %v", what, err)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, zklock.ErrNoQuorum) {
+		t.Errorf("%s without a majority: the error is not that of a context that has ended, for want of a majority: %v", what, err)
+	}
+	for _, m := range z.Members {
+		if err == nil || !strings.Contains(err.Error(), m.Addr) {
+			t.Errorf("%s without a majority: the error does not say what %s said: %v", what, m.Addr, err)
+		}
+	}
+}
+
 // twoKilled leaves one server of three: nothing is granted, and the error says why. The holder trusts
 // its lease no longer than its TTL, and everything goes on when the others are back.
 func twoKilled(t *testing.T, z *testserver.ZooKeeper) {
@@ -109,6 +125,19 @@ func twoKilled(t *testing.T, z *testserver.ZooKeeper) {
 	held, err := c.Mutex("held", &holdfast.Options{TTL: ttl}).Acquire(within(t))
 	if err != nil {
 		t.Fatal(err)
+	}
+	waiting, cancel := context.WithTimeout(context.Background(), 3*ttl)
+	defer cancel()
+	waited := make(chan error, 1)
+	waiter := client(t, z.Addrs())
+	go func() {
+		_, err := waiter.Mutex("held", &holdfast.Options{TTL: ttl}).Acquire(waiting)
+		waited <- err
+	}()
+	for info := (holdfast.Info{}); len(info.Waiters) == 0; time.Sleep(10 * time.Millisecond) {
+		if info, err = c.Inspect(within(t), "held"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	leader := z.Leader()
 	dead := []*testserver.ZooKeeperMember{leader, z.Followers()[0]}
@@ -125,19 +154,31 @@ func twoKilled(t *testing.T, z *testserver.ZooKeeper) {
 		t.Error("P2: a lease is trusted without a majority")
 	}
 	t.Logf("the holder knew %v after the death of a majority", driver.HostClock.Now().Sub(killed))
-	ctx, cancel := context.WithTimeout(within(t), time.Second)
-	defer cancel()
-	lease, err := c.Mutex("free", &holdfast.Options{TTL: ttl}).Acquire(ctx)
-	if err == nil {
-		t.Fatalf("P1: granted without a majority: %v", lease)
+	var asking sync.WaitGroup
+	for what, ask := range map[string]func(context.Context) (*holdfast.Lease, error){
+		"acquire":                     c.Mutex("free", &holdfast.Options{TTL: ttl}).Acquire,
+		"try":                         c.Mutex("tried", &holdfast.Options{TTL: ttl}).TryAcquire,
+		"acquire in a session anew":   c.Mutex("other", &holdfast.Options{TTL: 2 * ttl}).Acquire,
+		"acquire a name that is held": c.Mutex("held", &holdfast.Options{TTL: ttl}).Acquire,
+		"open": func(ctx context.Context) (*holdfast.Lease, error) {
+			_, err := holdfast.Open(ctx, url(z.Addrs()))
+			return nil, err
+		},
+	} {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			lease, err := ask(ctx)
+			if err == nil {
+				t.Errorf("P1: %s: granted without a majority: %v", what, lease)
+			} else if errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("%s: the name is said to be held: %v", what, err)
+			}
+			says(t, what, err, z)
+		})
 	}
-	if errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("the name is said to be held: %v", err)
-	}
-	t.Logf("the error: %v", err)
-	if _, err := holdfast.Open(ctx, url(z.Addrs())); err == nil {
-		t.Error("opened without a majority")
-	}
+	asking.Wait()
+	says(t, "wait", <-waited, z)
 	for _, m := range dead {
 		m.Begin()
 	}

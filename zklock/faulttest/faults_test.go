@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	_ "github.com/holdfastlock/holdfast/zklock" // zk://
 )
 
 func TestMain(m *testing.M) { faults.Main(m) }

@@ -99,6 +99,7 @@ func (c *Calls) do(ctx context.Context) ([]Reply, error) {
 		return c.replies, c.err
 	default:
 	}
+	err = &driver.UnansweredError{Ended: err, Why: c.s.silentLocked()}
 	// What is answered later must not be written into what the caller has.
 	replies = append([]Reply(nil), c.replies...)
 	for i := c.answered; i < len(replies); i++ {
@@ -112,10 +113,15 @@ func (c *Calls) do(ctx context.Context) ([]Reply, error) {
 func (s *Session) notSent(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed == nil {
-		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	return fmt.Errorf("%w: %w", ErrNotSent, &driver.UnansweredError{Ended: err, Why: s.silentLocked()})
+}
+
+// silentLocked returns why there is no answer.
+func (s *Session) silentLocked() error {
+	if s.conn != nil {
+		return fmt.Errorf("zk: %s has not answered", s.conn.server)
 	}
-	return fmt.Errorf("%w: %w: %w", ErrNotSent, err, s.failed)
+	return s.failed
 }
 
 // failLocked ends the operations without the answers that are missing.

@@ -110,4 +110,8 @@ var (
 	// takes no clients (leaderServes=no), is not in the list, or srvr is not permitted
 	// (4lw.commands.whitelist). Open with AnyServer works there.
 	ErrNoLeader = errors.New("zk: no server says that it is the leader")
+
+	// ErrNoQuorum says that servers answer and none of them serves: a majority is not there, or they
+	// elect a leader.
+	ErrNoQuorum = errors.New("zk: servers answer and none serves, for want of a majority or of a leader yet")
 )

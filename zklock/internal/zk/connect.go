@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 const (
@@ -23,18 +26,21 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 	pause := 4 * firstPause
 	for round := 1; ; round++ {
 		c, err := s.round(ctx, 10*time.Second)
+		if err != nil && s.config.Failed != nil {
+			s.config.Failed(err)
+		}
 		switch {
 		case err == nil:
 			return c, nil
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return nil, &driver.UnansweredError{Ended: context.Cause(ctx), Why: err}
 		case !err.again && !err.noLeader:
 			return nil, err
 		case err.noLeader && round >= leaderRounds, time.Since(start) > openPatience:
 			return nil, err
 		}
 		if sleep(ctx, pause); ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return nil, &driver.UnansweredError{Ended: context.Cause(ctx), Why: err}
 		}
 		pause = min(2*pause, longestPause)
 	}
@@ -124,7 +130,7 @@ func asRoundError(err error) *roundError {
 // anyOf tries all servers in a random order.
 func (s *Session) anyOf(ctx context.Context, addresses []address, each time.Duration) (*conn, *roundError) {
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-	var errs []error
+	var errs said
 	again := false
 	for _, a := range addresses {
 		actx, cancel := context.WithTimeout(ctx, each)
@@ -139,8 +145,23 @@ func (s *Session) anyOf(ctx context.Context, addresses []address, each time.Dura
 		errs = append(errs, err)
 		again = again || errors.Is(err, errHungUp)
 	}
-	return nil, &roundError{error: fmt.Errorf("zk: no server answers: %w", errors.Join(errs...)), again: again}
+	return nil, &roundError{error: fmt.Errorf("zk: no server answers: %w", errs), again: again}
 }
+
+// said is what each server said, or why it could not be asked.
+type said []error
+
+// Error says all, on one line.
+func (s said) Error() string {
+	texts := make([]string, len(s))
+	for i, err := range s {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns all.
+func (s said) Unwrap() []error { return s }
 
 // leaderOf asks all servers at once which of them leads. Of two, since one may not know yet that it
 // was deposed, it takes the one of the newer epoch.
@@ -163,7 +184,7 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, *
 	}
 	var best *answer
 	var grace <-chan time.Time
-	var errs []error
+	var errs said
 	var again, telling bool
 wait:
 	for range addresses {
@@ -195,9 +216,11 @@ wait:
 	case best != nil:
 		return best.address, nil
 	case telling:
-		return address{}, &roundError{error: fmt.Errorf("%w: %w", ErrNoLeader, errors.Join(errs...)), noLeader: true}
+		return address{}, &roundError{error: fmt.Errorf("%w: %w", ErrNoLeader, errs), noLeader: true}
+	case again:
+		return address{}, &roundError{error: fmt.Errorf("%w: %w", ErrNoQuorum, errs), again: true}
 	}
-	return address{}, &roundError{error: fmt.Errorf("zk: no server answers: %w", errors.Join(errs...)), again: again}
+	return address{}, &roundError{error: fmt.Errorf("zk: no server answers: %w", errs)}
 }
 
 // word says a role where it is expected to lead.

@@ -158,7 +158,7 @@ func FuzzReader(f *testing.F) {
 		if err == nil {
 			t.Fatal("the reader ended without an error")
 		}
-		s.suspend(c)
+		s.suspend(c, err)
 		select {
 		case <-calls.done:
 		default:

@@ -84,7 +84,7 @@ func (c *Config) ask(ctx context.Context, a address, same net.Conn, word string)
 		if err == nil {
 			err = io.EOF
 		}
-		return "", fmt.Errorf("zk: %s: no answer to %s: %w", a.dial, word, ended(ctx, err))
+		return "", fmt.Errorf("no answer to %s: %w", word, ended(ctx, err))
 	}
 	return string(b), nil // a server resets the connection after its answer, or not
 }

@@ -45,6 +45,10 @@ type Config struct {
 	// and all watches have fired. nil: nobody is told.
 	Lost func(err error)
 
+	// Failed is told each time that no server was found, while the session is opened: what each said. nil:
+	// nobody is told.
+	Failed func(why error)
+
 	// State is told of each change, in order, from one goroutine. It must not wait for an answer of
 	// the session, since the connection waits for it. The first call, with Connected, comes before
 	// Open returns. nil: nobody is told.
@@ -93,7 +97,7 @@ type Session struct {
 	watches  watchTable
 	closing  bool
 	err      error // why it is over
-	failed   error // why the last attempt to connect again failed; nil: there was none
+	failed   error // while suspended: why
 }
 
 // Open connects and opens a session. If no server answers it fails and says for each why. While
@@ -161,13 +165,25 @@ func (s *Session) Err() error {
 	return s.err
 }
 
+// Suspended returns nil while there is a connection, else why there is none: how the last one ended, or what
+// each server said since.
+func (s *Session) Suspended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		return nil
+	}
+	return s.failed
+}
+
 // Do sends the operations in one write and waits for all answers. The server does them in their
 // order, after what was sent before. While there is no connection it waits for one.
 //
 // There is always one Reply for each Op. An operation that the server refused has its Code in
 // Reply.Err and is no error of Do. Errors: [ErrNotSent] (with ctx's, if it ended first, or with why
 // the session is over), [ErrConnectionLoss], [ErrExpired], [ErrClosed], [ErrTooLarge]; or ctx's alone, which means that the
-// operations were sent and their outcome is unknown. After an error, Reply.Err of the operations
+// operations were sent and their outcome is unknown. What was in the way until
+// ctx ended is said by a [driver.UnansweredError]. After an error, Reply.Err of the operations
 // without an answer is that error.
 func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
 	if len(ops) == 0 {
@@ -288,7 +304,7 @@ func (s *Session) run(c *conn, told chan<- struct{}) {
 		if over, ok := errors.AsType[errOver](err); ok {
 			s.end(over.error)
 		}
-		s.suspend(c)
+		s.suspend(c, err)
 		s.tellState(Suspended)
 		if s.Err() == nil {
 			c, err = s.resume()
@@ -315,7 +331,7 @@ func (s *Session) tellState(state State) {
 func (s *Session) begin(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conn, s.server, s.failed = c, c.server, nil
+	s.conn, s.server = c, c.server
 	var e encoder
 	for _, a := range s.config.Auth {
 		start := len(e.b)
@@ -338,10 +354,10 @@ func (s *Session) begin(c *conn) {
 }
 
 // suspend fails what was written to a connection that has ended.
-func (s *Session) suspend(c *conn) {
+func (s *Session) suspend(c *conn, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conn = nil
+	s.conn, s.failed = nil, fmt.Errorf("zk: the connection to %s was lost: %w", c.server, why)
 	err := ErrConnectionLoss
 	if s.err != nil {
 		err = s.err
