@@ -62,7 +62,7 @@ func guarantees(shortest time.Duration, anyServer bool) driver.Guarantees {
 			},
 			driver.DiskFull: {
 				Exclusion: driver.Delays, Tokens: driver.Keeps,
-				Note: "a server that cannot write its log ends; the others go on while they are a majority",
+				Note: "a server that cannot write its log serves nobody; the others go on while they are a majority. One that got room again and was not restarted may have a gap in its log (ZOOKEEPER-4882): give it an empty data directory before it is started again. 3.9.5 refuses to start with the gap; 3.8.0 does not look for it, and may forget what was acknowledged",
 			},
 		},
 	}

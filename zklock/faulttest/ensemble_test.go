@@ -78,19 +78,25 @@ func TestEnsemble(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			faults.Under(t, faults.Harness{URL: url}, z.Addrs(), 20*time.Second, func(steady *holdfast.Lease) {
 				fault.spoil()
-				ctx := within(t)
-				err := steady.Renew(ctx)
-				for err != nil && steady.Err() == nil && ctx.Err() == nil {
-					time.Sleep(20 * time.Millisecond)
-					err = steady.Renew(ctx)
-				}
-				if err != nil {
-					t.Errorf("P2: a lease did not outlive what the ensemble outlives: %v", err)
-				}
+				outlives(t, steady)
 			})
 		})
 	}
 	t.Run("two are killed", func(t *testing.T) { twoKilled(t, z) })
+}
+
+// outlives asserts that a lease can be renewed soon after a fault that the ensemble outlives.
+func outlives(t *testing.T, steady *holdfast.Lease) {
+	t.Helper()
+	ctx := within(t)
+	err := steady.Renew(ctx)
+	for err != nil && steady.Err() == nil && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		err = steady.Renew(ctx)
+	}
+	if err != nil {
+		t.Errorf("P2: a lease did not outlive what the ensemble outlives: %v", err)
+	}
 }
 
 func client(t testing.TB, addrs string) *holdfast.Client {
