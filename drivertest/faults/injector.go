@@ -21,15 +21,22 @@ type Injector struct {
 	faults []fault
 }
 
+// Link is the way of clients to a store, such as a chaos.Proxy: see there.
+type Link interface {
+	Cut()
+	Heal()
+	Hold(d chaos.Direction, only string)
+}
+
 // fault is one that was injected. While it lasts, ended is 0.
 type fault struct{ began, ended driver.Instant }
 
 // StartInjector starts to inject faults, with pauses of at most calm between them. The
-// server and the proxy must have been started before: then the last fault has ended when
-// the test, passed or failed, ends them.
-func StartInjector(t testing.TB, server Server, proxy *chaos.Proxy, calm time.Duration) *Injector {
+// server and the proxies of the link must have been started before: then the last fault has
+// ended when the test, passed or failed, ends them.
+func StartInjector(t testing.TB, server Server, link Link, calm time.Duration) *Injector {
 	in := &Injector{stop: make(chan struct{}), stopped: make(chan struct{}), counts: map[string]int{}}
-	go in.run(server, proxy, calm)
+	go in.run(server, link, calm)
 	t.Cleanup(in.end)
 	return in
 }
@@ -39,7 +46,7 @@ func (in *Injector) end() {
 	<-in.stopped
 }
 
-func (in *Injector) run(server Server, proxy *chaos.Proxy, calm time.Duration) {
+func (in *Injector) run(server Server, link Link, calm time.Duration) {
 	defer close(in.stopped)
 	for kinds := []int(nil); ; kinds = kinds[1:] {
 		if len(kinds) == 0 {
@@ -59,15 +66,15 @@ func (in *Injector) run(server Server, proxy *chaos.Proxy, calm time.Duration) {
 			})
 		case 1:
 			in.inject("cut off", func() {
-				proxy.Cut()
+				link.Cut()
 				time.Sleep(rand.N(50 * time.Millisecond))
-				proxy.Heal()
+				link.Heal()
 			})
 		case 2:
 			in.inject("replies held back", func() {
-				proxy.Hold(chaos.ToClient, "")
+				link.Hold(chaos.ToClient, "")
 				time.Sleep(rand.N(200 * time.Millisecond))
-				proxy.Heal()
+				link.Heal()
 			})
 		case 3:
 			in.inject("killed", func() {
