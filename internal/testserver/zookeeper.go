@@ -513,7 +513,16 @@ func (z *ZooKeeper) Cut(m *ZooKeeperMember) {
 	}
 }
 
-// Heal ends what Cut does.
+// Silence is Cut, but no connection breaks: what is on its way arrives after Heal. The member and the others
+// learn nothing until they have waited for each other for ZooKeeperOptions.SyncLimit.
+func (z *ZooKeeper) Silence(m *ZooKeeperMember) {
+	for _, link := range z.linksOf(m) {
+		link.Hold(chaos.ToServer, "")
+		link.Hold(chaos.ToClient, "")
+	}
+}
+
+// Heal ends what Cut and Silence do.
 func (z *ZooKeeper) Heal(m *ZooKeeperMember) {
 	for _, link := range z.linksOf(m) {
 		link.Heal()
