@@ -6,14 +6,13 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// guarantees says what remains of the promises. Shortest is the server's shortest session, as a rule two
-// ticks. AnyServer says that sessions are not kept at the leader, because it takes no clients or cannot be
-// found.
-func guarantees(shortest time.Duration, anyServer bool) driver.Guarantees {
+// guarantees says what remains of the promises. Tick is how late sessions end, at most. AnyServer says that
+// sessions are not kept at the leader, because it takes no clients or cannot be found.
+func guarantees(tick time.Duration, anyServer bool) driver.Guarantees {
 	g := driver.Guarantees{
 		Summary: "The consensus of a majority of the ensemble's servers, and its leader's monotonic clock, by which it ends sessions.",
 		// A session has a whole number of seconds, and ends up to a tick late.
-		Lateness: time.Second + shortest,
+		Lateness: time.Second + tick,
 		Tokens:   "The zxid of the transaction that made the hold's node. It grows with every change of the ensemble, and survives everything but the loss of the data.",
 		Faults: map[driver.Fault]driver.Verdict{
 			driver.ClientCrash: {

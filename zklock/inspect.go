@@ -70,6 +70,12 @@ func (c *client) list(ctx context.Context, s *session, name string) (listing, er
 	if err != nil {
 		return listing{}, err
 	}
+	if errors.Is(replies[0].Err, zk.NoNode) { // somebody has deleted it
+		if err := s.makeNode(ctx); err != nil {
+			return listing{}, err
+		}
+		return c.list(ctx, s, name)
+	}
 	for i := range replies {
 		if err := replies[i].Err; err != nil && !errors.Is(err, zk.NoNode) {
 			return listing{}, err

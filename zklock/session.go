@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,15 +187,23 @@ func (s *session) connect(ctx context.Context) error {
 	c.mu.Lock()
 	s.trust.Timeout, s.trust.AnyServer = opened.Timeout(), c.wire.AnyServer
 	c.mu.Unlock()
-	create := zk.Create(s.node, s.nodeData(), c.acl, zk.Ephemeral)
-	replies, err := s.createIn(ctx, []string{c.layout.sessions()}, create)
-	if err == nil {
-		err = replies[0].Err
-	}
-	if err != nil {
+	if err := s.makeNode(ctx); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 		defer cancel()
 		opened.Close(ctx)
+		return err
+	}
+	return nil
+}
+
+// makeNode makes the session's own node: when the session is opened, and when somebody has deleted it. Suppose
+// that it were not made again: then nothing could renew the session's holds, though the session lives.
+func (s *session) makeNode(ctx context.Context) error {
+	replies, err := s.createIn(ctx, []string{s.c.layout.sessions()}, zk.Create(s.node, s.nodeData(), s.c.acl, zk.Ephemeral))
+	if err == nil && !errors.Is(replies[0].Err, zk.NodeExists) { // it was asked for twice
+		err = replies[0].Err
+	}
+	if err != nil {
 		return fmt.Errorf("making the node of the session: %w", err)
 	}
 	return nil
@@ -319,27 +328,44 @@ func (s *session) makeParents(ctx context.Context, paths []string) error {
 
 // refresh sees to it that the session was alive at after or later, by a write of its own node if need
 // be, and does the operations behind that, in one round trip. If the session is fresh enough it reads that
-// node: so all events have arrived of what was done before.
+// node: so all events have arrived of what was done before. The server's answer to the write that the node does
+// not exist is as good: a majority has committed it, in the session. The node is made again then.
 func (s *session) refresh(ctx context.Context, after driver.Instant, ops ...zk.Op) ([]zk.Reply, error) {
-	select {
-	case s.renewing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, s.unanswered(ctx.Err())
+	if err := s.awaitTurn(ctx); err != nil {
+		return nil, err
 	}
 	if s.since() >= after { // maybe somebody else has written meanwhile
 		<-s.renewing
 		replies, err := s.do(ctx, append(slices.Clip(ops), zk.Exists(s.node, nil))...)
-		if err == nil && replies[len(ops)].Err != nil {
-			err = errOver // its nodes are gone with it, and nobody has broken a hold
+		if err != nil || !errors.Is(replies[len(ops)].Err, zk.NoNode) {
+			return replies[:len(ops)], cmp.Or(err, replies[len(ops)].Err)
 		}
-		return replies[:len(ops)], err
+		// It has gone with the session, whose end has broken no hold, or somebody has deleted it. A write tells
+		// which.
+		if err := s.awaitTurn(ctx); err != nil {
+			return nil, err
+		}
 	}
 	defer func() { <-s.renewing }()
 	replies, err := s.do(ctx, append([]zk.Op{s.write()}, ops...)...)
-	if err == nil && replies[0].Err != nil {
+	switch {
+	case err != nil:
+	case errors.Is(replies[0].Err, zk.NoNode):
+		err = s.makeNode(ctx)
+	case replies[0].Err != nil:
 		err = fmt.Errorf("writing the session's own node: %w", replies[0].Err)
 	}
 	return replies[1:], err
+}
+
+// awaitTurn puts a value in renewing.
+func (s *session) awaitTurn(ctx context.Context) error {
+	select {
+	case s.renewing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return s.unanswered(ctx.Err())
+	}
 }
 
 // unanswered adds to a context's error why the session has no connection, if it has none.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -189,9 +191,28 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		Store: "zk:" + id, Ops: ops,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, Poll: poll, TokenBlock: 1,
-		Guarantees: guarantees(shortest, c.wire.AnyServer),
+		Guarantees: guarantees(c.tick(ctx, long.Server(), shortest), c.wire.AnyServer),
 	}
 	return nil
+}
+
+// tick returns how late a server ends sessions, at most: by its tick. If it does not tell that (conf is not in
+// 4lw.commands.whitelist by default), it is the usual one, or the shortest session if that is longer, which is
+// two ticks unless the server was told otherwise.
+func (c *client) tick(ctx context.Context, server string, shortest time.Duration) time.Duration {
+	const usual, longest = 2 * time.Second, 10 * time.Minute
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	text, _ := zk.FourLetters(ctx, c.wire, server, "conf")
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, "tickTime="); ok {
+			ms, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			if told := time.Duration(ms) * time.Millisecond; err == nil && ms > 0 && ms <= longest.Milliseconds() {
+				return told
+			}
+		}
+	}
+	return max(usual, shortest)
 }
 
 // probe opens a session that is to last so long.
