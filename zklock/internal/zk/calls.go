@@ -40,7 +40,7 @@ func newCalls(s *Session, ops []Op) (*Calls, error) {
 }
 
 // Wait waits for all answers, and returns what Do returns. If ctx ends first it returns ctx's error,
-// and the operations stay under way: see Cancel.
+// and the operations stay under way.
 func (c *Calls) Wait(ctx context.Context) ([]Reply, error) {
 	select {
 	case <-c.done:
@@ -55,13 +55,8 @@ func (c *Calls) Wait(ctx context.Context) ([]Reply, error) {
 	}
 }
 
-// Done is closed when all answers or an error are there.
-func (c *Calls) Done() <-chan struct{} { return c.done }
-
-// Cancel withdraws the operations if they are not written yet, and reports whether it did. They
-// then fail with [ErrNotSent].
-func (c *Calls) Cancel() bool { return c.cancel(ErrNotSent) }
-
+// cancel withdraws the operations if they are not written yet, and reports whether it did. They then fail
+// with err.
 func (c *Calls) cancel(err error) bool {
 	s := c.s
 	s.mu.Lock()
@@ -74,13 +69,6 @@ func (c *Calls) cancel(err error) bool {
 		}
 	}
 	return false
-}
-
-// Sent returns an instant not after the operations were written, or 0 while they are not.
-func (c *Calls) Sent() driver.Instant {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.sent
 }
 
 // do waits like Do.

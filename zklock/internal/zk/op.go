@@ -67,14 +67,13 @@ type Reply struct {
 
 	// Committed says that a majority of the ensemble has committed the operation, or its refusal: it
 	// is a write, and its answer is one that only comes that way. So the server led when it got the
-	// operation. Reads, Sync and Check never have it.
+	// operation. Reads and Check never have it.
 	Committed bool
 
-	Path     string   // Create, CreateContainer: the node's path, with its digits; Sync
+	Path     string   // Create, CreateContainer: the node's path, with its digits
 	Data     []byte   // GetData
 	Children []string // Children: names, in no order
-	Stat     Stat     // CreateContainer, Exists, GetData, SetData, Children, GetACL
-	ACL      []ACL    // GetACL
+	Stat     Stat     // CreateContainer, Exists, GetData, SetData, Children
 	Results  []Reply  // Multi: one for each operation
 
 	// Sent is an instant not after the operation was written. The server got it later.

@@ -11,8 +11,6 @@ const (
 	opExists          opcode = 3
 	opGetData         opcode = 4
 	opSetData         opcode = 5
-	opGetACL          opcode = 6
-	opSync            opcode = 9
 	opPing            opcode = 11
 	opChildren        opcode = 12 // getChildren2, whose answer has the Stat
 	opCheck           opcode = 13
@@ -45,7 +43,6 @@ const (
 	maxRequest = 1<<20 - 1 // jute.maxbuffer, as servers have it by default
 	maxReply   = 4 << 20   // so much is read of one answer
 	maxFrame   = 256 << 20 // an answer between the two is skipped; beyond is garbage
-	maxACL     = 1 << 10   // entries of an ACL
 )
 
 // Op is one operation. It may be sent more than once.
@@ -94,13 +91,6 @@ func SetData(path string, data []byte, version int32) Op {
 // Children asks for the names of a node's children, and its Stat. w, if not nil, is armed if the node
 // exists, and fires when a child is made or removed, or the node removed. Codes: [NoNode], [NoAuth].
 func Children(path string, w *Watch) Op { return Op{code: opChildren, path: path, watch: w} }
-
-// GetACL asks for a node's ACL and Stat. Codes: [NoNode], [NoAuth].
-func GetACL(path string) Op { return Op{code: opGetACL, path: path} }
-
-// Sync brings a follower up to what its leader had committed when it got this. At the leader it
-// proves nothing: a deposed one answers it too. Only the answer to a write proves a quorum.
-func Sync(path string) Op { return Op{code: opSync, path: path} }
 
 // Check is for Multi, which it fails unless the node exists and has that version.
 func Check(path string, version int32) Op { return Op{code: opCheck, path: path, number: version} }
@@ -165,8 +155,6 @@ func (op *Op) encode(e *encoder) {
 		e.string(op.path)
 		e.bytes(op.data)
 		e.int32(op.number)
-	case opGetACL, opSync:
-		e.string(op.path)
 	case opMulti:
 		for i := range op.ops {
 			e.int32(int32(op.ops[i].code))
@@ -203,7 +191,7 @@ func endFrame(e *encoder, start int) error {
 // decode reads what follows the header of an answer that is not an error.
 func (op *Op) decode(d *decoder, r *Reply) {
 	switch op.code {
-	case opCreate, opSync:
+	case opCreate:
 		r.Path = d.string()
 	case opCreateContainer:
 		r.Path = d.string()
@@ -215,16 +203,6 @@ func (op *Op) decode(d *decoder, r *Reply) {
 		r.Stat = d.stat()
 	case opChildren:
 		r.Children = d.strings()
-		r.Stat = d.stat()
-	case opGetACL:
-		n := d.count(12)
-		if n > maxACL {
-			d.err = errGarbage
-			return
-		}
-		for range n {
-			r.ACL = append(r.ACL, ACL{Perms(d.int32()), d.string(), d.string()})
-		}
 		r.Stat = d.stat()
 	case opMulti:
 		op.decodeMulti(d, r)

@@ -48,34 +48,12 @@ type Config struct {
 	// Failed is told each time that no server was found, while the session is opened: what each said. nil:
 	// nobody is told.
 	Failed func(why error)
-
-	// State is told of each change, in order, from one goroutine. It must not wait for an answer of
-	// the session, since the connection waits for it. The first call, with Connected, comes before
-	// Open returns. nil: nobody is told.
-	State func(State)
 }
 
 // Auth is one identity, as ZooKeeper's addauth takes it: scheme digest has user:password.
 type Auth struct {
 	Scheme      string
 	Credentials string
-}
-
-// State says whether a session has a connection.
-type State uint8
-
-// The states.
-const (
-	Suspended State = iota // no connection; the session may be over or not
-	Connected              // connected, with the session alive when the server answered
-)
-
-// String returns "suspended" or "connected".
-func (s State) String() string {
-	if s == Connected {
-		return "connected"
-	}
-	return "suspended"
 }
 
 // Session is one session of ZooKeeper. It connects again by itself until it is over. Its methods
@@ -119,9 +97,8 @@ func Open(ctx context.Context, c Config) (*Session, error) {
 		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	told := make(chan struct{})
-	go s.run(first, told)
-	<-told
+	s.begin(first)
+	go s.run(first)
 	return s, nil
 }
 
@@ -145,16 +122,6 @@ func (s *Session) Server() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.server
-}
-
-// State returns whether there is a connection now.
-func (s *Session) State() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil {
-		return Connected
-	}
-	return Suspended
 }
 
 // Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
@@ -289,41 +256,26 @@ func (s *Session) seen(zxid int64) {
 	s.zxid = max(s.zxid, zxid)
 }
 
-// run keeps the session connected until it is over. told is closed when State was told of the first
-// connection.
-func (s *Session) run(c *conn, told chan<- struct{}) {
+// run keeps the session connected until it is over. It begins with a connection.
+func (s *Session) run(c *conn) {
 	defer close(s.finished)
 	for {
-		s.begin(c)
-		s.tellState(Connected)
-		if told != nil {
-			close(told)
-			told = nil
-		}
 		err := c.serve()
 		if over, ok := errors.AsType[errOver](err); ok {
 			s.end(over.error)
 		}
 		s.suspend(c, err)
-		s.tellState(Suspended)
 		if s.Err() == nil {
-			c, err = s.resume()
-			if err != nil {
-				s.end(err)
+			if c, err = s.resume(); err == nil {
+				s.begin(c)
+				continue
 			}
+			s.end(err)
 		}
-		if err := s.Err(); err != nil {
-			if !errors.Is(err, ErrClosed) && s.config.Lost != nil {
-				go s.config.Lost(err)
-			}
-			return
+		if err := s.Err(); !errors.Is(err, ErrClosed) && s.config.Lost != nil {
+			go s.config.Lost(err)
 		}
-	}
-}
-
-func (s *Session) tellState(state State) {
-	if s.config.State != nil {
-		s.config.State(state)
+		return
 	}
 }
 

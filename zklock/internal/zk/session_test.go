@@ -108,8 +108,8 @@ func TestOperations(t *testing.T) {
 		z := testserver.StartZooKeeper(t, o)
 		c := Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second}
 		s := open(t, c)
-		if s.ID() == 0 || s.Timeout() != 2*time.Second || s.Server() != z.Members[0].Addr || s.State() != Connected || s.Err() != nil {
-			t.Fatalf("session %x, timeout %v, server %s, %v, %v", s.ID(), s.Timeout(), s.Server(), s.State(), s.Err())
+		if s.ID() == 0 || s.Timeout() != 2*time.Second || s.Server() != z.Members[0].Addr || s.Suspended() != nil || s.Err() != nil {
+			t.Fatalf("session %x, timeout %v, server %s, %v, %v", s.ID(), s.Timeout(), s.Server(), s.Suspended(), s.Err())
 		}
 
 		before := s.config.Clock.Now()
@@ -121,8 +121,6 @@ func TestOperations(t *testing.T) {
 			GetData("/c/n-0000000000", nil),
 			Exists("/c/n-0000000001", nil),
 			SetData("/c/n-0000000001", []byte("more"), 0),
-			GetACL("/c"),
-			Sync("/c"),
 		)
 		if r[0].Path != "/c" || r[0].Stat.Czxid != r[0].Zxid || !r[0].Committed {
 			t.Errorf("container: %+v", r[0])
@@ -139,9 +137,6 @@ func TestOperations(t *testing.T) {
 		}
 		if r[5].Stat.Czxid != r[2].Zxid || r[6].Stat.Version != 1 || r[6].Stat.DataLength != 4 {
 			t.Errorf("stat: %+v, %+v", r[5], r[6])
-		}
-		if !slices.Equal(r[7].ACL, OpenACL()) || r[8].Path != "/c" || r[8].Committed {
-			t.Errorf("ACL: %+v; sync: %+v", r[7], r[8])
 		}
 		for i := range r {
 			if r[i].Sent < before || r[i].Sent > s.config.Clock.Now() {
@@ -264,7 +259,7 @@ func TestWatches(t *testing.T) {
 		one, two := NewWatch(), NewWatch()
 		do(t, s, Exists("/b", one), Exists("/b", two))
 		s.Unwatch(one)
-		do(t, s, Sync("/"))
+		do(t, s, Exists("/", nil))
 		if got := watched(z, "/b"); got != 1 {
 			t.Errorf("the server has %d watches, want 1", got)
 		}
@@ -274,7 +269,7 @@ func TestWatches(t *testing.T) {
 		do(t, s, Exists("/b", one), Children("/b", two))
 		s.Unwatch(one)
 		s.Unwatch(two)
-		do(t, s, Sync("/"))
+		do(t, s, Exists("/", nil))
 		if got := watched(z, "/b"); got != 0 {
 			t.Errorf("the server has %d watches, want none", got)
 		}
@@ -282,7 +277,7 @@ func TestWatches(t *testing.T) {
 		calls := s.Send(Exists("/b", one))
 		s.Unwatch(one)
 		calls.Wait(within(t))
-		do(t, s, Sync("/")) // after the removal that followed the answer
+		do(t, s, Exists("/", nil)) // after the removal that followed the answer
 		if got := watched(z, "/b"); got != 0 {
 			t.Errorf("the server has %d watches of one who has gone, want none", got)
 		}
@@ -319,8 +314,7 @@ func TestWatchesAreSetAgain(t *testing.T) {
 		o.TickTime = time.Second
 		z := testserver.StartZooKeeper(t, o)
 		proxy := chaos.StartProxy(t, z.Members[0].Addr)
-		var states states
-		s := open(t, Config{Servers: []string{proxy.Addr}, State: states.add})
+		s := open(t, Config{Servers: []string{proxy.Addr}})
 		other := open(t, Config{Servers: []string{z.Members[0].Addr}})
 		do(t, other, Create("/a", nil, nil, 0), Create("/b", nil, nil, 0), Create("/c", nil, nil, 0))
 		do(t, s, Create("/mine", nil, nil, Ephemeral))
@@ -341,7 +335,7 @@ func TestWatchesAreSetAgain(t *testing.T) {
 			s.Send(Exists(fmt.Sprintf("/a-rather-long-name-of-a-node-that-there-is-not/%d", i), w))
 			ws = append(ws, w)
 		}
-		do(t, s, Sync("/"))
+		do(t, s, Exists("/", nil))
 
 		proxy.Cut()
 		do(t, other, SetData("/a", nil, AnyVersion), Create("/a/x", nil, nil, 0), Create("/n", nil, nil, 0), Delete("/c", AnyVersion))
@@ -366,28 +360,7 @@ func TestWatchesAreSetAgain(t *testing.T) {
 		for _, w := range ws {
 			silent(t, w)
 		}
-		if got := states.String(); got != "connected suspended connected" {
-			t.Errorf("states: %s", got)
-		}
 	})
-}
-
-// states notes what State was called with.
-type states struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (s *states) add(state State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, state.String())
-}
-
-func (s *states) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.all, " ")
 }
 
 func TestExpiry(t *testing.T) {
@@ -430,17 +403,24 @@ func TestExpiry(t *testing.T) {
 func TestPings(t *testing.T) {
 	t.Parallel()
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 100 * time.Millisecond})
-	var states states
-	s := open(t, Config{Servers: []string{z.Members[0].Addr}, Timeout: time.Second, State: states.add})
+	s := open(t, Config{Servers: []string{z.Members[0].Addr}, Timeout: time.Second})
+	first := connection(s)
 	other := open(t, Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second})
 	do(t, s, Create("/mine", nil, nil, Ephemeral))
 	w := NewWatch()
 	do(t, other, Exists("/mine", w))
 	time.Sleep(3 * time.Second)
 	silent(t, w)
-	if got := states.String(); got != "connected" {
-		t.Errorf("states: %s", got)
+	if connection(s) != first {
+		t.Error("the connection was lost")
 	}
+}
+
+// connection returns the session's connection.
+func connection(s *Session) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn
 }
 
 // Many goroutines send at once; answers go to whom they are for.
