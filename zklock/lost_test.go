@@ -359,3 +359,29 @@ func TestRenewedTooLate(t *testing.T) {
 	}
 	release(t, c, g)
 }
+
+// TestWithdrawalGoesOn: a waiter gives up while no server answers, and nobody asks for that again. Its place goes
+// when a server answers, and not only when places end that nobody confirms.
+func TestWithdrawalGoesOn(t *testing.T) {
+	x := fixture{start(t)}
+	proxy := chaos.StartProxy(t, x.Members[0].Addr)
+	waiting := dial(t, Config{Servers: []string{proxy.Addr}, Poll: time.Minute})
+	defer waiting.Close()
+	other := x.open(t)
+	hold := take(t, other, request("gives/up"))
+	r := request("gives/up")
+	r.TTL = time.Minute // so that its session outlasts all
+	if _, err := waiting.Enqueue(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := waiting.Release(ctx, []driver.Grant{{Request: r}})[0]; err == nil || driver.Gone(err) {
+		t.Fatalf("P6: withdrawn without an answer: %v", err)
+	}
+	proxy.Heal()
+	java := x.raw(t)
+	eventually(t, "P7: the place of a waiter that has given up is gone", func() bool { return ownNodes(java, r.Name, r) == 0 })
+	release(t, other, hold)
+}

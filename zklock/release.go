@@ -116,13 +116,16 @@ func unlessAnswered(replies []zk.Reply, err error) error {
 	return nil
 }
 
-// released ends the release of a record that was reserved.
+// released ends the release of a record that was reserved. What could not be released is deleted by the client
+// itself before long. Suppose that a waiter gives up while the ensemble has no majority for longer than the TTL,
+// so that package holdfast has stopped to ask: its place would keep others waiting for as long as places last.
 func (c *client) released(r *record, err error) {
 	c.mu.Lock()
+	soon := c.clock.Now().Add(requestWithin)
 	if err == nil || driver.Gone(err) {
 		c.forgetLocked(r)
-	} else if r.state == doubtful && r.until == 0 {
-		c.expireAtLocked(r, c.clock.Now().Add(requestWithin))
+	} else if r.state == doubtful && (r.until == 0 || r.until > soon) {
+		c.expireAtLocked(r, soon)
 	}
 	c.mu.Unlock()
 	<-r.busy

@@ -19,7 +19,7 @@ func TestSessionNodeDeleted(t *testing.T) {
 	c, other, java := dial(t, Config{Servers: []string{proxy.Addr}}), x.open(t), x.raw(t)
 	defer c.Close()
 	r := request("own/x")
-	r.TTL = time.Second
+	r.TTL = 3 * time.Second
 	g := take(t, c, r)
 	node := c.known(r.Name, r.Owner).session.node
 	gone := func() {
@@ -37,7 +37,7 @@ func TestSessionNodeDeleted(t *testing.T) {
 		}
 	}
 	since := g.Since
-	for n := range 4 { // for longer than the TTL
+	for n := range 5 { // for longer than the TTL
 		gone()
 		if n > 0 {
 			time.Sleep(r.TTL / 3)
