@@ -228,7 +228,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if o.Replicas < 0 || o.Replicas > MaxReplicas {
 		return nil, fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
 	}
-	id, err := c.identity(ctx)
+	id, err := c.awaitIdentity(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +281,30 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	}
 	c.unsubscribe, err = conn.Subscribe(ctx, c.layout.channel(c.id), c.receive)
 	return c, Explain(ctxerr.Of(ctx, err))
+}
+
+// How long the master that has the store's name is waited for while it says CLUSTERDOWN, and how often it is
+// asked. Suppose that it has been started again: for two seconds it serves nobody, to let the others tell it
+// whether it is a master still. They serve meanwhile, but do not have the name.
+const (
+	backWithin = 4 * time.Second
+	backPause  = 50 * time.Millisecond
+)
+
+// awaitIdentity returns the store's name, also from a master that is just back in its cluster.
+func (c *client) awaitIdentity(ctx context.Context) (string, error) {
+	for begun := time.Now(); ; {
+		id, err := c.identity(ctx)
+		var refused *ServerError
+		if !errors.As(err, &refused) || refused.Code() != "CLUSTERDOWN" || time.Since(begun) >= backWithin {
+			return id, err
+		}
+		select {
+		case <-time.After(backPause):
+		case <-ctx.Done():
+			return "", err
+		}
+	}
 }
 
 // identity returns the random name of the store, which its first client chooses. The server's
