@@ -190,7 +190,13 @@ func twoKilled(t *testing.T, z *testserver.ZooKeeper) {
 	}
 	z.Leader()
 	for _, name := range []string{"free", "held"} {
-		lease, err := c.Mutex(name, &holdfast.Options{TTL: ttl}).Acquire(within(t))
+		// On a busy machine a leader loses its followers again soon after they have come back, and an acquire that
+		// reaches nobody says so.
+		ctx := within(t)
+		lease, err := c.Mutex(name, &holdfast.Options{TTL: ttl}).Acquire(ctx)
+		for errors.Is(err, zklock.ErrNoQuorum) && ctx.Err() == nil {
+			lease, err = c.Mutex(name, &holdfast.Options{TTL: ttl}).Acquire(ctx)
+		}
 		if err != nil {
 			t.Fatalf("P7: with a majority again: %v", err)
 		}
