@@ -6,7 +6,7 @@ ARGS ?=
 # Which benchmarks: make bench BENCH=Acquire
 BENCH ?= .
 
-.PHONY: help test test-all bench lint fmt deps binaries demo
+.PHONY: help test test-all bench lint fmt deps binaries demo cell
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -18,7 +18,7 @@ test-all: ## the same, with long histories and faults
 	@HOLDFAST_LONG=1 scripts/test $(ARGS)
 
 bench: ## run the benchmarks (BENCH=regexp, ARGS=more)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... ./internal/test/integration/bench
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... ./internal/test/integration/bench ./zklock/bench ./interop
 
 lint: ## gofmt, vet, staticcheck, go.mod tidiness, dependency lists, shell scripts
 	@scripts/lint
@@ -34,3 +34,6 @@ binaries: ## build the static binaries, manual pages and completions of a releas
 
 demo: ## the flash-sale demonstration
 	@scripts/demo $(ARGS)
+
+cell: ## three members of a lock service on this host, with TLS, and what to try
+	@scripts/cell

@@ -10,12 +10,22 @@ import (
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// acquire is Acquire and TryAcquire. It runs on the caller's goroutine: it feeds what happens to
-// the engine, which says what to do next.
+// acquire is Acquire and TryAcquire.
 func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error) {
 	if err := l.check(ctx, op); err != nil {
 		return nil, err
 	}
+	if trace := l.settings.client.opts.Trace; trace != nil {
+		return l.acquireTraced(ctx, trace, op, try)
+	}
+	return l.acquireChecked(ctx, nil, op, try)
+}
+
+// acquireChecked runs on the caller's goroutine: it feeds what happens to the engine, which says what
+// to do next. Traced is the context for the events of the hold; nil: none.
+func (l *Lock) acquireChecked(
+	ctx, traced context.Context, op string, try bool,
+) (*Lease, error) {
 	if lease, err := l.nested(ctx, try); err != nil {
 		return nil, failed(op, l.name, err)
 	} else if lease != nil {
@@ -23,6 +33,9 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error)
 	}
 	c := l.settings.client
 	a := acquisition{lease: newLease(c, l.name, l.settings, try), op: op, try: try}
+	if traced != nil {
+		a.lease.audience = &audience{traced: traced}
+	}
 	defer c.leave(&a)
 	for event := engine.Entered; ; {
 		switch c.proceed(ctx, &a, event) {

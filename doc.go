@@ -82,6 +82,7 @@
 //	import _ "github.com/holdfastlock/holdfast/filelock"              // file:///directory: this host
 //	import _ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://host
 //	import _ "github.com/holdfastlock/holdfast/zklock"                // zk://host
+//	import _ "github.com/holdfastlock/holdfast/celllock"              // cell://host
 //	import _ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://host
 //	                                                                  // redis+sentinel://host,host/primary
 //	                                                                  // redis+cluster://host,host

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -50,6 +51,10 @@ type Event struct {
 	After time.Duration
 	Until time.Time // InDoubt, Recovered, Expiring: the trust deadline by the wall clock
 	Err   error
+	At    time.Time // when it happened; hooks may be called later
+	// Context is, if there is ClientOptions.Trace, the context that it returned for the acquire that
+	// waits, or with which the hold began. It may have ended. Otherwise it is nil.
+	Context context.Context
 	// Degraded is Lease.Degraded of the hold: it is in a second store.
 	Degraded bool
 
@@ -92,7 +97,10 @@ func (c *Client) emit(n *engine.News) {
 	if q.hook == nil && c.opts.Logger == nil {
 		return
 	}
-	q.event = Event{Name: n.Name, Mode: n.Mode, Token: n.Token, After: n.After, Err: n.Err, Degraded: n.Degraded}
+	q.event = Event{Name: n.Name, Mode: n.Mode, Token: n.Token, After: n.After, Err: n.Err, At: time.Now(), Degraded: n.Degraded}
+	if n.About != nil {
+		q.event.Context = n.About.Ref.(*Lease).tracedLocked()
+	}
 	if n.Until != 0 {
 		q.event.Until = c.wall(n.Until)
 	}

@@ -63,7 +63,7 @@ func ExampleOpen() {
 
 	_, err = holdfast.Open(ctx, "mem://shop?hf.prefx=billing/")
 	fmt.Println(err)
-	// Output: holdfast: open mem://shop?hf.prefx=billing%2F: unknown URL parameter "hf.prefx" for mem://; known are: none
+	// Output: holdfast: open mem://shop?hf.prefx=billing%2F: unknown URL parameter "hf.prefx" for mem://; known are: hf.prefix, hf.ttl
 }
 
 // New takes a driver that the store's package made, here for a store that only this test has.

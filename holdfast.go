@@ -103,6 +103,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		Prefix: c.opts.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
 		Poll: c.caps.PollInterval(), TokenBlock: c.caps.TokenBlock,
 		Silent:   !c.opts.Events.any() && c.opts.Logger == nil,
+		Traced:   c.opts.Trace != nil,
 		NewOwner: rand.Text, Jitter: jitter,
 		LostError: newLostError, UncertainRelease: newUncertainRelease,
 	})

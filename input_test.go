@@ -15,6 +15,61 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
+// mute is a store without notes, in which a mutex is no write lock.
+type mute struct{ driver.Forward }
+
+func (m mute) Caps() driver.Caps {
+	caps := m.Forward.Caps()
+	caps.NoNotes = true
+	return caps
+}
+
+func (mute) Downgrade(context.Context, driver.Grant) (driver.Grant, error) {
+	return driver.Grant{}, driver.ErrUnsupported
+}
+
+// TestStoreWithoutNotes: notes that the user gives are refused, and others are not.
+func TestStoreWithoutNotes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, err := holdfast.New(mute{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		note := &holdfast.Options{Note: "a note"}
+		for _, l := range []*holdfast.Lock{c.Mutex("x", note), c.RWMutex("x", note).Read, c.Semaphore("x", 3, note)} {
+			if _, err := l.TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "Note") {
+				t.Errorf("a lock with a note: %v", err)
+			}
+		}
+		w.free("x", "a lock with a note was refused")
+		if err := w.acquire(c.Mutex("x", nil)).Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestDowngradeUnsupported: a lease that cannot be downgraded stays as it is.
+func TestDowngradeUnsupported(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, err := holdfast.New(mute{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		lease := w.acquire(c.Mutex("x", nil))
+		if err := lease.Downgrade(w.ctx); !errors.Is(err, holdfast.ErrUnsupported) {
+			t.Errorf("Downgrade: %v", err)
+		}
+		if s := lease.Sequencer(); !strings.HasPrefix(s, "hf1:x:") {
+			t.Errorf("after a downgrade that was refused the lease is %s", s)
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // P10: bad input is refused before any I/O, by an error that names the thing and its value and says
 // what is right.
 func TestBadInput(t *testing.T) {

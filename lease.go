@@ -43,6 +43,7 @@ func newLease(c *Client, name string, s *settings, try bool) *Lease {
 type audience struct {
 	done     chan struct{} // nil: Done was not called
 	contexts *leaseContext
+	traced   context.Context // Event.Context; nil: the client has no Trace
 }
 
 // ending is why a lease is over.
@@ -280,8 +281,8 @@ func (le *Lease) share(mode Mode) (*Lease, error) {
 
 // Downgrade turns an exclusive hold into a shared one without a gap: nobody can hold the name
 // exclusively in between. It is refused while the hold has other leases, which rely on holding the
-// name alone. After an error that is not a loss the lease counts as shared, because the store may
-// have downgraded it; Downgrade may be called again.
+// name alone. After an error that is neither a loss nor ErrUnsupported the lease counts as shared, because
+// the store may have downgraded it; Downgrade may be called again.
 func (le *Lease) Downgrade(ctx context.Context) error {
 	const op = "downgrade"
 	if ctx == nil {

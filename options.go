@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,17 @@ type ClientOptions struct {
 	TTL time.Duration
 	// Events are hooks that are told what happens to locks.
 	Events Events
+	// Trace, if it is not nil, is called on the goroutine of each Acquire and TryAcquire (also those of
+	// Do and All) before the store is asked, with the caller's context. It returns the context under
+	// which the acquire goes on, made from the one that it got, and a function that is called once on
+	// the same goroutine when the acquire ends, before it returns; nil: none. The context comes back
+	// as Event.Context in the events of this acquire and of its hold: so spans of a tracer find each
+	// other. Acquires that are refused for bad input, or because their context has ended before, are
+	// not traced.
+	//
+	// Unlike Events it delays the lock, so it must be quick. If it panics the panic is logged, and the
+	// acquire goes on without it. Module otelhold uses it.
+	Trace func(ctx context.Context, a Attempt) (context.Context, func(Outcome))
 	// Logger gets the same events as log records, on the goroutine that calls the hooks, and the
 	// driver's panics in the background. Nil: no records, and slog.Default gets the panics.
 	Logger *slog.Logger
@@ -78,7 +90,7 @@ type Options struct {
 	// must be 0.
 	Permits int
 	// Note is shown to operators. It has up to MaxNote bytes of UTF-8. "": program, host and
-	// process id.
+	// process id, unless Caps.NoNotes: then any other is refused.
 	Note string
 }
 
@@ -139,6 +151,8 @@ func (s *settings) settleKind(caps *Caps) error {
 		return fmt.Errorf("semaphores: %w", ErrUnsupported)
 	case s.Mode == Shared && !caps.Shared:
 		return fmt.Errorf("shared locks: %w", ErrUnsupported)
+	case s.Note != "" && caps.NoNotes:
+		return fmt.Errorf("option Note: %w", ErrUnsupported)
 	case s.Mode != Slot && s.Permits != 0:
 		return fmt.Errorf("option Permits is %d: only a semaphore has permits", s.Permits)
 	case s.Mode != Slot:

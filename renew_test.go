@@ -35,6 +35,44 @@ func TestLeaseIsRenewedForAsLongAsItIsHeld(t *testing.T) {
 	})
 }
 
+// TestStoreTrustsForLessThanTheTTL: the store lets each renewal count for a quarter of the TTL only. The lease
+// is renewed so much more often, and not lost.
+func TestStoreTrustsForLessThanTheTTL(t *testing.T) {
+	const most = 30 * time.Second
+	inWorld(t, func(w *world) {
+		c, f := w.client(&holdfast.ClientOptions{TTL: 4 * most})
+		f.set(func() {
+			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
+				g, err := d.Try(ctx, r)
+				g.Valid = most
+				return g, err
+			}
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				renewals := d.Renew(ctx, g)
+				for i := range renewals {
+					renewals[i].Valid = most
+				}
+				return renewals
+			}
+		})
+		lease := w.acquire(c.Mutex("x", nil))
+		time.Sleep(time.Hour)
+		if err := lease.Err(); err != nil {
+			t.Fatalf("P2: lost although every renewal went well: %v", err)
+		}
+		if n := f.renewals.Load(); n < 360-1 || n > 360*8/7 {
+			t.Errorf("%d renewals in an hour; one each 8.75 to 10 s is right", n)
+		}
+		often := w.acquire(c.Mutex("y", &holdfast.Options{RenewEvery: time.Second}))
+		time.Sleep(most) // what is shorter than its TTL is a claim, until its first renewal
+		before := f.renewals.Load()
+		time.Sleep(time.Minute)
+		if n := f.renewals.Load() - before; often.Err() != nil || n < 60 || n > 2*60 {
+			t.Errorf("%d renewals in a minute, where one is wanted each second: %v", n, often.Err())
+		}
+	})
+}
+
 func TestFailingRenewals(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var doubt, lost []time.Duration

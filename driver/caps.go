@@ -60,6 +60,10 @@ type Caps struct {
 	Slots   bool // semaphores
 	Fair    bool // clients are served in the order of the store's queue (P8)
 
+	// NoNotes says that the store has no room for Request.Note. Package holdfast then refuses notes that the
+	// user gives, and the driver ignores the default one.
+	NoNotes bool
+
 	MinTTL, MaxTTL time.Duration // the TTLs that the store takes; 0: no bound
 
 	// Poll is the longest time for which a waiter does not ask the store again, whatever wakes it

@@ -31,5 +31,5 @@ func ExampleRegister() {
 	}
 	_, err = driver.Open(context.Background(), u)
 	fmt.Println(err)
-	// Output: unknown URL parameter "hf.color" for example://; known are: hf.layout
+	// Output: unknown URL parameter "hf.color" for example://; known are: hf.layout, hf.prefix, hf.ttl
 }

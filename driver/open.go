@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // Opener opens a driver for a URL of its scheme. It MUST refuse parameters that it does not know:
@@ -63,6 +65,8 @@ func Open(ctx context.Context, u *url.URL) (Driver, error) {
 
 // packages has the package of each URL scheme, for those who have not imported it.
 var packages = map[string]string{
+	"cell":            "celllock",
+	"cells":           "celllock",
 	"etcd":            "etcdlock",
 	"etcds":           "etcdlock",
 	"file":            "filelock",
@@ -172,12 +176,11 @@ func Params(u *url.URL, foreign bool, known ...string) (map[string]string, error
 		case !ours && foreign:
 			continue
 		case !slices.Contains(known, key):
-			have := "none"
-			if len(known) > 0 {
-				have = strings.Join(known, ", ")
+			if slices.Contains(storeurl.Keys, key) {
+				return nil, fmt.Errorf("URL parameter %q is for the client, not for the driver: holdfast.Open takes it", key)
 			}
 			return nil, fmt.Errorf("unknown URL parameter %q for %s://; known are: %s",
-				key, u.Scheme, have)
+				key, u.Scheme, strings.Join(slices.Concat(known, storeurl.Keys), ", "))
 		case len(query[key]) > 1:
 			return nil, fmt.Errorf("URL parameter %q is given %d times; once is right",
 				key, len(query[key]))

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,8 +29,10 @@ func (t *trial) unchanged(what string, before, own int) {
 	t.Helper()
 	time.Sleep(t.tick()) // let goroutines start that are about to
 	more := 0
-	for end := time.Now().Add(t.slack); time.Now().Before(end); {
-		if more = goroutines() - before - own; more < (many-few)/2 {
+	for end, fewer := time.Now().Add(t.slack), 0; fewer > 0 || time.Now().Before(end); {
+		if more = goroutines() - before - own; more >= (many-few)/2 {
+			fewer = 0
+		} else if fewer++; fewer == 5 { // in a row: on a busy machine some may have been about to start
 			return
 		}
 	}
@@ -44,6 +47,16 @@ func goroutines() int {
 		least = min(least, runtime.NumGoroutine())
 	}
 	return least
+}
+
+// begun waits until all have been told to wait, which a busy machine takes its time for, and have begun to.
+func (t *trial) begun(all []*waiting) {
+	for end := time.Now().Add(t.slack); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if !slices.ContainsFunc(all, func(w *waiting) bool { return w.gap.Load() == 0 }) {
+			break
+		}
+	}
+	time.Sleep(t.tick())
 }
 
 func holdsAndGoroutines(t *trial) {
@@ -82,13 +95,16 @@ func waitersAndGoroutines(t *trial) {
 	defer waiters.Wait()
 	defer cancel()
 	before := 0
+	var all []*waiting
 	for i, r := range requests {
 		if i == few {
-			time.Sleep(t.tick()) // let the first begin
+			t.begun(all)
 			before = goroutines()
 		}
 		w := &waiting{}
+		all = append(all, w)
 		waiters.Go(func() { t.await(ctx, b, r, w) })
 	}
+	t.begun(all)
 	t.unchanged("waiters", before, many-few)
 }

@@ -33,13 +33,28 @@ type history struct {
 	round    uint64       // of several histories of one seed
 	budget   atomic.Int64 // operations left
 	deadline time.Time    // a slow store ends the workload early
+	granted  atomic.Bool  // an exclusive hold, of a scanned history
 	sequence atomic.Int64 // numbers calls and returns in their order
 	abandon  atomic.Int64 // how many more holds may be left to expire: each closes a name for a TTL
+	vain     atomic.Int64 // cycles of a scanned history that got no hold before there was any
 
 	mu     sync.Mutex
 	holds  []held
 	places []place
 	ops    []porcupine.Operation
+	errs   map[string]int // of tries that got nothing, by their texts: the first few
+}
+
+// noteError remembers why a try got nothing.
+func (h *history) noteError(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.errs == nil {
+		h.errs = map[string]int{}
+	}
+	if text := err.Error(); h.errs[text] > 0 || len(h.errs) < 20 {
+		h.errs[text]++
+	}
 }
 
 func (t *trial) newHistory(operations int) *history {
@@ -53,6 +68,13 @@ func (t *trial) newHistory(operations int) *history {
 // spend takes one operation from the budget.
 func (h *history) spend() bool {
 	return h.budget.Add(-1) >= 0 && time.Now().Before(h.deadline) && !h.Failed()
+}
+
+// goOn is spend of a scanned history. Suppose that the machine is so busy that, beside the faults, the
+// store has granted no exclusive hold yet when the time or the operations are used up. Then nothing is
+// known of it, so the history goes on, until the time of the case is over.
+func (h *history) goOn() bool {
+	return h.spend() || !h.granted.Load() && h.ctx.Err() == nil && !h.Failed()
 }
 
 // crew opens n clients of a workload.
@@ -83,6 +105,7 @@ type worker struct {
 	*rand.Rand
 	d, other driver.Driver
 	id       int
+	asked    time.Duration // the pause that the store has asked for, because others split the votes for example
 }
 
 // scanned runs a workload of all operations, waiters that give up, holds that expire or are
@@ -90,7 +113,7 @@ type worker struct {
 func (t *trial) scanned(open func() driver.Driver, operations int) {
 	h := t.newHistory(operations)
 	h.work(t.crew(open, cmp.Or(t.h.Clients, 4)), func(w *worker) {
-		for w.spend() {
+		for w.goOn() {
 			w.cycle()
 		}
 	})
@@ -103,8 +126,8 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 	t.Logf("%d of %d operations: %d holds (%d exclusive), %d places in queues, seed %d",
 		operations-int(max(h.budget.Load(), 0)), operations, len(h.holds), exclusive, len(h.places), t.seed)
 	if exclusive == 0 {
-		t.Errorf("P7: a random history of %d operations got no exclusive hold (seed %d)",
-			operations, t.seed)
+		t.Errorf("P7: a random history of %d operations got no exclusive hold (seed %d), but %v",
+			operations, t.seed, h.errs)
 	}
 	found := scanIntervals(h.holds)
 	if t.caps.Fencing && len(found) == 0 {
@@ -123,20 +146,31 @@ func (t *trial) scanned(open func() driver.Driver, operations int) {
 	}
 }
 
+// slowness is by how much longer than usual the workers of a scanned history wait, and their holds last. It is 1,
+// unless the store is so slow that many tries have got nothing: suppose that every vote of a quorum is synced to a disk on
+// which that takes longer than a worker waits. Then it grows until something is granted, and stays.
+func (h *history) slowness() time.Duration {
+	return 1 << min(h.vain.Load()/16, 6)
+}
+
 // cycle tries to take one hold, renews it a few times and releases it.
 func (w *worker) cycle() {
 	r := w.random()
-	var hold *held
+	r.TTL = min(r.TTL*w.slowness(), max(r.TTL, w.long))
+	take := w.tryOnce
 	if w.caps.Ops.Has(driver.OpQueue) && w.IntN(4) > 0 {
-		hold = w.acquire(r)
-	} else {
-		hold = w.tryOnce(r)
+		take = w.acquire
 	}
-	if hold == nil {
-		time.Sleep(time.Duration(w.IntN(int(5 * time.Millisecond))))
+	g, err := take(r)
+	if err != nil {
+		if !w.granted.Load() {
+			w.vain.Add(1)
+		}
+		time.Sleep(time.Duration(w.IntN(int(max(w.asked, 5*time.Millisecond*w.slowness())))))
+		w.asked = 0
 		return
 	}
-	g := driver.Grant{Request: r, Token: hold.token}
+	hold := &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
 	for range w.IntN(3) {
 		time.Sleep(time.Duration(w.IntN(int(time.Millisecond))))
 		if !w.spend() {
@@ -157,6 +191,9 @@ func (w *worker) cycle() {
 		}
 	}
 	w.giveUp(hold, g)
+	if hold.Mode == driver.Exclusive {
+		w.granted.Store(true)
+	}
 	w.mu.Lock()
 	w.holds = append(w.holds, *hold)
 	w.mu.Unlock()
@@ -178,33 +215,38 @@ func (w *worker) random() driver.Request {
 	return r
 }
 
-func (w *worker) tryOnce(r driver.Request) *held {
+func (w *worker) tryOnce(r driver.Request) (driver.Grant, error) {
 	g, err := w.d.Try(w.ctx, r)
 	if err != nil {
-		w.settle(r, err)
-		return nil
+		var held *driver.HeldError
+		if errors.As(err, &held) {
+			w.asked = held.Poll
+		}
+		w.noteError(err)
+		w.settle(driver.Grant{Request: r, Handle: g.Handle}, err)
 	}
-	return &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
+	return g, err
 }
 
 // settle withdraws a request whose outcome is not known, and fails the test for an error that
 // a store without faults does not return.
-func (w *worker) settle(r driver.Request, err error) {
+func (w *worker) settle(g driver.Grant, err error) {
 	switch {
 	case errors.Is(err, driver.ErrUncertain), errors.Is(err, context.DeadlineExceeded):
-		w.withdrawn(r)
+		w.withdrawn(g)
 	case errors.Is(err, driver.ErrHeld):
 	case w.h.FaultBetween != nil:
-		w.withdrawn(r)
+		w.withdrawn(g)
 	default:
 		w.Errorf("P7: a request of a random history failed: %v (seed %d)", err, w.seed)
 	}
 }
 
-// withdrawn withdraws until the store confirms it.
-func (w *worker) withdrawn(r driver.Request) {
+// withdrawn withdraws, as package holdfast does, until the store confirms it.
+func (w *worker) withdrawn(g driver.Grant) {
+	g.MinHold = 0
 	for w.ctx.Err() == nil {
-		if err := w.release1(w.d, driver.Grant{Request: r}); err == nil || driver.Gone(err) {
+		if err := w.release1(w.d, g); err == nil || driver.Gone(err) {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -214,9 +256,9 @@ func (w *worker) withdrawn(r driver.Request) {
 // acquire waits in the queue for a random time, and records its place. Suppose
 // a hundred wait for as long as four do: then hardly anybody is served before it gives up, and
 // the history tells nothing. So a crowd waits for longer.
-func (w *worker) acquire(r driver.Request) *held {
+func (w *worker) acquire(r driver.Request) (driver.Grant, error) {
 	q, _ := driver.As[driver.Queuer](w.d, driver.OpQueue)
-	patience := 100 * time.Millisecond
+	patience := 100 * time.Millisecond * w.slowness()
 	if w.h.Clients > 4 {
 		patience = 10 * time.Second
 	}
@@ -224,12 +266,15 @@ func (w *worker) acquire(r driver.Request) *held {
 	defer cancel()
 	p := place{name: r.Name, owner: r.Owner, asked: w.clock.Now()}
 	last, gap := p.asked, time.Duration(0)
+	known := driver.Grant{Request: r} // to the store, maybe
 	var g driver.Grant
-	var err error
-	for w.spend() {
+	err := context.DeadlineExceeded // the history is over
+	for w.goOn() {
 		called := w.clock.Now()
 		g, err = q.Enqueue(ctx, r)
 		now := w.clock.Now()
+		known.Handle = cmp.Or(g.Handle, known.Handle)
+		known.Stray = known.Stray || errors.Is(err, driver.ErrUncertain)
 		gap = max(gap, now.Sub(last))
 		if err == nil || errors.Is(err, driver.ErrHeld) {
 			last = called // the store has answered a request that was sent then
@@ -250,19 +295,20 @@ func (w *worker) acquire(r driver.Request) *held {
 			time.Sleep(time.Duration(w.IntN(int(w.poll / 8)))) // or a fault uses up the operations
 		}
 	}
-	if err != nil || g.Owner == "" {
-		w.withdrawn(r)
-		return nil
+	if err != nil {
+		w.noteError(err)
+		w.withdrawn(known)
+		return g, err
 	}
-	hold := &held{Request: r, token: g.Token, from: w.clock.Now(), until: g.Since.Add(g.Valid)}
-	p.granted = hold.from
+	g.Stray = known.Stray
+	p.granted = w.clock.Now()
 	faulty := w.h.FaultBetween != nil && w.h.FaultBetween(p.asked, p.granted)
-	if p.queued != 0 && !faulty && r.Mode == driver.Exclusive && hold.from < hold.until && gap < min(2*w.poll, r.TTL) {
+	if p.queued != 0 && !faulty && r.Mode == driver.Exclusive && p.granted < g.Since.Add(g.Valid) && gap < min(2*w.poll, r.TTL) {
 		w.mu.Lock()
 		w.places = append(w.places, p)
 		w.mu.Unlock()
 	}
-	return hold
+	return g, nil
 }
 
 // giveUp ends a hold: mostly by a release, sometimes by a break, a withdrawal or its TTL.
@@ -270,19 +316,20 @@ func (w *worker) giveUp(hold *held, g driver.Grant) {
 	end := func() { hold.until = min(hold.until, w.clock.Now()) }
 	w.budget.Add(-1)
 	switch n := w.IntN(100); {
-	case n < 3 && w.abandon.Add(-1) >= 0: // as if the process died
+	case n < 3 && hold.TTL == w.ttl && w.abandon.Add(-1) >= 0: // as if the process died
 	case n < 8 && w.caps.Ops.Has(driver.OpBreak) && g.Token != 0 && g.Mode == driver.Exclusive:
 		end()
 		if err := w.break1(w.other, g.Name, g.Token); err != nil {
-			w.withdrawn(g.Request)
+			w.withdrawn(g)
 		}
-	case n < 12:
+	case n < 12: // as if the answer to the request had been lost
 		end()
-		w.withdrawn(g.Request)
+		g.Token = 0
+		w.withdrawn(g)
 	default:
 		end()
 		if err := w.release1(w.d, g); err != nil && !driver.Gone(err) {
-			w.withdrawn(g.Request)
+			w.withdrawn(g)
 		}
 	}
 }
@@ -318,52 +365,52 @@ func (w *worker) contend(name string) {
 		g, err = w.d.Try(w.ctx, r)
 		return reply{done: err == nil, token: g.Token}, err
 	})
-	stranger := r
+	stranger := driver.Grant{Request: r, Token: g.Token}
 	stranger.Owner = newOwner()
 	switch {
 	case tried.unknown:
-		w.let(r)
+		w.let(driver.Grant{Request: r, Handle: g.Handle})
 		return
 	case !tried.done:
 		time.Sleep(time.Duration(w.IntN(int(time.Millisecond / 2))))
 		return
 	}
 	for range w.IntN(3) {
-		mine := r
+		one := g
 		if w.IntN(4) == 0 {
-			mine = stranger
+			one = stranger
 		}
-		w.renewed(mine, g.Token)
+		w.renewed(one)
 	}
 	if w.IntN(4) == 0 {
-		w.released(stranger, g.Token)
+		w.released(stranger)
 	}
-	if out := w.released(r, g.Token); out.unknown {
-		w.let(r)
+	if out := w.released(g); out.unknown {
+		w.let(g)
 	} else if w.IntN(4) == 0 {
-		w.released(r, g.Token)
-		w.renewed(r, g.Token)
+		w.released(g)
+		w.renewed(g)
 	}
 }
 
-func (w *worker) renewed(r driver.Request, token driver.Token) {
-	w.note(actRenew, r, func() (reply, error) {
-		err := w.renew1(w.d, driver.Grant{Request: r, Token: token}).Err
+func (w *worker) renewed(g driver.Grant) {
+	w.note(actRenew, g.Request, func() (reply, error) {
+		err := w.renew1(w.d, g).Err
 		return reply{done: err == nil}, err
 	})
 }
 
-func (w *worker) released(r driver.Request, token driver.Token) reply {
-	return w.note(actRelease, r, func() (reply, error) {
-		err := w.release1(w.d, driver.Grant{Request: r, Token: token})
+func (w *worker) released(g driver.Grant) reply {
+	return w.note(actRelease, g.Request, func() (reply, error) {
+		err := w.release1(w.d, g)
 		return reply{done: err == nil}, err
 	})
 }
 
 // let withdraws until the store confirms it; what it does counts as one
 // operation each time.
-func (w *worker) let(r driver.Request) {
-	for w.ctx.Err() == nil && w.released(r, 0).unknown {
+func (w *worker) let(g driver.Grant) {
+	for w.ctx.Err() == nil && w.released(g).unknown {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -17,7 +17,7 @@ type waiting struct {
 	err     error
 	done    chan struct{}
 
-	gap atomic.Int64 // nanoseconds: the longest time between two answers of the store to this waiter
+	gap atomic.Int64 // nanoseconds: the longest time between two answers of the store to this waiter; 0: there was none
 
 	mu     sync.Mutex
 	slow   time.Duration  // that answers took, and by which waits were longer than their context
@@ -62,7 +62,7 @@ func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, w 
 	for last := t.clock.Now(); ; {
 		g, err := t.asks(ctx, d, w)
 		now := t.clock.Now()
-		w.gap.Store(max(w.gap.Load(), int64(now.Sub(last))))
+		w.gap.Store(max(w.gap.Load(), int64(now.Sub(last)), 1))
 		last = now
 		switch {
 		case driver.Gone(err) && t.heard.over(w.request, t.poll, now):

@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // Annotate implements driver.Annotator.
@@ -23,11 +23,11 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	c.mu.Unlock()
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	return c.changed(ctx, r, &g, func(v *value) { v.Note = g.Note })
+	return c.changed(ctx, r, &g, func(v *table.Value) { v.Note = g.Note })
 }
 
 // changed is change, and tells why there is no hold to change.
-func (c *client) changed(ctx context.Context, r *record, g *driver.Grant, edit func(*value)) error {
+func (c *client) changed(ctx context.Context, r *record, g *driver.Grant, edit func(*table.Value)) error {
 	if r != nil {
 		if there, err := c.change(ctx, r, g, edit); there || err != nil {
 			return err
@@ -44,18 +44,12 @@ func (c *client) changed(ctx context.Context, r *record, g *driver.Grant, edit f
 // hold is downgraded or that its name is closed meanwhile, and that the change arrives
 // then: it must undo neither. The first attempt reads nothing: it assumes that the value
 // has not been changed yet.
-func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit func(*value)) (there bool, err error) {
+func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit func(*table.Value)) (there bool, err error) {
 	key, mod := c.key(r), r.created
-	v := c.layout.newValue(&g.Request, c.id, c.asked(r))
+	v := c.layout.NewValue(&g.Request, c.id, c.asked(r))
 	for {
 		edit(&v)
-		resp, err := c.spareRoute().kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.ModRevision(key), "=", mod),
-		).Then(
-			clientv3.OpPut(key, c.layout.text(v), clientv3.WithIgnoreLease()),
-		).Else(
-			clientv3.OpGet(key),
-		).Commit()
+		resp, err := commit(ctx, c.spareRoute().direct, table.Change(key, mod, c.layout.Text(v)))
 		if err != nil || resp.Succeeded {
 			return err == nil, err
 		}
@@ -64,8 +58,8 @@ func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit fu
 			return false, nil
 		}
 		var ok bool
-		if v, ok = parseValue(kvs[0].Value); !ok { // plain: the note says everything
-			v = c.layout.newValue(&g.Request, c.id, c.asked(r))
+		if v, ok = table.ParseValue(kvs[0].Value); !ok { // plain: the note says everything
+			v = c.layout.NewValue(&g.Request, c.id, c.asked(r))
 		}
 		if v.Closed {
 			return false, nil
@@ -78,8 +72,8 @@ func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit fu
 // higher one is there. It reports whether the hold is there. A store that is full takes no
 // value; the hold is renewed all the same, and operators see the token from before.
 func (c *client) recordHandOver(ctx context.Context, r *record, g *driver.Grant) (there bool, err error) {
-	handedOver := int(g.Token - c.layout.token(r.created))
-	there, err = c.change(ctx, r, g, func(v *value) { v.HandedOver = max(v.HandedOver, handedOver) })
+	handedOver := int(g.Token - c.layout.Token(r.created))
+	there, err = c.change(ctx, r, g, func(v *table.Value) { v.HandedOver = max(v.HandedOver, handedOver) })
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		return true, nil
 	}

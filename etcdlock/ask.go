@@ -1,10 +1,8 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // maxReads is how often a Try reads the name again because a key was put in between.
@@ -49,9 +48,9 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	if c.isLeaving(r) {
 		return driver.Grant{}, driver.ErrNotHeld // it has just ended
 	}
-	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(c.layout.newValue(&req, c.id, c.asked(r)))
-	limit := c.layout.fewest(&req)
+	key, dir := c.key(r), c.layout.Dir(req.Name)
+	text := c.layout.Text(c.layout.NewValue(&req, c.id, c.asked(r)))
+	limit := c.layout.Fewest(&req)
 	if c.mayBeThere(r) {
 		limit = 0 // its own key is to be found
 	}
@@ -63,9 +62,9 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		in := c.layout.inUse(dir, (*etcdserverpb.RangeResponse)(resp))
-		if find(in.entries, req.Owner, key) == nil {
-			if err := in.refusal(&c.layout, &req); err != nil {
+		in := c.layout.ReadInUse(dir, (*etcdserverpb.RangeResponse)(resp))
+		if table.Find(in.Entries, req.Owner, key) == nil {
+			if err := in.Refusal(&c.layout, &req); err != nil {
 				return driver.Grant{}, c.refused(ctx, &req, &in, err)
 			}
 		}
@@ -77,15 +76,7 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		from, to := []byte(dir), []byte(clientv3.GetPrefixRangeEnd(dir))
-		resp, err := commit(ctx, c.direct, &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{
-				compareCreated([]byte(c.layout.tombstone(req.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
-				compareCreated(from, to, etcdserverpb.Compare_LESS, seen+1),
-			},
-			Success: []*etcdserverpb.RequestOp{putOp([]byte(key), text, s.lease())},
-			Failure: []*etcdserverpb.RequestOp{rangeOp(from, to, limit)},
-		})
+		resp, err := commit(ctx, c.direct, c.layout.Take(req.Name, req.Owner, key, text, s.lease(), seen, limit))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			c.end(s)
 			continue // refused for certain, so it may be asked again
@@ -96,18 +87,18 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 		if resp.Succeeded {
 			return c.grant(r, &req, s, resp.Header.Revision, c.whole(&req)), nil
 		}
-		in := c.layout.inUse(dir, resp.Responses[0].GetResponseRange())
-		if in.newest <= seen && !in.more {
+		in := c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
+		if in.Newest <= seen && !in.More {
 			return driver.Grant{}, driver.ErrNotHeld // nothing is newer: it was withdrawn before it arrived
 		}
-		if e := find(in.entries, req.Owner, key); e != nil {
+		if e := table.Find(in.Entries, req.Owner, key); e != nil {
 			return c.adopt(ctx, r, &req, e, c.whole(&req))
 		}
-		if in.more && len(in.entries) == 0 {
+		if in.More && len(in.Entries) == 0 {
 			limit = 0 // what was read is no entry, and there is more
 			continue
 		}
-		if err := in.refusal(&c.layout, &req); err != nil {
+		if err := in.Refusal(&c.layout, &req); err != nil {
 			return driver.Grant{}, c.refused(ctx, &req, &in, err)
 		}
 		if round >= maxReads {
@@ -125,127 +116,35 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 // refused notes how many use a name on which a Try was refused, and returns why it was. If
 // not all of them were read it asks for the first, to say who holds the name. That is not
 // done for those who wait: etcd goes through all keys of the name.
-func (c *client) refused(ctx context.Context, req *driver.Request, in *inUse, why error) error {
+func (c *client) refused(ctx context.Context, req *driver.Request, in *table.InUse, why error) error {
 	c.mu.Lock()
-	c.noteAheadLocked(req.Name, in.count)
+	c.noteAheadLocked(req.Name, in.Count)
 	c.mu.Unlock()
 	var held *driver.HeldError
-	if !in.more || !errors.As(why, &held) {
+	if !in.More || !errors.As(why, &held) {
 		return why
 	}
-	dir := c.layout.dir(req.Name)
+	dir := c.layout.Dir(req.Name)
 	resp, err := c.kv.Get(ctx, dir, append(clientv3.WithFirstCreate(), clientv3.WithSerializable())...)
-	if err != nil || resp.Header.Revision < in.newest {
+	if err != nil || resp.Header.Revision < in.Newest {
 		return why // it is refused for certain all the same
 	}
-	if first := c.layout.parseEntries(dir, resp.Kvs); len(first) > 0 {
-		held.Note, held.Token = first[0].value.Note, c.layout.tokenOf(&first[0])
+	if first := c.layout.ParseEntries(dir, resp.Kvs); len(first) > 0 {
+		held.Note, held.Token = first[0].Value.Note, c.layout.TokenOf(&first[0])
 	}
 	return why
-}
-
-// inUse is what uses a name: all of it, or a few of many.
-type inUse struct {
-	entries []entry // in the order of their creation
-	more    bool    // there are others, before these or after them
-	count   int     // of all keys
-	newest  int64   // the highest create revision of what was read, entry or not
-}
-
-// fewest returns how many keys a Try reads to learn that the name is held; 0: all. To an
-// exclusive request each entry is in the way. Suppose that a thousand clients start together:
-// none of them reads of all others.
-func (l *layout) fewest(req *driver.Request) int64 {
-	if l.stock || req.Mode != driver.Exclusive {
-		return 0 // keys of longer names are among them, or all have to be added up
-	}
-	return 16
-}
-
-// mostInUse is how many keys a request for a place reads in the order of their names, which
-// is little work for etcd. Of a larger crowd the waiter finds out later what is before it, by
-// a read that holds nobody else up.
-const mostInUse = driver.FarBehind
-
-// getInUse reads what uses a name before a place is put there. To an exclusive request values
-// tell only of what kind the lock is and, if there are few entries, who holds it; so few are
-// read. In the layout Stock keys of longer names are among them, so all are read.
-func (l *layout) getInUse(req *driver.Request) []clientv3.Op {
-	dir := l.dir(req.Name)
-	switch {
-	case req.Mode != driver.Exclusive:
-		return []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
-	case l.stock:
-		return []clientv3.Op{
-			clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
-			clientv3.OpGet(dir, clientv3.WithFirstCreate()...),
-		}
-	}
-	return []clientv3.Op{
-		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(mostInUse)),
-		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithLimit(l.fewest(req))),
-	}
-}
-
-// know takes in entries of which the values were read as well.
-func (in *inUse) know(some []entry) {
-	for _, e := range some {
-		for i := range in.entries {
-			if in.entries[i].key == e.key {
-				in.entries[i] = e
-			}
-		}
-	}
-}
-
-// inUse makes sense of what was read of a name.
-func (l *layout) inUse(dir string, r *etcdserverpb.RangeResponse) inUse {
-	in := inUse{entries: l.parseEntries(dir, r.Kvs), more: r.More, count: int(r.Count)}
-	slices.SortFunc(in.entries, func(a, b entry) int { return cmp.Compare(a.created, b.created) })
-	for _, kv := range r.Kvs {
-		in.newest = max(in.newest, kv.CreateRevision)
-	}
-	return in
-}
-
-// before returns what is before a place that was taken at a revision, when these were all
-// others. If there are more than were read, the nearest are not known yet.
-func (in *inUse) before(req *driver.Request, rev int64) view {
-	v := view{rev: rev, entries: slices.Clone(in.entries), more: in.more, ahead: len(in.entries)}
-	if in.more {
-		v.entries, v.ahead = nil, in.count
-	} else if far := len(v.entries) - nearby; req.Mode == driver.Exclusive && far > 0 {
-		v.entries, v.more = v.entries[far:], true
-	}
-	return v
-}
-
-// refusal returns why there is no hold beside what uses the name, or nil. Of a few of many
-// none is known to be the holder.
-func (in *inUse) refusal(l *layout, req *driver.Request) error {
-	// Another version's shared hold or slot would admit this one.
-	if err := l.mismatch(req, in.entries); err != nil {
-		return err
-	}
-	switch {
-	case admits(in.entries, useOf(req)):
-		return nil
-	case in.more:
-		return &driver.HeldError{Name: req.Name, Queued: in.count - 1} // the holder is not known
-	}
-	return l.heldError(req, in.entries)
 }
 
 // putAndCheck is a Try that puts the key at once, on a session, and reads in the same
 // transaction what was before it.
 func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request, s *session) (driver.Grant, error) {
-	key, dir := c.key(r), c.layout.dir(req.Name)
+	key, dir := c.key(r), c.layout.Dir(req.Name)
 	sent := c.clock.Now()
 	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(c.layout.Tombstone(req.Owner)), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 	).Then(
-		clientv3.OpPut(key, c.layout.text(c.layout.newValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
+		clientv3.OpPut(key, c.layout.Text(c.layout.NewValue(req, c.id, c.asked(r))), clientv3.WithLease(s.lease())),
 		clientv3.OpGet(dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
 	).Commit()
 	if err != nil {
@@ -254,11 +153,11 @@ func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request
 	if !resp.Succeeded {
 		return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 	}
-	others := without(c.layout.parseEntries(dir, resp.Responses[1].GetResponseRange().Kvs), key)
-	if c.layout.mismatch(req, others) == nil && admits(others, useOf(req)) {
+	others := table.Without(c.layout.ParseEntries(dir, resp.Responses[1].GetResponseRange().Kvs), key)
+	if c.layout.Mismatch(req, others) == nil && table.Admits(others, table.UseOf(req)) {
 		return c.grant(r, req, s, resp.Header.Revision, c.whole(req)), nil
 	}
-	return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, c.layout.refusal(req, others))
+	return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, c.layout.Refusal(req, others))
 }
 
 // Enqueue implements driver.Queuer. A place is a key on the lease of places,
@@ -328,13 +227,13 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return c.placed(ctx, r, req, s, r.created, *v, sent, v.entries)
+	return c.placed(ctx, r, req, s, r.created, *v, sent, v.Entries)
 }
 
 // look returns what is before a place now.
-func (c *client) look(ctx context.Context, r *record, req *driver.Request) (*view, error) {
+func (c *client) look(ctx context.Context, r *record, req *driver.Request) (*table.View, error) {
 	c.mu.Lock()
-	var last view
+	var last table.View
 	if p := c.places[r]; p != nil {
 		last = p.view
 	}
@@ -347,8 +246,8 @@ func (c *client) look(ctx context.Context, r *record, req *driver.Request) (*vie
 
 // line takes a place at the end of the queue.
 func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
-	key, dir := c.key(r), c.layout.dir(req.Name)
-	text := c.layout.text(c.layout.newValue(req, c.id, c.asked(r)))
+	key, dir := c.key(r), c.layout.Dir(req.Name)
+	text := c.layout.Text(c.layout.NewValue(req, c.id, c.asked(r)))
 	for {
 		sent := c.clock.Now()
 		secs := c.placeSeconds(req.Name)
@@ -358,10 +257,10 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 		}
 		stop := s.beating(ctx)
 		resp, err := c.kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(c.layout.tombstone(req.Owner)), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(c.layout.Tombstone(req.Owner)), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 		).Then(
-			append(c.layout.getInUse(req), clientv3.OpPut(key, text, clientv3.WithLease(s.lease())))...,
+			append(c.layout.GetInUse(req), clientv3.OpPut(key, text, clientv3.WithLease(s.lease())))...,
 		).Else(
 			clientv3.OpGet(key),
 		).Commit()
@@ -374,8 +273,8 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			return c.unanswered(r, req, s, sent, err)
 		}
 		if !resp.Succeeded {
-			own := c.layout.parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
-			if e := find(own, req.Owner, key); e != nil {
+			own := c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs)
+			if e := table.Find(own, req.Owner, key); e != nil {
 				return c.adopt(ctx, r, req, e, c.short(req, c.minSeconds))
 			}
 			if len(own) > 0 {
@@ -383,14 +282,14 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 			}
 			return driver.Grant{}, driver.ErrNotHeld // it was withdrawn before it arrived
 		}
-		in := c.layout.inUse(dir, resp.Responses[0].GetResponseRange())
+		in := c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
 		for _, some := range resp.Responses[1 : len(resp.Responses)-1] {
-			in.know(c.layout.parseEntries(dir, some.GetResponseRange().Kvs))
+			in.Know(c.layout.ParseEntries(dir, some.GetResponseRange().Kvs))
 		}
-		if err := c.layout.mismatch(req, in.entries); err != nil {
+		if err := c.layout.Mismatch(req, in.Entries); err != nil {
 			return c.takeBack(ctx, r, req, s, sent, resp.Header.Revision, err)
 		}
-		return c.placed(ctx, r, req, s, resp.Header.Revision, in.before(req, resp.Header.Revision), s.sentBefore(sent), in.entries)
+		return c.placed(ctx, r, req, s, resp.Header.Revision, in.Before(req, resp.Header.Revision), s.sentBefore(sent), in.Entries)
 	}
 }
 
@@ -414,39 +313,48 @@ func (c *client) takeBack(
 	return driver.Grant{Request: *req}, driver.Uncertain(err)
 }
 
+// createdLocked notes when a record's key was created. Those who confirm the same place together all know it, and
+// read it without the lock, so it is written only if it is another one.
+func (r *record) createdLocked(created int64) {
+	if r.created != created {
+		r.created = created
+	}
+}
+
 // placed notes a place that was confirmed by a request sent then, and returns the
 // grant if nothing is before it.
 func (c *client) placed(
-	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v view, sent driver.Instant, others []entry,
+	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v table.View, sent driver.Instant, others []table.Entry,
 ) (driver.Grant, error) {
 	c.mu.Lock()
-	r.state, r.created = queued, created
+	r.state = queued
+	r.createdLocked(created)
 	r.session.Store(s)
 	if p := c.places[r]; p == nil {
 		c.places[r] = &place{}
-	} else if v.more && p.view.ahead > 0 {
-		v.ahead = min(v.ahead, p.view.ahead) // it can only be fewer
+	} else if v.More && p.view.Ahead > 0 {
+		v.Ahead = min(v.Ahead, p.view.Ahead) // it can only be fewer
 	}
 	c.places[r].view = v
-	c.noteAheadLocked(req.Name, v.ahead)
-	c.expireAtLocked(r, sent.Add(driver.Caps{Poll: c.poll}.PlaceLife(v.ahead)))
+	c.noteAheadLocked(req.Name, v.Ahead)
+	c.expireAtLocked(r, sent.Add(driver.Caps{Poll: c.poll}.PlaceLife(v.Ahead)))
 	c.mu.Unlock()
-	if v.free(req) {
-		return c.claimed(ctx, r, req, v.behind)
+	if v.Free(req) {
+		return c.claimed(ctx, r, req, v.Behind)
 	}
-	if v.more && len(others) < v.ahead {
+	if v.More && len(others) < v.Ahead {
 		others = nil // the first of them is not known to be the holder
 	}
-	held := c.layout.heldError(req, others)
-	held.Ahead = v.ahead
+	held := c.layout.HeldError(req, others)
+	held.Ahead = v.Ahead
 	return driver.Grant{}, held
 }
 
 // adopt takes over a key of the owner that this client does not know for sure: an
 // answer was lost. The key is put on the lease that it should be on.
-func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *entry, t term) (driver.Grant, error) {
-	if e.key != c.key(r) {
-		return driver.Grant{}, c.layout.refusal(req, []entry{*e}) // of the same owner, but of another client
+func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry, t term) (driver.Grant, error) {
+	if e.Key != c.key(r) {
+		return driver.Grant{}, c.layout.Refusal(req, []table.Entry{*e}) // of the same owner, but of another client
 	}
 	sent := c.clock.Now()
 	s, err := c.session(ctx, t.seconds, sent.Add(-t.lasts/4))
@@ -454,10 +362,10 @@ func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *e
 		return driver.Grant{}, err
 	}
 	resp, err := c.kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
+		clientv3.Compare(clientv3.CreateRevision(e.Key), "=", e.Created),
 	).Then(
-		clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
-		c.layout.getBefore(req, e.created),
+		clientv3.OpPut(e.Key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
+		c.layout.GetBefore(req, e.Created),
 	).Commit()
 	if err != nil {
 		return c.unanswered(r, req, s, sent, err)
@@ -465,11 +373,11 @@ func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *e
 	if !resp.Succeeded {
 		return driver.Grant{}, driver.ErrNotHeld // gone again, in the meantime
 	}
-	v := c.layout.before(req, e.key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
-	if !v.free(req) {
-		return c.placed(ctx, r, req, s, e.created, v, s.sentBefore(sent), v.entries)
+	v := c.layout.Before(req, e.Key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
+	if !v.Free(req) {
+		return c.placed(ctx, r, req, s, e.Created, v, s.sentBefore(sent), v.Entries)
 	}
-	return c.grant(r, req, s, e.created, t), nil
+	return c.grant(r, req, s, e.Created, t), nil
 }
 
 // term is how long a hold is to last: a whole one its TTL, a claim two polls.
@@ -494,7 +402,7 @@ func (c *client) short(req *driver.Request, secs int64) term {
 func (c *client) grant(r *record, req *driver.Request, s *session, created int64, t term) driver.Grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.created = created
+	r.createdLocked(created)
 	r.session.Store(s)
 	return c.beginLocked(r, req, t)
 }
@@ -515,7 +423,7 @@ func (c *client) beginLocked(r *record, req *driver.Request, t term) driver.Gran
 // are the hold's; the grant has as many as were asked for.
 func (c *client) granted(r *record, req *driver.Request) driver.Grant {
 	return driver.Grant{
-		Request: *req, Token: c.layout.token(r.created), Block: min(max(req.Tokens, 1), c.layout.block()), Handle: r,
+		Request: *req, Token: c.layout.Token(r.created), Block: min(max(req.Tokens, 1), c.layout.Block()), Handle: r,
 	}
 }
 
@@ -561,21 +469,4 @@ func (c *client) doubtLocked(r *record, req *driver.Request, s *session, sent dr
 		r.session.Store(s)
 		c.expireAtLocked(r, sent.Add(req.TTL+req.LockDelay))
 	}
-}
-
-// refusal says why there is no hold beside the entries.
-func (l *layout) refusal(req *driver.Request, others []entry) error {
-	if err := l.mismatch(req, others); err != nil {
-		return err
-	}
-	return l.heldError(req, others)
-}
-
-// heldError returns ErrHeld with what is known of the first entry in the way.
-func (l *layout) heldError(req *driver.Request, others []entry) *driver.HeldError {
-	e := &driver.HeldError{Name: req.Name}
-	if len(others) > 0 {
-		e.Note, e.Token = others[0].value.Note, l.tokenOf(&others[0])
-	}
-	return e
 }

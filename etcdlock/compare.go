@@ -19,7 +19,7 @@ func Compare(lease *holdfast.Lease) clientv3.Cmp {
 	g := lease.Grant()
 	if r, ok := g.Handle.(*record); ok {
 		c := r.session.Load().c
-		return clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", c.layout.created(g.Token))
+		return clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", c.layout.Created(g.Token))
 	}
 	return clientv3.Compare(clientv3.Version("\x00"), "<", 0)
 }

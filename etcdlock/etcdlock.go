@@ -48,6 +48,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
@@ -87,7 +88,7 @@ type client struct {
 	direct etcdserverpb.KVClient
 	spare  atomic.Pointer[route] // for renewals and releases; nil: none yet
 	clock  driver.Clock
-	layout layout
+	layout table.Layout
 	caps   driver.Caps
 	poll   time.Duration
 	id     string
@@ -127,7 +128,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	if o == nil {
 		o = &Options{}
 	}
-	l, err := newLayout(o.Layout, o.Prefix)
+	l, err := table.NewLayout(o.Layout, o.Prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	c := &client{
 		etcd: etcd, own: own, kv: requests{clientv3.NewKV(etcd)}, leases: leases{clientv3.NewLease(etcd)},
 		direct: etcdserverpb.NewKVClient(etcd.ActiveConnection()),
-		clock:  o.Clock, layout: l, id: rand.Text()[:clientLen], hub: &hub{etcd: etcd},
+		clock:  o.Clock, layout: l, id: rand.Text()[:table.ClientLen], hub: &hub{etcd: etcd},
 		sessions: map[int64]*session{}, records: newIndex(), places: map[*record]*place{},
 		minimums: map[*record]*session{}, followers: map[span]*follower{}, wanted: map[string]int{},
 		losses: make(chan driver.Loss, 16),
@@ -178,7 +179,7 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 	default:
 		return err
 	}
-	if err := c.layout.checkRevision(get.Header.Revision); err != nil {
+	if err := c.layout.CheckRevision(get.Header.Revision); err != nil {
 		return err
 	}
 	shortest := time.Duration(c.minSeconds) * time.Second
@@ -191,15 +192,15 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 		}
 	}
 	kind := ""
-	if c.layout.stock {
+	if c.layout.Stock {
 		kind = "-stock"
 	}
 	c.caps = driver.Caps{
-		Store: fmt.Sprintf("etcd%s:%x/%s", kind, get.Header.ClusterId, c.layout.locks),
+		Store: fmt.Sprintf("etcd%s:%x/%s", kind, get.Header.ClusterId, c.layout.LocksAt),
 		Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
 			driver.OpAnnotate | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
-		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.block(),
+		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.Block(),
 		Guarantees: guarantees,
 	}
 	return nil
@@ -209,7 +210,7 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 // once no member can be reached, and says why.
 func (c *client) ask(ctx context.Context) (*clientv3.GetResponse, error) {
 	var member peer.Peer
-	resp, err := c.direct.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(c.layout.tombstonesAt), CountOnly: true},
+	resp, err := c.direct.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(c.layout.TombstonesAt), CountOnly: true},
 		atOnce, grpc.Peer(&member))
 	switch {
 	case err == nil:
@@ -218,7 +219,7 @@ func (c *client) ask(ctx context.Context) (*clientv3.GetResponse, error) {
 		return nil, ended(ctx, err)
 	}
 	// A member has refused it, for example one that knows of no leader. The library asks the others.
-	return c.kv.Get(ctx, c.layout.tombstonesAt, clientv3.WithCountOnly())
+	return c.kv.Get(ctx, c.layout.TombstonesAt, clientv3.WithCountOnly())
 }
 
 // Caps implements driver.Driver.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -41,7 +42,7 @@ func line(t *testing.T, c *client, req driver.Request) {
 // keys returns the keys of a name.
 func keys(t *testing.T, c *client, name string) int64 {
 	t.Helper()
-	r, err := c.kv.Get(t.Context(), c.layout.dir(name), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	r, err := c.kv.Get(t.Context(), c.layout.Dir(name), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestManyWaiters(t *testing.T) {
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	g := take(t, c, request("many"))
-	const n = 4 * nearby
+	const n = 4 * table.Nearby
 	type served struct {
 		i   int
 		g   driver.Grant
@@ -201,8 +202,8 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
 		g := take(t, c, request("again"))
-		r, err := c.kv.Get(t.Context(), c.layout.dir("again"), clientv3.WithPrefix())
-		if err != nil || len(r.Kvs) != 1 || r.Kvs[0].CreateRevision != c.layout.created(g.Token) {
+		r, err := c.kv.Get(t.Context(), c.layout.Dir("again"), clientv3.WithPrefix())
+		if err != nil || len(r.Kvs) != 1 || r.Kvs[0].CreateRevision != c.layout.Created(g.Token) {
 			t.Fatalf("a hold is the keys %v, %v", r, err)
 		}
 		seen[string(r.Kvs[0].Key)] = true
@@ -364,7 +365,7 @@ func TestGrantAfterEnd(t *testing.T) {
 	default:
 		t.Error("P2: of the end of a lease nothing was told")
 	}
-	g, err := c.adopt(t.Context(), r, &req, &entry{key: c.key(r), created: c.layout.created(before.Token)}, c.whole(&req))
+	g, err := c.adopt(t.Context(), r, &req, &table.Entry{Key: c.key(r), Created: c.layout.Created(before.Token)}, c.whole(&req))
 	c.unreserve(r)
 	if err != nil || g.Token != before.Token || r.session.Load() == first {
 		t.Fatalf("the key was moved as %+v, %v", g, err)
@@ -463,36 +464,10 @@ func TestParse(t *testing.T) {
 
 func TestOptionsRefused(t *testing.T) {
 	for _, o := range []Options{
-		{Layout: "other"}, {Prefix: "/a"}, {Prefix: strings.Repeat("a", maxPrefix+1)}, {Poll: time.Microsecond},
+		{Layout: "other"}, {Prefix: "/a"}, {Prefix: strings.Repeat("a", table.MaxPrefix+1)}, {Poll: time.Microsecond},
 	} {
 		if _, err := New(t.Context(), nil, &o); err == nil {
 			t.Errorf("P10: %+v was taken", o)
-		}
-	}
-}
-
-func TestAdmits(t *testing.T) {
-	x, s := use{mode: driver.Exclusive}, use{mode: driver.Shared}
-	slot := func(slots, permits int) use { return use{driver.Slot, slots, permits} }
-	foreign := entry{}
-	of := func(u use) entry {
-		return entry{ours: true, mode: u.mode, value: value{Slots: u.slots, Permits: u.permits}}
-	}
-	for i, c := range []struct {
-		before []entry
-		use    use
-		want   bool
-	}{
-		{nil, x, true}, {nil, s, true}, {nil, slot(2, 2), true}, {nil, slot(2, 3), false},
-		{[]entry{of(s)}, s, true}, {[]entry{of(s)}, x, false}, {[]entry{of(x)}, s, false},
-		{[]entry{of(s), of(x)}, s, false}, // behind a writer that waits
-		{[]entry{foreign}, s, false}, {[]entry{foreign}, x, false}, {[]entry{foreign}, slot(2, 1), false},
-		{[]entry{of(slot(3, 2))}, slot(3, 1), true}, {[]entry{of(slot(3, 2))}, slot(3, 2), false},
-		{[]entry{of(slot(3, 2)), of(slot(3, 3))}, slot(3, 1), false}, // behind a bigger one that waits
-		{[]entry{of(slot(3, 1))}, slot(4, 1), false}, {[]entry{of(slot(3, 1))}, s, false},
-	} {
-		if got := admits(c.before, c.use); got != c.want {
-			t.Errorf("case %d: admitted is %t", i, got)
 		}
 	}
 }

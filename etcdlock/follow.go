@@ -96,7 +96,7 @@ func (f *follower) handle(e event) {
 		f.begun, f.from = true, e.rev
 		f.log = slices.DeleteFunc(f.log, func(old event) bool { return old.rev <= e.rev })
 	case put, deleted:
-		if !f.c.layout.isEntry(f.dir, e.key) {
+		if !f.c.layout.IsEntry(f.dir, e.key) {
 			return
 		}
 		if e.what == put {
@@ -121,7 +121,7 @@ func (f *follower) handle(e event) {
 
 // Contended tells, without asking the store, that a goroutine of this client has waited
 // for the name a moment ago.
-func (c *client) Contended(name string) bool { return c.isWanted(c.layout.dir(name)) }
+func (c *client) Contended(name string) bool { return c.isWanted(c.layout.Dir(name)) }
 
 // isWanted reports whether a goroutine of this client has waited for the name a moment
 // ago: it is likely to be held.

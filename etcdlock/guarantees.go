@@ -36,8 +36,8 @@ var guarantees = driver.Guarantees{
 			Note: "leases count from the sending of the request",
 		},
 		driver.StorePause: {
-			Exclusion: driver.Delays, Tokens: driver.Keeps,
-			Note: "another member takes over from a leader that stands still; on one member the TTL runs on",
+			Exclusion: driver.Breaks, Tokens: driver.Keeps,
+			Note: "another member takes over from a leader that stands still. When that one goes on, etcd may have it end leases that its successor has extended: guard the resource with the token, or run a cell. On one member the TTL runs on",
 		},
 		driver.StoreRestart: {
 			Exclusion: driver.Delays, Tokens: driver.Keeps,

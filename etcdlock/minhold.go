@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // A minimum hold also binds a holder that crashes: its name stays closed until then
@@ -112,10 +113,7 @@ func (r *record) stays(req *driver.Request, since driver.Instant, valid time.Dur
 	return max(since.Add(valid+req.LockDelay), r.began.Add(req.MinHold))
 }
 
-// move puts a hold's key on another lease. It reports false if the key is gone. The
-// request says which lease the key is to leave. Suppose that it is held up in the
-// network, that the next renewal moves the key, and that this request arrives then: the
-// key would be on a lease that nobody keeps alive, and end before the hold does (P1).
+// move puts a hold's key on another lease. It reports false if the key is gone.
 func (c *client) move(ctx context.Context, r renewing) bool {
 	key, from := c.key(r.record), r.session.Load().lease()
 	for {
@@ -125,12 +123,7 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 			return true
 		}
 		since := s.sentBefore(c.clock.Now())
-		resp, err := c.spareRoute().kv.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
-			clientv3.Compare(clientv3.LeaseValue(key), "=", from),
-		).Then(
-			clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
-		).Else(clientv3.OpGet(key)).Commit()
+		resp, err := commit(ctx, c.spareRoute().direct, table.Move(key, r.created, from, s.lease()))
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			c.end(s)

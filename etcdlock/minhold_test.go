@@ -3,10 +3,13 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -87,7 +90,7 @@ func TestMinHoldOfTheDead(t *testing.T) {
 // leaseOf returns the lease that the one key of a name is on.
 func leaseOf(t *testing.T, c *client, name string) int64 {
 	t.Helper()
-	resp, err := c.kv.Get(t.Context(), c.layout.dir(name), clientv3.WithPrefix())
+	resp, err := c.kv.Get(t.Context(), c.layout.Dir(name), clientv3.WithPrefix())
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatalf("the name has the keys %v: %v", resp, err)
 	}
@@ -161,28 +164,40 @@ func TestMinHoldIsTrustedWithinItsLease(t *testing.T) {
 	}
 }
 
-// heldUp is a way to etcd on which one move is held up until it is let go, though its
-// caller gives up.
+// heldUp is a way to etcd on which the first transaction of a kind is held up until it is let go,
+// though its caller gives up.
 type heldUp struct {
-	clientv3.KV
-	txn *heldTxn
+	etcdserverpb.KVClient
+	kind func(*etcdserverpb.TxnRequest) bool
+	txn  *etcdserverpb.TxnRequest
 }
 
-func (h *heldUp) Txn(ctx context.Context) clientv3.Txn {
-	if h.txn != nil {
-		return h.KV.Txn(ctx)
+func (h *heldUp) Txn(ctx context.Context, req *etcdserverpb.TxnRequest, opts ...grpc.CallOption) (*etcdserverpb.TxnResponse, error) {
+	if h.txn != nil || !h.kind(req) {
+		return h.KVClient.Txn(ctx, req, opts...)
 	}
-	h.txn = &heldTxn{Txn: h.KV.Txn(context.WithoutCancel(ctx))}
-	return h.txn
+	h.txn = req
+	return nil, context.DeadlineExceeded
 }
 
-type heldTxn struct{ clientv3.Txn }
+// arrive lets it go.
+func (h *heldUp) arrive(t *testing.T) *etcdserverpb.TxnResponse {
+	t.Helper()
+	if h.txn == nil {
+		t.Fatal("nothing was held up")
+	}
+	resp, err := h.KVClient.Txn(t.Context(), h.txn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
 
-func (t *heldTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.Txn = t.Txn.If(cs...); return t }
-func (t *heldTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
-func (t *heldTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
-func (t *heldTxn) Commit() (*clientv3.TxnResponse, error) {
-	return nil, context.DeadlineExceeded
+// moves reports whether a transaction puts a key from one lease on another.
+func moves(req *etcdserverpb.TxnRequest) bool {
+	return slices.ContainsFunc(req.Compare, func(c *etcdserverpb.Compare) bool {
+		return c.Target == etcdserverpb.Compare_LEASE
+	})
 }
 
 // TestLateMove: a request that puts a hold's key on the lease of its minimum hold
@@ -199,33 +214,30 @@ func TestLateMove(t *testing.T) {
 			if err := c.Release(t.Context(), []driver.Grant{before})[0]; err != nil {
 				t.Fatal(err)
 			}
-			kv := c.kv
-			late := &heldUp{KV: kv}
-			c.kv = late
+			late := &heldUp{KVClient: c.direct, kind: moves}
+			c.direct = late
 			if g, err := c.Wait(t.Context(), req); err == nil {
 				if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err == nil {
 					t.Fatal("nothing was held up")
 				}
 			}
-			c.kv = kv
-			arrive := func() {
-				if _, err := late.txn.Txn.Commit(); err != nil {
-					t.Fatal(err)
-				}
-			}
+			c.direct = late.KVClient
 			if arrives == "before the next" {
-				arrive()
+				late.arrive(t)
 			}
 			g := driver.Grant{Request: req}
 			c.mu.Lock()
-			g.Token = c.layout.token(c.record(req.Name, req.Owner).created)
+			g.Token = c.layout.Token(c.record(req.Name, req.Owner).created)
 			c.mu.Unlock()
+			if arrives == "after the next" {
+				g.MinHold = 0 // as if it were over: the next renewal puts the key on another lease
+			}
 			if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
 				t.Fatal(r.Err)
 			}
 			own := leaseOf(t, c, req.Name)
 			if arrives == "after the next" {
-				arrive()
+				late.arrive(t)
 			}
 			if now := leaseOf(t, c, req.Name); now != own || int64(c.record(req.Name, req.Owner).session.Load().lease()) != own {
 				t.Errorf("P1: the key is on lease %x, not on %x, of which the client knows", now, own)
@@ -241,13 +253,13 @@ func TestMinHoldUndone(t *testing.T) {
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	req := driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second, MinHold: time.Hour}
-	kv := c.kv
-	c.kv = neverThere{kv} // by which the move goes, not the Try
+	late := &heldUp{KVClient: c.direct, kind: moves}
+	c.direct = late
 	g, err := c.Try(t.Context(), req)
 	if !errors.Is(err, driver.ErrUncertain) {
 		t.Fatalf("a Try that is not answered returned %v", err)
 	}
-	c.kv = kv
+	c.direct = late.KVClient
 	if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
 		t.Fatal(err)
 	}
@@ -268,8 +280,3 @@ func TestMinHoldUndone(t *testing.T) {
 		}
 	}
 }
-
-// neverThere is a way to etcd by which no transaction gets there.
-type neverThere struct{ clientv3.KV }
-
-func (n neverThere) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{n.KV.Txn(ctx)} }

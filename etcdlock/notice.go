@@ -15,7 +15,7 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 	if err := c.alive(ctx); err != nil {
 		return nil, err
 	}
-	dir := c.layout.dir(name)
+	dir := c.layout.Dir(name)
 	n := &notice{c: c, dir: dir, span: dirSpan(dir, true), hints: make(chan struct{}, 1)}
 	first, cancel := c.bounded(ctx)
 	defer cancel()
@@ -63,7 +63,7 @@ func (n *notice) begin() {
 		case over:
 			close(ended)
 		default:
-			if n.c.layout.isEntry(n.dir, e.key) {
+			if n.c.layout.IsEntry(n.dir, e.key) {
 				n.hint()
 			}
 		}

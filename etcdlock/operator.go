@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // Break implements driver.Breaker. The token names one hold for ever, by the create
@@ -28,45 +29,35 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	dir, created := c.layout.dir(name), c.layout.created(token)
+	dir, created := c.layout.Dir(name), c.layout.Created(token)
 	for {
 		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(created),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return err
 		}
-		entries := c.layout.parseEntries(dir, resp.Kvs)
+		entries := c.layout.ParseEntries(dir, resp.Kvs)
 		last := len(entries) - 1
-		if last < 0 || c.layout.tokenOf(&entries[last]) != token || entries[last].value.Closed || holders(entries) <= last {
+		if last < 0 || c.layout.TokenOf(&entries[last]) != token || entries[last].Value.Closed || table.Holders(entries) <= last {
 			return driver.ErrNotHeld
 		}
 		e := entries[last]
-		then := []clientv3.Op{clientv3.OpDelete(e.key)}
-		if e.ours {
-			lease, err := c.tombstoneLease(ctx)
+		marker, lease := "", clientv3.LeaseID(0)
+		if e.Ours {
+			lease, err = c.tombstoneLease(ctx)
 			switch {
 			case err == nil:
-				then = append(then, clientv3.OpPut(c.layout.brokenHold(e.value.Client, created), "", clientv3.WithLease(lease)))
+				marker = c.layout.BrokenHold(e.Value.Client, created)
 			case !errors.Is(err, rpctypes.ErrNoSpace): // then its holder is told later, and only that it is gone
 				return err
 			}
 		}
-		done, err := c.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(e.key), "=", e.mod)).Then(then...).Commit()
+		done, err := commit(ctx, c.direct, table.Break(&e, marker, "", lease))
 		if err != nil || done.Succeeded {
 			return err
 		}
 		// It has ended meanwhile, or its value or lease has been changed: read again.
 	}
-}
-
-// holders returns how many of the entries of a name, from the first, hold it.
-func holders(entries []entry) int {
-	for i := range entries {
-		if !admits(entries[:i], entries[i].use()) {
-			return i
-		}
-	}
-	return len(entries)
 }
 
 // listen watches for holds of this client that operators break. It is called when holds
@@ -77,7 +68,7 @@ func (c *client) listen() {
 	if c.breaks != nil || c.isClosed {
 		return
 	}
-	dir := c.layout.broken(c.id)
+	dir := c.layout.BrokenDir(c.id)
 	c.breaks = c.hub.watch(dir, clientv3.GetPrefixRangeEnd(dir), true, func(e event) {
 		switch e.what {
 		case over: // until the next renewal, which tells what was missed
@@ -127,38 +118,38 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	dir := c.layout.dir(name)
+	dir := c.layout.Dir(name)
 	resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return driver.Info{}, err
 	}
-	return c.info(ctx, name, c.layout.parseEntries(dir, resp.Kvs), map[int64]time.Duration{})
+	return c.info(ctx, name, c.layout.ParseEntries(dir, resp.Kvs), map[int64]time.Duration{})
 }
 
 // info describes a name by its entries, in the order of their creation. It asks
 // how long leases last, and keeps that in left.
-func (c *client) info(ctx context.Context, name string, entries []entry, left map[int64]time.Duration) (driver.Info, error) {
+func (c *client) info(ctx context.Context, name string, entries []table.Entry, left map[int64]time.Duration) (driver.Info, error) {
 	info := driver.Info{Name: name}
-	hold := holders(entries)
+	hold := table.Holders(entries)
 	for i, e := range entries {
-		info.Slots = max(info.Slots, e.value.Slots)
+		info.Slots = max(info.Slots, e.Value.Slots)
 		if i >= hold {
 			info.Waiters = append(info.Waiters, driver.Waiter{
-				Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Note: e.value.Note, Waiting: e.age(),
+				Owner: e.Owner(), Mode: e.Mode, Permits: e.Value.Permits, Note: e.Value.Note, Waiting: e.Age(),
 			})
 			continue
 		}
-		rest, err := c.left(ctx, e.lease, left)
+		rest, err := c.left(ctx, e.Lease, left)
 		if err != nil {
 			return driver.Info{}, err
 		}
-		if e.value.Closed {
-			info.ClosedFor = max(info.ClosedFor, min(rest, e.closes()))
+		if e.Value.Closed {
+			info.ClosedFor = max(info.ClosedFor, min(rest, e.ClosesIn()))
 			continue
 		}
 		info.Holders = append(info.Holders, driver.Holder{
-			Owner: e.owner(), Mode: e.mode, Permits: e.value.Permits, Token: c.layout.tokenOf(&e), Note: e.value.Note,
-			Held: e.age(), Expires: max(rest-e.delay(), 0),
+			Owner: e.Owner(), Mode: e.Mode, Permits: e.Value.Permits, Token: c.layout.TokenOf(&e), Note: e.Value.Note,
+			Held: e.Age(), Expires: max(rest-e.Delay(), 0),
 		})
 	}
 	return info, nil
@@ -190,7 +181,7 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 		left := map[int64]time.Duration{}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			entries := names[name]
-			slices.SortFunc(entries, func(a, b entry) int { return int(a.created - b.created) })
+			slices.SortFunc(entries, func(a, b table.Entry) int { return int(a.Created - b.Created) })
 			var info driver.Info
 			bounded, cancel := c.bounded(ctx)
 			info, err = c.info(bounded, name, entries, left)
@@ -206,9 +197,9 @@ func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 }
 
 // scan reads all entries of names that begin with prefix, page by page.
-func (c *client) scan(ctx context.Context, prefix string) (map[string][]entry, error) {
-	names := map[string][]entry{}
-	start := c.layout.name(prefix)
+func (c *client) scan(ctx context.Context, prefix string) (map[string][]table.Entry, error) {
+	names := map[string][]table.Entry{}
+	start := c.layout.Name(prefix)
 	end := clientv3.GetPrefixRangeEnd(start)
 	if start == "" {
 		start, end = "\x00", "\x00" // from the first key on
@@ -224,8 +215,8 @@ func (c *client) scan(ctx context.Context, prefix string) (map[string][]entry, e
 			return nil, err
 		}
 		for _, kv := range resp.Kvs {
-			e := parseEntry(kv)
-			if name, _, ok := c.layout.split(e.key, e.lease, e.ours); ok && strings.HasPrefix(name, prefix) {
+			e := table.ParseEntry(kv)
+			if name, _, ok := c.layout.Split(e.Key, e.Lease, e.Ours); ok && strings.HasPrefix(name, prefix) {
 				names[name] = append(names[name], e)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -60,7 +61,7 @@ func TestBusyBelow(t *testing.T) {
 		if _, err := a.Try(t.Context(), plainRequest(o.name, what+" second")); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("%s: P1: a name that is held: %v", what, err)
 		}
-		for range 2 * nearby { // more than an exclusive request looks at
+		for range 2 * table.Nearby { // more than an exclusive request looks at
 			busy.put()
 		}
 		third := plainRequest(o.name, what+" third")

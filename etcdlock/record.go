@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // state is what a record's key is.
@@ -40,8 +41,8 @@ type record struct {
 
 // place is what is known of a place in a queue.
 type place struct {
-	view  view      // what was before it when the store was last asked
-	waits *waitCall // the call of Wait at it, to be woken when the place is worth nothing
+	view  table.View // what was before it when the store was last asked
+	waits *waitCall  // the call of Wait at it, to be woken when the place is worth nothing
 }
 
 // record returns the record of an owner, or nil. The caller has the mutex.
@@ -87,7 +88,7 @@ func (c *client) unreserve(r *record) {
 }
 
 // key returns the record's key.
-func (c *client) key(r *record) string { return c.layout.key(r.name, c.id, r.n) }
+func (c *client) key(r *record) string { return c.layout.Key(r.name, c.id, r.n) }
 
 // expireAtLocked sets when a record's key is deleted unless it is renewed or confirmed. A
 // record that was forgotten while the request was under way is known again: its key must
@@ -185,7 +186,7 @@ func (c *client) remove(records []*record) {
 	for {
 		grants := make([]driver.Grant, len(records))
 		for i, r := range records {
-			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.token(r.created), 1)}
+			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.Token(r.created), 1)}
 		}
 		ctx, cancel := c.bounded(c.life)
 		errs := c.deleteKeys(ctx, grants)

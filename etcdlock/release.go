@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // Release implements driver.Driver. The key of a hold is deleted. Of a request with an
@@ -94,9 +95,8 @@ func (c *client) endRelease(g *driver.Grant) {
 	}
 }
 
-// batchSize is how many keys one transaction deletes: etcd takes 128 operations in
-// one as it is set up by default, and counts the inner and the outer ones.
-const batchSize = 100
+// batchSize is how many keys one transaction deletes or compares.
+const batchSize = table.MaxRemovals
 
 // deleteKeys deletes the keys of grants, each if it is still the one that was put, and
 // leaves tombstones for those whose requests may still be under way. It returns ErrNotHeld
@@ -132,31 +132,19 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 
 // deleteKnown deletes keys of which the create revision is known.
 func (c *client) deleteKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	req := &etcdserverpb.TxnRequest{}
+	removals := make([]table.Removal, len(some))
+	var tombstones clientv3.LeaseID
 	var err error
-	for _, i := range some {
-		key := []byte(c.key(keys[i]))
-		one := &etcdserverpb.TxnRequest{
-			Compare: []*etcdserverpb.Compare{compareCreated(key, nil, etcdserverpb.Compare_EQUAL, keys[i].created)},
-			Success: []*etcdserverpb.RequestOp{deleteOp(key)},
-		}
-		if strays(&grants[i]) {
-			var lease clientv3.LeaseID
-			if lease, err = c.tombstoneLease(ctx); err != nil {
-				break
-			}
-			tombstone := putOp([]byte(c.layout.tombstone(grants[i].Owner)), "", lease)
-			one.Success, one.Failure = append(one.Success, tombstone), append(one.Failure, tombstone)
-		}
-		if len(some) == 1 { // as a rule: no transaction in a transaction
-			req = one
-		} else {
-			req.Success = append(req.Success, txnOp(one))
+	for n, i := range some {
+		removals[n] = table.Removal{Key: c.key(keys[i]), Created: keys[i].created}
+		if strays(&grants[i]) && err == nil {
+			removals[n].Tombstone = c.layout.Tombstone(grants[i].Owner)
+			tombstones, err = c.tombstoneLease(ctx)
 		}
 	}
 	var resp *etcdserverpb.TxnResponse
 	if err == nil {
-		resp, err = commit(ctx, c.spareRoute().direct, req)
+		resp, err = commit(ctx, c.spareRoute().direct, table.Remove(removals, tombstones))
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		c.deleteOnly(ctx, keys, some)
@@ -166,7 +154,7 @@ func (c *client) deleteKnown(ctx context.Context, grants []driver.Grant, keys []
 		switch {
 		case err != nil:
 			errs[i] = err
-		case len(some) == 1 && !resp.Succeeded, len(some) > 1 && !resp.Responses[n].GetResponseTxn().Succeeded:
+		case !table.Removed(resp, len(some), n):
 			errs[i] = driver.ErrNotHeld
 		}
 	}
@@ -188,7 +176,7 @@ func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
 // deletes it. The read and the tombstone are one transaction, so no request of the owner
 // can take effect after the read.
 func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string) error {
-	dir := c.layout.dir(g.Name)
+	dir := c.layout.Dir(g.Name)
 	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
 	if strays(g) {
 		tombstone, err := c.tombstone(ctx, g)
@@ -202,13 +190,13 @@ func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string)
 		c.misses(err)
 		return err
 	}
-	e := find(c.layout.parseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
+	e := table.Find(c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
 	if e == nil {
 		return driver.ErrNotHeld
 	}
 	done, err := c.spareRoute().kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created),
-	).Then(clientv3.OpDelete(e.key)).Commit()
+		clientv3.Compare(clientv3.CreateRevision(e.Key), "=", e.Created),
+	).Then(clientv3.OpDelete(e.Key)).Commit()
 	if err == nil && !done.Succeeded {
 		err = driver.ErrNotHeld
 	}
@@ -221,7 +209,7 @@ func strays(g *driver.Grant) bool { return g.Token == 0 || g.Stray }
 // tombstone returns what makes a request of the grant's owner come to nothing.
 func (c *client) tombstone(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
 	lease, err := c.tombstoneLease(ctx)
-	return clientv3.OpPut(c.layout.tombstone(g.Owner), "", clientv3.WithLease(lease)), err
+	return clientv3.OpPut(c.layout.Tombstone(g.Owner), "", clientv3.WithLease(lease)), err
 }
 
 // misses notes that the lease of tombstones has ended: the next attempt makes another.
@@ -245,7 +233,7 @@ func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) erro
 			return err
 		}
 	}
-	v := c.layout.newValue(&g.Request, c.id, c.asked(r))
+	v := c.layout.NewValue(&g.Request, c.id, c.asked(r))
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
 	key := c.key(r)
 	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}

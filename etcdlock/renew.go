@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // renewing is one grant of a batch on its way through Renew.
@@ -207,7 +208,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 		missing = missing[len(some):]
 		ops := make([]clientv3.Op, len(some))
 		for i, r := range some {
-			ops[i] = clientv3.OpGet(c.layout.brokenHold(c.id, c.layout.created(r.grant.Token)), clientv3.WithCountOnly())
+			ops[i] = clientv3.OpGet(c.layout.BrokenHold(c.id, c.layout.Created(r.grant.Token)), clientv3.WithCountOnly())
 		}
 		resp, err := c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
 		for i, r := range some {
@@ -231,7 +232,7 @@ func (c *client) why(ctx context.Context, missing []renewing) {
 
 // isHoldLocked reports whether a record is the hold of a grant.
 func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
-	return r.state == held && (g.Token == 0 || r.created == c.layout.created(g.Token))
+	return r.state == held && (g.Token == 0 || r.created == c.layout.Created(g.Token))
 }
 
 // Downgrade implements driver.Downgrader: the key stays, and so does its place in
@@ -249,7 +250,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	if err := c.changed(ctx, r, &g, func(v *value) { v.Mode = driver.Shared.String() }); err != nil {
+	if err := c.changed(ctx, r, &g, func(v *table.Value) { v.Mode = driver.Shared.String() }); err != nil {
 		return driver.Grant{}, err
 	}
 	g.Mode, g.Since, g.Valid, g.Handle, g.HandedOver = driver.Shared, renewal.Since, renewal.Valid, r, false

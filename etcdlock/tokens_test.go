@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -225,19 +226,18 @@ func TestLateRecord(t *testing.T) {
 	g := take(t, c, req)
 	passed := g
 	passed.Token, passed.HandedOver = g.Token+3, true
-	kv := c.kv
-	late := &heldUp{KV: kv}
-	c.kv = late
+	late := &heldUp{KVClient: c.direct, kind: func(*etcdserverpb.TxnRequest) bool { return true }}
+	c.direct = late
 	r := c.record(g.Name, g.Owner)
 	if _, err := c.recordHandOver(t.Context(), r, &passed); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("nothing was held up: %v", err)
 	}
-	c.kv = kv
+	c.direct = late.KVClient
 	if _, err := c.Downgrade(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := late.txn.Txn.Commit(); err != nil || r.Succeeded {
-		t.Errorf("P1: a change that is late took effect, %v", err)
+	if late.arrive(t).Succeeded {
+		t.Error("P1: a change that is late took effect")
 	}
 	if info, err := c.Inspect(t.Context(), g.Name); err != nil || len(info.Holders) != 1 || info.Holders[0].Mode != driver.Shared {
 		t.Errorf("P1: the reader is shown as %+v, %v", info, err)
@@ -347,7 +347,7 @@ func TestOtherVersion(t *testing.T) {
 			t.Errorf("P4: it cannot be broken: %v", err)
 		}
 		// Where it looks for what operators broke.
-		created := c.layout.created(info.Holders[0].Token)
+		created := c.layout.Created(info.Holders[0].Token)
 		r, err := c.etcd.Get(t.Context(), fmt.Sprintf("holdfast/broken/ABCDEFGHIJKLMNOP/%d", created), clientv3.WithCountOnly())
 		if err != nil || r.Count != 1 {
 			t.Errorf("P2: it is not told that it was broken: %v", err)
@@ -384,7 +384,7 @@ func TestOtherVersion(t *testing.T) {
 		req := request("orders")
 		req.Mode = driver.Shared
 		g := take(t, stock, req)
-		r, err := stock.etcd.Get(t.Context(), stock.layout.dir("orders"), clientv3.WithPrefix())
+		r, err := stock.etcd.Get(t.Context(), stock.layout.Dir("orders"), clientv3.WithPrefix())
 		if err != nil || len(r.Kvs) != 1 || !strings.HasPrefix(string(r.Kvs[0].Value), `{"holdfast":1,`) {
 			t.Errorf("a hold in the layout stock is %+v, %v", r, err)
 		}
@@ -392,38 +392,6 @@ func TestOtherVersion(t *testing.T) {
 			t.Errorf("its token is %d, its key's create revision %d", g.Token, r.Kvs[0].CreateRevision)
 		}
 	})
-}
-
-// TestRevisionsLeaveRoom: tokens stay below 2^53.
-func TestRevisionsLeaveRoom(t *testing.T) {
-	for _, kind := range []string{Escaped, Stock} {
-		l, err := newLayout(kind, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		low, high := int64(1), int64(1)<<53
-		for low+1 < high { // the highest that is accepted
-			if mid := (low + high) / 2; l.checkRevision(mid) == nil {
-				low = mid
-			} else {
-				high = mid
-			}
-		}
-		top := l.token(low) + driver.Token(l.block()) - 1
-		if kind == Escaped && (top > maxToken || top < maxToken/4) {
-			t.Errorf("the highest token of a store that is accepted is %d", top)
-		}
-		for _, rev := range []int64{1, 7, low} {
-			for _, n := range []int{0, l.block() - 1} {
-				if token := l.token(rev) + driver.Token(n); l.created(token) != rev {
-					t.Errorf("token %d of revision %d is of %d", token, rev, l.created(token))
-				}
-			}
-			if l.token(rev)+driver.Token(l.block()) > l.token(rev+1) {
-				t.Errorf("P3: the block of revision %d reaches into that of the next", rev)
-			}
-		}
-	}
 }
 
 // TestMixedFleet: in the layout stock our clients and etcd's own Mutex have one name in

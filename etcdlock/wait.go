@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
 
 // waitCall is one call of Wait.
@@ -14,10 +15,10 @@ type waitCall struct {
 	r     *record
 	req   *driver.Request
 	key   string
-	view  view                  // what is known of the entries before ours
-	known int64                 // the last revision that the followers know of
-	fs    [nearby + 1]*follower // of what is in the way, and of our own key
-	news  chan struct{}         // one value: something has happened
+	view  table.View                  // what is known of the entries before ours
+	known int64                       // the last revision that the followers know of
+	fs    [table.Nearby + 1]*follower // of what is in the way, and of our own key
+	news  chan struct{}               // one value: something has happened
 }
 
 func (v *waitCall) wake() {
@@ -45,7 +46,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	v := &waitCall{
 		c: c, r: r, req: &req, key: c.key(r), view: p.view, news: make(chan struct{}, 1),
 	}
-	v.view.entries = slices.Clone(v.view.entries)
+	v.view.Entries = slices.Clone(v.view.Entries)
 	p.waits = v
 	c.mu.Unlock()
 	defer v.end()
@@ -60,7 +61,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		v.c.mu.Unlock()
 		switch next {
 		case takeIt:
-			return c.claimed(ctx, r, &req, v.view.behind)
+			return c.claimed(ctx, r, &req, v.view.Behind)
 		case enqueueAgain:
 			return driver.Grant{}, driver.ErrHeld
 		case rest:
@@ -68,7 +69,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			sleep(ctx, c.poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case checkAgain, readAgain:
-			var seen *view
+			var seen *table.View
 			var err error
 			stop := r.session.Load().beating(ctx)
 			if next == checkAgain {
@@ -126,7 +127,7 @@ func (v *waitCall) stepLocked() next {
 			silent = true
 			continue
 		}
-		if v.known = max(v.known, f.from, f.put); v.view.rev < max(f.from, f.put) {
+		if v.known = max(v.known, f.from, f.put); v.view.Rev < max(f.from, f.put) {
 			continue
 		}
 		for _, e := range f.log {
@@ -134,18 +135,18 @@ func (v *waitCall) stepLocked() next {
 				v.c.forgetLocked(v.r)
 				return enqueueAgain
 			}
-			if e.rev > v.view.rev {
-				v.view.entries = without(v.view.entries, e.key)
+			if e.rev > v.view.Rev {
+				v.view.Entries = table.Without(v.view.Entries, e.key)
 				v.known = max(v.known, e.rev)
 			}
 		}
 	}
 	switch {
-	case v.view.free(v.req):
+	case v.view.Free(v.req):
 		return takeIt
 	case silent:
 		return waitOn // one read is enough for all followers that begin
-	case v.view.more && len(v.view.entries) < nearby:
+	case v.view.More && len(v.view.Entries) < table.Nearby:
 		return readAgain
 	case v.missedLocked():
 		return checkAgain
@@ -156,7 +157,7 @@ func (v *waitCall) stepLocked() next {
 // missedLocked reports whether something may have happened since the view was made that
 // the followers have not recorded.
 func (v *waitCall) missedLocked() bool {
-	return slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && v.view.rev < max(f.from, f.put) })
+	return slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && v.view.Rev < max(f.from, f.put) })
 }
 
 // chooseLocked follows what is in the way, and nothing else. For an exclusive request that
@@ -165,15 +166,15 @@ func (v *waitCall) missedLocked() bool {
 // own grant comes with an event alone, and a release does not wake a thousand waiters. A
 // waiter with no others before those follows its own key too.
 func (v *waitCall) chooseLocked() {
-	var want [nearby + 1]span
-	if dir := v.c.layout.dir(v.r.name); v.req.Mode != driver.Exclusive {
+	var want [table.Nearby + 1]span
+	if dir := v.c.layout.Dir(v.r.name); v.req.Mode != driver.Exclusive {
 		want[0] = dirSpan(dir, v.req.Mode == driver.Shared) // a downgrade is a put
 	} else {
-		for i, e := range v.view.entries {
-			want[i].key = e.key
+		for i, e := range v.view.Entries {
+			want[i].key = e.Key
 		}
-		if !v.view.more {
-			want[nearby].key = v.key
+		if !v.view.More {
+			want[table.Nearby].key = v.key
 		}
 	}
 	for i, f := range v.fs {
@@ -184,7 +185,7 @@ func (v *waitCall) chooseLocked() {
 	}
 	for _, s := range want {
 		if s.key != "" && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && f.span == s }) {
-			v.fs[slices.Index(v.fs[:], nil)] = v.c.followLocked(v.c.layout.dir(v.r.name), s, v)
+			v.fs[slices.Index(v.fs[:], nil)] = v.c.followLocked(v.c.layout.Dir(v.r.name), s, v)
 		}
 	}
 }

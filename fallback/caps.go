@@ -7,13 +7,14 @@ func meet(a, b driver.Caps, store string) driver.Caps {
 	c := driver.Caps{
 		Store: store,
 		// Batches go to each store by itself, so a store that is silent delays no other.
-		Ops:    a.Ops&b.Ops | driver.OpShard,
-		Shared: a.Shared && b.Shared,
-		Slots:  a.Slots && b.Slots,
-		Fair:   a.Fair && b.Fair,
-		MinTTL: max(a.MinTTL, b.MinTTL),
-		MaxTTL: a.MaxTTL,
-		Poll:   min(a.PollInterval(), b.PollInterval()),
+		Ops:     a.Ops&b.Ops | driver.OpShard,
+		Shared:  a.Shared && b.Shared,
+		Slots:   a.Slots && b.Slots,
+		Fair:    a.Fair && b.Fair,
+		NoNotes: a.NoNotes || b.NoNotes,
+		MinTTL:  max(a.MinTTL, b.MinTTL),
+		MaxTTL:  a.MaxTTL,
+		Poll:    min(a.PollInterval(), b.PollInterval()),
 		Guarantees: driver.Guarantees{
 			Summary: "The first store or, while that is silent, the second: clients that see different " +
 				"stores do not exclude each other.",

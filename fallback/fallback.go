@@ -164,8 +164,8 @@ var ErrSecond = errors.New("the second store cannot be opened")
 // does not answer within Options.Silence, or cannot be connected to, the breaker begins open, and
 // probes open the store. The context bounds the opening only.
 //
-// The parameter hf.prefix of the first URL is the caller's to remove, as holdfast.Open does: see
-// holdfast.ClientOptions.Prefix. The driver adds no prefix.
+// The parameters hf.prefix and hf.ttl of the URLs are the caller's to remove, as holdfast.Open does: see
+// holdfast.ClientOptions. The driver adds no prefix.
 func Open(ctx context.Context, first, second *url.URL, o *Options) (*Driver, error) {
 	if second == nil {
 		d, err := driver.Open(ctx, first)

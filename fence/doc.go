@@ -12,7 +12,9 @@
 //   - [Dialect], for rows of a PostgreSQL, MySQL, MariaDB or SQLite database,
 //     inside the transaction that does the work;
 //   - [Redis], for data in Redis, inside the script that does the work;
-//   - [Handler], in front of an HTTP service.
+//   - [Handler], in front of an HTTP service; package grpcfence, a module of its
+//     own, in front of a gRPC service; and [Guard], which both are made of, where
+//     requests come by another protocol.
 //
 // # The rules
 //

@@ -3,10 +3,7 @@ package fence
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-
-	"github.com/holdfastlock/holdfast/driver"
 )
 
 // Header is the request header with the sequencer of the lease under which the
@@ -79,9 +76,7 @@ func Handler(next http.Handler, o *HandlerOptions) http.Handler {
 	if o != nil {
 		h.HandlerOptions = *o
 	}
-	if h.Gates == nil {
-		h.Gates = new(Gates)
-	}
+	h.guard.Check, h.guard.Gates = h.Check, h.Gates
 	if h.Reads == nil {
 		h.Reads = safeMethod
 	}
@@ -90,84 +85,52 @@ func Handler(next http.Handler, o *HandlerOptions) http.Handler {
 
 type handler struct {
 	HandlerOptions
-	next http.Handler
+	guard Guard
+	next  http.Handler
 }
 
 // ServeHTTP admits the request or answers with the refusal.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	values := r.Header.Values(Header)
-	if len(values) == 0 && h.Optional {
+	switch {
+	case len(values) == 0 && h.Optional:
 		h.next.ServeHTTP(w, r)
 		return
-	}
-	sequencer, refusal := h.admit(r, values)
-	if refusal != nil {
-		http.Error(w, refusal.text, refusal.status)
+	case len(values) == 0:
+		http.Error(w, "the header "+Header+" is required: the sequencer of the lease under which you act", http.StatusPreconditionRequired)
+		return
+	case len(values) > 1:
+		http.Error(w, "the header "+Header+" must be given once", http.StatusBadRequest)
 		return
 	}
-	h.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, sequencer)))
-}
-
-// refusal is an answer: its status, and a text for people who debug the client.
-type refusal struct {
-	status int
-	text   string
-}
-
-func refuse(status int, text string) *refusal { return &refusal{status, text} }
-
-// admit reads the header and adopts its token. It does the cheap checks first, and
-// raises the mark last.
-func (h *handler) admit(r *http.Request, values []string) (driver.Sequencer, *refusal) {
-	var s driver.Sequencer
-	switch len(values) {
-	case 0:
-		return s, refuse(http.StatusPreconditionRequired, "the header "+Header+" is required: the sequencer of the lease under which you act")
-	case 1:
-	default:
-		return s, refuse(http.StatusBadRequest, "the header "+Header+" must be given once")
-	}
-	s, err := driver.ParseSequencer(values[0])
-	if err != nil {
-		return s, refuse(http.StatusBadRequest, Header+": "+err.Error())
-	}
-	if err := checkUse(s.Name, s.Token, s.Mode); err != nil {
-		return s, refuse(http.StatusBadRequest, Header+": "+err.Error())
-	}
+	use := Use{Reads: h.Reads(r)}
 	if h.Name != nil {
-		if want := h.Name(r); want != s.Name {
-			return s, refuse(http.StatusForbidden, fmt.Sprintf("this request needs the lock %q, not %q", want, s.Name))
-		}
+		use.Name, use.Named = h.Name(r), true
 	}
-	if s.Mode == driver.Shared && !h.Reads(r) {
-		return s, refuse(http.StatusForbidden, fmt.Sprintf("this request needs an exclusive hold of %q, not a shared one", s.Name))
+	s, err := h.guard.Admit(r.Context(), values[0], use)
+	if err != nil {
+		status, text := answer(err)
+		http.Error(w, text, status)
+		return
 	}
-	if h.Check != nil && h.Gates.raises(s.Name, s.Token, s.Mode) {
-		if err := h.Check(r.Context(), values[0]); driver.Gone(err) {
-			return s, refuse(http.StatusConflict, fmt.Sprintf("%v: the hold of %q is gone", ErrStale, s.Name))
-		} else if err != nil {
-			return s, refuse(http.StatusServiceUnavailable, fmt.Sprintf("the hold of %q cannot be checked now", s.Name))
-		}
+	h.next.ServeHTTP(w, r.WithContext(NewContext(r.Context(), s)))
+}
+
+// answer returns the status of a refusal, and its text.
+func answer(err error) (status int, text string) {
+	switch {
+	case errors.Is(err, ErrStale):
+		return http.StatusConflict, err.Error()
+	case errors.Is(err, ErrWrongHold):
+		return http.StatusForbidden, err.Error()
+	case errors.Is(err, ErrUnchecked):
+		return http.StatusServiceUnavailable, err.Error()
 	}
-	if err := h.Gates.Admit(s.Name, s.Token, s.Mode); errors.Is(err, ErrStale) {
-		return s, refuse(http.StatusConflict, err.Error())
-	} else if err != nil {
-		return s, refuse(http.StatusBadRequest, Header+": "+err.Error())
-	}
-	return s, nil
+	return http.StatusBadRequest, Header + ": " + err.Error()
 }
 
 // safeMethod reports whether the request's method only reads (RFC 9110, section
 // 9.2.1). TRACE is left out: it has nothing to do with the resource.
 func safeMethod(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-}
-
-type contextKey struct{}
-
-// FromContext returns the sequencer that [Handler] admitted for the request
-// with this context, and false if it let the request pass without one.
-func FromContext(ctx context.Context) (driver.Sequencer, bool) {
-	s, ok := ctx.Value(contextKey{}).(driver.Sequencer)
-	return s, ok
 }

@@ -24,8 +24,8 @@ const peerVariable = "HOLDFAST_INTEROP_PEER"
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(peerVariable); kind != "" {
 		var err error
-		if kind == zooKeeperPeer {
-			err = serveZooKeeper()
+		if kind == servicesPeer {
+			err = serveServices()
 		} else {
 			err = serve(kind, os.Args[1])
 		}
@@ -64,10 +64,15 @@ func inPython(dir, kind string) library {
 }
 
 // inJava runs a program of java, which scripts/install-peers has compiled.
-func inJava(dir string, args ...string) *exec.Cmd {
-	archives := filepath.Join(dir, "java")
-	classPath := filepath.Join(archives, "classes") + ":" + filepath.Join(archives, "*")
-	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-cp", classPath}, args...)...)
+func inJava(dir string, args ...string) *exec.Cmd { return inJavaWith(dir, "java", args...) }
+
+// tieredC1 makes the virtual machine compile quickly, and less well.
+const tieredC1 = "-XX:TieredStopAtLevel=1"
+
+// inJavaWith is inJava with the archives of a directory.
+func inJavaWith(dir, archives string, args ...string) *exec.Cmd {
+	classPath := filepath.Join(dir, "java", "classes") + ":" + filepath.Join(dir, archives, "*")
+	return exec.Command("java", append([]string{tieredC1, "-cp", classPath}, args...)...)
 }
 
 // libraries returns all kinds but Holdfast.

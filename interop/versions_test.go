@@ -22,7 +22,8 @@ func read(t *testing.T, name string) string {
 // TestInstalled: what is installed is what the files here say.
 func TestInstalled(t *testing.T) {
 	dir := testserver.NeedPeers(t)
-	for _, file := range []string{"python/requirements.txt", "node/package-lock.json", "java/jars.sha256", "java/Peer.java", "java/CuratorPeer.java", "java/Orders.java"} {
+	for _, file := range []string{"python/requirements.txt", "node/package-lock.json", "java/jars.sha256", "java/Peer.java", "java/Service.java", "java/CuratorPeer.java", "java/Orders.java",
+		"java/RedissonPeer.java", "java/RedissonOrders.java", "java/redisson/4.7.0.sha256", "java/redisson/3.52.0.sha256"} {
 		if read(t, file) != read(t, filepath.Join(dir, filepath.Base(file))) {
 			t.Errorf("%s has changed since scripts/install-peers ran: raise the number of the directory there "+
 				"and in internal/testserver, peers.go and packages.txt", file)
@@ -32,7 +33,7 @@ func TestInstalled(t *testing.T) {
 
 // TestDocumented: the pages for users name the versions that are tested.
 func TestDocumented(t *testing.T) {
-	page := read(t, "../docs/from-setnx.md") + read(t, "../docs/from-curator.md")
+	page := read(t, "../docs/from-setnx.md") + read(t, "../docs/from-curator.md") + read(t, "../docs/from-redisson.md")
 	for name, in := range map[string]struct{ file, version string }{
 		"redis-py":      {"python/requirements.txt", `(?m)^redis==(\S+)`},
 		"redlock-py":    {"python/requirements.txt", `(?m)^redlock-py==(\S+)`},
@@ -45,7 +46,12 @@ func TestDocumented(t *testing.T) {
 	} {
 		m := regexp.MustCompile(in.version).FindStringSubmatch(read(t, in.file))
 		if m == nil || !strings.Contains(page, name+" "+m[1]) {
-			t.Errorf("neither docs/from-setnx.md nor docs/from-curator.md names %s in the version of %s: %q", name, in.file, m)
+			t.Errorf("none of the pages docs/from-*.md names %s in the version of %s: %q", name, in.file, m)
+		}
+	}
+	for _, version := range redissons {
+		if !strings.Contains(page, version) {
+			t.Errorf("docs/from-redisson.md does not name the version %s", version)
 		}
 	}
 }

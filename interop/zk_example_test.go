@@ -14,8 +14,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// A service in Go that has one lock with java/Orders.java, a service in Java. The store is
-// zk://zk1.example.org,zk2.example.org,zk3.example.org/billing there, and the name is the rest of the path.
+// A service in Go that has one lock with java/Orders.java or java/RedissonOrders.java, services in Java. With the
+// first one the store is zk://zk1.example.org,zk2.example.org,zk3.example.org/billing, and the name is the rest of
+// the path; with the second one it is redis://redis.example.org:6379?hf.layout=redisson.
 func Example() {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, os.Getenv("HOLDFAST_STORE"))

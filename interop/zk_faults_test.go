@@ -25,7 +25,7 @@ func TestCuratorFaults(t *testing.T) {
 				if name == "Curator" {
 					other = holdfast
 				}
-				f := &fault{curator: &curator{T: t, server: server}, victims: start(t), other: other, path: "/faults/" + name}
+				f := &fault{curator: &curator{inBoth{T: t, servers: server.Addrs()}, server}, victims: start(t), other: other, path: "/faults/" + name}
 				f.cut("/cut")
 				f.stopped("/stopped")
 				f.killed("/killed")

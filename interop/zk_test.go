@@ -1,23 +1,22 @@
 package interop
 
 import (
-	"os"
-	"path/filepath"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // curator is a server, and the programs that use it.
 type curator struct {
-	*testing.T
-	server   *testserver.ZooKeeper
-	java     *program
-	holdfast *program
+	inBoth
+	server *testserver.ZooKeeper
 }
 
 // TestCurator: Holdfast and Curator have one lock, whatever its kind, in both directions. Containers are
@@ -25,40 +24,37 @@ type curator struct {
 func TestCurator(t *testing.T) {
 	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{
 		TickTime: 200 * time.Millisecond, Containers: 100 * time.Millisecond,
+		JVM: []string{"-Dzookeeper.nio.numWorkerThreads=0"}, // fewer threads for a request to pass through
 	})
-	c := &curator{T: t, server: server, java: startCurator(t), holdfast: startHoldfast(t)}
-	t.Run("rows", func(t *testing.T) {
+	c := &curator{inBoth{t, server.Addrs(), "/", startCurator(t), startHoldfast(t), session}, server}
+	c.rows(server)
+	// Most services of Curator then use another server than Holdfast, which uses the leader.
+	c.rows(testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{
+		Old: true, Members: 3, TickTime: 200 * time.Millisecond, Containers: 100 * time.Millisecond,
+	}))
+	t.Run("crowd", func(t *testing.T) { c.on(t, server).crowds() })
+}
+
+// on returns c for another test or server.
+func (c *curator) on(t *testing.T, server *testserver.ZooKeeper) *curator {
+	return &curator{inBoth{t, server.Addrs(), "/", c.java, c.holdfast, session}, server}
+}
+
+// rows tests each row of the table in zklock's documentation.
+func (c *curator) rows(server *testserver.ZooKeeper) {
+	c.Run(fmt.Sprint("rows/", len(server.Members)), func(t *testing.T) {
 		for name, test := range map[string]func(*curator, string){
 			"exclusion": (*curator).exclusion, "order": (*curator).order, "readers": (*curator).readers,
-			"downgrade": (*curator).downgrade, "permits": (*curator).permits, "multi": (*curator).multi,
-			"revocation": (*curator).revocation, "leaders": (*curator).leaders, "operator": (*curator).operator,
+			"downgrade": (*curator).downgrade, "permits": (*curator).permits, "standstill": (*curator).standstill,
+			"multi": (*curator).multi, "revocation": (*curator).revocation, "leaders": (*curator).leaders,
+			"deaf": (*curator).deaf, "operator": (*curator).operator, "names": (*curator).names,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				test(&curator{T: t, server: server, java: c.java, holdfast: c.holdfast}, "/rows/"+name)
+				test(c.on(t, server), "/rows/"+name)
 			})
 		}
 	})
-	t.Run("crowd", func(t *testing.T) {
-		(&curator{T: t, server: server, java: c.java, holdfast: c.holdfast}).crowds()
-	})
-}
-
-// session is how long sessions are that do not end in a test.
-const session = 4 * time.Second
-
-// both opens a service in each language.
-func (c *curator) both() (java, holdfast *service) {
-	c.Helper()
-	return c.java.open(c, c.server.Addrs(), session), c.holdfast.open(c, c.server.Addrs(), session)
-}
-
-// directions calls a function with a service of each language, either first.
-func (c *curator) directions(f func(a, b *service)) {
-	c.Helper()
-	java, holdfast := c.both()
-	f(java, holdfast)
-	f(holdfast, java)
 }
 
 // queued waits until so many hold the path or wait for it.
@@ -209,6 +205,57 @@ func (c *curator) permits(path string) {
 	})
 }
 
+// standstill: Curator takes permits one by one, and keeps those that it has while it waits for the next. So
+// services that want two each can wait for each other for ever: of three slots two services of Curator have
+// one each, and the one of Holdfast, which wants two at once, is before them in the queue. One slot more,
+// or one service less, and all get theirs.
+func (c *curator) standstill(path string) {
+	eye, all := c.both()
+	for _, test := range []struct {
+		slots, java, holdfast int
+		leases                int // there are when all wait for each other; Curator makes its own before it waits
+	}{
+		{slots: 3, java: 2},
+		{slots: 3, java: 2, holdfast: 1, leases: 2},
+		{slots: 4, java: 2, holdfast: 1},
+		{slots: 3, java: 3, leases: 4},
+		{slots: 4, java: 3},
+	} {
+		path := fmt.Sprintf("%s/%d-%d-%d", path, test.slots, test.java, test.holdfast)
+		all.do("held", "lock all semaphore:%d:%d %s 0", test.slots, test.slots, path)
+		var queue []*service
+		for i := range test.java + test.holdfast {
+			p := c.java
+			if i >= test.java {
+				p = c.holdfast
+			}
+			s := p.open(c, c.servers, session)
+			s.tell("lock h semaphore:%d:2 %s -1", test.slots, path)
+			c.queued(eye, path+"/locks", i+1)
+			queue = append(queue, s)
+		}
+		all.do("ok", "end all")
+		if test.leases > 0 {
+			c.queued(eye, path+"/leases", test.leases)
+			c.queued(eye, path+"/locks", len(queue))
+			time.Sleep(300 * time.Millisecond) // any of them would be woken by then
+			for _, s := range queue {
+				s.silent()
+			}
+			queue[1].tell("interrupt")
+			queue[1].expect("error java.lang.InterruptedException")
+			queue = slices.Delete(queue, 1, 2)
+		}
+		if test.holdfast > 0 { // all of Curator's have one permit, and ask for the second behind it
+			queue = append(queue[len(queue)-1:], queue[:len(queue)-1]...)
+		}
+		for _, s := range queue {
+			s.expect("held")
+			s.do("ok", "end h")
+		}
+	}
+}
+
 // multi: all or none of several locks, whichever the other has.
 func (c *curator) multi(path string) {
 	c.directions(func(a, b *service) {
@@ -234,7 +281,7 @@ func (c *curator) revocation(path string) {
 		a.do("held", "lock h revocable %s 0", path)
 		b.tell("lock h mutex %s -1", path)
 		c.queued(a, path, 2)
-		asks := b.program.open(c, c.server.Addrs(), session)
+		asks := b.program.open(c, c.servers, session)
 		asks.do("ok", "revoke %s", path)
 		a.event("revoked " + path)
 		a.do("ok", "end h")
@@ -280,13 +327,69 @@ func (c *curator) leaders(path string) {
 	}
 }
 
+// deaf: a LeaderLatch that waits is not told of the end of the one before it once that one's data has been
+// changed. This is why Holdfast refuses to change it.
+func (c *curator) deaf(path string) {
+	java, holdfast := c.both()
+	holdfast.do("ok", "latch one %s A", path)
+	holdfast.event("leader one")
+	java.do("ok", "latch two %s B", path)
+	me := java.ask("session")
+	c.watched(path, me, true)
+	if answer := holdfast.ask("revoke %s", path); !strings.Contains(answer, driver.ErrUnsupported.Error()) {
+		c.Errorf("Holdfast answers %q when it is to write to an entry of LeaderLatch", answer)
+	}
+	c.watched(path, me, true)
+	java.do("ok", "write %s C", path) // as Holdfast's notes and revocations would
+	c.watched(path, me, false)
+	holdfast.do("ok", "end one")
+	holdfast.event("deposed one")
+	for _, s := range []*service{java, holdfast} {
+		if got := s.ask("leader latch %s", path); got != "B of B" {
+			c.Errorf("%v sees %q", s, got)
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // a latch that hears leads by then
+	for len(java.events) > 0 {
+		if event := <-java.events; event == "leader two" {
+			c.Error("Curator leads, although it no longer watched the one before it")
+		}
+	}
+	java.do("ok", "end two")
+}
+
+// watched waits until a session watches an entry at the path, or no longer does.
+func (c *curator) watched(path, session string, want bool) {
+	c.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		var watches, at string
+		got := false
+		for _, m := range c.server.Members {
+			watches += m.Ask("wchp") // a path, and in lines of their own the sessions that watch it
+		}
+		for line := range strings.Lines(watches) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "/") {
+				at = line
+			} else if line == "0x"+session && strings.HasPrefix(at, path+"/") {
+				got = true
+			}
+		}
+		if got == want {
+			return
+		}
+		if time.Now().After(end) {
+			c.Fatalf("that the session %s watches %s is not %v:\n%s", session, path, want, watches)
+		}
+	}
+}
+
 // operator: each sees who holds the other's locks.
 func (c *curator) operator(path string) {
 	java, holdfast := c.both()
 	java.do("held", "lock h mutex %s 0", path)
 	holdfast.tell("lock h mutex %s -1", path)
 	c.queued(java, path, 2)
-	eye := c.holdfast.open(c, c.server.Addrs(), session)
+	eye := c.holdfast.open(c, c.servers, session)
 	eye.do("2", "participants %s", path)
 	if note := eye.ask("data %s", path); note != java.ask("data %s", path) || note == "" {
 		c.Errorf("Holdfast shows the note %q of Curator's hold", note)
@@ -299,56 +402,57 @@ func (c *curator) operator(path string) {
 	holdfast.do("ok", "end h")
 }
 
-// crowds: two programs of Holdfast and two services of Curator under load. None is in parallel with
-// others.
+// names: what Curator refuses as a path, Holdfast refuses as a name, and takes what Curator takes. Beyond U+FFFF
+// Curator refuses all that is tried here.
+func (c *curator) names(path string) {
+	java, _ := c.both()
+	locks, err := holdfast.Open(c.Context(), "zk://"+c.servers+path)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer locks.Close()
+	var names []string
+	for _, r := range []rune{
+		0x01, 0x08, 0x0e, 0x1f, 0x21, 0x7e, 0x7f, 0x80, 0x9f, 0xa1, 0xad, 0x300, 0x200b, 0x202e, 0xd7ff, 0xe000, 0xf8ff, 0xf900, 0xfeff, 0xffef,
+		0xfff0, 0xfffd, 0xffff, 0x10000, 0x1f512, 0x10ffff,
+	} {
+		names = append(names, "x"+string(r)+"x", string(r))
+	}
+	names = append(names, "...", ".a", "a.", "%2F", "{a}", "*", "é", "日本", "a:b", "x/.", "./x", "..", "x/../y", "x//y", "x/")
+	for _, name := range names {
+		java.tell("lock h mutex %s/%s 0", path, name)
+		takes := java.answer() == "held"
+		if takes {
+			java.do("ok", "end h")
+		}
+		lease, err := locks.Mutex(name, nil).TryAcquire(c.Context())
+		if (err == nil) != takes {
+			c.Errorf("P10: Curator takes the name %q: %v; Holdfast: %v", name, takes, err)
+		}
+		if err == nil {
+			_ = lease.Release() // a loss would be told by what follows
+		}
+	}
+}
+
+// crowds: two programs of Holdfast and two services of Curator under load, each kind of lock on a name of
+// its own, and all kinds at the same time: a hand-over mostly waits until processes wake up. No test runs
+// beside them.
 func (c *curator) crowds() {
-	services := []*service{}
-	for _, p := range []*program{c.java, c.java, c.holdfast, startHoldfast(c)} {
-		services = append(services, p.open(c, c.server.Addrs(), 10*time.Second))
-	}
-	each := func(kind, what, where string, times int) {
-		c.Helper()
-		begin := time.Now()
-		for _, s := range services {
-			s.tell("%s %s /crowd/%s %s %d", what, kind, strings.ReplaceAll(kind, ":", "-"), where, times)
-		}
-		for _, s := range services {
-			s.expect("ok")
-		}
-		c.Logf("%s %s: %d in %v", what, kind, times*len(services), time.Since(begin))
-	}
 	times := testserver.Long(150, 2500)
-	for kind, times := range map[string]int{"mutex": 2500, "single": times, "write": times, "multi": times} {
-		path := filepath.Join(c.TempDir(), "number")
-		if err := os.WriteFile(path, []byte("0"), 0o600); err != nil {
-			c.Fatal(err)
-		}
-		name := "/crowd/" + kind
-		if kind == "multi" {
-			name += "/a,/crowd/multi/b"
-		}
-		begin := time.Now()
-		var readers []*service
-		if kind == "write" {
-			for _, p := range []*program{c.java, c.holdfast} {
-				r := p.open(c, c.server.Addrs(), 10*time.Second)
-				r.tell("look read %s %s %d", name, path, times)
-				readers = append(readers, r)
-			}
-		}
-		for _, s := range services {
-			s.tell("count %s %s %s %d", kind, name, path, times)
-		}
-		for _, s := range append(services, readers...) {
-			s.expect("ok")
-		}
-		c.Logf("%s: %d increments in %v", kind, times*len(services), time.Since(begin))
-		if n, err := number(path); n != times*len(services) || err != nil {
-			c.Errorf("%s: the number is %d, %v after %d increments", kind, n, err, times*len(services))
+	programs := []*program{c.java, c.java, c.holdfast, startHoldfast(c)}
+	begin := time.Now()
+	var finish []func()
+	for _, kind := range []string{"mutex", "single", "write", "multi"} {
+		finish = append(finish, c.counts(programs, kind, times))
+	}
+	for _, kind := range []string{"semaphore:3:1", "semaphore:4:2"} { // not 3:2: see standstill
+		for _, s := range c.each(programs, "crowd %s /crowd/%s %s %d", kind, strings.ReplaceAll(kind, ":", "-"), c.TempDir(), times) {
+			finish = append(finish, s.finish)
 		}
 	}
-	each("semaphore:3:1", "crowd", c.TempDir(), times)
-	// Curator takes permits one by one, so with fewer slots its services, which have one each and wait
-	// for another, and one of Holdfast, which waits for two at once, would wait for each other.
-	each("semaphore:4:2", "crowd", c.TempDir(), times)
+	for _, f := range finish {
+		f()
+	}
+	c.Logf("%d times each kind in %v", times*len(programs), time.Since(begin))
 }

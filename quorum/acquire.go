@@ -64,7 +64,7 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 	if a.vote.Phase == vote.Won {
 		a.hold.until = a.vote.Until()
 		return driver.Grant{
-			Request: r, Token: a.vote.Token, Block: 1, Since: a.vote.Sent, Valid: vote.Valid(r.TTL), Handle: a.hold,
+			Request: r, Token: a.vote.Token, Block: 1, Since: a.vote.Sent, Valid: vote.Valid(a.vote.TTL), Handle: a.hold,
 		}, nil
 	}
 	return driver.Grant{Request: r, Handle: a.hold}, a.failure()
@@ -103,7 +103,10 @@ func (a *attempt) ask(ctx context.Context, n *node) {
 	a.hold.answered(n.index, g, answer)
 	a.errs[n.index] = err
 	if part, may := a.hold.grant(n.index, driver.Grant{Request: a.request}); may && a.hold.over && a.vote.Phase == vote.Won {
-		n.owe(part) // released meanwhile
+		n.owe(a.hold, part) // released meanwhile
+	}
+	if answer == vote.Given {
+		a.vote.Trust(g.Valid)
 	}
 	a.do(a.vote.Answer(n.index, answer, memory, g.Token, now))
 }
@@ -161,7 +164,7 @@ func (a *attempt) undo(nodes vote.Set) {
 			continue
 		}
 		if g, ok := a.hold.grant(i, driver.Grant{Request: request}); ok {
-			n.owe(g)
+			n.owe(a.hold, g)
 		}
 	}
 }

@@ -27,6 +27,7 @@ type ballot struct {
 	token  driver.Token // what the node gave, or was told to record
 	raised bool         // the node was told
 	handle any          // the node's own
+	freed  error        // what the node said when it was asked to give the vote up, if that is why it is absent
 }
 
 // state says whether a node has the vote.
@@ -78,6 +79,17 @@ func (h *hold) answered(node int, g driver.Grant, answer vote.Answer) {
 		*b = ballot{}
 	default:
 		b.state = maybe
+	}
+}
+
+// gaveUp takes in that the node has no vote any more: nil, or why it had none before. Suppose the nodes are so slow that
+// a release finds a majority of them only in several attempts. Then each attempt asks only those that have not
+// confirmed it yet.
+func (h *hold) gaveUp(node int, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := &h.ballots[node]; b.state != asked {
+		*b = ballot{freed: why}
 	}
 }
 

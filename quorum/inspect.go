@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/holdnumber"
 )
 
 // operatorTimeout is how long a node has to answer an operator.
@@ -20,7 +20,7 @@ const operatorTimeout = 2 * time.Second
 // the next renewal. Sure says that a majority of all nodes has it.
 func (s *survey) tokenOf(owner string, votes map[int]driver.Holder) (token driver.Token, sure bool) {
 	if !s.q.rules.Tokens {
-		return numberOf(owner), true
+		return holdnumber.Of(owner), true
 	}
 	count, most := map[driver.Token]int{}, 0
 	for _, h := range votes {
@@ -30,14 +30,6 @@ func (s *survey) tokenOf(owner string, votes map[int]driver.Holder) (token drive
 		}
 	}
 	return token, most >= s.q.rules.Majority()
-}
-
-// numberOf returns the number by which operators name a hold that has no token. It says which hold it
-// is, on all nodes the same, and nothing about the order of holds.
-func numberOf(owner string) driver.Token {
-	sum := fnv.New64a()
-	sum.Write([]byte(owner))
-	return driver.Token(sum.Sum64()>>11 | 1)
 }
 
 // survey is what nodes say of one name. A node that has not answered may have any vote.

@@ -221,6 +221,7 @@ func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
 	c.Ops &= node.Ops
 	c.Shared = c.Shared && node.Shared
 	c.Fencing = c.Fencing && hasTokens(node)
+	c.NoNotes = c.NoNotes || node.NoNotes
 	c.MinTTL = max(c.MinTTL, node.MinTTL)
 	if node.MaxTTL != 0 && (c.MaxTTL == 0 || node.MaxTTL < c.MaxTTL) {
 		c.MaxTTL = node.MaxTTL

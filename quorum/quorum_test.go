@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -135,6 +136,45 @@ func TestSlowNodes(t *testing.T) {
 	w.eventually("b", 0)
 }
 
+// briefly is a store that lets its holds count for less than their TTL.
+type briefly struct {
+	driver.Forward
+	valid time.Duration
+}
+
+func (b briefly) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Forward.Try(ctx, r)
+	g.Valid = b.valid
+	return g, err
+}
+
+func (b briefly) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	renewals := b.Forward.Renew(ctx, grants)
+	for i := range renewals {
+		renewals[i].Valid = b.valid
+	}
+	return renewals
+}
+
+// TestTrustOfVotes: a hold counts for no longer than its votes do.
+func TestTrustOfVotes(t *testing.T) {
+	const valid = bound / 2
+	w := newWorld(t, 1, patient)
+	var nodes []driver.Driver
+	for range 3 {
+		nodes = append(nodes, briefly{driver.Forward{Driver: memlock.NewStore(nil).Client()}, valid})
+	}
+	d := w.open(nodes, patient)
+	g := w.take(d, request("a"))
+	if g.Valid >= valid || g.Valid < valid*9/10 {
+		t.Errorf("P1: votes count for %v, and the hold for %v", valid, g.Valid)
+	}
+	if r := d.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid != g.Valid {
+		t.Errorf("P1: renewed votes count for %v, and the hold for %v, %v", valid, r.Valid, r.Err)
+	}
+	w.release(d, g)
+}
+
 // TestNoMajority: if three of five nodes cannot be reached, the error says so, and no vote is left.
 func TestNoMajority(t *testing.T) {
 	t.Parallel()
@@ -195,6 +235,54 @@ func TestGivenUp(t *testing.T) {
 	w.release(w.driver, g)
 	w.eventually("a", 0)
 	w.release(w.other, w.take(w.other, request("b")))
+}
+
+// TestReleasedBitByBit: a majority of nodes has confirmed a release, although there never was a majority at once.
+func TestReleasedBitByBit(t *testing.T) {
+	w := newWorld(t, 5, nil)
+	r := request("a")
+	r.TTL = time.Hour // or the end of the votes would do
+	g := w.take(w.driver, r)
+	w.eventually("a", 5)
+	cut := func(nodes ...int) {
+		for i, wire := range w.wires {
+			if wire.Heal(); slices.Contains(nodes, i) {
+				wire.Partition()
+			}
+		}
+	}
+	cut(2, 3, 4)
+	if err := w.driver.Release(t.Context(), []driver.Grant{g})[0]; err == nil || driver.Gone(err) {
+		t.Errorf("Release at two of five nodes: %v", err)
+	}
+	w.eventually("a", 3)
+	cut(0, 1, 3, 4)
+	w.eventually("a", 2) // node 2 is told in the background
+	if err := w.driver.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Errorf("Release when the third of five nodes is there, but not the first two: %v", err)
+	}
+}
+
+// TestReleaseOfForgottenVotes: a majority of nodes has lost its votes, and others are asking there, none of whom has a
+// majority. The hold that is released was valid all the same.
+func TestReleaseOfForgottenVotes(t *testing.T) {
+	w := newWorld(t, 5, patient)
+	g := w.take(w.driver, request("a"))
+	w.eventually("a", 5)
+	for i, s := range w.stores[:3] {
+		s.Advance(2 * bound) // the vote ends
+		d := s.Client()
+		w.take(d, request(fmt.Sprint("b", i)))
+		d.Close()
+	}
+	for _, wire := range w.wires[3:] {
+		wire.HoldRequests() // so that the others answer first
+	}
+	w.release(w.driver, g)
+	for _, wire := range w.wires[3:] {
+		wire.ReleaseRequests()
+	}
+	w.eventually("a", 0)
 }
 
 // TestRestoresVotes: a renewal restores the votes that nodes have lost, so that a hold outlives the loss of

@@ -17,10 +17,20 @@ type ending struct {
 	gone   int     // of these, those that had not had it before
 	broken bool    // at one of these an operator broke it
 	asked  bool    // it was never granted, so its votes may have been taken back already
+	valid  bool    // nobody else can have had it, whatever votes the nodes have forgotten
 	left   int     // nodes that have not answered
 	errs   []error // of nodes that may still have it
 	done   bool
 	err    error
+}
+
+// without counts a node that does not have the vote any more, or had none before, and why.
+func (e *ending) without(why error) {
+	e.freed++
+	if why != nil {
+		e.gone++
+		e.broken = e.broken || errors.Is(why, driver.ErrBroken)
+	}
 }
 
 // Release implements driver.Driver. A hold is released when a majority of the nodes is free of it. The
@@ -43,6 +53,7 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 		h.mu.Lock()
 		h.over = true
 		endings[i].asked = h.until == 0
+		endings[i].valid = !h.foreign && q.clock.Now() < h.until
 		underWay := h.underWay(q.rules)
 		for n := range q.nodes {
 			part, ok := h.grant(n, g)
@@ -50,7 +61,7 @@ func (q *quorum) Release(ctx context.Context, grants []driver.Grant) []error {
 				continue
 			}
 			if !ok {
-				endings[i].freed++
+				endings[i].without(h.ballots[n].freed)
 				continue
 			}
 			endings[i].left++
@@ -128,16 +139,14 @@ func (r *releasing) answer(n *node, batch []driver.Grant, of []int, errs []error
 		e := &r.endings[of[j]]
 		e.left--
 		switch {
-		case err == nil:
-			e.freed++
-		case driver.Gone(err):
-			e.freed, e.gone = e.freed+1, e.gone+1
-			e.broken = e.broken || errors.Is(err, driver.ErrBroken)
+		case err == nil, driver.Gone(err):
+			r.q.holdOf(r.grants[of[j]]).gaveUp(n.index, err)
+			e.without(err)
 		default:
 			e.errs = append(e.errs, err)
 			// Package holdfast repeats a release that has failed. One that a majority has confirmed is
 			// repeated here where it has not arrived.
-			n.owe(batch[j])
+			n.owe(r.q.holdOf(r.grants[of[j]]), batch[j])
 		}
 		r.decide(of[j])
 	}
@@ -154,10 +163,11 @@ func (r *releasing) decide(i int) {
 	switch {
 	case e.freed < needed:
 		e.err = fmt.Errorf("released at %d of %d nodes: %w", e.freed, len(r.q.nodes), errors.Join(e.errs...))
-	case e.gone >= needed && r.grants[i].Handle != nil && !e.asked:
-		if e.err = driver.ErrNotHeld; e.broken {
-			e.err = driver.ErrBroken
-		}
+	case e.gone < needed || r.grants[i].Handle == nil || e.asked:
+	case e.broken:
+		e.err = driver.ErrBroken
+	case !e.valid:
+		e.err = driver.ErrNotHeld
 	}
 	if r.undecided--; r.undecided == 0 {
 		close(r.done)
@@ -181,6 +191,7 @@ func (n *node) release(ctx context.Context, grants []driver.Grant) []error {
 
 // owed is a vote that a node may have and must not keep.
 type owed struct {
+	hold  *hold
 	grant driver.Grant
 	until driver.Instant // it ends by itself
 }
@@ -189,13 +200,13 @@ type owed struct {
 const maxOwed = 4096
 
 // owe withdraws a vote in the background: until the node confirms it, or the TTL is over.
-func (n *node) owe(g driver.Grant) {
+func (n *node) owe(h *hold, g driver.Grant) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.owed) >= maxOwed {
 		return
 	}
-	n.owed = append(n.owed, owed{g, n.q.clock.Now().Add(g.TTL)})
+	n.owed = append(n.owed, owed{h, g, n.q.clock.Now().Add(g.TTL)})
 	if len(n.owed) == 1 && !n.q.spawn(n.repay) {
 		n.owed = nil
 	}
@@ -214,10 +225,10 @@ func (n *node) repay() {
 		n.mu.Lock()
 		now := n.q.clock.Now()
 		n.owed = slices.DeleteFunc(n.owed, func(o owed) bool { return pause > 0 && now > o.until })
-		batch := make([]driver.Grant, len(n.owed))
+		batch, holds := make([]driver.Grant, len(n.owed)), make([]*hold, len(n.owed))
 		ttl := time.Duration(0)
 		for i, o := range n.owed {
-			batch[i], ttl = o.grant, max(ttl, o.grant.TTL)
+			batch[i], holds[i], ttl = o.grant, o.hold, max(ttl, o.grant.TTL)
 		}
 		if len(batch) == 0 || n.q.life.Err() != nil || pause > 0 && n.q.closing.Err() != nil {
 			n.owed = nil
@@ -228,6 +239,11 @@ func (n *node) repay() {
 		ctx, cancel := n.q.within(n.q.patience(ttl))
 		errs := n.release(ctx, batch)
 		cancel()
+		for i, err := range errs {
+			if err == nil || driver.Gone(err) {
+				holds[i].gaveUp(n.index, err)
+			}
+		}
 		failed := n.repaid(errs)
 		if pause = min(max(2*pause, firstRepay), lastRepay); !failed {
 			pause = 0

@@ -96,6 +96,9 @@ func (r *renewing) ask(ctx context.Context, n *node) {
 		}
 		r.mu.Lock()
 		r.errs[i][n.index] = renewals[i].Err
+		if kept == vote.Renewed {
+			r.votes[i].Trust(renewals[i].Valid)
+		}
 		step := r.votes[i].Answer(n.index, kept, memory, now)
 		r.mu.Unlock()
 		r.do(i, step)
@@ -107,10 +110,13 @@ func (r *renewing) do(i int, step vote.Step) {
 	switch step.Do {
 	case vote.Extend:
 		h := r.holds[i]
+		r.mu.Lock()
+		until, valid := r.votes[i].Until(), vote.Valid(r.votes[i].TTL)
+		r.mu.Unlock()
 		h.mu.Lock()
-		h.until = max(h.until, r.votes[i].Until())
+		h.until = max(h.until, until)
 		h.mu.Unlock()
-		r.decide(i, driver.Renewal{Since: r.votes[i].Sent, Valid: vote.Valid(r.grants[i].TTL)})
+		r.decide(i, driver.Renewal{Since: r.votes[i].Sent, Valid: valid})
 		r.restore(i, step.Nodes)
 	case vote.Restore:
 		r.restore(i, step.Nodes)
@@ -187,10 +193,15 @@ func (r *renewing) restore(i int, nodes vote.Set) {
 			part, may := h.grant(n.index, driver.Grant{Request: request})
 			h.mu.Unlock()
 			if over && may {
-				n.owe(part)
+				n.owe(h, part)
 			}
 			if answer == vote.Refused && !errors.Is(err, driver.ErrHeld) && !driver.Gone(err) {
 				answer = vote.Lost // it may give its vote later
+			}
+			if answer == vote.Given {
+				r.mu.Lock()
+				r.votes[i].Trust(g.Valid)
+				r.mu.Unlock()
 			}
 			r.restored(i, n, answer, memory, err)
 		})
@@ -242,10 +253,10 @@ func (q *quorum) forget(h *hold, g driver.Grant) {
 	if h.foreign {
 		return
 	}
-	h.over = true
+	h.over, h.until = true, min(h.until, q.clock.Now())
 	for i, n := range q.nodes {
 		if part, ok := h.grant(i, g); ok {
-			n.owe(part)
+			n.owe(h, part)
 		}
 	}
 }

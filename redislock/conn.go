@@ -59,6 +59,22 @@ type Listening interface {
 	Close()
 }
 
+// ShardSubscriber is a Conn to a cluster that can be subscribed to any sharded channel. Without it waiters
+// for which servers publish there poll only.
+type ShardSubscriber interface {
+	// SubscribeShard is like Conn.Subscribe, for a sharded channel: it is that of the server which has the
+	// channel's hash slot, also when the slot has moved.
+	SubscribeShard(ctx context.Context, channel string, deliver func(message string)) (stop func(), err error)
+}
+
+// ShardListener is a Conn to a cluster that can be subscribed to many sharded channels, on one connection to each
+// server. Without it waiters of the layout Redisson poll only, where servers publish on such channels.
+type ShardListener interface {
+	// ListenShards is like Listener.Listen, for sharded channels, each of which is at the server that has its hash
+	// slot. It counts as lost, too, when a slot has moved.
+	ListenShards(ctx context.Context, heard func(channel, message string)) (Listening, error)
+}
+
 // Command is one command.
 type Command struct {
 	Args []string

@@ -13,6 +13,7 @@ import "strings"
 //	PREFIX:{NAME}:setnx   layout setnx: the record; the lock itself is at NAME
 //	PREFIX:{TAG}:NAME:setnx    layout setnx, of a name with braces or percent signs: see setnxRecord
 //	…:setnx:OWNER         layout setnx: the tombstone of an owner
+//	PREFIX:{TAG}:gone:OWNER    layout redisson: the tombstone of an owner
 //	PREFIX:store          which store this is
 //	PREFIX:life           the server's life, and PREFIX:admitted one that counts: see vote.go
 //	PREFIX:wake:CLIENT    the channel of a client

@@ -51,10 +51,12 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -88,6 +90,8 @@ type Options struct {
 	Wait Wait
 	// Layout is how locks are kept. "": that of Holdfast alone, with all that Holdfast can do.
 	Layout Layout
+	// Redisson is what a mutex is in the layout Redisson. "": RedissonLock.
+	Redisson RedissonKind
 	// Replicas is how many replicas must acknowledge a grant or a renewal before it counts, 0 to [MaxReplicas].
 	// A grant that fewer acknowledge within a fifth of its TTL, or a second if that is less, is undone;
 	// a renewal does not extend the lease. The error is an *UnacknowledgedError.
@@ -120,6 +124,61 @@ type Layout string
 // never changes or deletes what another has written.
 const SetNX Layout = "setnx"
 
+// Redisson is that of Redisson, a client library of Java: programs in Go and in Java share locks, with each
+// other's keys, channels and messages, of Redisson 3.52 and 4.7.
+//
+//	Redisson                    here
+//	RLock                       Mutex
+//	RFairLock                   Mutex, with Options.Redisson RedissonFair
+//	RFencedLock                 Mutex, with RedissonFenced
+//	RSpinLock                   Mutex, with RedissonSpin
+//	RReadWriteLock              RWMutex, with Downgrade
+//	RPermitExpirableSemaphore   Semaphore
+//
+// Only a client whose mutexes are RLocks has the last two. RSemaphore and RCountDownLatch, which nobody holds,
+// are in package redislock/redisson.
+//
+// The keys of locks are their names, and do not begin with the prefix. Who waits hears of releases by
+// Redisson's channels if the Conn is a Listener, and polls each half to whole second beside that. Only a fair
+// lock has a queue, and only a fenced one tokens; for the others Inspect shows a number by which Break names
+// one hold, also one of Java's. There are no notes, lock-delays and minimum holds. Of a mutex, a read-write
+// lock and a semaphore of one name only one can be in use: the others get driver.ErrMismatch, where Redisson
+// grants several. A semaphore is made by whoever takes permits first, and stays as it was made, until somebody
+// deletes its key. In a cluster, names with braces that Redisson handles wrongly are refused: those of which
+// its keys have several hash slots.
+//
+// A hold of Redisson's has a TTL of 30 s, which is renewed each ten seconds: use the same (the URL parameter
+// hf.ttl) if holders should look alike. A hold of a read-write lock is renewed each ten seconds at least,
+// whatever its TTL, because a renewal in Java may shorten it to Redisson's lockWatchdogTimeout. Where that is
+// set to less than 30 s, readers may lose their holds before they notice: see the driver's Guarantees.
+//
+// An ACL user needs all names as keys, the channels redisson_*, the keys that begin with the prefix, and the
+// commands type, exists, hset, hget, hdel, hlen, hexists, hgetall, get, set, del, incrby, decrby, strlen,
+// pttl, pexpire, time, zadd, zrem, zscore, zcard, zcount, zrange, zrangebyscore, lrange and eval, evalsha, scan,
+// subscribe, unsubscribe and publish; for fair locks also lindex, lpop, lpush, llen, lpos, rpush and lrem, for
+// fenced ones incr. holdfast doctor names what is missing.
+const Redisson Layout = "redisson"
+
+// RedissonKind is what a mutex is in the layout Redisson. All programs that use a name should have the same.
+type RedissonKind string
+
+// The kinds.
+const (
+	// RedissonLock is an RLock.
+	RedissonLock RedissonKind = "lock"
+	// RedissonFair is an RFairLock: waiters in Go and in Java are served in the order in which they came. The
+	// queue runs by the server's wall clock for Go, and by their hosts' for programs in Java. A waiter in Go that has
+	// died as the first is passed over after two seconds, one in Java after five minutes. All programs in Go that use a name should have the
+	// same Options.Poll. The server needs the command LPOS, of Redis 6.0.6.
+	RedissonFair RedissonKind = "fair"
+	// RedissonFenced is an RFencedLock: tokens are the numbers of Redisson's counter, which no name ever loses,
+	// so that the server keeps a key for each name that was ever locked. A token is lost, and tokens begin
+	// again, if the server forgets the counter.
+	RedissonFenced RedissonKind = "fenced"
+	// RedissonSpin is an RSpinLock: waiters poll after pauses of up to 128 ms.
+	RedissonSpin RedissonKind = "spin"
+)
+
 // Wait is how waiters learn of their grant.
 type Wait string
 
@@ -148,7 +207,7 @@ type client struct {
 	unsubscribe func()
 	sharded     Sharded // nil: the client has one channel only
 	contention  contention
-	keyspace    *keyspace // nil: the server does not tell when keys are deleted, or the layout has a queue
+	wakeups     *wakeups // nil: the server does not tell when names are free, or the layout has a queue
 
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
 	sharedAck, reservedAck *acknowledgers
@@ -186,10 +245,39 @@ func New(ctx context.Context, conn Conn, o *Options) (driver.Driver, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	if o != nil && o.Layout == SetNX {
+	if o == nil || o.Layout == "" {
+		return c, nil
+	}
+	if o.Layout == SetNX {
 		return setnx{c}, nil
 	}
-	return c, nil
+	d, err := newRedisson(ctx, c, cmp.Or(o.Redisson, RedissonLock))
+	if err != nil {
+		return nil, errors.Join(Explain(ctxerr.Of(ctx, err)), c.Close())
+	}
+	return d, nil
+}
+
+// Check returns what is wrong with the options, or nil. New checks them too; who makes the Conn can do so before.
+func (o *Options) Check() error {
+	kinds := []RedissonKind{"", RedissonLock, RedissonFair, RedissonFenced, RedissonSpin}
+	switch {
+	case o.Poll != 0 && o.Poll < time.Millisecond:
+		return fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
+	case o.Wait != "" && o.Wait != Push && o.Wait != Spin:
+		return fmt.Errorf("wait %.40q: %s and %s are known", o.Wait, Push, Spin)
+	case o.Layout != "" && o.Layout != SetNX && o.Layout != Redisson:
+		return fmt.Errorf("layout %.40q: %s and %s are known, or none", o.Layout, SetNX, Redisson)
+	case o.Layout != Redisson && o.Redisson != "":
+		return fmt.Errorf("redisson %.40q is for the layout %s", o.Redisson, Redisson)
+	case !slices.Contains(kinds, o.Redisson):
+		return fmt.Errorf("redisson %.40q: %s, %s, %s and %s are known", o.Redisson, RedissonLock, RedissonFair, RedissonFenced, RedissonSpin)
+	case o.Layout != "" && o.Wait != "":
+		return fmt.Errorf("wait %s: in the layout %s there is one way to wait", o.Wait, o.Layout)
+	case o.Replicas < 0 || o.Replicas > MaxReplicas:
+		return fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
+	}
+	return checkPrefix(cmp.Or(o.Prefix, DefaultPrefix))
 }
 
 func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
@@ -207,26 +295,11 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if c.layout.prefix == "" {
 		c.layout.prefix = DefaultPrefix
 	}
-	if err := checkPrefix(c.layout.prefix); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
-	}
-	if o.Poll != 0 && o.Poll < time.Millisecond {
-		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
-	}
-	if o.Wait != "" && o.Wait != Push && o.Wait != Spin {
-		return nil, fmt.Errorf("wait %.40q: %s and %s are known", o.Wait, Push, Spin)
-	}
-	switch {
-	case o.Layout != "" && o.Layout != SetNX:
-		return nil, fmt.Errorf("layout %.40q: %s is known, or none", o.Layout, SetNX)
-	case o.Layout == SetNX && o.Wait != "":
-		return nil, fmt.Errorf("wait %s: in the layout %s waiters always poll", o.Wait, SetNX)
 	}
 	if _, ok := conn.(Partitioned); !ok && deploymentOf(conn) == Cluster {
 		return nil, errors.New("the client is of a cluster, and its adapter is for one server: open redis+cluster://, or goredisconn.OpenCluster")
-	}
-	if o.Replicas < 0 || o.Replicas > MaxReplicas {
-		return nil, fmt.Errorf("%d replicas: 0 to %d can be asked for", o.Replicas, MaxReplicas)
 	}
 	id, err := c.awaitIdentity(ctx)
 	if err != nil {
@@ -258,17 +331,23 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	if cluster {
 		c.caps.Ops |= driver.OpShard
 	}
-	if o.Layout == SetNX {
+	switch o.Layout {
+	case SetNX:
 		c.caps = setnxCaps(c.caps)
+	case Redisson:
+		c.caps = redissonCaps(c.caps, cmp.Or(o.Redisson, RedissonLock))
 	}
 	if o.Replicas > 0 {
 		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
 	}
 	if o.Layout == SetNX {
-		if c.keyspace = c.newKeyspace(ctx); c.keyspace != nil {
-			c.unsubscribe = c.keyspace.close
+		if c.wakeups = c.newKeyspace(ctx); c.wakeups != nil {
+			c.unsubscribe = c.wakeups.close
 		}
 		return c, nil
+	}
+	if o.Layout == Redisson {
+		return c, nil // newRedisson does the rest
 	}
 	if o.Wait == Spin {
 		c.caps.Ops &^= driver.OpNotify

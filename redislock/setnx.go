@@ -96,6 +96,14 @@ func (l layout) setnxName(key string) (string, bool) {
 // setnxSuffix is what the key of a record ends with, after the key of the name.
 const setnxSuffix = ":setnx"
 
+// Wakes implements driver.Waker.
+func (s setnx) Wakes(name string) driver.Wakes {
+	if s.c.wakeups == nil {
+		return nil
+	}
+	return s.c.wakeups.wakes(name)
+}
+
 // Caps implements driver.Driver.
 func (s setnx) Caps() driver.Caps { return s.c.caps }
 
@@ -145,8 +153,10 @@ func (s setnx) taken(ctx context.Context, req driver.Request, reply *Reply, sent
 }
 
 // rest returns for how much longer a key is there that has so many milliseconds, and 0 if it does not
-// end by itself.
-func rest(ms int64) time.Duration { return time.Duration(max(ms, 0)) * time.Millisecond }
+// end by itself. It returns maxTTL at most: other programs write what they like.
+func rest(ms int64) time.Duration {
+	return time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond
+}
 
 // batch runs a script over grants.
 func (s setnx) batch(

@@ -183,3 +183,21 @@ func (s setnx) Life(ctx context.Context) (driver.Life, bool, error) { return s.c
 
 // Admit implements driver.Voter.
 func (s setnx) Admit(ctx context.Context, life driver.Life) error { return s.c.Admit(ctx, life) }
+
+// Vote implements driver.Voter, for RedissonRedLock.
+func (r redisson) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
+	sent := r.c.clock.Now()
+	w, command, err := r.ready(ctx, &req, r.extra)
+	if err != nil {
+		return driver.Grant{Request: req}, false, err
+	}
+	replies := r.c.voteIn(ctx, life, w.take, command)
+	g, err := r.taken(ctx, w, req, &replies[0], sent)
+	return g, isIn(life, replies[1:]), err
+}
+
+// Life implements driver.Voter.
+func (r redisson) Life(ctx context.Context) (driver.Life, bool, error) { return r.c.Life(ctx) }
+
+// Admit implements driver.Voter.
+func (r redisson) Admit(ctx context.Context, life driver.Life) error { return r.c.Admit(ctx, life) }

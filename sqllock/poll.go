@@ -98,18 +98,20 @@ var pauses = map[Dialect]bounds{
 // startPollingLocked polls for a waiter or watch from now on.
 func (c *client) startPollingLocked(s *pollState) {
 	s.waiting++
-	if first := !s.started; first || c.statements.dialect == SQLite {
+	if !s.started || c.statements.dialect == SQLite {
 		s.version = neverPolled // the change detector may have told of it already
-		if first {
-			s.started = true
-			if s.changed.IsZero() {
-				s.changed = time.Now()
-				s.polled = s.changed
-			}
-			select {
-			case c.newcomer <- struct{}{}:
-			default: // the poller has been told already
-			}
+	}
+	if !s.started && s.changed.IsZero() {
+		s.changed = time.Now()
+		s.polled = s.changed
+	}
+	s.started = true
+	// Also one that has waited before: suppose that it asked for its place again when the poller chose
+	// its pause for the others, which are far behind.
+	if s.waiting == 1 {
+		select {
+		case c.newcomer <- struct{}{}:
+		default: // the poller has been told already
 		}
 	}
 	if !c.polling && c.alive(context.Background()) == nil {

@@ -1,8 +1,11 @@
 package sqllock
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 // TestPausesOfCrowd: where each of 200 waiters in SQLite is a process, their polls leave the processors to
@@ -16,5 +19,41 @@ func TestPausesOfCrowd(t *testing.T) {
 	}
 	if perSecond > 4000 {
 		t.Errorf("they poll %.0f times a second", perSecond)
+	}
+}
+
+// TestPollerWakesForWhoAskedAgain: a waiter is polled for in time though the poller chose its pause while
+// the waiter asked for its place again, for another that is far behind (P7).
+func TestPollerWakesForWhoAskedAgain(t *testing.T) {
+	far := &waiter{request: driver.Request{Name: "far", Owner: "far"}}
+	far.moved(100)
+	first := &waiter{request: driver.Request{Name: "first", Owner: "first"}}
+	c := &client{
+		statements: &statements{dialect: MySQL}, newcomer: make(chan struct{}, 1), polling: true, // by nobody
+		waiters: map[string]*waiter{"far": far, "first": first},
+	}
+	c.life, c.stop = context.WithCancel(t.Context())
+	defer c.stop()
+	c.closed = c.life.Done()
+	c.startPollingLocked(&far.pollState)
+	c.startPollingLocked(&first.pollState)
+	c.stopPolling(first) // to ask again
+	for len(c.newcomer) > 0 {
+		<-c.newcomer
+	}
+	_, long, _ := c.pollTargets()
+	c.startPollingLocked(&first.pollState)
+	if _, short, _ := c.pollTargets(); short >= long {
+		t.Fatalf("the test is of no use: the pauses are %v and %v", long, short)
+	}
+	slept := make(chan struct{})
+	go func() {
+		c.sleep(time.Hour, c.newcomer)
+		close(slept)
+	}()
+	select {
+	case <-slept:
+	case <-time.After(10 * time.Second):
+		t.Error("P7: the poller does not wake")
 	}
 }

@@ -50,8 +50,12 @@ const (
  COALESCE(p.owner, ''), COALESCE(p.ticket, 0), COALESCE(p.tokens, 0), COALESCE(p.joined, 0), COALESCE(p.asked, 0), COALESCE(p.ends, 0),
  COALESCE(p.request, '')
  FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 {counting} LEFT JOIN (
- SELECT * FROM (SELECT ` + placeColumns + ` FROM {places} WHERE name = $1 ORDER BY ticket {limit} $2) h
- UNION ALL SELECT ` + placeColumns + " FROM {places} WHERE name = $1 AND owner = $3) p ON 1 = 1"
+ SELECT * FROM (SELECT {found} FROM {places} WHERE name = $1 ORDER BY ticket {limit} $2) h
+ UNION ALL SELECT {found} FROM {places} WHERE name = $1 AND owner = $3) {joined}`
+	// MariaDB makes a table on the disk of what is found there, at each statement, if a column is a BLOB. So it
+	// finds tickets, and then the places of those.
+	foundMySQL  = "ticket"
+	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket"
 	// How many wait, how many before the owner, and when the first place ends that is not
 	// confirmed.
 	counts   = "n.total, n.ahead, n.ends"
@@ -161,15 +165,18 @@ func newStatements(d Dialect, prefix string, before []any) *statements {
 	s := &statements{dialect: d, tables: tablesOf(prefix), before: slices.Clip(before), lists: map[string]query{}}
 	take, release := takePostgres, releasePostgres
 	confirm := confirmText
+	found, joined := placeColumns, "p ON 1 = 1"
 	switch d {
 	case Postgres:
 		confirm = confirmPostgres
 	case MySQL:
 		take, release = takeMySQL, releaseText
+		found, joined = foundMySQL, joinedMySQL
 	}
+	read := strings.NewReplacer("{found}", found, "{joined}", joined).Replace(readText)
 	for q, text := range map[*query]string{
-		&s.read:       strings.NewReplacer("{counts}", "0, 0, 0", "{counting}", "").Replace(readText),
-		&s.readCounts: strings.NewReplacer("{counts}", counts, "{counting}", counting).Replace(readText),
+		&s.read:       strings.NewReplacer("{counts}", "0, 0, 0", "{counting}", "").Replace(read),
+		&s.readCounts: strings.NewReplacer("{counts}", counts, "{counting}", counting).Replace(read),
 		&s.insert:     insertText, &s.update: updateText, &s.writeNew: writeNewText, &s.write: writeText,
 		&s.removePlace: removePlaceText, &s.addPlace: addPlaceText,
 		&s.confirm: confirm, &s.over: overText, &s.removeOver: removeOver, &s.forlorn: forlornText,

@@ -272,20 +272,6 @@ func (c *client) writeAtOnce(ctx context.Context, conn *sql.Conn, d *decision) e
 	return err
 }
 
-// written is called when a decision has been written. Suppose the queue was empty as this step read
-// it, a waiter has taken a place meanwhile without touching the row, because that said that there
-// was a crowd, and this step has made room. The waiter relies on this step, which therefore looks
-// at the places again. If this client stops before it does, the waiter's next question grants it
-// what is free.
-func (c *client) written(ctx context.Context, conn *sql.Conn, name string, d *decision) error {
-	c.afterWrite(d.attempt)
-	if d.recheck {
-		// Its failure is none of this step, which is done.
-		_ = c.change(ctx, conn, name, nil, look{heads: headPlaces}, func(*attempt) {})
-	}
-	return nil
-}
-
 // decision is what a step makes of a snapshot.
 type decision struct {
 	*attempt

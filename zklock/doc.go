@@ -70,12 +70,18 @@
 // it, which is the node's czxid. A hold that was downgraded keeps the writer's token: it is the second line
 // of the new node's data, "token N". Else the data is the note.
 //
+// The server numbers the nodes of a name one after the other. So a client whose node has the number after that
+// of its last one, which was the first and is deleted, knows that nobody is before it, and does not read the
+// name's nodes. It watches the name's directory for that, because one that is made anew begins with 0, until it
+// has not used the name for half a minute.
+//
 // All holds of a client whose TTL and lock-delay need the same number of seconds are on one session. It is
 // open at the leader, because nobody else can say that the session lives: one write of the session's own
 // node, PREFIX/.holdfast/sessions/ID, renews them all, and they are trusted from the sending of the last
 // write that was answered. A session lasts as long as the server admits, from 2 to 20 ticks by default
 // (4 to 40 seconds): Caps.MinTTL is the least; a longer TTL is granted as the longest, and a lock-delay for
-// which there is no room is refused. Where the leader takes no clients (leaderServes=no), or srvr is not in
+// which there is no room is refused. If maxSessionTimeout is lowered, longer sessions are over when their clients
+// connect again. Where the leader takes no clients (leaderServes=no), or srvr is not in
 // 4lw.commands.whitelist, any server will do, and Guarantees say what can break then. A connection that
 // breaks for less than a session costs nothing.
 //

@@ -143,6 +143,7 @@ func (o *office) elected(from <-chan *election.Leadership) *election.Leadership 
 // TestElection: in both of Curator's elections candidates lead in their order, with growing tokens, and
 // their values are the ids that Curator shows.
 func TestElection(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	for _, kind := range []string{Latch, Selector} {
 		t.Run(kind, func(t *testing.T) { newOffice(t, x, kind).elect() })
@@ -212,6 +213,7 @@ func (o *office) elect() {
 // TestCandidateGivesUp: a candidate that no longer waits leaves nothing for Curator to see, and the one
 // behind it is elected.
 func TestCandidateGivesUp(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	for _, kind := range []string{Latch, Selector} {
 		t.Run(kind, func(t *testing.T) {

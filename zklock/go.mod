@@ -14,5 +14,3 @@ require (
 )
 
 require github.com/anishathalye/porcupine v1.3.1 // indirect
-
-require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -90,7 +90,7 @@ func (l *layout) checkName(name string) error {
 	if last := lastElement(name); last != name && (last == locksDir || last == leasesDir) {
 		return fmt.Errorf("name %q ends in %q, which is a part of a semaphore in Curator's layout", name, last)
 	}
-	for _, element := range strings.Split(name, "/") {
+	for element := range strings.SplitSeq(name, "/") {
 		if _, isEntry := parseEntry(element); isEntry {
 			return fmt.Errorf("name %q has the element %q, which looks like a node of a lock in Curator's layout", name, element)
 		}
@@ -100,7 +100,7 @@ func (l *layout) checkName(name string) error {
 
 // checkPath refuses what no path of Curator and ZooKeeper has. Its errors begin with the path.
 func checkPath(path string) error {
-	for _, element := range strings.Split(path, "/") {
+	for element := range strings.SplitSeq(path, "/") {
 		switch element {
 		case "":
 			return fmt.Errorf("%q has an empty element: no slash at the start or the end, and no two together", path)
@@ -166,17 +166,28 @@ func parseEntry(name string) (entry, bool) {
 	if digits > 0 && name[digits-1] == '-' && hasStem(name[:digits-1]) {
 		digits-- // a negative number, after the wrap
 	}
-	text := name[digits:]
-	seq, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || fmt.Sprintf("%010d", seq) != text {
+	seq, ok := parseNumber(name[digits:])
+	if !ok {
 		return entry{}, false
 	}
 	for _, stem := range []string{stemLock, stemWrite, stemRead, stemLease, stemLatch} {
 		if strings.HasSuffix(name[:digits], stem) {
-			return entry{name, stem, int32(seq)}, true
+			return entry{name, stem, seq}, true
 		}
 	}
 	return entry{}, false
+}
+
+// parseNumber reads a number as the server writes it: with %010d.
+func parseNumber(text string) (int32, bool) {
+	n, err := strconv.ParseInt(text, 10, 32)
+	switch {
+	case err != nil || text[0] == '+' || n == 0 && text[0] == '-':
+		return 0, false
+	case len(text) == 11 && n <= -1_000_000_000:
+		return int32(n), true
+	}
+	return int32(n), len(text) == 10
 }
 
 func hasStem(s string) bool {
@@ -239,7 +250,7 @@ type children struct {
 
 // parseChildren reads the children of a name.
 func parseChildren(names []string) children {
-	var c children
+	c := children{entries: make([]entry, 0, len(names))}
 	for _, name := range names {
 		if name == locksDir || name == leasesDir {
 			c.semaphore = true

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -39,6 +40,22 @@ func TestParseEntry(t *testing.T) {
 	} {
 		if got, ok := parseEntry(name); ok {
 			t.Errorf("%q is read as %+v", name, got)
+		}
+	}
+}
+
+// TestParseNumber: numbers are read as the server writes them, and in no other form.
+func TestParseNumber(t *testing.T) {
+	for _, n := range []int32{
+		0, 1, -1, 7, 999_999_999, -999_999_999, 1_000_000_000, -1_000_000_000, -999_999_998, math.MaxInt32, math.MinInt32, math.MinInt32 + 1,
+	} {
+		if got, ok := parseNumber(fmt.Sprintf("%010d", n)); !ok || got != n {
+			t.Errorf("%010d is read as %d, %v", n, got, ok)
+		}
+	}
+	for _, text := range []string{"", "-", "+", "0", "-000000000", "-0000000000", "+000000001", "00000000001", "-0000000001", "-01000000000", "2147483648", "-2147483649", "0x00000001"} {
+		if got, ok := parseNumber(text); ok {
+			t.Errorf("%q is read as %d", text, got)
 		}
 	}
 }
@@ -185,6 +202,9 @@ func FuzzEntry(f *testing.F) {
 	f.Add("lock--2147483648", "lock-2147483647", "")
 	f.Add("_c_-lease-0000000001", "x", "\ntoken ")
 	f.Fuzz(func(t *testing.T, a, b, data string) {
+		if n, ok := parseNumber(a); ok && fmt.Sprintf("%010d", n) != a {
+			t.Errorf("%q is read as %d", a, n)
+		}
 		ea, oka := parseEntry(a)
 		eb, okb := parseEntry(b)
 		if oka {

@@ -27,6 +27,7 @@ func kinds(name string) map[string]driver.Request {
 // Who asks again gets the hold or the place that the first request has made; who withdraws leaves nothing
 // behind. At no time has an owner two nodes.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
 	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}, Poll: time.Second})
@@ -113,6 +114,7 @@ func ownNodes(java raw, name string, r driver.Request) (n int) {
 
 // TestReapedParents: the server removes directories that are empty, at any time.
 func TestReapedParents(t *testing.T) {
+	t.Parallel()
 	x := fixture{testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Containers: 2 * time.Millisecond})}
 	c := x.open(t)
 	reaped := 0
@@ -140,6 +142,7 @@ func TestReapedParents(t *testing.T) {
 // TestLeasesReapedBetweenReads: the server removes empty leases between the two reads of them. The place stays:
 // a client that took it for gone would take another, and the one left behind would keep everybody out.
 func TestLeasesReapedBetweenReads(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	holder, waiter := x.open(t), x.open(t)
 	slot := request("reaped")
@@ -306,6 +309,7 @@ func TestLossOfASession(t *testing.T) {
 // TestEndedWhileGranted: a server says that the session is over while the answers are read that make a hold
 // of a place. Nobody would tell of the loss of such a hold.
 func TestEndedWhileGranted(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	holder, waiter := x.open(t), x.open(t)
 	g := take(t, holder, request("ended"))
@@ -340,6 +344,7 @@ func TestEndedWhileGranted(t *testing.T) {
 // TestRenewedTooLate: the answer to a renewal comes when the hold has lapsed and its client is about to
 // delete the node.
 func TestRenewedTooLate(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c := x.open(t)
 	g := take(t, c, request("late"))
@@ -363,6 +368,7 @@ func TestRenewedTooLate(t *testing.T) {
 // TestWithdrawalGoesOn: a waiter gives up while no server answers, and nobody asks for that again. Its place goes
 // when a server answers, and not only when places end that nobody confirms.
 func TestWithdrawalGoesOn(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
 	waiting := dial(t, Config{Servers: []string{proxy.Addr}, Poll: time.Minute})
@@ -383,5 +389,53 @@ func TestWithdrawalGoesOn(t *testing.T) {
 	proxy.Heal()
 	java := x.raw(t)
 	eventually(t, "P7: the place of a waiter that has given up is gone", func() bool { return ownNodes(java, r.Name, r) == 0 })
+	release(t, other, hold)
+}
+
+// TestServerFailed: a server that fails while it writes its answer says so, although the node may be there. The
+// request is withdrawn then, as one without an answer.
+func TestServerFailed(t *testing.T) {
+	t.Parallel()
+	x := fixture{start(t)}
+	c := x.open(t)
+	for kind, r := range kinds("failed") {
+		record, err := c.reserve(t.Context(), r.Name, r.Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &attempt{c: c, r: record, req: &r, term: term{session: r.TTL, lasts: r.TTL}}
+		if err := a.created(t.Context(), []zk.Reply{{Err: zk.MarshallingError}}, nil); !errors.Is(err, driver.ErrUncertain) {
+			t.Errorf("P6: %s: a node that may be there: %v", kind, err)
+		}
+		if err := a.created(t.Context(), []zk.Reply{{Err: zk.NoAuth}}, nil); err == nil || errors.Is(err, driver.ErrUncertain) {
+			t.Errorf("P6: %s: a node that was refused: %v", kind, err)
+		}
+		c.unreserve(record)
+		if err := c.Release(t.Context(), []driver.Grant{{Request: r}})[0]; err != nil && !driver.Gone(err) {
+			t.Errorf("P6: %s: withdrawing: %v", kind, err)
+		}
+	}
+}
+
+// TestStraysOfAnEndedSession: a session has ended for its connection, and its client has not heard of it yet. The
+// place that it had may be there for as long as the server keeps the session, so who withdraws looks for it too.
+func TestStraysOfAnEndedSession(t *testing.T) {
+	t.Parallel()
+	x := fixture{start(t)}
+	c, other, java := x.open(t), x.open(t), x.raw(t)
+	hold := take(t, other, request("strays"))
+	r := request("strays")
+	queue(t, c, r)
+	c.known(r.Name, r.Owner).session.zk.Abandon() // at the server it goes on
+	queue(t, c, r)
+	if n := ownNodes(java, r.Name, r); n != 2 {
+		t.Fatalf("there are %d nodes, not one of each session", n)
+	}
+	if err := c.Release(t.Context(), []driver.Grant{{Request: r}})[0]; driver.Gone(err) {
+		t.Errorf("P6: withdrawing: %v", err)
+	}
+	if n := ownNodes(java, r.Name, r); n != 0 {
+		t.Errorf("P6: a request that was withdrawn has %d nodes", n)
+	}
 	release(t, other, hold)
 }

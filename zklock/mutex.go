@@ -9,23 +9,37 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// createNode makes the node of the request and reads what is before it, in one round trip.
+// createNode makes the node of the request and reads what is before it, in one round trip. It does not read that
+// if the node's number tells that nobody is.
 func (a *attempt) createNode(ctx context.Context) error {
 	if a.req.Mode == driver.Slot {
 		return a.createSlots(ctx)
 	}
-	path := a.c.layout.path(a.req.Name)
-	replies, err := a.r.session.createIn(ctx, []string{path},
-		zk.Create(path+"/"+a.r.guid.protected()+a.c.layout.stem(a.req), []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
-		zk.Children(path, nil),
-	)
+	s, path := a.r.session, a.c.layout.path(a.req.Name)
+	create := zk.Create(path+"/"+a.r.guid.protected()+a.c.layout.stem(a.req), []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential)
+	read := []zk.Op{zk.Children(path, nil)}
+	if s.predicts(path) {
+		read = nil
+	}
+	replies, err := s.createIn(ctx, []string{path}, create, read...)
 	if err := a.created(ctx, replies, err); err != nil {
 		return err
 	}
-	if err := a.see(replies[1]); err != nil {
+	switch first := s.made(&replies[0]); {
+	case read != nil:
+		replies = replies[1:]
+	case first:
+		a.view = view{}
+		return nil
+	default:
+		if replies, err = s.do(ctx, zk.Children(path, nil)); err != nil {
+			return a.uncertain(err)
+		}
+	}
+	if err := a.see(replies[0]); err != nil {
 		return a.takeBack(ctx, err)
 	}
-	return a.checkKind(ctx, replies[1].Children)
+	return a.checkKind(ctx)
 }
 
 // created takes in the answer to the creation of the node, which is the first of the replies. An error
@@ -35,14 +49,10 @@ func (a *attempt) created(ctx context.Context, replies []zk.Reply, err error) er
 		return err // a parent is missing and could not be made: nothing was made for certain
 	}
 	made := &replies[0]
-	var code zk.Code
 	switch {
 	case made.Err == nil:
-	case errors.As(made.Err, &code):
-		if code == zk.SessionExpired || code == zk.SessionMoved {
-			return a.unanswered(made.Err) // an old leader may say so
-		}
-		return fmt.Errorf("making a node: %w", made.Err) // refused for certain
+	case notDone(made.Err):
+		return fmt.Errorf("making a node: %w", made.Err)
 	default:
 		return a.unanswered(made.Err)
 	}
@@ -58,18 +68,31 @@ func (a *attempt) created(ctx context.Context, replies []zk.Reply, err error) er
 	return nil
 }
 
+// notDone reports whether a server's answer says that an operation certainly has no effect. That the session is
+// over does not: an old leader may say so.
+func notDone(err error) bool {
+	var code zk.Code
+	return errors.As(err, &code) && code.NotDone()
+}
+
 // see takes in which nodes a name has.
 func (a *attempt) see(reply zk.Reply) error {
 	if reply.Err != nil {
 		return reply.Err
 	}
-	entries := parseChildren(reply.Children).entries
-	path := a.r.nodes[0]
+	kids := parseChildren(reply.Children)
+	entries, path := kids.entries, a.r.nodes[0]
 	ahead, err := before(entries, lastElement(path))
 	if err != nil {
 		return err
 	}
-	a.view = view{ahead: len(ahead), behind: len(ahead)+1 < len(entries), queued: len(entries) - holders(entries)}
+	if len(ahead) == 0 && !kids.semaphore {
+		a.r.session.isFirst(path, &reply)
+	}
+	a.view = view{
+		ahead: len(ahead), behind: len(ahead)+1 < len(entries), queued: len(entries) - holders(entries),
+		semaphore: kids.semaphore,
+	}
 	if b := blocker(ahead, a.req.Mode); b != nil {
 		a.view.blocker = parent(path) + "/" + b.name
 		a.view.first = parent(path) + "/" + ahead[0].name
@@ -80,8 +103,8 @@ func (a *attempt) see(reply zk.Reply) error {
 // checkKind refuses a name that is in use as a semaphore. Suppose that two clients ask for it at the same
 // time, one for a mutex and one for a semaphore. Each has made its node before it looks, so at least one
 // of them sees the other's.
-func (a *attempt) checkKind(ctx context.Context, names []string) error {
-	if !parseChildren(names).semaphore {
+func (a *attempt) checkKind(ctx context.Context) error {
+	if !a.view.semaphore {
 		return nil
 	}
 	path := a.c.layout.path(a.req.Name)
@@ -118,7 +141,13 @@ func (a *attempt) look(ctx context.Context, confirm bool) error {
 			return nil
 		}
 	}
-	replies, err := s.refresh(ctx, a.freshSince(), zk.Children(parent(a.r.nodes[0]), nil))
+	// A list with the own node in it says that the session lives, as its own node would.
+	children, since := zk.Children(parent(a.r.nodes[0]), nil), a.freshSince()
+	ask := s.do
+	if s.since() < since {
+		ask = func(ctx context.Context, ops ...zk.Op) ([]zk.Reply, error) { return s.refresh(ctx, since, ops...) }
+	}
+	replies, err := ask(ctx, children)
 	if err != nil {
 		return err
 	}

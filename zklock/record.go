@@ -221,6 +221,11 @@ func (c *client) sweep() {
 		}
 	}
 	for timeout, s := range c.sessions {
+		if s.isOpenLocked() {
+			if used, ok := s.forgetDirectoriesLocked(now.Add(-idleFor)); ok {
+				next = min(next, used.Add(idleFor))
+			}
+		}
 		switch {
 		case s.users > 0 || !s.isOpenLocked():
 		case s.unused.Add(idleFor) > now:

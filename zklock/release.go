@@ -88,13 +88,28 @@ func (c *client) release(ctx context.Context, grants []driver.Grant, errs []erro
 // releaseBatch deletes the nodes of one session's grants.
 func (c *client) releaseBatch(ctx context.Context, s *session, batch []leaving, grants []driver.Grant, errs []error) {
 	var ops []zk.Op
+	var watched []string // nodes whose directories are to be watched
+	for _, l := range batch {
+		if op, ok := s.watchDirectory(l.nodes[0]); ok {
+			ops, watched = append(ops, op), append(watched, l.nodes[0])
+		}
+	}
 	for _, l := range batch {
 		for _, path := range l.nodes {
 			ops = append(ops, zk.Delete(path, zk.AnyVersion))
 		}
 	}
 	replies, err := s.do(ctx, ops...)
+	for i, node := range watched {
+		if replies[i].Err != nil {
+			s.notWatched(node)
+		}
+	}
+	replies = replies[len(watched):]
 	for _, l := range batch {
+		if len(l.nodes) == 1 && replies[0].Err == nil {
+			s.deleted(l.nodes[0], &replies[0])
+		}
 		there, err := deleted(replies[:len(l.nodes)], unlessAnswered(replies[:len(l.nodes)], err))
 		replies = replies[len(l.nodes):]
 		if err == nil && !there && grants[l.i].Token != 0 {

@@ -125,8 +125,10 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 		least = min(least, one.grant.TTL)
 		ops = append(ops, lookAt(one.look)...)
 	}
-	// Holds that were taken at different times soon have their TTLs started by the same writes.
-	replies, err := s.refresh(ctx, c.clock.Now().Add(-min(least, s.timeout)/8), ops...)
+	// Holds that were taken at different times are due at different times. Those that are due soon after a write of
+	// the session rest on it, and are due together from then on. Of two groups one is always due at most half of a
+	// third of the TTL after the other, which is soon enough: so before long one write in each third renews all.
+	replies, err := s.refresh(ctx, c.clock.Now().Add(-min(least, s.timeout)/5), ops...)
 	for _, one := range batch {
 		there := replies
 		if err == nil {

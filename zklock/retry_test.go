@@ -56,6 +56,7 @@ func (c *cutConn) Read(b []byte) (int, error) {
 // TestRetries: a request whose connection is lost is made again as often as the policy says, and no more;
 // and what it has made the first time is found.
 func TestRetries(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	other, java := x.open(t), x.raw(t)
 	for i, c := range []struct {
@@ -107,6 +108,7 @@ func TestRetries(t *testing.T) {
 // TestRetriedReleases: a release, a renewal and a downgrade are made again too, and one that had an effect
 // the first time tells no lie.
 func TestRetriedReleases(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	other := x.open(t)
 	for kind := range kinds("") {

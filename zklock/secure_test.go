@@ -73,6 +73,7 @@ func openURL(t *testing.T, raw string) (*client, error) {
 // TestTLS: who has no certificate that the server trusts is not let in, nor is one who does not trust
 // the server.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	cert, key := certificate(t)
 	strangers, strangersKey := certificate(t)
 	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Cert: cert, Key: key, ClientCA: cert})
@@ -106,6 +107,7 @@ func TestTLS(t *testing.T) {
 // TestDigest: of what a user makes a stranger can neither see nor delete anything, and errors show no
 // password.
 func TestDigest(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	a, err := openURL(t, "zk://worker:p%40ss%3Aword@"+x.Addrs()+"/team")
 	if err != nil {

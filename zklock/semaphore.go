@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +123,10 @@ func (a *attempt) settleSlots(ctx context.Context, claim bool) (driver.Grant, er
 		}
 		ops = append(ops, zk.Delete(a.r.nodes[0], zk.AnyVersion))
 		replies, err := a.r.session.do(ctx, zk.Multi(ops...))
+		if errors.Is(err, zk.ErrTooLarge) { // nothing was sent, nor ever can be
+			return driver.Grant{Request: *a.req}, a.takeBack(ctx, fmt.Errorf(
+				"%d permits at once: %w: ZooKeeper takes no transaction of that size", a.req.Permits, driver.ErrUnsupported))
+		}
 		if err != nil {
 			return driver.Grant{Request: *a.req}, a.uncertain(err)
 		}
@@ -138,6 +143,9 @@ func (a *attempt) settleSlots(ctx context.Context, claim bool) (driver.Grant, er
 				return driver.Grant{Request: *a.req}, a.uncertain(err)
 			}
 			return a.hold(claim)
+		}
+		if !notDone(made.Err) {
+			return driver.Grant{Request: *a.req}, a.uncertain(made.Err)
 		}
 		if !errors.Is(made.Err, zk.NoNode) && !errors.Is(made.Err, zk.BadVersion) {
 			return driver.Grant{Request: *a.req}, a.takeBack(ctx, made.Err)

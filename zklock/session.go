@@ -29,10 +29,11 @@ type session struct {
 	renewing chan struct{} // holds a value while somebody writes the own node
 
 	// Guarded by the client's mutex.
-	trust  zksession.Session
-	failed error          // why no server was found yet that opens it
-	users  int            // records, watches and requests that need it
-	unused driver.Instant // since when it has none
+	trust       zksession.Session
+	failed      error                 // why no server was found yet that opens it
+	users       int                   // records, watches and requests that need it
+	unused      driver.Instant        // since when it has none
+	directories map[string]*directory // by path
 }
 
 // errOver says that a session has ended.
@@ -46,19 +47,26 @@ type term struct {
 
 // termOf returns how long a hold can last that is asked for, or why it cannot be.
 func (c *client) termOf(r *driver.Request) (term, error) {
+	longest := c.longestSession()
 	switch {
 	case r.MinHold > 0:
 		return term{}, fmt.Errorf("a minimum hold: %w: a node of Curator's layout ends with its session, whatever the time", driver.ErrUnsupported)
 	case r.TTL < c.caps.MinTTL:
 		return term{}, fmt.Errorf("a TTL of %v: %w: the server's shortest session is %v", r.TTL, driver.ErrUnsupported, c.caps.MinTTL)
-	case r.LockDelay > 0 && r.TTL+r.LockDelay > c.longest:
+	case r.LockDelay > 0 && r.TTL+r.LockDelay > longest:
 		return term{}, fmt.Errorf("a TTL of %v and a lock-delay of %v: %w: the server's longest session is %v",
-			r.TTL, r.LockDelay, driver.ErrUnsupported, c.longest)
+			r.TTL, r.LockDelay, driver.ErrUnsupported, longest)
 	}
 	whole := (r.TTL + r.LockDelay + time.Second - 1) / time.Second * time.Second
-	t := term{session: max(c.caps.MinTTL, min(whole, c.longest))}
+	t := term{session: max(c.caps.MinTTL, min(whole, longest))}
 	t.lasts = min(r.TTL, t.session-r.LockDelay)
 	return t, nil
+}
+
+func (c *client) longestSession() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.longest
 }
 
 // acquireSession returns a session of this timeout for one user more, opened if there is none.
@@ -71,7 +79,10 @@ func (c *client) acquireSession(ctx context.Context, timeout time.Duration) (*se
 		}
 		s := c.sessions[timeout]
 		if s == nil || s.trust.Over {
-			s = &session{c: c, timeout: timeout, failed: errNoAnswer, opened: make(chan struct{}), renewing: make(chan struct{}, 1)}
+			s = &session{
+				c: c, timeout: timeout, failed: errNoAnswer, opened: make(chan struct{}), renewing: make(chan struct{}, 1),
+				directories: map[string]*directory{},
+			}
 			c.sessions[timeout] = s
 			c.background.Go(s.open)
 		}
@@ -145,7 +156,7 @@ func (s *session) leaveLocked() {
 	}
 }
 
-// idleFor is how long a session stays open that nobody uses.
+// idleFor is how long a session stays open that nobody uses, and how long it remembers a directory.
 const idleFor = 30 * time.Second
 
 // open opens the session, and makes its own node.
@@ -181,6 +192,9 @@ func (s *session) connect(ctx context.Context) error {
 	}
 	if granted := opened.Timeout(); granted < s.timeout {
 		opened.Abandon()
+		c.mu.Lock()
+		c.longest = granted // the next request asks for no more
+		c.mu.Unlock()
 		return fmt.Errorf("ZooKeeper granted a session of %v, asked were %v: its bounds have changed", granted, s.timeout)
 	}
 	s.zk, s.node = opened, c.layout.session(opened.ID())
@@ -238,12 +252,12 @@ func (s *session) answered(replies []zk.Reply) {
 }
 
 // createIn makes a node, whose directory is the last of dirs, and does the other operations, in one round
-// trip. It makes directories that are missing: it sends the last of them along for a name that this client
+// trip. It makes directories that are missing: it sends the last of them along for a name that this session
 // has not used lately, and all with what is above them if the node cannot be made for want of them.
 // Containers that are empty are removed by the server at any time. The first reply is that to create.
 func (s *session) createIn(ctx context.Context, dirs []string, create zk.Op, others ...zk.Op) ([]zk.Reply, error) {
 	ops := append([]zk.Op{create}, others...)
-	isNew := s.c.isNew(dirs[0])
+	isNew := s.isNew(dirs[0])
 	for round := 0; ; round++ {
 		sent := ops
 		if round == 0 && isNew {
@@ -269,23 +283,6 @@ func (s *session) containers(dirs []string) []zk.Op {
 		ops[i] = zk.CreateContainer(dir, nil, s.c.acl)
 	}
 	return ops
-}
-
-// knownNames is how many directories a client remembers to have used.
-const knownNames = 4096
-
-// isNew reports whether this client has not used a directory lately, and notes that it does.
-func (c *client) isNew(dir string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.knownDirs[dir] {
-		return false
-	}
-	if c.knownDirs == nil || len(c.knownDirs) >= knownNames {
-		c.knownDirs = map[string]bool{}
-	}
-	c.knownDirs[dir] = true
-	return true
 }
 
 // makeParents is how often missing parents are made for one request. The server may remove those that are

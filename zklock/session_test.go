@@ -1,10 +1,16 @@
 package zklock
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -14,6 +20,7 @@ import (
 // TestSessionNodeDeleted: somebody deletes a session's own node, and the directory with it. The session lives,
 // and its holds are renewed: the node is made again.
 func TestSessionNodeDeleted(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
 	c, other, java := dial(t, Config{Servers: []string{proxy.Addr}}), x.open(t), x.raw(t)
@@ -96,5 +103,175 @@ func TestLateness(t *testing.T) {
 				t.Errorf("P5: a dead holder's name opens %v late at most, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestShortenedSession: a server is started again with shorter sessions, and takes back a session that was longer.
+// It ends earlier now than its holds were told, so its client gives it up.
+func TestShortenedSession(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	x := fixture{start(t)}
+	proxy := chaos.StartProxy(t, x.Members[0].Addr)
+	c := dial(t, Config{Servers: []string{proxy.Addr}})
+	defer c.Close()
+	r := request("shortened")
+	g := take(t, c, r)
+	x.Members[0].Kill()
+	file := filepath.Join(x.Members[0].Dir, "zoo.cfg")
+	config, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shorter := regexp.MustCompile(`maxSessionTimeout=\d+`).ReplaceAll(config, []byte("maxSessionTimeout=1000"))
+	if err := os.WriteFile(file, shorter, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.Members[0].Start()
+	var renewal driver.Renewal
+	eventually(t, "an answer to a renewal", func() bool {
+		renewal = c.Renew(t.Context(), []driver.Grant{g})[0]
+		return renewal.Err == nil || driver.Gone(renewal.Err)
+	})
+	until := g.Since.Add(g.Valid)
+	if renewal.Err == nil {
+		until = renewal.Since.Add(renewal.Valid)
+	}
+	select {
+	case loss := <-c.Losses():
+		if len(loss.Owners) != 1 || loss.Owners[0] != r.Owner || !errors.Is(loss.Err, driver.ErrNotHeld) {
+			t.Errorf("P2: told was %+v", loss)
+		}
+		until = 0
+	default:
+	}
+	proxy.Cut()
+	other := x.open(t)
+	next := request(r.Name)
+	next.TTL = time.Second
+	next.Owner = "the next"
+	queue(t, other, next)
+	release(t, other, granted(t, other, next))
+	if beside := until.Sub(driver.HostClock.Now()); beside > 0 {
+		t.Errorf("P1: another has the name while its holder may trust its lease for %v more", beside)
+	}
+	proxy.Heal()
+	eventually(t, "a hold as long as the sessions are now", func() bool {
+		g, err = c.Try(t.Context(), request(r.Name))
+		return err == nil
+	})
+	if g.Valid != time.Second {
+		t.Errorf("P1: sessions last for 1 s, and a hold of %v is valid for %v", g.TTL, g.Valid)
+	}
+	release(t, c, g)
+}
+
+// TestTerms: what sessions cannot keep is refused before anything is asked for; a longer TTL gets what the server
+// grants at most. Holds are on a session for each whole number of seconds, and no renewal writes to their nodes,
+// which would wake the waiters of Java.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	// So long that nothing lapses on a busy machine.
+	x := fixture{testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: time.Minute})}
+	c, java := x.open(t), x.raw(t)
+	if c.Caps().MinTTL != 2*quick {
+		t.Errorf("P10: the shortest TTL is %v", c.Caps().MinTTL)
+	}
+	asked := func(ttl, delay, minimum time.Duration) driver.Request {
+		r := request("terms/" + ttl.String() + delay.String())
+		r.TTL, r.LockDelay, r.MinHold = ttl, delay, minimum
+		return r
+	}
+	before := received(t, x.Members[0])
+	for what, r := range map[string]driver.Request{
+		"a TTL below the bounds":    asked(2*quick-time.Millisecond, 0, 0),
+		"a lock-delay without room": asked(50*time.Second, 11*time.Second, 0),
+		"a minimum hold":            asked(time.Minute, 0, time.Second),
+	} {
+		for method, ask := range map[string]func(context.Context, driver.Request) (driver.Grant, error){"Try": c.Try, "Enqueue": c.Enqueue, "Wait": c.Wait} {
+			if _, err := ask(t.Context(), r); !errors.Is(err, driver.ErrUnsupported) {
+				t.Errorf("P10: %s of %s: %v", method, what, err)
+			}
+		}
+	}
+	if n := received(t, x.Members[0]) - before; n > 3 { // the asking, and pings
+		t.Errorf("P10: what is refused has cost %d requests", n)
+	}
+	var grants []driver.Grant
+	for _, one := range []struct{ ttl, delay, valid time.Duration }{
+		{20 * time.Second, 0, 20 * time.Second},
+		{19700 * time.Millisecond, 0, 19700 * time.Millisecond},
+		{20 * time.Second, 10 * time.Second, 20 * time.Second},
+		{30 * time.Second, 0, 30 * time.Second},
+		{2 * time.Minute, 0, time.Minute},
+	} {
+		g := take(t, c, asked(one.ttl, one.delay, 0))
+		if g.Valid != one.valid {
+			t.Errorf("P1: a hold of %v is valid for %v, want %v", one.ttl, g.Valid, one.valid)
+		}
+		grants = append(grants, g)
+	}
+	var timeouts []time.Duration
+	c.mu.Lock()
+	for timeout := range c.sessions {
+		timeouts = append(timeouts, timeout)
+	}
+	c.mu.Unlock()
+	slices.Sort(timeouts)
+	if !slices.Equal(timeouts, []time.Duration{20 * time.Second, 30 * time.Second, time.Minute}) {
+		t.Errorf("the sessions last for %v", timeouts)
+	}
+	for range 3 {
+		for i, r := range c.Renew(t.Context(), grants) {
+			if r.Err != nil || r.Valid != grants[i].Valid {
+				t.Errorf("P2: renewing %q: %+v", grants[i].Name, r)
+			}
+		}
+	}
+	for _, g := range grants {
+		node := java.must(zk.GetData(c.known(g.Name, g.Owner).nodes[0], nil))
+		if node.Stat.Version != 0 || node.Stat.Mzxid != node.Stat.Czxid {
+			t.Errorf("renewals have changed the node of %q: %+v", g.Name, node.Stat)
+		}
+		release(t, c, g)
+	}
+}
+
+// TestInDoubt: while there is no connection a lease is in doubt, and the next answer ends that.
+func TestInDoubt(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	x := fixture{start(t)}
+	proxy := chaos.StartProxy(t, x.Members[0].Addr)
+	events := make(chan string, 100)
+	tell := func(what string) func(holdfast.Event) {
+		return func(holdfast.Event) { events <- what }
+	}
+	c, err := holdfast.New(dial(t, Config{Servers: []string{proxy.Addr}}), &holdfast.ClientOptions{
+		Events: holdfast.Events{InDoubt: tell("in doubt"), Recovered: tell("recovered"), Lost: tell("lost")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	await := func(want string) {
+		t.Helper()
+		select {
+		case got := <-events:
+			if got != want {
+				t.Fatalf("P2: %s, not %s", got, want)
+			}
+		case <-time.After(within):
+			t.Fatalf("P2: nobody says %q", want)
+		}
+	}
+	lease, err := c.Mutex("doubt", &holdfast.Options{TTL: 10 * time.Second}).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	await("in doubt")
+	proxy.Heal()
+	await("recovered")
+	if err := lease.Err(); err != nil {
+		t.Errorf("P2: a cut that is shorter than the session has cost the lease: %v", err)
 	}
 }

@@ -93,6 +93,8 @@ type view struct {
 	first   string
 	queued  int
 
+	semaphore bool // there are directories of a semaphore
+
 	room    bool // of a semaphore: there are permits left
 	told    int  // its slots, as the leases' data says; 0: that does not say
 	version int32
@@ -143,7 +145,7 @@ func (c *client) lostPlace(r *record) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leavePlaceLocked(r)
-	if s := r.session; s != nil && s.trust.Over {
+	if s := r.session; s != nil && (s.trust.Over || s.zk.Err() != nil) {
 		r.strays = s
 	}
 	r.state = asking

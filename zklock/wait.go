@@ -12,26 +12,9 @@ import (
 // its own, of a reader the nearest writer's, of a semaphore's head the leases. When that is gone it reads
 // the name's nodes again. A node that has gone does not come back, so the name is free even if the server
 // that says so is behind the others.
-func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if err := c.alive(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	t, err := c.termOf(&req)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	r := c.known(req.Name, req.Owner)
-	if r == nil {
-		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
-	}
+func (c *client) Wait(ctx context.Context, req driver.Request) (g driver.Grant, err error) {
 	for {
-		if err := r.lock(ctx); err != nil {
-			return driver.Grant{}, err
-		}
-		a := &attempt{c: c, r: r, req: &req, term: t}
-		p, s := r.place, r.session
-		g, err := a.step(ctx)
-		<-r.busy
+		p, s := c.proceed(ctx, &req, &g, &err)
 		if err != errBlocked {
 			return g, err
 		}
@@ -45,6 +28,31 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			return driver.Grant{}, driver.ErrClosed
 		}
 	}
+}
+
+// proceed goes on with the place of a request, and returns it. It is a function of its own so that its frame is gone
+// while the caller waits: a thousand waiters have stacks of half the size.
+//
+//go:noinline
+func (c *client) proceed(ctx context.Context, req *driver.Request, g *driver.Grant, err *error) (p *place, s *session) {
+	if *err = c.alive(ctx); *err != nil {
+		return nil, nil
+	}
+	a := &attempt{c: c, req: req}
+	if a.term, *err = c.termOf(req); *err != nil {
+		return nil, nil
+	}
+	if a.r = c.known(req.Name, req.Owner); a.r == nil {
+		*err = driver.ErrHeld // no place: Enqueue tells what became of it
+		return nil, nil
+	}
+	if *err = a.r.lock(ctx); *err != nil {
+		return nil, nil
+	}
+	defer func() { <-a.r.busy }()
+	p, s = a.r.place, a.r.session
+	*g, *err = a.step(ctx)
+	return p, s
 }
 
 // fired notes that what was waited for may be gone.

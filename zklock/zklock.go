@@ -75,7 +75,6 @@ type client struct {
 	acl      []zk.ACL
 	clock    driver.Clock
 	caps     driver.Caps
-	longest  time.Duration // session
 	onRevoke func(name string, token driver.Token)
 	retry    retry.Policy
 
@@ -86,10 +85,10 @@ type client struct {
 
 	mu          sync.Mutex
 	isClosed    bool
+	longest     time.Duration              // session; shorter when the server's bounds were lowered
 	sessions    map[time.Duration]*session // by timeout
 	records     map[ownerKey]*record
-	mostRecords int             // how many the map has had
-	knownDirs   map[string]bool // of names that were used lately
+	mostRecords int // how many the map has had
 	tombstones  tombs.Tombstones
 	losses      chan driver.Loss
 	fresh       []*record // holds whose nodes are to be watched if they last
@@ -276,11 +275,9 @@ func (c *client) Caps() driver.Caps { return c.caps }
 // requestWithin bounds a call that has no deadline of its own.
 const requestWithin = 5 * time.Second
 
-// bounded is the context of one call: bounded in time and by the client's life.
+// bounded is the context of one call, bounded in time. Close ends calls by ending their sessions.
 func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, requestWithin)
-	stop := context.AfterFunc(c.life, cancel)
-	return ctx, func() { stop(); cancel() }
+	return context.WithTimeout(ctx, requestWithin)
 }
 
 // defaultRetry is the policy for those who choose none.
@@ -289,7 +286,7 @@ const defaultRetry = "exponential:50ms:5"
 // retrying calls do again while a connection is lost, as the policy says, and ctx lasts; and once more if
 // nothing was sent because the session was found to be over: there is another then.
 func (c *client) retrying(ctx context.Context, do func() error) error {
-	begun := c.clock.Now()
+	begun := time.Now()
 	err := do()
 	if errors.Is(err, zk.ErrNotSent) && errors.Is(err, zk.ErrExpired) {
 		err = do()
@@ -298,12 +295,20 @@ func (c *client) retrying(ctx context.Context, do func() error) error {
 		if !errors.Is(err, zk.ErrConnectionLoss) {
 			return err
 		}
-		pause, again := c.retry.Next(n, c.clock.Now().Sub(begun))
-		if !again || !sleep(ctx, pause) {
+		pause, again := c.retry.Next(n, time.Since(begun))
+		if !again || !c.pause(ctx, pause) {
 			return err
 		}
 		err = do()
 	}
+}
+
+// pause waits for d. It returns false if the context or the client ends first.
+func (c *client) pause(ctx context.Context, d time.Duration) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	return sleep(ctx, d)
 }
 
 // alive returns why no request should be made.

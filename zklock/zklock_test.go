@@ -190,6 +190,7 @@ func received(t *testing.T, m *testserver.ZooKeeperMember) int {
 
 // TestWhatJavaSees: the nodes have Curator's names, parents and data.
 func TestWhatJavaSees(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.openWith(t, Config{Prefix: "app"}), x.raw(t)
 	guid := guidOf("me").protected()
@@ -232,6 +233,7 @@ func TestWhatJavaSees(t *testing.T) {
 // TestNodesOfOthers: nodes that other programs make exclude, in the order of the server's numbers, also
 // where that has wrapped.
 func TestNodesOfOthers(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
 	java.container("/wrap")
@@ -258,6 +260,7 @@ func TestNodesOfOthers(t *testing.T) {
 // TestDowngradeOfJava: Java's downgrade makes the reader's node with the writer's number, and then deletes
 // the writer's. Meanwhile two nodes have one number.
 func TestDowngradeOfJava(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
 	java.container("/rw")
@@ -281,6 +284,7 @@ func TestDowngradeOfJava(t *testing.T) {
 
 // TestDowngradeSeenByOthers: the token of a downgraded hold is the writer's, also for who inspects it.
 func TestDowngradeSeenByOthers(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c, other, java := x.open(t), x.open(t), x.raw(t)
 	r := request("rw")
@@ -312,6 +316,7 @@ func TestDowngradeSeenByOthers(t *testing.T) {
 
 // TestKinds: a name that another program uses as another kind of lock is refused.
 func TestKinds(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
 	slot := func(name string) driver.Request {
@@ -350,6 +355,7 @@ func TestKinds(t *testing.T) {
 
 // TestBreakIsTold: a hold whose node is deleted, by whomever, is told as broken without a renewal.
 func TestBreakIsTold(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
 	for _, change := range []func(*driver.Request){
@@ -391,6 +397,7 @@ func countEntries(names []string) int { return len(parseChildren(names).entries)
 
 // TestDataOfAHoldIsNoBreak: somebody who writes to a hold's node breaks nothing.
 func TestDataOfAHoldIsNoBreak(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
 	g := take(t, c, request("data"))
@@ -411,6 +418,7 @@ func TestDataOfAHoldIsNoBreak(t *testing.T) {
 
 // TestRevoke: who asks for a lock is heard by its holder, who may go on.
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	x := fixture{start(t)}
 	type call struct {
 		name  string

@@ -38,7 +38,8 @@ func TestBreakIsNoticed(t *testing.T) {
 			shared := w.start("run", "--ttl", ttl, "--shared", "shared", "--", "stamp", file+".shared")
 			elected := w.start("elect", "--once", "--ttl", ttl, "office", "--", "stamp", file+".office")
 			late := w.start("run", "--ttl", ttl, "--max-hold", "1s", "--grace", "0s", "late", "--", "stamp", file+".late")
-			awaitStamps(t, file, file+".shared", file+".office", file+".late")
+			unrenewed := w.start("run", "--ttl", ttl, "--max-hold", "100ms", "--grace", "0s", "unrenewed", "--", "stamp", file+".unrenewed")
+			awaitStamps(t, file, file+".shared", file+".office", file+".late", file+".unrenewed")
 			began := stamped(file + ".late")
 			broken := map[string]*process{"early": early, "shared": shared, "office": elected}
 			for name, p := range broken {
@@ -51,11 +52,13 @@ func TestBreakIsNoticed(t *testing.T) {
 			}
 			// By now the questions to stores that tell are over, and so is the maximum hold.
 			await(t, "three seconds", func() bool { return stamped(file+".late").Sub(began).Seconds() > 3 })
-			w.breakLock("late")
-			at := nowStamp()
-			late.ends(76)
-			late.expectErr("the command was killed")
-			t.Logf("late: the break was noticed within %v", nowStamp().Sub(at))
+			for name, p := range map[string]*process{"late": late, "unrenewed": unrenewed} {
+				w.breakLock(name)
+				at := nowStamp()
+				p.ends(76)
+				p.expectErr("the command was killed")
+				t.Logf("%s: the break was noticed within %v", name, nowStamp().Sub(at))
+			}
 		})
 	}
 }

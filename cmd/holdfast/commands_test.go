@@ -64,6 +64,16 @@ func TestUsage(t *testing.T) {
 		{"more than a directory", []string{"--store", "file://user:s3cr3t@x/y", "ls"}},
 		{"exclude nobody", []string{"--store", "mem://x", "run", "x", "--", "true"}},
 		{"exclude nobody", []string{"--store", "mem://x", "demo", "none"}},
+		{`unknown command "statsu"; did you mean status?`, []string{"cell", "statsu"}},
+		{`unknown command "nosuch"`, []string{"files", "nosuch"}},
+		{`unknown command "inti"; did you mean init?`, []string{"redlock", "inti"}},
+		{`unknown command "nosuch"`, []string{"completion", "nosuch"}},
+		{`unknown command "rum"; did you mean run?`, []string{"help", "rum"}},
+		{`unknown command "statsu"; did you mean status?`, []string{"help", "cell", "statsu"}},
+		{`--services is "0": at least 1 is needed`, []string{"demo", "--services", "0"}},
+		{`--ticks is "x": a whole number is needed`, []string{"demo", "cron", "--ticks", "x"}},
+		{`--connections is "-1": at least 1 is needed`, []string{"serve", "--data", "d", "--connections", "-1"}},
+		{"--token is 0: no hold has such a token", []string{"break", "x", "--token", "0"}},
 		{`--slots is "x": a whole number is needed`, []string{"run", "--slots", "x", "x", "--", "true"}},
 		{`--token is "9223372036854775808": the number is out of range`, []string{"break", "x", "--token", "9223372036854775808"}},
 		{`--shared is "x": true or false is needed`, []string{"run", "--shared=x", "x", "--", "true"}},
@@ -83,6 +93,27 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	w.run(0, "run", "--grace", "19.3s", "x", "--", "true")
+}
+
+// TestFullOutput: an output that cannot be written, as on a full disk, is a failure on this host, and no
+// wrong usage.
+func TestFullOutput(t *testing.T) {
+	w := newWorld(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	defer w.hold("job")()
+	for _, args := range [][]string{
+		{"ls"}, {"ls", "-o", "json"}, {"show", "job"}, {"doctor"}, {"doctor", "-o", "json"}, {"version"}, {"schema", "--dialect", "sqlite"},
+		{"cell", "token"}, {"leader", "job", "-o", "json"},
+	} {
+		p := w.command(args...)
+		p.cmd.Stdout = full
+		p.start().ends(70)
+		p.expectErr("no space left on device")
+	}
 }
 
 func TestStoreUnreachable(t *testing.T) {

@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -41,15 +40,10 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// oneCrowd has crowds of parallel tests run one after the other: a process that the race detector watches
-// needs some 30 MB.
-var oneCrowd sync.Mutex
-
 // crowd starts n processes that take one name in turn.
 func (w *world) crowd(n int) {
 	w.t.Helper()
-	oneCrowd.Lock()
-	defer oneCrowd.Unlock()
+	testserver.TakeTurn(w.t)
 	log := w.path("log")
 	var crowd []*process
 	start := time.Now()

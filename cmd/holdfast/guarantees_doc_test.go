@@ -30,6 +30,7 @@ func documented(t *testing.T) []guarantees.Store {
 		store(t, "filelock", "file:///var/lib/app/locks", "file://"+t.TempDir()),
 		store(t, "etcdlock", "etcd://a,b,c", "etcd://"+testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()),
 		store(t, "zklock", "zk://a,b,c/prefix", "zk://"+testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{}).Addrs()+"/guarantees"),
+		store(t, "celllock", "cell://a,b,c/prefix", "cell://"+testserver.StartCell(t, testserver.CellOptions{}).Addrs()),
 		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr),
 		store(t, "quorum", "redlock://a,b,c,d,e", "redlock://"+strings.Join(redisServers(t, 5), ",")),
 		store(t, "sqllock/pgconn", "postgres://localhost/app", testserver.StartPostgres(t).URL("postgres")),
@@ -83,6 +84,12 @@ func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
 	setnx := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=setnx")
 	setnx.Layout = "setnx"
+	redisson := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=redisson")
+	redisson.Layout = "redisson"
+	fair := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=redisson&hf.redisson=fair")
+	fair.Layout = "redisson, fair"
+	fenced := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=redisson&hf.redisson=fenced")
+	fenced.Layout = "redisson, fenced"
 	sentinels := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
 	sentinel := store(t, "redislock", "", "redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName)
 	sentinel.Deployment = "sentinel"
@@ -92,7 +99,7 @@ func TestGuaranteesDoc(t *testing.T) {
 	replicas.With = "hf.replicas=1"
 	durable := store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
 	durable.With = "hf.durable=yes"
-	all := append(slices.Clone(stores), replicas, durable, sentinel, cluster, setnx, overTwo(t))
+	all := append(slices.Clone(stores), replicas, durable, sentinel, cluster, setnx, redisson, fair, fenced, overTwo(t))
 	same(t, "../../docs/guarantees.md", func([]byte) ([]byte, error) { return guarantees.Render(all), nil })
 	same(t, "../../README.md", func(text []byte) ([]byte, error) { return guarantees.Splice(text, guarantees.Table(stores)) })
 	for part, table := range map[string]func([]guarantees.Store) []byte{

@@ -58,8 +58,13 @@ func WatchEvery(lease *holdfast.Lease, pause time.Duration, stop <-chan struct{}
 		if last = before; h.From == 0 {
 			h.From = driver.HostClock.Now()
 		}
-		h.Until = driver.HostClock.Now().Add(time.Until(lease.ValidUntil()))
-		h.Late = max(h.Late, before.Sub(h.Until))
+		// Suppose a busy machine takes its time between the two readings of the clocks: the deadline is
+		// somewhere between the earliest and the latest.
+		earliest := driver.HostClock.Now()
+		left := time.Until(lease.ValidUntil())
+		latest := driver.HostClock.Now().Add(left)
+		h.Until = earliest.Add(left)
+		h.Late = max(h.Late, before.Sub(latest))
 		if over(stop) {
 			h.Until = min(h.Until, driver.HostClock.Now()) // and no longer than until the release
 			return h

@@ -31,7 +31,8 @@ type Link interface {
 // fault is one that was injected. While it lasts, ended is 0.
 type fault struct{ began, ended driver.Instant }
 
-// StartInjector starts to inject faults, with pauses of at most calm between them. The
+// StartInjector starts to inject faults, with pauses of at most calm between them, or six times as long as the last fault if that is
+// more: where a server takes seconds to start, several that are spoilt side by side would hardly ever be up together. The
 // server and the proxies of the link must have been started before: then the last fault has
 // ended when the test, passed or failed, ends them.
 func StartInjector(t testing.TB, server Server, link Link, calm time.Duration) *Injector {
@@ -48,6 +49,7 @@ func (in *Injector) end() {
 
 func (in *Injector) run(server Server, link Link, calm time.Duration) {
 	defer close(in.stopped)
+	last := time.Duration(0)
 	for kinds := []int(nil); ; kinds = kinds[1:] {
 		if len(kinds) == 0 {
 			kinds = rand.Perm(4) // all kinds before any comes again, so that a short run has several
@@ -55,8 +57,9 @@ func (in *Injector) run(server Server, link Link, calm time.Duration) {
 		select {
 		case <-in.stop:
 			return
-		case <-time.After(rand.N(calm)):
+		case <-time.After(rand.N(max(calm, 6*last))):
 		}
+		began := time.Now()
 		switch kinds[0] {
 		case 0:
 			in.inject("paused", func() {
@@ -82,6 +85,7 @@ func (in *Injector) run(server Server, link Link, calm time.Duration) {
 				server.Start()
 			})
 		}
+		last = time.Since(began)
 	}
 }
 

@@ -11,19 +11,24 @@ import (
 )
 
 // Of returns err. If ctx has ended and err does not match its error, Of returns an error that
-// wraps both. A context whose deadline has passed counts as ended, even if its timer has not
-// run yet: a library that sets the deadline on its connection can return before. Of nil it
-// returns nil.
+// wraps both: see Ended. Of nil it returns nil.
 func Of(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	why := ctx.Err()
-	if deadline, ok := ctx.Deadline(); why == nil && ok && !time.Now().Before(deadline) {
-		why = context.DeadlineExceeded
-	}
+	why := Ended(ctx)
 	if why == nil || errors.Is(err, why) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", why, err)
+}
+
+// Ended returns why ctx has ended, or nil. A context whose deadline has passed counts as ended, even if its
+// timer has not run yet: a library that sets the deadline on its connection, or a server that is told of it, can
+// be quicker.
+func Ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ctx.Err() == nil && ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }

@@ -18,6 +18,7 @@ type Caller struct {
 	settings   *Settings
 	try        bool // it does not wait once the name is known to be held
 	state      state
+	source     Source
 	gate       *gate   // while it waits there
 	prev, next *Caller // at the gate; next: of the same hold
 	hold       *Hold
@@ -39,6 +40,20 @@ const (
 	holding       // has the lease
 	ended         // had the lease: released, or lost
 )
+
+// Source is where a caller got its hold from.
+type Source uint8
+
+// The sources of a hold.
+const (
+	Free     Source = iota // from the store, which never told the caller to wait
+	Queued                 // from the store, after it had told the caller to wait
+	Handed                 // from other callers of the client, without a request of its own
+	Rejoined               // it joined a hold that it has already
+)
+
+// Source returns where the caller got its hold from.
+func (c *Caller) Source() Source { return c.source }
 
 // Init makes a caller ready for Entered or Shared.
 func (c *Caller) Init(name string, s *Settings, try bool, ref any) {
@@ -401,7 +416,7 @@ func (e *Engine) told(c *Caller, err error) {
 	t.contact, g.told, g.hot = true, true, true
 	e.dismissTries(g, t.held)
 	if first && !c.try {
-		e.tell(News{Kind: Waiting, Name: c.name, Mode: c.settings.Mode, Err: t.held})
+		e.tell(News{Kind: Waiting, About: c, Name: c.name, Mode: c.settings.Mode, Err: t.held})
 	}
 }
 
@@ -412,12 +427,16 @@ func (e *Engine) take(c *Caller, grant driver.Grant) Action {
 	grant.Stray = g.place.stray
 	g.followed = g.hasFollowers()
 	g.remove(c)
-	h := newHold(c, &grant, e.now)
+	if c.source = Free; g.talk.held != nil {
+		c.source = Queued
+	}
+	h := e.newHold(c, &grant)
 	e.beginCohort(g, h, &grant)
 	if h.mode == driver.Shared {
 		for next := g.first; next != nil && h.sharedWith(next); next = g.first {
 			g.remove(next)
 			h.add(next)
+			next.source = Handed
 			e.wake(next)
 		}
 	}
@@ -430,7 +449,7 @@ func (e *Engine) take(c *Caller, grant driver.Grant) Action {
 
 func (e *Engine) tellAcquired(c *Caller) {
 	h := c.hold
-	e.tell(News{Kind: Acquired, Name: h.name, Mode: h.mode, Token: h.token, Degraded: h.degraded, After: e.now.Sub(c.entered)})
+	e.tell(News{Kind: Acquired, About: h.extras().first, Name: h.name, Mode: h.mode, Token: h.token, Degraded: h.degraded, After: e.now.Sub(c.entered)})
 }
 
 // cancelled takes a caller out whose context or client has ended while it slept. What it

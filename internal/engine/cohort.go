@@ -69,7 +69,8 @@ func (e *Engine) handOver(h *Hold) bool {
 	grant := e.grant(h)
 	grant.Token++
 	grant.HandedOver = true
-	next := newHold(c, &grant, e.now)
+	c.source = Handed
+	next := e.newHold(c, &grant)
 	next.machine.HandedOver(h.machine.Until(), g.cohort.over.At()) // then the store is told the token
 	g.cohort.hold = next
 	g.cohort.left--

@@ -35,6 +35,7 @@ type Config struct {
 	Poll       time.Duration // driver.Caps.PollInterval
 	TokenBlock int           // driver.Caps.TokenBlock
 	Silent     bool          // nobody is to be told of News
+	Traced     bool          // News of a hold name the caller that it began with
 
 	// NewOwner returns an owner that nobody else has.
 	NewOwner func() string
@@ -226,6 +227,7 @@ const (
 // News is what hooks are told. It tells of a hold, or of one who waits for it.
 type News struct {
 	Kind  NewsKind
+	About *Caller // who waits, or, if Config.Traced, whose grant the hold was; else nil
 	Name  string
 	Mode  driver.Mode
 	Token driver.Token

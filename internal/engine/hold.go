@@ -55,6 +55,7 @@ type extras struct {
 	downgrading bool    // a downgrade has been sent: others may share the name by now (P1)
 	used        bool    // a caller has released its lease after use: MinHold counts
 	hearsay     bool    // it is lost by the store's news, which may be about an earlier hold of its owner
+	first       *Caller // whose grant it was, if Config.Traced; its lease may be over
 	ended       int32   // callers in the list whose leases are over
 }
 
@@ -83,6 +84,15 @@ func newHold(c *Caller, g *driver.Grant, now driver.Instant) *Hold {
 		machine: lease.Start(now, g.Since, g.Valid, &c.settings.Pace),
 	}
 	h.add(c)
+	return h
+}
+
+// newHold returns the hold that a grant is to the caller, from now on.
+func (e *Engine) newHold(c *Caller, g *driver.Grant) *Hold {
+	h := newHold(c, g, e.now)
+	if e.Traced {
+		h.ensureExtras().first = c
+	}
 	return h
 }
 
@@ -297,12 +307,12 @@ func (e *Engine) end(c *Caller, err error) {
 
 // tellOf tells of the hold's state or end.
 func (e *Engine) tellOf(h *Hold, kind NewsKind, err error) {
-	e.tell(News{Kind: kind, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, After: e.now.Sub(h.taken), Err: err})
+	e.tell(News{Kind: kind, About: h.extras().first, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, After: e.now.Sub(h.taken), Err: err})
 }
 
 // tellUntil tells of the hold with its trust deadline.
 func (e *Engine) tellUntil(h *Hold, kind NewsKind, err error) {
-	n := News{Kind: kind, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, Until: h.machine.Until(), Err: err}
+	n := News{Kind: kind, About: h.extras().first, Name: h.name, Mode: h.seenMode(), Token: h.token, Degraded: h.degraded, Until: h.machine.Until(), Err: err}
 	if kind == Expiring {
 		n.After = e.now.Sub(h.taken)
 	}
@@ -318,6 +328,7 @@ func (e *Engine) share(c, other *Caller, mode driver.Mode) Action {
 		return Action{Do: No}
 	default:
 		h.add(other)
+		other.source = Rejoined
 		return Action{Do: Yes}
 	}
 }
@@ -346,6 +357,10 @@ func (e *Engine) downgradeCalled(c *Caller) Action {
 // would.
 func (e *Engine) downgradeAnswered(c *Caller, g driver.Grant, err error) Action {
 	h := c.hold
+	if errors.Is(err, driver.ErrUnsupported) { // nothing was sent, as of a mutex where that is no write lock
+		h.ensureExtras().downgrading = false
+		return Action{Do: Done, Err: err}
+	}
 	if err == nil && !h.over {
 		h.mode, h.token, h.handle = g.Mode, g.Token, g.Handle
 	}

@@ -208,7 +208,7 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 		"e.deadlines.First()\n\tsooner(t, some)", "e.deadlines.First()\n\tsooner(t+1, some)"},
 	{"renewed in time", "a renewal that is due is forgotten", "engine/hold.go", "e.renewals.Set(h, at)", "_ = at"},
 	{"renewed in time", "a renewal is due after the deadline", "lease/lease.go",
-		"m.renewAt = since.Add(m.pace.Every)", "m.renewAt = m.until.Add(m.pace.Every)"},
+		"m.renewAt = since.Add(m.pace.every(valid, trusted))", "m.renewAt = m.until.Add(m.pace.Every)"},
 	{"renewed in time after all", "a renewal that failed is repeated too late", "lease/lease.go",
 		"now.Add(max(m.until.Sub(now)/6, minRetry))", "m.until"},
 	{"no longer than maximum hold", "a deadline that has come is not over", "engine/engine.go",

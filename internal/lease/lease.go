@@ -41,6 +41,17 @@ type Pace struct {
 	Margin time.Duration // 0: see the function
 }
 
+// every returns when a hold that counts for valid, and is trusted for most of it, is renewed: as often as
+// asked for. Suppose the store lets a renewal count for a quarter of the TTL only: then four times as often,
+// unless a third of the time that it is trusted for is more.
+func (p *Pace) every(valid, trusted time.Duration) time.Duration {
+	if valid >= p.TTL || p.Every <= 0 {
+		return p.Every
+	}
+	scaled := time.Duration(float64(p.Every) * (float64(valid) / float64(p.TTL)))
+	return min(p.Every, max(scaled, trusted/3))
+}
+
 // Margin returns how much sooner than the end of a validity the lease stops being trusted, because
 // the rates of clocks differ and because time passes between a check of the lease and the act: set,
 // or if that is 0, a fiftieth of the validity, at least 5 ms.
@@ -72,7 +83,7 @@ func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
 		m.since = since
 	}
 	m.until = m.since.Add(trusted)
-	m.renewAt = since.Add(m.pace.Every)
+	m.renewAt = since.Add(m.pace.every(valid, trusted))
 	if left := m.until.Sub(now); !m.complete {
 		// A claim is renewed in the background, and not at once: most sections are over before
 		// a third of it has passed, and cost no renewal at all.

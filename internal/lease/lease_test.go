@@ -57,6 +57,30 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// TestRenewedAgain: what counts for less than the TTL is renewed so much more often, but no more often than a
+// third of the time allows, unless the holder wants it.
+func TestRenewedAgain(t *testing.T) {
+	for _, c := range []struct{ ttl, every, valid, want time.Duration }{
+		{30 * time.Second, 10 * time.Second, 30 * time.Second, 10 * time.Second},
+		{30 * time.Second, 10 * time.Second, 40 * time.Second, 10 * time.Second},
+		{60 * time.Second, 20 * time.Second, 31 * time.Second, 10333333333},
+		{365 * 24 * time.Hour, 365 * 8 * time.Hour, 31 * time.Second, 10333333333},
+		{60 * time.Second, 50 * time.Second, 30 * time.Second, 25 * time.Second},
+		{60 * time.Second, 5 * time.Second, 31 * time.Second, 5 * time.Second},
+		{60 * time.Second, 15 * time.Second, 31 * time.Second, 10 * time.Second},
+		{60 * time.Second, -1, 31 * time.Second, 0},
+	} {
+		m := lease.Start(0, 0, c.ttl, &lease.Pace{TTL: c.ttl, Every: c.every, Margin: time.Second})
+		if c.want != 0 && !m.Send(second) || !m.Renewed(2*second, second, c.valid) {
+			t.Fatal("not renewed")
+		}
+		at, ok := m.RenewAt()
+		if want := second.Add(c.want); ok != (c.want != 0) || ok && (at < want-1000 || at > want+1000) {
+			t.Errorf("of a TTL of %v each %v, and trusted for %v: renewed at %v, not %v", c.ttl, c.every, c.valid, at, want)
+		}
+	}
+}
+
 // TestHandedOver: a hold that was handed over is trusted no longer, and renewed no later, than by the
 // holder before.
 func TestHandedOver(t *testing.T) {

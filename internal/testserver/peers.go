@@ -6,7 +6,7 @@ import (
 )
 
 // peersPackage is the name in packages.txt of what scripts/install-peers installs.
-const peersPackage = "peers-2"
+const peersPackage = "peers-7"
 
 // peersDir is where scripts/install-peers puts it.
 const peersDir = "/usr/local/lib/holdfast-" + peersPackage

@@ -39,7 +39,7 @@ const (
 func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Helper()
 	program := o.program(t)
-	dir, err := os.MkdirTemp("", "holdfast-redis-") // short: the path of a socket has 107 bytes at most
+	dir, err := os.MkdirTemp(memoryDir(t), "holdfast-redis-") // short: the path of a socket has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
 	}

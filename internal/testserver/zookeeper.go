@@ -134,6 +134,7 @@ func (o *ZooKeeperOptions) java(t testing.TB) []string {
 	args := []string{
 		Need(t, "java", "default-jre-headless"), "-cp", strings.Join(archives, ":"), "-Xmx256m", "-XX:TieredStopAtLevel=1",
 		"-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Dzookeeper.jmx.log4j.disable=true",
+		"-Dzookeeper.electionPortBindRetry=30", // a connection of another program may have the port for a moment
 		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd_HH:mm:ss.SSS",
 	}
 	if o.Containers > 0 {

@@ -81,6 +81,14 @@ func (r Rules) Begin(ttl time.Duration, now driver.Instant) Attempt {
 // Until returns the end of the hold's validity, if the attempt is granted.
 func (a *Attempt) Until() driver.Instant { return a.Sent.Add(Valid(a.TTL)) }
 
+// Trust takes in for how long a node lets its vote count, before its Answer: the hold counts for no longer than
+// any of its votes. 0: for the TTL.
+func (a *Attempt) Trust(valid time.Duration) {
+	if valid > 0 {
+		a.TTL = min(a.TTL, valid)
+	}
+}
+
 // Answer takes in a node's answer to the request for its vote, what the client knows of the node's
 // memory, the answer included, and the token that a vote has brought. An answer that comes after the
 // client gave up the node as Lost is told, too.

@@ -56,6 +56,14 @@ func (r Rules) Renew(ttl time.Duration, valid, now driver.Instant) Renewal {
 // Until returns the end of the hold's validity, if it is extended.
 func (a *Renewal) Until() driver.Instant { return a.Sent.Add(Valid(a.TTL)) }
 
+// Trust takes in for how long a node lets a vote count that it has renewed or given again, before Answer or
+// Restored tells so. 0: for the TTL.
+func (a *Renewal) Trust(valid time.Duration) {
+	if valid > 0 {
+		a.TTL = min(a.TTL, valid)
+	}
+}
+
 // Answer takes in a node's answer to the renewal, and what the client knows of the node's memory.
 func (a *Renewal) Answer(node int, kept Kept, m Memory, now driver.Instant) Step {
 	n := Of(node)
@@ -157,8 +165,14 @@ func (a *Renewal) decide(now driver.Instant) Step {
 		return Step{Lose, all}
 	case over:
 		a.Phase = Over
-		// So many nodes do not have the vote, nor were asked for it again, that the hold ends before they count.
-		if lost := a.Gone&^a.Asked | against; !a.Rules.majority(all &^ lost) {
+		// So many nodes do not have the vote, nor were asked for it again, that the hold ends before they count. A node that
+		// has refused it is none of them while the hold is valid: nobody else can have a majority, so the other that it
+		// has voted for will take its request back.
+		lost := a.Gone&^a.Asked | a.Broken
+		if !valid {
+			lost |= against
+		}
+		if !a.Rules.majority(all &^ lost) {
 			return Step{Lose, all}
 		}
 		return Step{Do: Fail}

@@ -163,6 +163,11 @@ func TestRenewal(t *testing.T) {
 	expect(t, "the hold ends before they count again", r.Answer(1, Gone, newcomer, soon), Step{Lose, 0b111})
 
 	r = three.Renew(ttl, valid, 0)
+	r.Answer(0, Gone, newcomer, soon)
+	expect(t, "gone from a node that another asks at the same time", r.Answer(1, Gone, member, soon), Step{Restore, 0b010})
+	expect(t, "the other takes it back", r.Restored(1, Refused, member, soon), Step{Do: Fail})
+
+	r = three.Renew(ttl, valid, 0)
 	r.Answer(1, Gone, member, soon)
 	r.Answer(2, Unknown, Memory{}, soon)
 	expect(t, "it may be restored", r.Answer(0, Gone, newcomer, soon), Step{Do: Fail})

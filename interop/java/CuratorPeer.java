@@ -1,21 +1,14 @@
-import java.io.BufferedReader;
-import java.io.IOException;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
-import java.util.stream.Stream;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
@@ -33,36 +26,16 @@ import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.RetryNTimes;
 
 /**
- * Services that use Curator's recipes, each with a session and a thread of its own, and all in one
- * program, as a Java virtual machine is slow to start. See ../doc.go.
+ * Services that use Curator's recipes, each with a session of its own.
  *
  * <pre>CuratorPeer</pre>
  */
-public final class CuratorPeer {
-    /** A hold, or a candidacy, until it is ended. */
-    private interface Held {
-        void end() throws Exception;
-    }
-
-    private final String service;
-    private final ExecutorService thread = Executors.newSingleThreadExecutor();
-    private final Map<String, Held> held = new HashMap<>();
+public final class CuratorPeer extends Service {
     private final Map<String, InterProcessReadWriteLock> writing = new HashMap<>();
     private CuratorFramework client;
 
     private CuratorPeer(String service) {
-        this.service = service;
-    }
-
-    private static void say(String line) {
-        synchronized (System.out) {
-            System.out.println(line);
-            System.out.flush();
-        }
-    }
-
-    private void event(String event) {
-        say(service + " ! " + event);
+        super(service);
     }
 
     private static CuratorFramework open(String servers, int timeout) throws InterruptedException {
@@ -79,8 +52,8 @@ public final class CuratorPeer {
         return client;
     }
 
-    /** Takes a lock. Returns null if it is not to be had within the milliseconds; -1 waits as long as it takes. */
-    private Held take(String handle, String kind, String name, long ms) throws Exception {
+    @Override
+    protected Held take(String handle, String kind, String name, long ms) throws Exception {
         String[] parts = kind.split(":");
         InterProcessLock lock;
         InterProcessReadWriteLock both = null;
@@ -119,7 +92,10 @@ public final class CuratorPeer {
         if (both != null) {
             writing.put(handle, both);
         }
-        return lock::release;
+        return () -> {
+            writing.remove(handle);
+            lock.release();
+        };
     }
 
     private Held lease(String name, int slots, int permits, long ms) throws Exception {
@@ -129,89 +105,17 @@ public final class CuratorPeer {
         return leases == null ? null : () -> semaphore.returnAll(leases);
     }
 
-    private String lock(String handle, String kind, String name, long ms) throws Exception {
-        Held taken = take(handle, kind, name, ms);
-        if (taken == null) {
-            return "busy";
-        }
-        held.put(handle, taken);
-        return "held";
+    @Override
+    protected boolean writes(String handle) {
+        return writing.containsKey(handle);
     }
 
-    private String end(String handle) throws Exception {
-        writing.remove(handle);
-        held.remove(handle).end();
-        return "ok";
-    }
-
-    private String downgrade(String handle) throws Exception {
+    @Override
+    protected String downgrade(String handle) throws Exception {
         InterProcessReadWriteLock both = writing.remove(handle);
         both.readLock().acquire();
         both.writeLock().release();
         held.put(handle, both.readLock()::release);
-        return "ok";
-    }
-
-    private static long number(Path file) throws IOException {
-        return Long.parseLong(Files.readString(file));
-    }
-
-    private static void same(long want, long got) {
-        if (want != got) {
-            throw new IllegalStateException("the number was " + want + " and is " + got + " under the same lock");
-        }
-    }
-
-    /** Increments the number in a file under a lock. A writer also looks at it again after its downgrade. */
-    private String count(String kind, String name, Path file, int times) throws Exception {
-        for (int i = 0; i < times; i++) {
-            Held lock = take("count", kind, name, -1);
-            long next = number(file) + 1;
-            Files.writeString(file, Long.toString(next));
-            if (writing.containsKey("count")) {
-                held.put("count", lock);
-                downgrade("count");
-                Thread.yield();
-                same(next, number(file));
-                lock = held.remove("count");
-            }
-            lock.end();
-        }
-        return "ok";
-    }
-
-    /** Reads the number twice in each hold of a lock that others may share. */
-    private String look(String kind, String name, Path file, int times) throws Exception {
-        for (int i = 0; i < times; i++) {
-            Held lock = take("look", kind, name, -1);
-            long before = number(file);
-            Thread.sleep(1);
-            same(before, number(file));
-            lock.end();
-        }
-        return "ok";
-    }
-
-    /** Has a file in a directory for each permit that it holds, and checks that there are never too many. */
-    private String crowd(String kind, String name, Path directory, int times) throws Exception {
-        String[] parts = kind.split(":");
-        for (int i = 0; i < times; i++) {
-            Held lock = take("crowd", kind, name, -1);
-            List<Path> mine = new ArrayList<>();
-            for (int p = 0; p < Integer.parseInt(parts[2]); p++) {
-                mine.add(Files.createTempFile(directory, "permit", ""));
-            }
-            try (Stream<Path> all = Files.list(directory)) {
-                long n = all.count();
-                if (n > Integer.parseInt(parts[1])) {
-                    throw new IllegalStateException(n + " permits of " + parts[1]);
-                }
-            }
-            for (Path file : mine) {
-                Files.delete(file);
-            }
-            lock.end();
-        }
         return "ok";
     }
 
@@ -281,57 +185,20 @@ public final class CuratorPeer {
         return Integer.toString(new InterProcessMutex(client, name).getParticipantNodes().size());
     }
 
+    private String write(String name, String data) throws Exception {
+        List<String> nodes = client.getChildren().forPath(name);
+        nodes.sort(Comparator.comparing(node -> node.substring(node.length() - 10))); // by their digits
+        client.setData().forPath(name + "/" + nodes.get(0), data.getBytes(StandardCharsets.UTF_8));
+        return "ok";
+    }
+
     private String data(String name) throws Exception {
         List<String> nodes = new ArrayList<>(new InterProcessMutex(client, name).getParticipantNodes());
         return new String(client.getData().forPath(nodes.get(0)), StandardCharsets.UTF_8);
     }
 
-    /**
-     * Takes and releases mutexes for some time, each of the clients as fast as it can, and returns how
-     * often each did. Client i uses name i modulo names.
-     */
-    private static String burst(String servers, int clients, String name, int names, long ms) throws Exception {
-        List<CuratorFramework> all = new ArrayList<>();
-        for (int i = 0; i < clients; i++) {
-            all.add(open(servers, 30_000));
-        }
-        long[] counts = new long[clients];
-        Throwable[] failed = new Throwable[1];
-        CountDownLatch go = new CountDownLatch(1);
-        List<Thread> threads = new ArrayList<>();
-        for (int i = 0; i < clients; i++) {
-            int me = i;
-            InterProcessMutex mutex = new InterProcessMutex(all.get(i), name + "/" + i % names);
-            Thread thread = new Thread(() -> {
-                try {
-                    go.await();
-                    long end = System.nanoTime() + ms * 1_000_000;
-                    while (System.nanoTime() < end) {
-                        mutex.acquire();
-                        counts[me]++;
-                        mutex.release();
-                    }
-                } catch (Exception e) {
-                    failed[0] = e;
-                }
-            });
-            thread.start();
-            threads.add(thread);
-        }
-        go.countDown();
-        for (Thread thread : threads) {
-            thread.join();
-        }
-        for (CuratorFramework client : all) {
-            client.close();
-        }
-        if (failed[0] != null) {
-            throw new IllegalStateException(failed[0]);
-        }
-        return Arrays.stream(counts).mapToObj(Long::toString).collect(Collectors.joining(","));
-    }
-
-    private String answer(String[] words) throws Exception {
+    @Override
+    protected String answerOther(String[] words) throws Exception {
         switch (words[0]) {
             case "open":
                 client = open(words[1], Integer.parseInt(words[2]));
@@ -340,18 +207,6 @@ public final class CuratorPeer {
             case "close":
                 client.close();
                 return "ok";
-            case "lock":
-                return lock(words[1], words[2], words[3], Long.parseLong(words[4]));
-            case "end":
-                return end(words[1]);
-            case "downgrade":
-                return downgrade(words[1]);
-            case "count":
-                return count(words[1], words[2], Path.of(words[3]), Integer.parseInt(words[4]));
-            case "look":
-                return look(words[1], words[2], Path.of(words[3]), Integer.parseInt(words[4]));
-            case "crowd":
-                return crowd(words[1], words[2], Path.of(words[3]), Integer.parseInt(words[4]));
             case "revoke":
                 return revoke(words[1]);
             case "latch":
@@ -364,35 +219,16 @@ public final class CuratorPeer {
                 return participants(words[1]);
             case "data":
                 return data(words[1]);
-            case "burst":
-                return burst(words[1], Integer.parseInt(words[2]), words[3], Integer.parseInt(words[4]),
-                    Long.parseLong(words[5]));
+            case "write":
+                return write(words[1], words[2]);
+            case "session":
+                return Long.toHexString(client.getZookeeperClient().getZooKeeper().getSessionId());
             default:
                 throw new IllegalArgumentException(words[0]);
         }
     }
 
-    private void obey(String[] words) {
-        thread.execute(() -> {
-            String answer;
-            try {
-                answer = answer(words);
-            } catch (Throwable e) {
-                answer = "error " + e.toString().replace('\n', ' ');
-            }
-            say(service + " = " + answer);
-        });
-    }
-
     public static void main(String[] args) throws Exception {
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        Map<String, CuratorPeer> services = new HashMap<>();
-        say("ready");
-        for (String line = in.readLine(); line != null; line = in.readLine()) {
-            String[] words = line.split(" ");
-            CuratorPeer peer = services.computeIfAbsent(words[0], CuratorPeer::new);
-            peer.obey(Arrays.copyOfRange(words, 1, words.length));
-        }
-        System.exit(0);
+        serve(CuratorPeer::new);
     }
 }

@@ -15,6 +15,7 @@ import (
 // back: until then the one that has taken over has no replica. To the others a master that goes on
 // after a while, or that has not heard of the promotion yet, may grant beside the new one.
 func TestClusterCrowd(t *testing.T) {
+	testserver.TakeTurn(t)
 	servers := testserver.StartCluster(t, testserver.ClusterOptions{Replicas: true})
 	for _, r := range servers.Servers[:3] {
 		r.AwaitReplicas(1)

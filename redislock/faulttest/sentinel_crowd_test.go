@@ -164,6 +164,14 @@ func (d *deployment) showChanges() {
 	}
 }
 
+// switches returns how often the sentinels have made another server the primary.
+func (d *deployment) switches() (n int) {
+	for _, s := range d.sentinels.Sentinels {
+		n = max(n, strings.Count(s.Log(), "+switch-master ")) // one may have been told of fewer
+	}
+	return n
+}
+
 // TestSentinelCrowd: the primary fails in many ways while 200 clients, each with connections of its own,
 // hold and wait. All follow, nobody is stuck, and nobody trusts a lease after its deadline, or one that
 // the new primary does not have. Half of the clients want each grant acknowledged by a replica: their
@@ -171,6 +179,7 @@ func (d *deployment) showChanges() {
 // For the other half a primary that fails before its replicas have heard of its last grants makes two
 // believers, of which a guard stops the first.
 func TestSentinelCrowd(t *testing.T) {
+	testserver.TakeTurn(t)
 	d := startDeployment(t)
 	groups := startGroups(t, sentinelURL(d.sentinels))
 	heal := func(primary, _ *member) { primary.link.Heal() }
@@ -210,7 +219,7 @@ func (d *deployment) fail(f fault, groups []*group) {
 		before.link.Hold(chaos.ToClient, "PSYNC") // that is replicas
 		lateGrants(groups)
 	}
-	began := time.Now()
+	began, switches := time.Now(), d.switches()
 	f.begin(d, before)
 	now := d.at(d.sentinels.AwaitPrimary(before.seen).Addr)
 	agreed := time.Since(began)
@@ -226,7 +235,9 @@ func (d *deployment) fail(f fault, groups []*group) {
 		r := g.tell("served")
 		lost := g.settled(witness)
 		g.tell("served")
-		overlaps, shortLost := g.judge(f.ordered)
+		// On a busy machine they may choose one, and then another, while the first grants: as if somebody had ordered
+		// the second fail-over. No replica acknowledges what the first grants then, so the others are judged as ever.
+		overlaps, shortLost := g.judge(f.ordered || !g.replicated() && d.switches() > switches+1)
 		d.Logf("%s: all were served twice within %v of the sentinels' agreement, which took %v; of 100 leases %d were lost, and of short ones %d; %d overlaps",
 			g.name, r.Took.Round(time.Millisecond), agreed.Round(time.Millisecond), lost, shortLost, overlaps)
 	}

@@ -61,17 +61,20 @@ func TestConformanceCluster(t *testing.T) {
 	})
 }
 
-// TestSharded: news of grants goes by sharded channels, and is not missed while slots and servers change.
-func TestSharded(t *testing.T) {
-	clustertest.Sharded(t, true, func(t testing.TB, c *testserver.Cluster) redislock.Conn {
-		t.Helper()
-		conn, err := OpenCluster(t.Context(), &redis.Options{}, c.Servers[0].Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return conn
-	})
+func throughGoRedis(t testing.TB, c *testserver.Cluster) redislock.Conn {
+	t.Helper()
+	conn, err := OpenCluster(t.Context(), &redis.Options{}, c.Servers[0].Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
+
+// TestSharded: news of grants goes by sharded channels, and is not missed while slots and servers change.
+func TestSharded(t *testing.T) { clustertest.Sharded(t, true, throughGoRedis) }
+
+// TestRedissonShards: so does the news of locks that Go and Java share.
+func TestRedissonShards(t *testing.T) { clustertest.Redisson(t, true, throughGoRedis) }
 
 // TestSentinelFailover: an operator orders a fail-over while a client holds one lock and waits for another.
 // It keeps the one and gets the other at the new primary, and leaves the old one, which still takes

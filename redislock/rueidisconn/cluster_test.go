@@ -61,6 +61,11 @@ func TestSharded(t *testing.T) {
 	clustertest.Sharded(t, false, func(t testing.TB, c *testserver.Cluster) redislock.Conn { return inCluster(t, c, nil) })
 }
 
+// TestRedissonShards: so does the news of locks that Go and Java share.
+func TestRedissonShards(t *testing.T) {
+	clustertest.Redisson(t, false, func(t testing.TB, c *testserver.Cluster) redislock.Conn { return inCluster(t, c, nil) })
+}
+
 // TestWrapCluster: a client of a cluster that a program has is refused, because a batch of renewals would
 // fail.
 func TestWrapCluster(t *testing.T) {

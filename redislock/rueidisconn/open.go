@@ -141,7 +141,7 @@ func fromServer(err error) error {
 
 // parse reads a URL. Its errors show nothing of user and password.
 func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
-	known := []string{"hf.wait", "hf.layout", "hf.replicas"}
+	known := []string{"hf.wait", "hf.layout", "hf.redisson", "hf.replicas"}
 	network, deployment, _ := strings.Cut(u.Scheme, "+")
 	switch {
 	case deployment == "unix":
@@ -187,11 +187,15 @@ func parse(u *url.URL) (rueidis.ClientOption, *redislock.Options, error) {
 	}
 	o := &redislock.Options{
 		Wait: redislock.Wait(params["hf.wait"]), Layout: redislock.Layout(params["hf.layout"]),
+		Redisson: redislock.RedissonKind(params["hf.redisson"]),
 	}
 	if n := params["hf.replicas"]; err == nil && n != "" {
 		if o.Replicas, err = strconv.Atoi(n); err != nil || o.Replicas < 0 || o.Replicas > redislock.MaxReplicas {
 			err = fmt.Errorf("hf.replicas %.40q is not a number from 0 to %d", n, redislock.MaxReplicas)
 		}
+	}
+	if err == nil {
+		err = o.Check()
 	}
 	return option, o, err
 }

@@ -70,6 +70,13 @@ func TestParseRefuses(t *testing.T) {
 		"redis+sentinel://a/main?hf.ca=x": "hf.ca",
 		"redis+unix://host/run/r.sock":    "three slashes",
 		"redis+unix://":                   "three slashes",
+
+		"redis://h?hf.wait=poll":                             "wait",
+		"redis://h?hf.layout=redison":                        "layout",
+		"redis://h?hf.redisson=fair":                         "layout redisson",
+		"redis+cluster://h?hf.layout=setnx&hf.redisson=lock": "layout redisson",
+		"redis://h?hf.layout=redisson&hf.redisson=fairer":    "fair, fenced and spin",
+		"redis://h?hf.layout=redisson&hf.wait=spin":          "one way to wait",
 	} {
 		u, err := url.Parse(raw)
 		if err != nil {

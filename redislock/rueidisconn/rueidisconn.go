@@ -15,6 +15,8 @@
 //
 //	hf.wait=push     the server tells waiters of their grants; hf.wait=spin: they poll
 //	hf.layout=setnx  one string for each lock, as programs in all languages write it
+//	hf.layout=redisson  locks that Go and Java share, on the keys of Redisson; a mutex is an RLock, or
+//	                    with hf.redisson=fair, fenced or spin an RFairLock, RFencedLock or RSpinLock
 //	hf.replicas=N    a grant or a renewal counts when N replicas have acknowledged it
 //
 // Keys and channels begin with redislock.DefaultPrefix; a program that wants

@@ -94,6 +94,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})
 	t.Run("polling", func(t *testing.T) { polling(t, server, admin) })
+	t.Run("a late place", func(t *testing.T) { latePlace(t, server, admin) })
 	t.Run("connections are ended", func(t *testing.T) {
 		sqltest.Outage(t, dial(t, server, nil), dial(t, server, nil), func() {
 			ended := 0
@@ -119,6 +120,25 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	if log := server.Log(); strings.Contains(log, "[ERROR]") || strings.Contains(log, "eadlock") {
 		t.Errorf("the server's log has errors:\n%s", log)
 	}
+}
+
+// latePlace: in a deadlock InnoDB ends the transaction that has changed fewer rows.
+func latePlace(t *testing.T, server *testserver.MySQL, admin *sql.DB) {
+	l := sqltest.LatePlace{
+		Open: func(t *testing.T, prefix string, poll time.Duration) driver.Driver {
+			db := openDB(t, server, "?interpolateParams=true&multiStatements=true")
+			d, err := New(t.Context(), db, &sqllock.Options{Prefix: prefix, Poll: poll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { d.Close() })
+			return d
+		},
+		Admin: admin, Kill: "KILL {id}", Writes: "DELETE",
+		Waits: "SELECT trx_mysql_thread_id, trx_query FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+	}
+	l.Fails = map[string]sqltest.LateFailure{"killed": sqltest.Killed, "deadlock": sqltest.Deadlocked}
+	l.Test(t)
 }
 
 func polling(t *testing.T, server *testserver.MySQL, admin *sql.DB) {

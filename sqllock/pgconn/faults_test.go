@@ -97,6 +97,17 @@ func TestServer(t *testing.T) {
 		}
 		stall.Test(t, stalls, other)
 	})
+	t.Run("a late place", func(t *testing.T) {
+		l := sqltest.LatePlace{
+			Open: func(t *testing.T, prefix string, poll time.Duration) driver.Driver {
+				return openWith(t, server, prefix, poll)
+			},
+			Admin: admin, Kill: "SELECT pg_terminate_backend({id})", Writes: "WITH",
+			Waits: "SELECT pid, query FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+			Fails: map[string]sqltest.LateFailure{"killed": sqltest.Killed},
+		}
+		l.Test(t)
+	})
 	t.Run("one connection", func(t *testing.T) {
 		sqltest.OneConnection(t, dial(t, server, func(db *sql.DB) { db.SetMaxOpenConns(1) }))
 	})

@@ -262,7 +262,9 @@ func closeConn(conn *pgx.Conn) {
 	conn.Close(ctx)
 }
 
-// forward passes notifications on until the connection or ctx ends.
+// forward passes notifications on until the connection or ctx ends. Notifications that come with the
+// answer to another question are the next that WaitForNotification returns, even if its context has
+// ended. So a doubt stays until the server is asked.
 func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, quietFor)
@@ -270,8 +272,6 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 		if h.stopWaiting = cancel; h.doubted {
 			cancel()
 		}
-		h.doubted = false
-		sure := h.sure
 		h.mu.Unlock()
 		n, err := conn.WaitForNotification(wait)
 		silent := wait.Err() != nil
@@ -280,7 +280,14 @@ func (h *hub) forward(ctx context.Context, conn *pgx.Conn) {
 		case err == nil:
 			h.publish(n.Payload)
 			continue
-		case ctx.Err() != nil || !silent || !h.isGood(ctx, conn):
+		case ctx.Err() != nil || !silent:
+			return
+		}
+		h.mu.Lock()
+		sure := h.sure
+		h.doubted = false
+		h.mu.Unlock()
+		if !h.isGood(ctx, conn) {
 			return
 		}
 		h.mu.Lock()

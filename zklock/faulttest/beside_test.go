@@ -16,6 +16,7 @@ import (
 // from the followers. They would answer it, but only the leader knows whether its session lives: the holder
 // trusts its lease no longer when another has the name.
 func TestOneCutOffFromTheLeader(t *testing.T) {
+	t.Parallel()
 	const ttl = time.Second
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: tick})
 	leader := z.Leader()
@@ -59,6 +60,7 @@ func TestOneCutOffFromTheLeader(t *testing.T) {
 // TestClocks sets the servers' wall clocks, which decide nothing: no lease is lost, and the name of one that
 // is held stays closed.
 func TestClocks(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	const ttl = time.Second
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: tick, Clock: true})
 	one, two := client(t, z.Addrs()), client(t, z.Addrs())

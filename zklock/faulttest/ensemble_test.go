@@ -3,6 +3,7 @@ package faulttest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 // TestEnsemble does to three servers what can happen to them. TTLs are so long that no lease may be
 // lost: a majority is always there soon enough.
 func TestEnsemble(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: tick, MaxSession: time.Minute, Between: true})
 	const election = 500 * time.Millisecond
 	for _, fault := range []struct {
@@ -209,51 +211,62 @@ func twoKilled(t *testing.T, z *testserver.ZooKeeper) {
 // when the first one trusts its lease no more, although the old leader goes on, and answers, before it
 // learns of the new one.
 func TestPausedLeader(t *testing.T) {
-	const ttl = time.Second
-	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: tick})
-	for range testserver.Long(2, 10) {
-		old := z.Leader()
-		one := client(t, old.Addr)
-		first, err := one.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(within(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		watched := make(chan faults.Hold, 1)
-		go func() { watched <- faults.Watch(first, nil, nil) }()
-		old.Pause()
-		z.NewLeader(old)
-		var rest []string
-		for _, m := range z.Members {
-			if m != old {
-				rest = append(rest, m.Addr)
+	t.Parallel() // it waits most of the time
+	for i := range testserver.Long(1, 3) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: tick})
+			for range testserver.Long(2, 4) {
+				pausedLeader(t, z)
 			}
-		}
-		two := client(t, strings.Join(rest, ","))
-		var second *holdfast.Lease
-		var at driver.Instant
-		granted := make(chan error, 1)
-		go func() {
-			var err error
-			second, err = two.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(within(t))
-			at = driver.HostClock.Now()
-			granted <- err
-		}()
-		time.Sleep(2 * ttl)
-		old.Resume()
-		if err := <-granted; err != nil {
-			t.Fatal(err)
-		}
-		hold := <-watched
-		if hold.Until > at || hold.Lost == "" {
-			t.Errorf("P1: the holder trusted its lease for %v beside the next one (lost: %q)", hold.Until.Sub(at), hold.Lost)
-		}
-		if second.Token() <= first.Token() {
-			t.Errorf("P3: token %d after %d", second.Token(), first.Token())
-		}
-		if err := second.Release(); err != nil {
-			t.Error(err)
-		}
-		one.Close()
-		two.Close()
+		})
 	}
+}
+
+func pausedLeader(t *testing.T, z *testserver.ZooKeeper) {
+	t.Helper()
+	const ttl = time.Second
+	old := z.Leader()
+	one := client(t, old.Addr)
+	first, err := one.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := make(chan faults.Hold, 1)
+	go func() { watched <- faults.Watch(first, nil, nil) }()
+	old.Pause()
+	z.NewLeader(old)
+	var rest []string
+	for _, m := range z.Members {
+		if m != old {
+			rest = append(rest, m.Addr)
+		}
+	}
+	two := client(t, strings.Join(rest, ","))
+	var second *holdfast.Lease
+	var at driver.Instant
+	granted := make(chan error, 1)
+	go func() {
+		var err error
+		second, err = two.Mutex("n", &holdfast.Options{TTL: ttl}).Acquire(within(t))
+		at = driver.HostClock.Now()
+		granted <- err
+	}()
+	time.Sleep(2 * ttl)
+	old.Resume()
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+	hold := <-watched
+	if hold.Until > at || hold.Lost == "" {
+		t.Errorf("P1: the holder trusted its lease for %v beside the next one (lost: %q)", hold.Until.Sub(at), hold.Lost)
+	}
+	if second.Token() <= first.Token() {
+		t.Errorf("P3: token %d after %d", second.Token(), first.Token())
+	}
+	if err := second.Release(); err != nil {
+		t.Error(err)
+	}
+	one.Close()
+	two.Close()
 }

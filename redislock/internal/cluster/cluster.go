@@ -32,6 +32,9 @@ type Server interface {
 	// channel is sharded, it belongs to the server that has its slot, and the session is lost, too, when the
 	// server says that it has the slot no more.
 	Session(ctx context.Context, channel string, sharded bool, deliver func(message string)) (subscription.Session, error)
+	// ListenSharded is like Listener.Listen, for sharded channels: the connection is lost, too, when the server says
+	// that it has the slot of a channel no more. The channels of one Subscribe have one slot.
+	ListenSharded(ctx context.Context, heard func(channel, message string)) (redislock.Listening, error)
 }
 
 // Options say how to connect.
@@ -401,6 +404,22 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, deliver func(strin
 			}
 		}
 		return session, redislock.InFailover(err)
+	}, deliver)
+}
+
+// SubscribeShard implements redislock.ShardSubscriber.
+func (c *Conn) SubscribeShard(ctx context.Context, channel string, deliver func(string)) (func(), error) {
+	return subscription.Maintain(ctx, func(ctx context.Context) (subscription.Session, error) {
+		address := c.Part(channel)
+		if address == "" {
+			c.refresh()
+			return subscription.Session{}, errUncovered
+		}
+		_, session, err := c.session(ctx, address, channel, true, deliver)
+		if to, moved := redirected(address, &redislock.Reply{Err: err}); moved && !to.ask {
+			c.moved(to)
+		}
+		return session, err
 	}, deliver)
 }
 

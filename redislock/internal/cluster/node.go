@@ -170,8 +170,8 @@ func (n *node) close() {
 	}
 }
 
-// prune closes the connections to servers that have no slots any more. What is under way there fails:
-// the server would redirect it, or does not answer.
+// prune closes the connections to servers that have no slots any more, once they have replied to what is
+// under way: a server that has handed its slots over redirects it.
 func (c *Conn) prune() {
 	owners := c.table.Load().owners
 	c.mu.Lock()
@@ -179,7 +179,30 @@ func (c *Conn) prune() {
 	for address, n := range c.nodes {
 		if !slices.Contains(owners, address) && !c.closed {
 			delete(c.nodes, address)
-			c.work.Go(n.close)
+			c.work.Go(func() {
+				n.drain(c.alive)
+				n.close()
+			})
+		}
+	}
+}
+
+// drainEvery is how often drain looks.
+const drainEvery = 10 * time.Millisecond
+
+// drain waits until a server owes no replies, or is known to be silent, or ctx ends, and at most silentFor.
+// It looks at first after a moment: a request may have the node, and not be under way yet.
+func (n *node) drain(ctx context.Context) {
+	tick := time.NewTicker(drainEvery)
+	defer tick.Stop()
+	for end := time.Now().Add(silentFor); time.Now().Before(end); {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if n.owed.Load() == 0 || n.silent() {
+			return
 		}
 	}
 }

@@ -13,6 +13,9 @@ const Count = 16384
 // Of returns the hash slot of a key.
 func Of(key string) int { return hashOf(hashed(key)) }
 
+// OfText returns the slot of a key of which all is hashed, whatever braces it has.
+func OfText(key string) int { return hashOf(key) }
+
 // hashed returns what of a key is hashed: its hash tag, if it has one that is not empty, else all of it. The
 // tag is what is between the first { and the first } after it.
 func hashed(key string) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // openAll opens drivers, each with connections of its own.
@@ -26,10 +27,11 @@ func openAll(t *testing.T, n int, open func() driver.Driver) []driver.Driver {
 // a moment only. Each gets it as often as it asks (P7), and alone unless it shares (P1).
 func Crowd(t *testing.T, clients, rounds int, open func() driver.Driver) {
 	t.Helper()
+	testserver.TakeTurn(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
-	var writers, readers atomic.Int32
+	var writers, readers, wrote atomic.Int32
 	done, last := 0, holdfast.Token(0) // which only the exclusive lock protects
 	for i, d := range openAll(t, clients, open) {
 		locks, err := holdfast.New(d, nil)
@@ -77,11 +79,14 @@ func Crowd(t *testing.T, clients, rounds int, open func() driver.Driver) {
 					t.Errorf("P7: client %d in round %d: %v", i, round, err)
 					return
 				}
+				if wanted == lock.Write {
+					wrote.Add(1)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	if want := (clients - (clients+7)/8) * rounds; done != want {
+	if want := int(wrote.Load()); done != want {
 		t.Errorf("P1: of %d updates under the lock %d are there", want, done)
 	}
 }
@@ -90,6 +95,7 @@ func Crowd(t *testing.T, clients, rounds int, open func() driver.Driver) {
 // the name they delay it by three polls at most (P7).
 func DeadCrowd(t *testing.T, open func() driver.Driver) {
 	t.Helper()
+	testserver.TakeTurn(t)
 	const dead = 100
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -108,16 +114,22 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 	defer locks.Close()
 	var wg sync.WaitGroup
 	ofDead := map[string]bool{}
-	for _, d := range all {
+	var requests []driver.Request
+	for range all {
 		r := driver.Request{Name: name, Owner: ownerName(), TTL: time.Minute}
 		ofDead[r.Owner] = true
-		wg.Go(func() {
-			if _, err := d.(driver.Queuer).Enqueue(ctx, r); !errors.Is(err, driver.ErrHeld) {
-				t.Errorf("Enqueue on a held name returned %v", err)
-			}
-		})
+		requests = append(requests, r)
 	}
-	wg.Wait()
+	takePlaces := func() {
+		for i, d := range all {
+			wg.Go(func() {
+				if _, err := d.(driver.Queuer).Enqueue(ctx, requests[i]); !errors.Is(err, driver.ErrHeld) {
+					t.Errorf("Enqueue on a held name returned %v", err)
+				}
+			})
+		}
+		wg.Wait()
+	}
 	// waiting returns how many of the dead and of the living wait.
 	waiting := func() (dead, alive int) {
 		info, err := holder.(driver.Inspector).Inspect(ctx, name)
@@ -132,6 +144,12 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 			}
 		}
 		return dead, alive
+	}
+	for range 10 { // on a busy machine the first places are over before the last are taken, so they are confirmed
+		takePlaces()
+		if n, _ := waiting(); n >= dead*9/10 {
+			break
+		}
 	}
 	if n, _ := waiting(); n < dead*9/10 {
 		t.Fatalf("the test is of no use: %d of %d clients wait", n, dead)

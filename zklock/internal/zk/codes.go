@@ -82,6 +82,17 @@ func (c Code) Error() string {
 	return "ZooKeeper: error " + strconv.Itoa(int(c))
 }
 
+// NotDone reports whether the code says that the operation certainly has no effect. Others may also come from
+// a server that failed after the operation was committed, as when it wrote its answer.
+func (c Code) NotDone() bool {
+	switch c {
+	case NoNode, NoAuth, BadVersion, NoChildrenForEphemerals, NodeExists, NotEmpty, InvalidACL, BadArguments,
+		RuntimeInconsistency, Unimplemented, NotReadOnly, EphemeralOnLocalSession, QuotaExceeded, ThrottledOp:
+		return true
+	}
+	return false
+}
+
 // Errors of a batch as a whole.
 var (
 	// ErrNotSent says that nothing of the batch was written to a server, so nothing of it is done
@@ -93,8 +104,8 @@ var (
 	// once a later write of the same session is answered.
 	ErrConnectionLoss = errors.New("zk: the connection was lost before the answer came")
 
-	// ErrExpired says that a server has told that the session is over, and that this side has given
-	// it up. It is not proof that the ephemeral nodes are gone: a leader that was paused says so by
+	// ErrExpired says that a server has told that the session is over, or that it ends earlier from now
+	// on than was granted, and that this side has given it up. It is not proof that the ephemeral nodes are gone: a leader that was paused says so by
 	// its own clock, while a new leader may have given the session another timeout.
 	ErrExpired = errors.New("zk: the session has expired")
 

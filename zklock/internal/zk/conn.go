@@ -19,6 +19,7 @@ type conn struct {
 	nc     net.Conn
 	r      *bufio.Reader
 	server string
+	nth    int // of the session's connections, from 1
 
 	wake chan struct{} // holds a value when there may be something to write
 	over chan struct{} // closed when the reader has ended
@@ -29,7 +30,11 @@ type conn struct {
 	xid     int32     // of the last request
 }
 
-func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, 16<<10) }
+// kept is how large a buffer may be that an idle connection keeps, and that of its reader: a thousand clients that
+// wait have a thousand of them.
+const kept = 4 << 10
+
+func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, kept) }
 
 // pending is one operation that the server has not answered.
 type pending struct {
@@ -167,7 +172,7 @@ func (c *conn) write() {
 			}
 			idle.Reset(c.patience() / 2)
 			ping = false
-			if own && cap(frames) <= 64<<10 {
+			if own && cap(frames) <= kept {
 				buf = frames[:0]
 			}
 			continue
@@ -248,7 +253,7 @@ func (c *conn) read() error {
 		if err != nil && !large {
 			return err
 		}
-		if cap(frame) <= 64<<10 {
+		if cap(frame) <= kept {
 			buf = frame
 		}
 		if err := c.take(frame, large); err != nil {
@@ -302,7 +307,7 @@ func (c *conn) answer(xid int32, zxid int64, code Code, d *decoder, large bool) 
 	p := c.pending[0]
 	s.mu.Unlock() // only this goroutine removes it
 	op := &p.calls.ops[p.i]
-	r := Reply{Zxid: zxid}
+	r := Reply{Zxid: zxid, Connection: c.nth}
 	switch {
 	case code != 0:
 		r.Err = code

@@ -246,6 +246,32 @@ func (a address) because(err error) error {
 	return fmt.Errorf("%s: %w", a.dial, err)
 }
 
+// granted takes in what a server has granted. Suppose that maxSessionTimeout was lowered, or is lower at this
+// server than at the last one. Then the session may end earlier than was told to those who count on it, so it is
+// given up.
+func (s *Session) granted(g connected) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isOpen {
+		s.id, s.password, s.timeout = g.id, g.password, g.timeout
+	} else if g.timeout < s.timeout {
+		return fmt.Errorf("%w: it would last for %v from now on, not for %v: maxSessionTimeout was lowered", ErrExpired, g.timeout, s.timeout)
+	}
+	return nil
+}
+
+// isNew reports whether a session that has ended was still being opened. Then nothing depends on it, and the next
+// attempt opens another one.
+func (s *Session) isNew() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isOpen {
+		return false
+	}
+	s.id, s.password = 0, make([]byte, passwordSize)
+	return true
+}
+
 // attempt connects to one server and makes sure that it leads.
 func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 	nc, err := s.config.dial(ctx, a)
@@ -270,11 +296,15 @@ func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 		if id == 0 {
 			return nil, fmt.Errorf("%s: the server opens no session", a.dial)
 		}
-		return nil, fmt.Errorf("%s: %w", a.dial, ErrExpired)
+		err := fmt.Errorf("%s: %w", a.dial, ErrExpired)
+		if s.isNew() {
+			return nil, &roundError{error: err, again: true}
+		}
+		return nil, err
 	}
-	s.mu.Lock()
-	s.id, s.password, s.timeout = granted.id, granted.password, granted.timeout
-	s.mu.Unlock()
+	if err := s.granted(granted); err != nil {
+		return nil, fmt.Errorf("%s: %w", a.dial, err)
+	}
 	if !s.config.AnyServer {
 		// The second connection is made when the first one has been served. So a server that says
 		// now that it leads did so when it took the first one, or has closed that one.

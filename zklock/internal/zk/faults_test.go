@@ -492,3 +492,37 @@ func TestClose(t *testing.T) {
 	s.Abandon()
 	do(t, other, Exists("/c", nil))
 }
+
+// TestOpenOutlivesASession: a server takes the session that is being opened and then stops to serve for longer than the
+// session lasts, as in an election. Nothing depends on that session yet, so another one is opened.
+func TestOpenOutlivesASession(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 100 * time.Millisecond})
+	var dials atomic.Int32
+	open(t, Config{
+		Servers: []string{z.Members[0].Addr}, Timeout: time.Millisecond,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			nth := dials.Add(1)
+			if nth == 4 { // resumes the session, which has ended
+				time.Sleep(2 * time.Second)
+			}
+			var d net.Dialer
+			nc, err := d.DialContext(ctx, "tcp", addr)
+			if err == nil && nth == 3 { // asks whether the server that has taken the session leads
+				nc = &saysNo{nc, strings.NewReader("This ZooKeeper instance is not currently serving requests\n")}
+			}
+			return nc, err
+		},
+	})
+	if n := dials.Load(); n <= 4 {
+		t.Errorf("the session was open after %d connections: nothing was tested", n)
+	}
+}
+
+// saysNo is a connection to a server that answers something else.
+type saysNo struct {
+	net.Conn
+	text io.Reader
+}
+
+func (c *saysNo) Read(b []byte) (int, error) { return c.text.Read(b) }

@@ -78,4 +78,7 @@ type Reply struct {
 
 	// Sent is an instant not after the operation was written. The server got it later.
 	Sent driver.Instant
+
+	// Connection is the number, from 1, of the session's connection by which the answer came.
+	Connection int
 }

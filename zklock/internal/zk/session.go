@@ -68,8 +68,10 @@ type Session struct {
 	id       int64
 	password []byte
 	timeout  time.Duration
+	isOpen   bool  // Open has returned it
 	zxid     int64 // the last one that was seen
 	conn     *conn // nil: suspended
+	conns    int   // how many there were
 	server   string
 	queue    []*Calls // not written yet
 	watches  watchTable
@@ -96,6 +98,7 @@ func Open(ctx context.Context, c Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.isOpen = true
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.begin(first)
 	go s.run(first)
@@ -110,7 +113,7 @@ func (s *Session) ID() int64 {
 }
 
 // Timeout returns what the server granted: so long after it last heard of the session the server
-// ends it, or up to a tick later.
+// ends it, or up to a tick later. It stays the same: see [ErrExpired].
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,6 +287,8 @@ func (s *Session) begin(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conn, s.server = c, c.server
+	s.conns++
+	c.nth = s.conns
 	var e encoder
 	for _, a := range s.config.Auth {
 		start := len(e.b)

@@ -23,8 +23,9 @@ broken: then the exit code is 1, and who holds NAME now is printed.
 
 The lock is free at once. holdfast run and elect learn of the break within a second, and
 kill their command. Other programs learn of it at once from Redis, etcd, ZooKeeper and
-PostgreSQL, else at their next renewal (with the default TTL within 10s). Until then two
-holders may run. So break a hold only if its holder is dead, or if the resource checks tokens.
+PostgreSQL, else at their next renewal (with the default TTL within 10s), and those with
+Redisson when they release it. Until then two holders may run. So break a hold only if its
+holder is dead, or if the resource checks tokens.
 
 ` + exitCodes,
 		Example: `  holdfast show deploy/shop
@@ -33,9 +34,12 @@ holders may run. So break a hold only if its holder is dead, or if the resource 
 		ValidArgsFunction: a.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, t := args[0], holdfast.Token(token)
-			if !cmd.Flags().Changed("token") || t <= 0 {
+			switch {
+			case !cmd.Flags().Changed("token"):
 				return usagef("the token of the hold to break is missing: " +
 					"see holdfast show, and give it by --token")
+			case t <= 0:
+				return usagef("--token is %d: no hold has such a token; see holdfast show", t)
 			}
 			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
 				// Before the break: afterwards the hold is gone.

@@ -62,10 +62,10 @@ With -o json it prints one array with an object for each strategy:
 			return demonstrate(cmd, func(ctx context.Context) error { return demo.Run(ctx, o) })
 		},
 	}
-	cmd.Flags().IntVar(&o.Users, "users", 0, "how many users want an item (default 100)")
-	cmd.Flags().IntVar(&o.Stock, "stock", 0, "how many items there are (default 3)")
-	cmd.Flags().IntVar(&o.Services, "services", 0, "how many order services there are (default 3)")
-	cmd.Flags().IntVar(&o.Repeats, "repeats", 0, "how often each strategy is run at most (default 3)")
+	cmd.Flags().Var((*count)(&o.Users), "users", "how many users want an item (default 100)")
+	cmd.Flags().Var((*count)(&o.Stock), "stock", "how many items there are (default 3)")
+	cmd.Flags().Var((*count)(&o.Services), "services", "how many order services there are (default 3)")
+	cmd.Flags().Var((*count)(&o.Repeats), "repeats", "how often each strategy is run at most (default 3)")
 	cmd.AddCommand(a.demoCronCommand())
 	return cmd
 }
@@ -95,7 +95,7 @@ they use a lock with a minimum hold (holdfast run --min-hold).
 			return demonstrate(cmd, func(ctx context.Context) error { return demo.Cron(ctx, o) })
 		},
 	}
-	cmd.Flags().IntVar(&o.Ticks, "ticks", 0, "how often the job is due (default 12)")
+	cmd.Flags().Var((*count)(&o.Ticks), "ticks", "how often the job is due (default 12)")
 	return cmd
 }
 

@@ -73,12 +73,15 @@ func (a *app) printFindings(findings []doctor.Finding) error {
 			}
 			continue
 		}
-		fmt.Fprintf(os.Stdout, "%-8s %s: %s\n", f.Severity, f.Check, flat(f.Found))
+		text := fmt.Sprintf("%-8s %s: %s\n", f.Severity, f.Check, flat(f.Found))
 		if f.Risk != "" {
-			fmt.Fprintf(os.Stdout, "         risk:   %s\n", flat(f.Risk))
+			text += fmt.Sprintf("         risk:   %s\n", flat(f.Risk))
 		}
 		if f.Remedy != "" {
-			fmt.Fprintf(os.Stdout, "         remedy: %s\n", flat(f.Remedy))
+			text += fmt.Sprintf("         remedy: %s\n", flat(f.Remedy))
+		}
+		if _, err := os.Stdout.WriteString(text); err != nil {
+			return err
 		}
 	}
 	return nil

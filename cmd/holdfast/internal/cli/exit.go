@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"connectrpc.com/connect"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -28,7 +29,7 @@ const (
 	exitWarning     = 2   // doctor --strict
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
-	exitInternal    = 70  // EX_SOFTWARE
+	exitInternal    = 70  // EX_SOFTWARE: something failed on this host
 	exitNotAcquired = 75  // EX_TEMPFAIL
 	exitLost        = 76  // the lock was lost or broken while the command ran
 	exitCannotRun   = 126 // as in a shell
@@ -75,9 +76,10 @@ func fromOutside(err error) bool {
 	var refused *redislock.ServerError
 	var database *sqllock.OpenError
 	var directory *filelock.OpenError
+	var cell *connect.Error
 	var network net.Error
 	var errno syscall.Errno
-	return errors.As(err, &path) || errors.As(err, &network) || errors.As(err, &errno) ||
+	return errors.As(err, &path) || errors.As(err, &cell) || errors.As(err, &network) || errors.As(err, &errno) ||
 		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable

@@ -41,7 +41,8 @@ Exit codes:
     0   there is a leader
     1   there is none
    64   wrong usage: a flag, a name, a URL, or something that the store cannot do
-   69   the store cannot be reached or does not work`,
+   69   the store cannot be reached or does not work
+   70   something else failed on this host`,
 		Example: `  holdfast leader scheduler
   holdfast leader --watch -o json scheduler | jq -r --unbuffered .value`,
 		Args:              nameArgument,

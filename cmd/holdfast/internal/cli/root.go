@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -34,6 +35,9 @@ func Main(args []string) int {
 	if !errors.As(err, &exit) {
 		// Other errors are cobra's: unknown commands, flags and arguments.
 		exit = &exitError{exitUsage, err}
+		if path, ok := errors.AsType[*fs.PathError](err); ok && path.Path == os.Stdout.Name() {
+			exit.code = exitInternal // the disk of the output is full
+		}
 	}
 	if exit.err != nil {
 		complain(exit.err)
@@ -67,11 +71,12 @@ func newRoot() *cobra.Command {
 
 The store is a URL, given by --store or by HOLDFAST_STORE: file:///dir,
 redis://user:password@host:6379, redis+sentinel://host1,host2,host3/PRIMARY,
-redis+cluster://host1,host2,host3, etcd://host1,host2,host3, zk://host1,host2,host3/prefix,
-sqlite:///file, postgres://user:password@host/database, or the same with mysql or mariadb. A URL
-with a password belongs in HOLDFAST_STORE, because ps shows arguments to everybody. The default is a
-directory of this user on this host, $XDG_STATE_HOME/holdfast/locks or
-~/.local/state/holdfast/locks: enough to keep the jobs of one host apart.
+redis+cluster://host1,host2,host3, redlock://host1,host2,host3, etcd://host1,host2,host3,
+zk://host1,host2,host3/prefix, cell://host1,host2,host3/prefix, sqlite:///file,
+postgres://user:password@host/database, or the same with mysql or mariadb. A URL with a password
+belongs in HOLDFAST_STORE, because ps shows arguments to everybody. The default is a directory of
+this user on this host, $XDG_STATE_HOME/holdfast/locks or ~/.local/state/holdfast/locks: enough to
+keep the jobs of one host apart.
 
 ` + exitCodes + `
   The command run has more: see 'holdfast run --help'.
@@ -116,8 +121,11 @@ Without a command this text is printed, with exit code 0.`,
 	root.AddCommand(
 		a.runCommand(), a.electCommand(), a.leaderCommand(),
 		a.lsCommand(), a.showCommand(), a.breakCommand(),
-		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.redlockCommand(), a.versionCommand(), a.manCommand(),
+		a.demoCommand(), a.doctorCommand(), a.schemaCommand(), a.redlockCommand(), a.serveCommand(), a.cellCommand(), a.filesCommand(), a.versionCommand(), a.manCommand(),
 	)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	refuseUnknown(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth)))
 	return root
@@ -150,6 +158,32 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 		hint = "; did you mean " + strings.Join(s, " or ") + "?"
 	}
 	return usagef("unknown command %q%s", name, hint)
+}
+
+// refuseUnknown makes wrong usage of a group's command that does not exist, as of "cell nosuch" and "help nosuch":
+// cobra would print some help, and end well.
+func refuseUnknown(root *cobra.Command) {
+	for _, group := range root.Commands() {
+		if show := group.Run; group.Name() == "help" {
+			group.RunE = func(cmd *cobra.Command, args []string) error {
+				if of, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return unknownCommand(of, args[len(args)-max(len(rest), 1)])
+				}
+				show(cmd, args)
+				return nil
+			}
+		}
+		if group.Runnable() || !group.HasSubCommands() {
+			continue
+		}
+		group.Args, group.DisableFlagsInUseLine, group.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
+		group.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		}
+	}
 }
 
 // nameArgument asks for exactly one argument, the name of a lock.

@@ -60,8 +60,8 @@ func (a *app) runCommand() *cobra.Command {
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit `code` when the lock was not acquired, 0 to 255; with 0 nothing is said of it")
 	flags.Var((*duration)(&f.ttl), "ttl", "how long the store keeps the lock unrenewed (default 30s)")
 	flags.BoolVar(&f.shared, "shared", false, "hold the lock together with other shared holders")
-	flags.IntVar(&f.slots, "slots", 0, "be one of at most `N` holders")
-	flags.IntVar(&f.permits, "permits", 0, "how many of the slots to take (default 1)")
+	flags.Var((*count)(&f.slots), "slots", "be one of at most `N` holders")
+	flags.Var((*count)(&f.permits), "permits", "how many of the slots to take (default 1)")
 	flags.Var((*duration)(&f.lockDelay), "lock-delay", "how much longer the lock stays closed if "+
 		"this host or run dies")
 	flags.Var((*duration)(&f.minHold), "min-hold", "keep the lock closed for at least this long, "+
@@ -100,12 +100,8 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return usagef("-E is %d: an exit code is 0 to 255", f.conflict)
 	case f.shared && cmd.Flags().Changed("slots"):
 		return usagef("--shared and --slots are different kinds of lock: use only one of them")
-	case cmd.Flags().Changed("slots") && f.slots < 1:
-		return usagef("--slots is %d: at least 1 is needed", f.slots)
 	case cmd.Flags().Changed("permits") && f.slots == 0:
 		return usagef("--permits says how many of the --slots to take: give both")
-	case cmd.Flags().Changed("permits") && f.permits < 1:
-		return usagef("--permits is %d: at least 1 is needed", f.permits)
 	case cmd.Flags().Changed("ttl") && f.ttl <= 0:
 		return usagef("--ttl is %v: it must be positive", f.ttl)
 	case cmd.Flags().Changed("max-hold") && f.maxHold <= 0:
@@ -155,7 +151,7 @@ func (f *runFlags) lock(s *store, name string, command []string) *holdfast.Lock 
 	o := &holdfast.Options{
 		TTL: f.ttl, LockDelay: f.lockDelay, MinHold: f.minHold, MaxHold: f.maxHold, Permits: f.permits, Note: f.note,
 	}
-	if o.Note == "" {
+	if o.Note == "" && !s.Caps().NoNotes {
 		o.Note = defaultNote(command[0])
 	}
 	switch {
@@ -180,26 +176,3 @@ func defaultNote(program string) string {
 	}
 	return note
 }
-
-// duration is a flag's value.
-type duration time.Duration
-
-func (d *duration) Set(text string) error {
-	v, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("a duration looks like 500ms, 30s, 5m or 2h")
-	}
-	*d = duration(v)
-	return nil
-}
-
-// String returns "0" for 0, not "0s": help texts then do not show it as the default.
-func (d *duration) String() string {
-	if *d == 0 {
-		return "0"
-	}
-	return time.Duration(*d).String()
-}
-
-// Type is the name of the value in help texts.
-func (*duration) Type() string { return "duration" }

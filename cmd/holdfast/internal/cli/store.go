@@ -15,6 +15,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
 
+	_ "github.com/holdfastlock/holdfast/celllock"              // cell://, cells://
 	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
 	_ "github.com/holdfastlock/holdfast/filelock"              // file://
 	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, redlock:// …
@@ -39,20 +40,27 @@ type store struct {
 	ttl    time.Duration // hf.ttl: of locks without --ttl; 0: the default
 }
 
-// defaultStore returns the URL of this user's store on this host. The store is created when a lock
-// is first taken in it.
-func defaultStore() (string, error) {
+// stateDir returns the directory for what this user's programs of Holdfast keep on this host.
+func stateDir() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) { // as the XDG Base Directory Specification asks
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", usagef("no store is named and there is no home directory for the default one: "+
-				"use --store or %s", storeEnv)
+			return "", errors.New("there is no home directory for the default one")
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	dir := filepath.Join(state, "holdfast", "locks")
-	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
+	return filepath.Join(state, "holdfast"), nil
+}
+
+// defaultStore returns the URL of this user's store on this host. The store is created when a lock
+// is first taken in it.
+func defaultStore() (string, error) {
+	dir, err := stateDir()
+	if err != nil {
+		return "", usagef("no store is named and %w: use --store or %s", err, storeEnv)
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, "locks"))}).String(), nil
 }
 
 // storeURL is the value of --store.

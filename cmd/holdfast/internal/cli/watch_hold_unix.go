@@ -19,8 +19,8 @@ const checkEvery = 500 * time.Millisecond
 // watchHold returns a channel that is closed when an operator has broken the lease's hold, or the store has
 // lost it. Without it run would learn of that by its next renewal: with the default TTL after 10 s.
 //
-// A store that tells of breaks (driver.OpNotify: Redis, etcd, PostgreSQL) is asked twice only. By then its
-// client listens: that of etcd begins with the first renewal. Other stores (files, MySQL, SQLite, PostgreSQL
+// A store that tells of breaks (driver.OpNotify: Redis, etcd, PostgreSQL) is asked twice only, if the renewal that the
+// first question is succeeds. By then its client listens: that of etcd begins with the first renewal. Other stores (files, MySQL, SQLite, PostgreSQL
 // behind a pooler) are asked again and again. The question is a read, by the holder only, and grows neither
 // with those who wait nor with the number of hosts.
 func (r *runner) watchHold(ctx context.Context, lease *holdfast.Lease) <-chan struct{} {
@@ -36,7 +36,9 @@ func (r *runner) watchHold(ctx context.Context, lease *holdfast.Lease) <-chan st
 				return
 			}
 			if tells && asked == 0 {
-				r.renew(ctx, lease) // a loss closes lease.Done
+				// A loss closes lease.Done. If it fails otherwise nobody may listen: suppose that the time of --max-hold
+				// has come first.
+				tells = r.renew(ctx, lease) == nil
 			} else if !r.stillHeld(ctx, lease) {
 				close(gone)
 				return

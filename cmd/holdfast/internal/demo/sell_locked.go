@@ -37,6 +37,9 @@ func (s *service) locked(ctx context.Context, r request) (result answer, err err
 		result, err = s.sell(ctx, r, s.fenced(ctx, lease))
 		return err
 	})
+	if result != "" && errors.Is(err, holdfast.ErrUncertain) {
+		err = nil // it has sold; the release had no answer in time, and goes on in the background
+	}
 	return result, err
 }
 

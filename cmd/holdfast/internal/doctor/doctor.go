@@ -47,6 +47,8 @@ type Check func(context.Context, Patient) []Finding
 
 // checks are the checks for each URL scheme. Those for every store are in Examine.
 var checks = map[string][]Check{
+	"cell":            cellChecks,
+	"cells":           cellChecks,
 	"etcd":            etcdChecks,
 	"etcds":           etcdChecks,
 	"file":            fileChecks,

@@ -29,6 +29,7 @@ type redisServer struct {
 
 	replicas int              // how many must acknowledge a lock: hf.replicas
 	layout   redislock.Layout // hf.layout
+	redisson redislock.RedissonKind
 }
 
 // redisServerChecks connects to the server and runs its checks.
@@ -56,7 +57,7 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 func (r *redisServer) examine(ctx context.Context) (findings []Finding) {
 	for _, check := range []func(context.Context, *redisServer) []Finding{
 		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,
-		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer, redisKeyspace,
+		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer, redisKeyspace, redissonData,
 	} {
 		findings = append(findings, check(ctx, r)...)
 	}
@@ -82,6 +83,7 @@ func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix
 	}
 	r.replicas, _ = strconv.Atoi(u.Query().Get("hf.replicas")) // the lock's finding says what is wrong with it
 	r.layout = redislock.Layout(u.Query().Get("hf.layout"))
+	r.redisson = redislock.RedissonKind(u.Query().Get("hf.redisson"))
 	return r, r.read(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,24 +56,46 @@ var needed = []attempt{
 	{"publish", true, func(_, channel string) []string { return []string{"PUBLISH", channel, ""} }},
 }
 
+// needs is what a layout needs.
+type needs struct {
+	attempts   []attempt
+	key        string   // of the doctor's own
+	keys       []string // that scripts use
+	channel    string
+	subscribes []string // the commands of subscriptions
+	patterns   string   // ACL rules for keys and channels
+}
+
+// needs returns what locks need of the server.
+func (r *redisServer) needs(ctx context.Context) needs {
+	if r.layout == redislock.Redisson {
+		return r.needsOfRedisson(ctx)
+	}
+	return needs{
+		attempts: needed, key: r.scratch, keys: []string{r.scratch, r.scratch + sorted, r.scratch + hash}, channel: r.channel,
+		subscribes: []string{"subscribe"}, patterns: "~" + redislock.DefaultPrefix + ":* &" + redislock.DefaultPrefix + ":*",
+	}
+}
+
 // redisAccess tries every command that locks need.
 func redisAccess(ctx context.Context, r *redisServer) []Finding {
 	const check = "access"
 	if !r.master() {
 		return nil // redisPlace reports why
 	}
-	commands := make([]redislock.Command, len(needed))
-	for i, a := range needed {
-		args := a.args(r.scratch, r.channel)
+	n := r.needs(ctx)
+	commands := make([]redislock.Command, len(n.attempts))
+	for i, a := range n.attempts {
+		args := a.args(n.key, n.channel)
 		if a.inScript {
-			args = append([]string{"EVAL", callScript, "3", r.scratch, r.scratch + sorted, r.scratch + hash}, args...)
+			args = append(append([]string{"EVAL", callScript, strconv.Itoa(len(n.keys))}, n.keys...), args...)
 		}
 		commands[i].Args = args
 	}
 	var denied, why []string
 	trouble := "" // why the server itself refuses writes, whoever asks
 	for i, reply := range r.conn.Do(ctx, commands) {
-		a, err := needed[i], reply.Err
+		a, err := n.attempts[i], reply.Err
 		if refused, ok := errors.AsType[*redislock.ServerError](err); ok && serverTrouble.MatchString(refused.Text) {
 			trouble = refused.Text
 		} else if ok && !strings.HasPrefix(refused.Text, "NOSCRIPT") {
@@ -82,9 +105,11 @@ func redisAccess(ctx context.Context, r *redisServer) []Finding {
 			return connectionTrouble(check, err)
 		}
 	}
-	if err := receivesMessages(ctx, r); err != nil {
-		denied = append(denied, "SUBSCRIBE")
-		why = append(why, err.Error())
+	if n.subscribes[0] == "subscribe" { // of sharded channels redisClusterChecks tells
+		if err := receivesMessages(ctx, r, &n); err != nil {
+			denied = append(denied, "SUBSCRIBE")
+			why = append(why, err.Error())
+		}
 	}
 	switch {
 	case denied == nil && trouble != "":
@@ -98,7 +123,7 @@ func redisAccess(ctx context.Context, r *redisServer) []Finding {
 		Found: fmt.Sprintf("user %q was refused: %s (%s)", r.user, strings.Join(slices.Compact(denied), ", "), strings.Join(slices.Compact(why), "; ")),
 		Risk:  "locks cannot be taken, or are not handed over, or not listed",
 		Remedy: "if it is a permission that is missing, run ACL SETUSER " + r.user +
-			" ~" + redislock.DefaultPrefix + ":* &" + redislock.DefaultPrefix + ":* " + rules(),
+			" " + n.patterns + " " + n.rules(),
 	}}
 	if trouble != "" {
 		findings = append(findings, inTrouble(trouble))
@@ -124,10 +149,13 @@ func inTrouble(text string) Finding {
 	return f
 }
 
-// rules are the ACL rules that allow what is needed.
-func rules() string {
-	allowed := []string{"+subscribe"}
-	for _, a := range needed {
+// rules are the ACL rules that allow the commands.
+func (n *needs) rules() string {
+	var allowed []string
+	for _, command := range n.subscribes {
+		allowed = append(allowed, "+"+command)
+	}
+	for _, a := range n.attempts {
 		allowed = append(allowed, "+"+a.command)
 	}
 	slices.Sort(allowed)
@@ -139,11 +167,11 @@ const messageWithin = 3 * time.Second
 
 // receivesMessages subscribes to a channel, publishes on it, and waits for the message. A failure of
 // PUBLISH is not its finding: that command is tried by itself.
-func receivesMessages(ctx context.Context, r *redisServer) error {
+func receivesMessages(ctx context.Context, r *redisServer, n *needs) error {
 	ctx, cancel := context.WithTimeout(ctx, messageWithin)
 	defer cancel()
 	received := make(chan struct{}, 1)
-	stop, err := r.conn.Subscribe(ctx, r.channel, func(string) {
+	stop, err := r.conn.Subscribe(ctx, n.channel, func(string) {
 		select {
 		case received <- struct{}{}:
 		default:
@@ -153,7 +181,7 @@ func receivesMessages(ctx context.Context, r *redisServer) error {
 		return err
 	}
 	defer stop()
-	if r.ask(ctx, "EVAL", callScript, "1", r.scratch, "PUBLISH", r.channel, "x").Err != nil {
+	if r.ask(ctx, "EVAL", callScript, "1", n.key, "PUBLISH", n.channel, "1").Err != nil {
 		return nil
 	}
 	select {

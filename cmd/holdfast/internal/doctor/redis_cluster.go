@@ -38,7 +38,11 @@ func redisClusterChecks(ctx context.Context, p Patient) []Finding {
 	parts := conn.(redislock.Partitioned)
 	findings := redisClusterState(ctx, conn, parts.Parts())
 	masters := parts.Parts()
-	findings = append(findings, shardedChannels(ctx, conn, params.Prefix, masters)...)
+	if layout := u.Query().Get("hf.layout"); layout == string(redislock.Redisson) {
+		findings = append(findings, shardsOfRedisson(ctx, conn, params.Prefix, masters)...)
+	} else {
+		findings = append(findings, shardedChannels(ctx, conn, params.Prefix, masters)...)
+	}
 	each := make([][]Finding, len(masters))
 	var examined sync.WaitGroup
 	for i, address := range masters {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,7 @@ func TestCluster(t *testing.T) {
 		want{"transport", OK, "on this host"}, want{"cluster", OK, "all 16384 slots are served"},
 		want{"cluster nodes", OK, "6 nodes serve"}, want{"role", OK, "on all 3 masters"}, want{"access", OK, "on all 3 masters"},
 		want{"persistence", OK, ""}, want{"replicas", Warning, "on all 3 masters"}, want{"channels", OK, "on 3 masters"})
+	expect(t, examine(t, raw+"?hf.layout=redisson"), want{"access", OK, "on all 3 masters"}, want{"channels", OK, "hear of releases on 3 masters"}, want{"lock", OK, ""})
 	if got := c.Servers[1].Ask("ACL", "SETUSER", "default", "-scan", "-ssubscribe"); got != "OK" {
 		t.Fatal(got)
 	}
@@ -52,6 +54,10 @@ func TestCluster(t *testing.T) {
 		t.Fatal(got)
 	}
 	expect(t, examine(t, raw), want{"access", Error, "on " + c.Servers[1].Addr + ": user \"default\" was refused: SCAN"},
+		want{"channels", Note, "no sharded channels on "}, want{"channels", Note, c.Servers[1].Addr}, want{"channels", Note, c.Servers[2].Addr})
+	refused := []string{c.Servers[1].Addr, c.Servers[2].Addr}
+	slices.Sort(refused)
+	expect(t, examine(t, raw+"?hf.layout=redisson"), want{"access", Error, "on " + strings.Join(refused, ", ")},
 		want{"channels", Note, "no sharded channels on "}, want{"channels", Note, c.Servers[1].Addr}, want{"channels", Note, c.Servers[2].Addr})
 	c.Servers[3].Kill()
 	await(t, "the others notice", func() bool { return examine(t, raw)["cluster nodes"].Severity == Warning })

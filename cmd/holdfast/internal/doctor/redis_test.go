@@ -342,6 +342,12 @@ func TestRedisStalls(t *testing.T) {
 	expect(t, examine(t, redisURL(server.Addr, "")), want{"stalls", Warning, "a command EVAL blocked the server for "})
 }
 
+// rules are the ACL rules for the commands that the layout without a name needs.
+func rules() string {
+	n := new(redisServer).needs(context.Background())
+	return n.rules()
+}
+
 // TestRedisAccess takes every permission away in turn.
 func TestRedisAccess(t *testing.T) {
 	t.Parallel()
@@ -469,16 +475,7 @@ func TestNeeded(t *testing.T) {
 	} else if err := lease.Release(); err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
-	for line := range strings.Lines(ask("INFO", "commandstats").(string)) {
-		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
-			name, _, _ = strings.Cut(name, ":")
-			seen[name] = true
-		}
-	}
-	for _, ours := range []string{"info", "config|resetstat", "hello", "auth", "client|setinfo", "client|setname", "client|tracking", "ping", "select", "unsubscribe"} {
-		delete(seen, ours) // of the test, and of connections
-	}
+	seen := commandsSeen(ask)
 	allowed := map[string]bool{"subscribe": true}
 	for _, a := range needed {
 		allowed[a.command] = true
@@ -493,6 +490,21 @@ func TestNeeded(t *testing.T) {
 			t.Errorf("the doctor tries %s, which the driver does not run", name)
 		}
 	}
+}
+
+// commandsSeen returns the commands that a server has received, but for those of the test and of connections.
+func commandsSeen(ask func(...string) any) map[string]bool {
+	seen := map[string]bool{}
+	for line := range strings.Lines(ask("INFO", "commandstats").(string)) {
+		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
+			name, _, _ = strings.Cut(name, ":")
+			seen[name] = true
+		}
+	}
+	for _, ours := range []string{"info", "config|resetstat", "hello", "auth", "client|setinfo", "client|setname", "client|tracking", "ping", "select", "unsubscribe"} {
+		delete(seen, ours)
+	}
+	return seen
 }
 
 // await waits until something is so.

@@ -23,7 +23,9 @@ func redlockServers(ctx context.Context, p Patient) []Finding {
 	durable := query.Get("hf.durable") == "yes"
 	query.Del("hf.durable") // of the quorum, not of its servers
 	query.Del("hf.maxttl")
-	query.Del("hf.layout") // waiters for a quorum poll in any layout
+	if query.Get("hf.layout") != string(redislock.Redisson) {
+		query.Del("hf.layout") // waiters for a quorum poll in any layout
+	}
 	found := make([][]Finding, len(hosts))
 	var all sync.WaitGroup
 	for i, host := range hosts {

@@ -29,7 +29,11 @@ func roundTrip(ctx context.Context, p Patient) []Finding {
 		return findings
 	}
 	start := time.Now()
-	lock := p.Client.Mutex("holdfast-doctor/"+rand.Text(), &holdfast.Options{Note: "holdfast doctor"})
+	o := &holdfast.Options{Note: "holdfast doctor"}
+	if p.Client.Caps().NoNotes {
+		o = nil
+	}
+	lock := p.Client.Mutex("holdfast-doctor/"+rand.Text(), o)
 	lease, err := lock.TryAcquire(ctx)
 	if err != nil {
 		return bad("a lock cannot be taken: ", err)

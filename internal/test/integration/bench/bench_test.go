@@ -39,6 +39,18 @@ func BenchmarkEtcd(b *testing.B) {
 	}
 }
 
+// BenchmarkCell is the same on a cell of one member, beside locks in the etcd that it embeds.
+func BenchmarkCell(b *testing.B) {
+	for _, w := range workloads {
+		b.Run(w.name, func(b *testing.B) {
+			run(b, "cell", w, func() (string, func()) {
+				m := testserver.StartCell(b, testserver.CellOptions{}).Members[0]
+				return m.Addr + ";" + filepath.Join(m.Data, "etcd.sock"), m.Kill
+			})
+		})
+	}
+}
+
 // BenchmarkPostgres is the same on a server that writes to the disk before it answers.
 // Some peers have a connection for each goroutine.
 func BenchmarkPostgres(b *testing.B) {

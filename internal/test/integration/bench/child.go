@@ -135,6 +135,8 @@ func (t task) do(ctx context.Context) (result, error) {
 		return crowd(ctx, clients, t)
 	case crashHold:
 		return holdForEver(ctx, l, t)
+	case idleSessions:
+		return keepSessions(ctx, clients, t)
 	case "wait":
 		return wait(ctx, l, t.Workers, t.Window, work)
 	case "hold":

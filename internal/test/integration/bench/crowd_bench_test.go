@@ -39,6 +39,10 @@ func BenchmarkCrowd(b *testing.B) {
 			s := testserver.StartEtcd(t, testserver.EtcdOptions{Sync: true})
 			return s.Addrs(), s.Members[0].Kill
 		}},
+		{"Cell", "cell", func(t testing.TB) (string, func()) {
+			m := testserver.StartCell(t, testserver.CellOptions{}).Members[0]
+			return m.Addr + ";" + filepath.Join(m.Data, "etcd.sock"), m.Kill
+		}},
 		{"Files", "files", func(t testing.TB) (string, func()) { return t.TempDir(), func() {} }},
 	} {
 		b.Run(c.name, func(b *testing.B) { crowds(b, crowdStores[c.store], c.start) })

@@ -126,28 +126,33 @@ func (s *stockEtcd) Close() error { return s.client.Close() }
 // etcdWork asks the server how many messages it has received, by requests and by streams, and
 // how much memory it uses.
 func etcdWork(ctx context.Context, addr string) (served, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	s, err := scrape(ctx, http.DefaultClient, "http://"+addr+"/metrics")
+	if err == nil && (s.commands == 0 || s.memory == 0) {
+		return served{}, fmt.Errorf("%s has no count of calls or no size", addr)
+	}
+	return s, err
+}
+
+// scrape reads what a server has done from its metrics: etcd's messages, and a cell's calls.
+func scrape(ctx context.Context, client *http.Client, url string) (s served, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return served{}, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return served{}, err
 	}
 	defer resp.Body.Close()
-	var s served
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		name, figure, _ := strings.Cut(lines.Text(), " ")
 		n, _ := strconv.ParseFloat(figure, 64)
 		switch {
-		case strings.HasPrefix(name, "grpc_server_msg_received_total{"):
+		case strings.HasPrefix(name, "grpc_server_msg_received_total{"), strings.HasPrefix(name, "holdfast_cell_calls_total{"):
 			s.commands += int64(n)
 		case name == "process_resident_memory_bytes":
 			s.memory = int64(n)
 		}
-	}
-	if s.commands == 0 || s.memory == 0 {
-		return served{}, fmt.Errorf("%s has no count of calls or no size", req.URL)
 	}
 	return s, nil
 }

@@ -19,11 +19,14 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/rueidis"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/cell"
+	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
@@ -52,7 +55,7 @@ const waited = 5 * time.Second
 // that with the tables of the pages.
 func TestCosts(t *testing.T) {
 	for page, start := range map[string]func(*testing.T) meter{
-		"etcd": etcdMeter, "files": filesMeter, "mysql": mysqlMeter, "postgresql": postgresMeter,
+		"cell": cellMeter, "etcd": etcdMeter, "files": filesMeter, "mysql": mysqlMeter, "postgresql": postgresMeter,
 		"redis": redisMeter, "sqlite": sqliteMeter, "zookeeper": zooKeeperMeter,
 	} {
 		t.Run(page, func(t *testing.T) {
@@ -358,6 +361,34 @@ func etcdMeter(t *testing.T) meter {
 				{"revisions", sum(text, `etcd_debugging_mvcc_current_revision`)},
 				{"bytes of write-ahead log", sum(text, `etcd_disk_wal_write_bytes_total`)},
 			}
+		},
+	}
+}
+
+// cellMeter asks for the cell's status, which changes nothing.
+func cellMeter(t *testing.T) meter {
+	addr := testserver.StartCell(t, testserver.CellOptions{}).Addrs()
+	proxy := chaos.StartProxy(t, addr)
+	c, err := cell.New(cell.Config{Members: []string{addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return meter{
+		version: "one member", url: "cell://" + proxy.Addr, proxy: proxy,
+		read: func() []figure {
+			var revision int64
+			err := c.Do(t.Context(), true, func(ctx context.Context, m *cell.Member) error {
+				r, err := m.Cell.Status(ctx, connect.NewRequest(&cellv1.StatusRequest{}))
+				if err == nil {
+					revision = r.Msg.Revision
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []figure{{"changes of the log", float64(revision)}}
 		},
 	}
 }

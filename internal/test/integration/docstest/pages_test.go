@@ -16,6 +16,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
 
+	_ "github.com/holdfastlock/holdfast/celllock"
 	_ "github.com/holdfastlock/holdfast/etcdlock"
 	_ "github.com/holdfastlock/holdfast/filelock"
 	_ "github.com/holdfastlock/holdfast/memlock"
@@ -33,6 +34,7 @@ const root = "../../../.."
 
 // schemes are the pages in docs/stores, and the URLs' schemes that each describes.
 var schemes = map[string][]string{
+	"cell":       {"cell", "cells"},
 	"etcd":       {"etcd", "etcds"},
 	"files":      {"file"},
 	"memory":     {"mem"},
@@ -69,7 +71,7 @@ func TestEveryStoreHasItsPage(t *testing.T) {
 		}
 	}
 	for _, scheme := range described {
-		if scheme != "etcds" && scheme != "zks" && !strings.HasPrefix(scheme, "rediss") && scheme != "redis+unix" && scheme != "postgresql" && scheme != "mariadb" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
+		if scheme != "cells" && scheme != "etcds" && scheme != "zks" && !strings.HasPrefix(scheme, "rediss") && scheme != "redis+unix" && scheme != "postgresql" && scheme != "mariadb" && !strings.Contains(read(t, "doc.go"), "// "+scheme+"://") {
 			t.Errorf("doc.go does not name %s://", scheme)
 		}
 	}
@@ -89,7 +91,7 @@ func TestEveryStoreHasItsPage(t *testing.T) {
 }
 
 // documented matches a row of a table of settings.
-var documented = regexp.MustCompile("(?m)^\\| `(hf\\.[a-z]+)` \\|")
+var documented = regexp.MustCompile("(?m)^\\| `(hf\\.[a-z-]+)` \\|")
 
 // known matches the end of the error about a parameter that a driver does not know.
 var known = regexp.MustCompile(`known are: (.*)$`)

@@ -33,7 +33,7 @@ func TestReadme(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	for _, page := range []string{"docs/from-redsync.md", "docs/from-curator.md", "docs/from-flock.md", "docs/testing.md"} {
+	for _, page := range []string{"docs/from-redsync.md", "docs/from-curator.md", "docs/from-redisson.md", "docs/from-flock.md", "docs/testing.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			r := newRunner(t)
@@ -106,7 +106,7 @@ func TestReadmeModules(t *testing.T) {
 		}
 	}
 	for _, module := range []string{
-		"redislock/rueidisconn", "redislock/goredisconn", "etcdlock", "zklock", "sqllock/pgconn", "sqllock/mysqlconn", "sqllock/sqliteconn",
+		"redislock/rueidisconn", "redislock/goredisconn", "etcdlock", "zklock", "celllock", "sqllock/pgconn", "sqllock/mysqlconn", "sqllock/sqliteconn",
 	} {
 		t.Run(module, func(t *testing.T) {
 			t.Parallel()

@@ -87,20 +87,22 @@ func (r *runner) page(name string) {
 		text := r.replace.Replace(b.text)
 		switch {
 		case b.note == "release": // package internal/test/release runs it, as the go command would
+		case strings.HasPrefix(b.note, "write "):
+			file := filepath.Join(r.dir, filepath.Base(strings.TrimPrefix(b.note, "write ")))
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
 		case b.kind == "sh":
 			r.shell(at, text, b.note)
 		case b.kind == "crontab":
 			r.crontab(at, text)
 		case b.kind == "sql" && r.sql != nil:
 			r.sql(text)
-		case b.note == "write main.go":
-			if err := os.WriteFile(filepath.Join(r.dir, "main.go"), []byte(text), 0o600); err != nil {
-				r.t.Fatal(err)
-			}
 		case b.kind == "go" && strings.HasPrefix(b.text, "package main"):
 			r.program(at, text, b.note)
 		case b.kind == "go", b.kind == "java":
 			quoted(r.t, at, b.text)
+		case b.kind == "conf": // for hosts that a test has not
 		case b.kind == "text" && r.ran > 0:
 			r.wrote(at, b.text)
 		default:

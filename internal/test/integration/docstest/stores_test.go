@@ -51,6 +51,20 @@ func TestRedisRights(t *testing.T) {
 	}
 }
 
+func TestCellPage(t *testing.T) {
+	t.Parallel()
+	addr := testserver.StartCell(t, testserver.CellOptions{}).Addrs()
+	newRunner(t, "a.example.org,b.example.org,c.example.org", addr).page(pageOf("cell"))
+	exercise(t, "cell://"+addr+"/billing")
+}
+
+// TestCellGuide runs the commands of the page about cells.
+func TestCellGuide(t *testing.T) {
+	t.Parallel()
+	addr := testserver.StartCell(t, testserver.CellOptions{}).Addrs()
+	newRunner(t, "holdfast serve\n", "holdfast serve --listen 127.0.0.1:0\n", "127.0.0.1:7433", addr).page("docs/cell.md")
+}
+
 func TestEtcdPage(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "etcdctl", "etcd-client")

@@ -1,0 +1,69 @@
+package cell
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTokenFile: a token that is replaced in its file is used from then on; while the file cannot be read, the one
+// before it is.
+func TestTokenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	b, err := newBearer(&Config{TokenFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func() string {
+		b.read = time.Time{} // it is long ago
+		h := http.Header{}
+		b.say(h)
+		return h.Get("Authorization")
+	}
+	if got := says(); got != "Bearer first" {
+		t.Errorf("at first: %q", got)
+	}
+	write("second")
+	if got := says(); got != "Bearer second" {
+		t.Errorf("replaced: %q", got)
+	}
+	write("")
+	if got := says(); got != "Bearer second" {
+		t.Errorf("with an empty file: %q", got)
+	}
+	os.Remove(file)
+	if got := says(); got != "Bearer second" {
+		t.Errorf("without the file: %q", got)
+	}
+}
+
+func TestBadTokens(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty": "\n", "two lines": "a\nb", "long": strings.Repeat("a", 5000)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(Config{Members: []string{"localhost:1"}, TokenFile: filepath.Join(dir, name)}); err == nil {
+			t.Errorf("P10: a file with %s is taken", name)
+		}
+	}
+	for what, c := range map[string]Config{
+		"no file": {TokenFile: filepath.Join(dir, "none")}, "two": {Token: "a", TokenFile: filepath.Join(dir, "long")},
+		"a line break": {Token: "secret\r\nX: y"}, "a space": {Token: "secret secret"},
+	} {
+		c.Members = []string{"localhost:1"}
+		if _, err := New(c); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("P10: %s: %v", what, err)
+		}
+	}
+}

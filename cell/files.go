@@ -1,0 +1,190 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"connectrpc.com/connect"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+)
+
+// Node is what is known of a node beside its contents.
+type Node struct {
+	Path string
+	// Instance is the node's number: another node that is made under the path later has a higher one.
+	Instance int64
+	// ContentGeneration grows with each write, LockGeneration with each exclusive hold of the node's
+	// lock (0: nobody has it), ACLGeneration with each change of who may do what.
+	ContentGeneration, LockGeneration, ACLGeneration int64
+
+	Checksum    string // the SHA-256 of the contents, in hexadecimal digits
+	Size        int    // in bytes
+	Session     string // the id of the session with which the node goes; "": it stays
+	ACL         ACL
+	HasChildren bool
+}
+
+// ACL names the lists of those who may read, write, and change these names. The list NAME is the node
+// acl/NAME, whose contents are principals, one on each line. "": everybody whom the cell's list of
+// principals lets.
+type ACL struct {
+	Read   string `json:"read"`
+	Write  string `json:"write"`
+	Change string `json:"change"`
+}
+
+// The errors of files. Errors of calls wrap them.
+var (
+	ErrNoNode      = errors.New("there is no such node")
+	ErrChanged     = errors.New("the node is of another generation")
+	ErrHasChildren = errors.New("the node has children")
+	ErrForbidden   = errors.New("the principal may not do this")
+)
+
+// fileErrors are what reasons are in the words of this package.
+var fileErrors = map[cellv1.Reason]error{
+	cellv1.Reason_REASON_NO_NODE:      ErrNoNode,
+	cellv1.Reason_REASON_CHANGED:      ErrChanged,
+	cellv1.Reason_REASON_HAS_CHILDREN: ErrHasChildren,
+	cellv1.Reason_REASON_FORBIDDEN:    ErrForbidden,
+	cellv1.Reason_REASON_SESSION_OVER: ErrSessionOver,
+}
+
+func nodeOf(n *cellv1.Node) Node {
+	return Node{
+		Path: n.GetPath(), Instance: n.GetInstance(), ContentGeneration: n.GetContentGeneration(),
+		LockGeneration: n.GetLockGeneration(), ACLGeneration: n.GetAclGeneration(), Checksum: n.GetChecksum(),
+		Size: int(n.GetSize()), Session: n.GetSession(), HasChildren: n.GetHasChildren(),
+		ACL: ACL{n.GetAcl().GetRead(), n.GetAcl().GetWrite(), n.GetAcl().GetChange()},
+	}
+}
+
+// file makes a call about a path.
+func (c *Client) file(ctx context.Context, what, path string, repeat bool, call func(context.Context, *Member) error) error {
+	err := c.Do(ctx, repeat, call)
+	if err == nil {
+		return nil
+	}
+	if known := fileErrors[ReasonOf(err)]; known != nil {
+		err = known
+	}
+	return fmt.Errorf("cell: %s %q: %w", what, path, err)
+}
+
+// Get reads a node and its contents.
+func (c *Client) Get(ctx context.Context, path string) (n Node, contents []byte, err error) {
+	err = c.file(ctx, "get", path, true, func(ctx context.Context, m *Member) error {
+		r, err := m.Files.Get(ctx, connect.NewRequest(&cellv1.GetRequest{Path: path}))
+		if err == nil {
+			n, contents = nodeOf(r.Msg.Node), r.Msg.Contents
+		}
+		return err
+	})
+	return n, contents, err
+}
+
+// Stat reads a node without its contents.
+func (c *Client) Stat(ctx context.Context, path string) (n Node, err error) {
+	err = c.file(ctx, "stat", path, true, func(ctx context.Context, m *Member) error {
+		r, err := m.Files.Stat(ctx, connect.NewRequest(&cellv1.StatRequest{Path: path}))
+		if err == nil {
+			n = nodeOf(r.Msg.Node)
+		}
+		return err
+	})
+	return n, err
+}
+
+// If says which node a write means. The zero value means any.
+type If struct {
+	// Generation is that of the contents, or of the rights for SetACL. nil: any. Of Put, a pointer to 0
+	// says that there must be no node yet.
+	Generation *int64
+	// Instance is the node's number. 0: any.
+	Instance int64
+}
+
+// onceOnly reports whether a write that is made twice can be done only once, because it says which contents or rights
+// it means. Others are not made again if an answer is lost. Suppose that the first was done, and somebody has built on
+// it since: the second would undo that, and say that all is well.
+func (i If) onceOnly() bool { return i.Generation != nil && *i.Generation != 0 }
+
+// Put writes the contents of a node, at most 256 KiB, and makes it if it is not there. A node that is
+// made goes with the session, or stays if that is nil. The error is ErrChanged if the node is not as
+// If says. If a call has got no answer, Put with a generation may return ErrChanged although it is the
+// one that has changed the node: read it then. Without one, or with 0, it returns an error that is not Certain.
+func (c *Client) Put(ctx context.Context, path string, contents []byte, s *Session, want If) (n Node, err error) {
+	req := &cellv1.PutRequest{Path: path, Contents: contents, IfGeneration: want.Generation, Instance: want.Instance}
+	if s != nil {
+		req.Session = s.text
+	}
+	err = c.file(ctx, "put", path, want.onceOnly(), func(ctx context.Context, m *Member) error {
+		r, err := m.Files.Put(ctx, connect.NewRequest(req))
+		if err == nil {
+			n = nodeOf(r.Msg.Node)
+		}
+		return err
+	})
+	return n, err
+}
+
+// Delete removes a node, which must have no children. If a call has got no answer, Delete with a generation or an
+// instance may return ErrNoNode although it is the one that has removed the node. Without them it returns an error that
+// is not Certain.
+func (c *Client) Delete(ctx context.Context, path string, want If) error {
+	return c.file(ctx, "delete", path, want.onceOnly() || want.Instance != 0, func(ctx context.Context, m *Member) error {
+		_, err := m.Files.Delete(ctx, connect.NewRequest(&cellv1.DeleteRequest{
+			Path: path, IfGeneration: want.Generation, Instance: want.Instance,
+		}))
+		return err
+	})
+}
+
+// ReadDir yields the children of a path, in their order; "" is the top. A child that is no node itself,
+// but has nodes below it, has a path and no numbers.
+func (c *Client) ReadDir(ctx context.Context, path string) iter.Seq2[Node, error] {
+	return func(yield func(Node, error) bool) {
+		for after := ""; ; {
+			var page *cellv1.ReadDirResponse
+			err := c.file(ctx, "list", path, true, func(ctx context.Context, m *Member) error {
+				r, err := m.Files.ReadDir(ctx, connect.NewRequest(&cellv1.ReadDirRequest{Path: path, After: after}))
+				if err == nil {
+					page = r.Msg
+				}
+				return err
+			})
+			if err != nil {
+				yield(Node{}, err)
+				return
+			}
+			for _, n := range page.Nodes {
+				after = n.Path
+				if !yield(nodeOf(n), nil) {
+					return
+				}
+			}
+			if !page.More || len(page.Nodes) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// SetACL changes who may do what with a node. New nodes below it inherit that; those that are there
+// stay as they are.
+func (c *Client) SetACL(ctx context.Context, path string, a ACL, want If) (n Node, err error) {
+	err = c.file(ctx, "set the rights of", path, want.onceOnly(), func(ctx context.Context, m *Member) error {
+		r, err := m.Files.SetACL(ctx, connect.NewRequest(&cellv1.SetACLRequest{
+			Path: path, IfGeneration: want.Generation, Instance: want.Instance,
+			Acl: &cellv1.ACL{Read: a.Read, Write: a.Write, Change: a.Change},
+		}))
+		if err == nil {
+			n = nodeOf(r.Msg.Node)
+		}
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,483 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
+)
+
+// Acquire takes a lock, or a place in its queue.
+func (l locks) Acquire(
+	ctx context.Context, r *connect.Request[cellv1.AcquireRequest],
+) (*connect.Response[cellv1.AcquireResponse], error) {
+	a, err := l.newAcquire(ctx, r.Msg)
+	if err != nil {
+		return nil, err
+	}
+	defer a.handled()
+	resp, err := a.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// acquire is one call of Acquire.
+type acquire struct {
+	*front
+	driver.Request
+	session   *session
+	answered  bool // what becomes of the request from now on its session's parked call tells
+	arrived   driver.Instant
+	wait      time.Duration  // for how long to be parked at most
+	queue     bool           // take a place and answer at once
+	confirmed driver.Instant // when the session's places were last confirmed by this call; 0: they were not
+	under     int64          // the revision of the session's home by then
+}
+
+// maxWait is how long a call is parked at most. Proxies cut what is silent for longer.
+const maxWait = time.Minute
+
+func (f *front) newAcquire(ctx context.Context, m *cellv1.AcquireRequest) (*acquire, error) {
+	a := &acquire{front: f, arrived: f.clock.Now(), wait: m.Wait.AsDuration(), queue: m.Queue}
+	if err := checkAcquire(m); err != nil {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "%w", err)
+	}
+	if err := f.mayUse(ctx, m.Name, toWrite); err != nil {
+		return nil, err
+	}
+	var err error
+	if a.session, err = f.session(ctx, m.Session); err != nil {
+		return nil, err
+	}
+	rec := a.session.record.Load()
+	a.Request = driver.Request{
+		Name: m.Name, Owner: ownerOf(a.session.id, m.Request), Mode: modeOf(m.Mode), Note: m.Note,
+		MinHold: m.MinHold.AsDuration(), LockDelay: rec.lockDelay(), Tokens: int(m.Tokens),
+	}
+	if a.Mode == driver.Slot {
+		a.Slots, a.Permits = int(m.Slots), max(int(m.Permits), 1)
+	}
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	a.session.handleLocked(a.Name, a.Owner)
+	return a, nil
+}
+
+// handled ends what handleLocked began, unless the answer has ended it.
+func (a *acquire) handled() {
+	a.mirror.mu.Lock()
+	defer a.mirror.mu.Unlock()
+	a.handledLocked()
+}
+
+func (a *acquire) handledLocked() {
+	if !a.answered {
+		a.answered = true
+		a.session.handledLocked(a.Name, a.Owner)
+	}
+}
+
+func modeOf(m cellv1.Mode) driver.Mode {
+	switch m {
+	case cellv1.Mode_MODE_SHARED:
+		return driver.Shared
+	case cellv1.Mode_MODE_SLOT:
+		return driver.Slot
+	}
+	return driver.Exclusive
+}
+
+func checkAcquire(m *cellv1.AcquireRequest) error {
+	slots := m.Mode == cellv1.Mode_MODE_SLOT
+	switch {
+	case m.Mode < 0 || m.Mode > cellv1.Mode_MODE_SLOT:
+		return fmt.Errorf("mode %d is unknown", m.Mode)
+	case slots && (m.Slots < 1 || m.Permits < 0 || m.Permits > m.Slots):
+		return fmt.Errorf("%d of %d slots: between 1 and all of at least one are right", m.Permits, m.Slots)
+	case !slots && (m.Slots != 0 || m.Permits != 0):
+		return errors.New("slots and permits are for MODE_SLOT")
+	case len(m.Note) > maxNote:
+		return fmt.Errorf("note: %d bytes are too many: at most %d", len(m.Note), maxNote)
+	case m.Tokens < 0:
+		return fmt.Errorf("tokens: %d is negative", m.Tokens)
+	}
+	if err := driver.CheckName(m.Name); err != nil {
+		return err
+	}
+	if err := checkDuration("wait", m.Wait, maxWait); err != nil {
+		return err
+	}
+	if err := checkDuration("min_hold", m.MinHold, maxMinHold); err != nil {
+		return err
+	}
+	return checkRequestID(m.Request)
+}
+
+// maxNote is the length of the longest note, in bytes.
+const maxNote = 1024
+
+// maxMinHold is the longest minimum hold.
+const maxMinHold = 24 * time.Hour
+
+func checkDuration(field string, d *durationpb.Duration, longest time.Duration) error {
+	switch v := d.AsDuration(); {
+	case d == nil:
+		return nil
+	case !d.IsValid() || v < 0 || v > longest:
+		return fmt.Errorf("%s: %v is not between 0 and %v", field, v, longest)
+	}
+	return nil
+}
+
+func checkRequestID(id string) error {
+	if len(id) > 64 {
+		return fmt.Errorf("request: %d bytes are too many: at most 64", len(id))
+	}
+	for _, c := range id {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return fmt.Errorf("request: %q is not allowed: letters, digits, dots, dashes and underscores are", c)
+		}
+	}
+	return nil
+}
+
+// situation is what the mirror says of an acquire.
+type situation struct {
+	own      *entry
+	ended    bool // the session is over
+	over     bool // the request has a tombstone
+	free     bool
+	mismatch error
+	holder   *cellv1.HeldBy
+	newest   int64 // the highest create revision of the name
+	newestOf int64 // the same of the session's own keys
+	n        int32 // a number for a new key that the session does not use
+}
+
+func (a *acquire) look() situation {
+	m := a.mirror
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.nameLocked(a.Name)
+	own := layout.Dir(a.Name) + a.session.id + "."
+	s := situation{own: n.find(a.Owner), ended: a.session.over, newest: n.newest(""), newestOf: n.newest(own)}
+	_, s.over = m.tombstones[tombstoneOf(a.Name, a.Owner)]
+	if s.own != nil || n == nil {
+		s.free = n == nil
+		return s
+	}
+	for m.entries[layout.Key(a.Name, a.session.id, s.n)] != nil ||
+		m.entries[layout.Key(a.Name, a.session.id, s.n|closerBit)] != nil {
+		s.n++
+	}
+	s.free = n.admits(table.UseOf(&a.Request))
+	s.mismatch, s.holder = a.mismatchLocked(n), n.heldByLocked()
+	return s
+}
+
+// mismatchLocked returns why the request is for another kind of lock than what uses the name.
+func (a *acquire) mismatchLocked(n *name) error {
+	for _, e := range n.entries {
+		if e.Value.Owner == a.Owner {
+			break // what came after it has been refused
+		}
+		if err := layout.Mismatch(&a.Request, []table.Entry{e.Entry}); err != nil {
+			return refuse(cellv1.Reason_REASON_MISMATCH, "%.80q: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// heldByLocked says who is in the way.
+func (n *name) heldByLocked() *cellv1.HeldBy {
+	first := n.entries[0]
+	by := &cellv1.HeldBy{Note: first.Value.Note, Queued: int32(n.waiters())}
+	if !first.Value.Closed {
+		by.Session, by.Token = first.Value.Client, int64(first.tokenOf())
+	}
+	return by
+}
+
+// errOver is the answer to a request that was released or withdrawn.
+var errOver = refuse(cellv1.Reason_REASON_NOT_HELD, "this request is over: it was released or withdrawn")
+
+// run goes on until the request has its hold, or its place, or is refused. What the mirror shows may
+// be old. Suppose that the name was released just now at another member, or that the request had the
+// name before, has released it, and is used again. So nobody is refused, and nobody is told that it has
+// the name already, before the mirror has caught up.
+func (a *acquire) run(ctx context.Context) (*cellv1.AcquireResponse, error) {
+	for synced := false; ; {
+		s := a.look()
+		var err error
+		switch {
+		case s.ended:
+			return nil, errSessionOver
+		case !synced && (s.own != nil || s.over || !s.free && (s.mismatch != nil || !a.waits())):
+			synced, err = true, a.sync(ctx)
+		case s.own != nil:
+			resp, err := a.has(ctx, s.own)
+			if resp != nil || err != nil {
+				return resp, err
+			}
+		case s.over:
+			return nil, errOver
+		case s.free:
+			resp, err := a.take(ctx, &s)
+			if resp != nil || err != nil {
+				return resp, err
+			}
+		case s.mismatch != nil:
+			return nil, s.mismatch
+		case !a.waits():
+			return nil, held(a.Name, s.holder)
+		default:
+			synced, err = true, a.enter(ctx, &s)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (a *acquire) waits() bool { return a.queue || a.wait > 0 }
+
+// take puts the key of a hold, if the name is still as the mirror shows it. It answers at once, before
+// the mirror shows the hold: else the answer would come later by the way of an event through etcd.
+func (a *acquire) take(ctx context.Context, s *situation) (*cellv1.AcquireResponse, error) {
+	if err := a.hasSpace(); err != nil {
+		return nil, err
+	}
+	if err := a.mayHold(ctx); err != nil {
+		return nil, err
+	}
+	key := layout.Key(a.Name, a.session.id, s.n)
+	txn := layout.Take(a.Name, requestFor(a.Name, a.Owner), key, a.text(), clientv3.LeaseID(leaseOf(a.session.id)), s.newest, 1)
+	put := a.put
+	if a.MinHold > 0 {
+		put = func(ctx context.Context, txn *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+			return a.putClosing(ctx, s.n, txn)
+		}
+	}
+	same, err := a.stillAllowed(ctx, a.Name, toWrite)
+	if err != nil {
+		return nil, err
+	}
+	txn.Compare = append(append(txn.Compare, exists(a.session.id)), same...)
+	resp, err := put(ctx, txn)
+	switch {
+	case err != nil:
+		return nil, ofStore(ctx, err)
+	case !resp.Succeeded:
+		return nil, ofStore(ctx, a.mirror.reach(ctx, resp.Header.Revision))
+	}
+	rev := resp.Header.Revision
+	r := &cellv1.AcquireResponse{Revision: rev}
+	a.granted(r, a.Mode, layout.Token(rev))
+	return r, nil
+}
+
+// enter puts the key of a place. It is at the end of the queue wherever other keys come, so only the
+// session's own keys must be as the mirror shows them: the same request may be made at two members.
+func (a *acquire) enter(ctx context.Context, s *situation) error {
+	if err := a.hasSpace(); err != nil {
+		return err
+	}
+	if err := a.mayWait(ctx, a.Name); err != nil {
+		return err
+	}
+	if err := a.signOfLife(ctx, a.takePlaces); err != nil {
+		return err
+	}
+	same, err := a.stillAllowed(ctx, a.Name, toWrite)
+	if err != nil {
+		return err
+	}
+	places := clientv3.LeaseID(placeLeaseOf(a.session.id))
+	own := layout.Dir(a.Name) + a.session.id + "."
+	txn := &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{
+			exists(a.session.id),
+			table.CompareCreated([]byte(tombstoneOf(a.Name, a.Owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+			table.CompareCreated([]byte(own), []byte(clientv3.GetPrefixRangeEnd(own)), etcdserverpb.Compare_LESS, s.newestOf+1),
+		},
+		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(layout.Key(a.Name, a.session.id, s.n)), a.text(), places)},
+	}
+	if a.MinHold > 0 {
+		txn.Success = append(txn.Success, a.closerOp(s.n, places))
+	}
+	txn.Compare = append(txn.Compare, same...)
+	_, err = a.txn(ctx, txn)
+	if isLeaseNotFound(err) { // it is the session's first place
+		return a.grantLease(ctx, int64(places))
+	}
+	if !a.stands(a.session, sign{rev: a.under}) {
+		a.confirmed = 0 // the sign of life may not count
+	}
+	return ofStore(ctx, err)
+}
+
+// signOfLife gives that of the session's places, once in a while.
+func (a *acquire) signOfLife(ctx context.Context, give func(context.Context) error) error {
+	if a.confirmed != 0 && a.clock.Now() < a.confirmed.Add(a.pulse/2) {
+		return nil
+	}
+	return give(ctx)
+}
+
+// takePlaces takes the sign of life. It counts if it still stands when the mirror shows what is done next.
+func (a *acquire) takePlaces(ctx context.Context) error {
+	taken, err := a.takeSign(ctx, a.session, true)
+	if err == nil {
+		a.confirmed, a.under = taken.at, taken.rev
+	}
+	return err
+}
+
+// confirmPlaces confirms the places, and waits until the mirror shows what had become of them before. Suppose that they
+// had ended, and the holds that were claims with them: then whoever hears that places last hears of that loss first.
+func (a *acquire) confirmPlaces(ctx context.Context) error {
+	taken, err := a.confirm(ctx, a.session, true)
+	if err == nil {
+		a.confirmed, a.under = taken.at, taken.rev
+	}
+	return err
+}
+
+// text is the value of the request's key.
+func (a *acquire) text() string {
+	return layout.Text(layout.NewValue(&a.Request, a.session.id, time.Now().UnixMilli()))
+}
+
+// has answers for an entry of the request, or waits for what becomes of it. It answers nothing if the
+// entry is gone: the request looks again then.
+func (a *acquire) has(ctx context.Context, e *entry) (*cellv1.AcquireResponse, error) {
+	if err := a.checkPlace(ctx, e); err != nil {
+		return nil, err
+	}
+	a.mirror.mu.Lock()
+	place := e.isPlace()
+	a.mirror.mu.Unlock()
+	if place {
+		if err := a.signOfLife(ctx, a.confirmPlaces); err != nil {
+			return nil, err
+		}
+		if !a.queue {
+			if err := a.await(ctx, e); err != nil {
+				return nil, err
+			}
+			if err := a.allowed(ctx, a.Name, toWrite); err != nil { // it was taken away meanwhile
+				if removed, failed := a.giveUp(ctx, removal{entry: e, tombstone: true}); failed != nil || removed {
+					return nil, cmp.Or(failed, err)
+				}
+			}
+			if err := a.own(ctx, a.session, []*entry{e}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	a.mirror.mu.Lock()
+	defer a.mirror.mu.Unlock()
+	if e.gone {
+		return nil, nil
+	}
+	// From here on what becomes of a place is told by the parked call: nothing comes between.
+	a.handledLocked()
+	return a.answerLocked(e), nil
+}
+
+// checkPlace takes a place back that is of another kind than what was before it.
+func (a *acquire) checkPlace(ctx context.Context, e *entry) error {
+	a.mirror.mu.Lock()
+	mismatch := a.mismatchLocked(e.at)
+	holds := e.holds
+	a.mirror.mu.Unlock()
+	if mismatch == nil || holds {
+		return nil
+	}
+	if removed, err := a.giveUp(ctx, removal{entry: e, tombstone: true}); err != nil || !removed {
+		return err
+	}
+	return mismatch
+}
+
+// giveUp takes a place back, and reports whether it still was one. Suppose that it has become a hold, and that the same
+// call at another member has told of it: the hold must stay (P1).
+func (a *acquire) giveUp(ctx context.Context, r removal) (bool, error) {
+	r.unused, r.place = true, true
+	done, err := a.remove(ctx, []removal{r})
+	if err != nil || done[0] {
+		return err == nil, err
+	}
+	return false, ofStore(ctx, a.mirror.reach(ctx, a.written.Load()))
+}
+
+// await parks the call until its place has become a hold, or its time is over. If the client goes
+// away meanwhile, the place stays for as long as places do: the client may ask again elsewhere.
+func (a *acquire) await(ctx context.Context, e *entry) error {
+	end := time.NewTimer(a.wait)
+	defer end.Stop()
+	sign := time.NewTicker(a.pulse)
+	defer sign.Stop()
+	for {
+		a.mirror.mu.Lock()
+		if e.gone || e.holds {
+			a.mirror.mu.Unlock()
+			return nil
+		}
+		answered, holder := e.answerChanLocked(), e.at.heldByLocked()
+		a.mirror.mu.Unlock()
+		select {
+		case <-answered:
+		case <-sign.C:
+			if err := a.signOfLife(ctx, a.takePlaces); err != nil {
+				return err
+			}
+		case <-a.stopping:
+			return refuse(cellv1.Reason_REASON_UNCERTAIN, "this member is about to stop: make the same call at another")
+		case <-end.C:
+			if removed, err := a.giveUp(ctx, removal{entry: e}); err != nil || !removed {
+				return err
+			}
+			return held(a.Name, holder)
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+}
+
+// answerLocked describes what the request has.
+func (a *acquire) answerLocked(e *entry) *cellv1.AcquireResponse {
+	r := &cellv1.AcquireResponse{Revision: e.Created}
+	if e.isPlace() && a.confirmed != 0 {
+		r.Places = extension(a.placeTTL, a.confirmed.Sub(a.arrived))
+	}
+	if !e.holds {
+		r.Ahead, r.Held = int32(e.aheadLocked()), e.at.heldByLocked()
+		return r
+	}
+	r.Claim, r.Contended = e.isPlace(), e.at.waiters() > 0
+	a.granted(r, e.Mode, e.tokenOf())
+	return r
+}
+
+// granted says which tokens a hold has.
+func (a *acquire) granted(r *cellv1.AcquireResponse, mode driver.Mode, token driver.Token) {
+	r.Token, r.Block = int64(token), int32(min(max(a.Tokens, 1), layout.Block()))
+	r.Sequencer = driver.Sequencer{Name: a.Name, Mode: mode, Token: token}.String()
+}
+
+func extension(ttl, after time.Duration) *cellv1.Extension {
+	return &cellv1.Extension{Ttl: durationpb.New(ttl), After: durationpb.New(max(after, 0))}
+}

@@ -1,0 +1,258 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is how a member runs. The zero value and a directory are right for a cell of one member for
+// this host alone.
+type Config struct {
+	// Name tells the members of the cell apart: 1 to 64 letters, digits, dots and dashes. "": "one".
+	Name string
+	// Data is the directory where the member keeps all that it has. It is made, for nobody else to
+	// read, if it is not there.
+	Data string
+	// Listen is where clients come to, as host:port. "": 127.0.0.1:7433.
+	Listen string
+	// TLS is the member's certificate for clients. The zero value: none, which is right on a loopback
+	// address only.
+	TLS TLS
+	// Principals is a file that says who may do what: see docs/cell.md. It is read again when it
+	// changes. "": everybody may do everything whose certificate TLS.CA knows, or, without that
+	// either, who reaches the member.
+	Principals string
+	// Insecure allows an address beyond this host without TLS, or without principals.
+	Insecure bool
+	// Connections is how many connections of clients there may be, and PerAddress how many of one
+	// address, if that is not of this host. 0: DefaultConnections and DefaultPerAddress.
+	Connections, PerAddress int
+
+	// Members are the peer URLs of all members of a new cell, this one's included, by their names.
+	// Empty: it is the only one, and listens to no other.
+	Members map[string]string
+	// Join says that the cell is there already, and knows of this member.
+	Join bool
+	// PeerListen is where the other members come to, if not to the host and port of the member's own
+	// peer URL.
+	PeerListen string
+	// PeerTLS is the certificate that the member has among its peers, which is needed wherever they
+	// are not all on this host.
+	PeerTLS TLS
+
+	// Heartbeat is how often the leader gives a sign of life to the other members, and Election how
+	// long they wait for it. 0: 100 ms and 1 s. The shortest TTL of a session is one and a half times
+	// Election, in whole seconds.
+	Heartbeat, Election time.Duration
+
+	// Reserve is how much of the disk stays free, in bytes: below it nobody gets anything new, while
+	// sessions go on and locks are released. 0: DefaultReserve. Negative: nothing.
+	Reserve int64
+
+	// Log is told what happens. nil: slog.Default().
+	Log *slog.Logger
+	// Audit is told who has broken a hold, killed a session, or changed rights or members. nil: Log.
+	Audit *slog.Logger
+
+	patience patience // with clients; the zero value: usualPatience
+}
+
+// TLS are files with a certificate, its private key, and the authority that signs those of the other
+// side. They are read again when they change.
+type TLS struct {
+	Cert, Key, CA string
+}
+
+func (t TLS) set() bool { return t != TLS{} }
+
+// Bounds of connections that were not set.
+const (
+	DefaultConnections = 20_000
+	DefaultPerAddress  = 2_000
+)
+
+// DefaultListen is where a member listens that was not told.
+const DefaultListen = "127.0.0.1:7433"
+
+// withDefaults returns the configuration with what was left out.
+func (c Config) withDefaults() Config {
+	if c.Name == "" {
+		c.Name = "one"
+	}
+	if c.Listen == "" {
+		c.Listen = DefaultListen
+	}
+	c.Connections, c.PerAddress = cmp.Or(c.Connections, DefaultConnections), cmp.Or(c.PerAddress, DefaultPerAddress)
+	if c.patience == (patience{}) {
+		c.patience = usualPatience
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 100 * time.Millisecond
+	}
+	if c.Election == 0 {
+		c.Election = time.Second
+	}
+	if c.Reserve == 0 {
+		c.Reserve = DefaultReserve
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Audit == nil {
+		c.Audit = c.Log
+	}
+	return c
+}
+
+// ErrConfig says that a configuration is wrong.
+var ErrConfig = errors.New("the member's configuration is wrong")
+
+// check returns an error that says what is wrong (P10).
+func (c *Config) check() error {
+	if err := c.checkAll(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
+}
+
+func (c *Config) checkAll() error {
+	switch host, _, err := net.SplitHostPort(c.Listen); {
+	case c.Data == "":
+		return errors.New("the data directory is missing")
+	case len(c.socket()) > longestSocket:
+		return fmt.Errorf("the data directory %s: its path is too long by %d bytes for a socket in it", c.Data, len(c.socket())-longestSocket)
+	case err != nil:
+		return fmt.Errorf("listen: %w: host:port is right", err)
+	case !loopback(host) && !c.TLS.set() && !c.Insecure:
+		return fmt.Errorf("listen: %s is not of this host alone, and there is no certificate: "+
+			"everybody on the network could read session secrets. Give the member a certificate, or allow it by --insecure", c.Listen)
+	case !loopback(host) && !c.knowsPrincipals() && !c.Insecure:
+		return fmt.Errorf("listen: %s is not of this host alone, and nobody is asked who he is: everybody on the "+
+			"network could take every lock. Name the authority of clients' certificates, or a file of principals, or allow it by --insecure", c.Listen)
+	case c.Connections < 1 || c.PerAddress < 1:
+		return fmt.Errorf("%d connections, %d of an address: at least 1 is right", c.Connections, c.PerAddress)
+	case c.TLS.set() && (c.TLS.Cert == "" || c.TLS.Key == ""):
+		return errors.New("a certificate and its key belong together")
+	case c.Heartbeat < time.Millisecond || c.Election < 5*c.Heartbeat || c.Election > 50*time.Second:
+		return fmt.Errorf("heartbeat %v and election %v: the second must be at least five times the first, and at most 50 s", c.Heartbeat, c.Election)
+	}
+	if err := checkMemberName(c.Name); err != nil {
+		return err
+	}
+	return c.checkPeers()
+}
+
+// knowsPrincipals reports whether callers are asked who they are.
+func (c *Config) knowsPrincipals() bool { return c.Principals != "" || c.TLS.CA != "" }
+
+// local reports whether everybody is admitted because nobody comes from another host.
+func (c *Config) local() bool {
+	host, _, _ := net.SplitHostPort(c.Listen)
+	return loopback(host) && !c.knowsPrincipals() && !c.Insecure
+}
+
+func checkMemberName(name string) error {
+	if name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") != "" {
+		return fmt.Errorf("member name %.80q: 1 to 64 letters, digits, dots and dashes are right", name)
+	}
+	return nil
+}
+
+// checkPeers checks what members know of one another.
+func (c *Config) checkPeers() error {
+	if len(c.Members) == 0 {
+		if c.Join || c.PeerListen != "" || c.PeerTLS.set() {
+			return errors.New("peers: the list of members is missing")
+		}
+		return nil
+	}
+	if err := c.checkMembers(); err != nil {
+		return err
+	}
+	tls := c.PeerTLS.set()
+	if tls && (c.PeerTLS.Cert == "" || c.PeerTLS.Key == "" || c.PeerTLS.CA == "") {
+		return errors.New("peers: a certificate, its key and the authority of the other members' belong together")
+	}
+	for _, text := range c.Members {
+		switch u, _ := url.Parse(text); {
+		case (u.Scheme == "https") != tls:
+			return fmt.Errorf("members: %s: https and the peers' certificate belong together", text)
+		case u.Scheme == "http" && !loopback(u.Hostname()):
+			return fmt.Errorf("members: %s: among several hosts members need certificates", text)
+		}
+	}
+	if c.PeerListen == "" {
+		u, _ := url.Parse(c.Members[c.Name])
+		c.PeerListen = u.Host
+	}
+	return nil
+}
+
+// checkMembers checks the names and URLs of members.
+func (c *Config) checkMembers() error {
+	if err := checkMemberName(c.Name); err != nil || len(c.Members) == 0 {
+		return err
+	}
+	if c.Members[c.Name] == "" {
+		return fmt.Errorf("members: %s, this member's own name, is not among them", c.Name)
+	}
+	for name, text := range c.Members {
+		if !isPeerURL(text) {
+			return fmt.Errorf("members: %.80q of %s: https://host:port is right", text, name)
+		}
+		if err := checkMemberName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isPeerURL reports whether members may find another one by a URL.
+func isPeerURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && u.Port() != "" && u.Path == "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// loopback reports whether a host is this one for everybody.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// peerURL is where the other members find this one. One that listens to no other has a URL all the same.
+func (c *Config) peerURL() string {
+	if u, ok := c.Members[c.Name]; ok {
+		return u
+	}
+	return "unix://" + c.Name
+}
+
+// cluster is the list of members as etcd wants it.
+func (c *Config) cluster() string {
+	if len(c.Members) == 0 {
+		return c.Name + "=" + c.peerURL()
+	}
+	var all []string
+	for name, u := range c.Members {
+		all = append(all, name+"="+u)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// longestSocket is how long the path of a socket may be on every system, in bytes.
+const longestSocket = 103
+
+// socket and peerSocket are where etcd listens that listens to nobody beyond the data directory.
+func (c *Config) socket() string     { return filepath.Join(c.Data, "etcd.sock") }
+func (c *Config) peerSocket() string { return filepath.Join(c.Data, "peer.sock") }
+
+func (c *Config) etcdDir() string { return filepath.Join(c.Data, "etcd") }

@@ -1,0 +1,28 @@
+// Package server is a member of a cell: the lock service that "holdfast serve" runs.
+//
+// A member is a process with two halves. One is etcd, embedded, which is the cell's replicated log
+// and its disk. The other is the front: the API for clients. What counts is in etcd and nothing is
+// in a front alone, so the death of a member costs its clients a reconnection, and no session, no
+// lock and no place in a queue. Every member serves every client.
+//
+// The way of a request through the front, and the file of each part:
+//
+//	member.go     a member starts, listens and stops
+//	etcd.go       its etcd
+//	mirror.go     what etcd has, kept in memory by a watch: sessions, names, who holds them
+//	stream.go     what a session is told by its parked call
+//	sessions.go   sessions are opened, closed, listed and killed
+//	keepalive.go  the parked call
+//	home.go       which member hears from a session's client
+//	alive.go      members tell each other that they live
+//	expiry.go     sessions and places end
+//	acquire.go    a lock is taken, or a place in its queue
+//	release.go    locks are given back, and requests withdrawn
+//	change.go     notes, tokens in use, downgrades
+//	operator.go   what operators see, and how they break a hold
+//	refusal.go    why a call fails
+//
+// Locks are those of package etcdlock/table, in the same etcd: a key for each hold and each place,
+// on one of two leases of its session: that of its holds or, while it waits, that of its places. etcd never
+// ends them by itself: they only say what goes together. expiry.go says who ends them.
+package server

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+)
+
+// startEtcd starts the member's etcd and waits until it takes part in its cell. Nobody but this
+// process speaks to it as a client: its socket is in the data directory, which is for nobody else.
+func startEtcd(ctx context.Context, c *Config, stopping *atomic.Bool) (*embed.Etcd, error) {
+	if err := makePrivate(c.Data); err != nil {
+		return nil, err
+	}
+	if err := unused(filepath.Join(c.etcdDir(), "member", "snap", "db")); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Data, err)
+	}
+	e, err := embed.StartEtcd(etcdConfig(c, stopping))
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+		return e, nil
+	case err = <-e.Err():
+	case <-e.Server.StopNotify():
+		err = errors.New("it has stopped")
+	case <-ctx.Done():
+		err = fmt.Errorf("the members of the cell do not agree yet: %w", ctx.Err())
+	}
+	e.Close()
+	return nil, fmt.Errorf("etcd: %w", err)
+}
+
+// usedWithin is how long another member that is about to end may still have the data.
+const usedWithin = 2 * time.Second
+
+// unused returns an error if another process has etcd's file open. etcd would wait for it: without a word,
+// for as long as that process lives, and whatever the context.
+func unused(file string) error {
+	if _, err := os.Stat(file); err != nil {
+		return nil // the member is new, or etcd says what is wrong
+	}
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: usedWithin})
+	switch {
+	case err == nil:
+		return db.Close()
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return errors.New("the data are in use: another member runs there")
+	}
+	return nil // etcd says what is wrong
+}
+
+// makePrivate makes a directory for nobody else, or sees that it is one.
+func makePrivate(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("%s is open to other users (%v): give the member a directory of its own, with mode 700", dir, info.Mode().Perm())
+	}
+	return err
+}
+
+func etcdConfig(c *Config, stopping *atomic.Bool) *embed.Config {
+	e := embed.NewConfig()
+	e.Name, e.Dir = c.Name, c.etcdDir()
+	e.TickMs, e.ElectionMs = uint(c.Heartbeat/time.Millisecond), uint(c.Election/time.Millisecond)
+	e.QuotaBackendBytes = backendQuota
+	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(c.Log, stopping))
+	socket := url.URL{Scheme: "unix", Host: c.socket()}
+	e.ListenClientUrls, e.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
+	e.InitialClusterToken = "holdfast-cell"
+	e.InitialCluster = c.cluster()
+	e.StrictReconfigCheck = true
+	if len(c.Members) == 0 {
+		e.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.peerSocket()}}
+		e.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Host: c.Name}}
+		return e
+	}
+	own, _ := url.Parse(c.Members[c.Name]) // checked before
+	e.AdvertisePeerUrls = []url.URL{*own}
+	e.ListenPeerUrls = []url.URL{{Scheme: own.Scheme, Host: c.PeerListen}}
+	if c.Join {
+		e.ClusterState = embed.ClusterStateFlagExisting
+	}
+	if c.PeerTLS.set() {
+		e.PeerTLSInfo = transport.TLSInfo{
+			CertFile: c.PeerTLS.Cert, KeyFile: c.PeerTLS.Key, TrustedCAFile: c.PeerTLS.CA, ClientCertAuth: true,
+		}
+	}
+	return e
+}
+
+// etcdStore is a member's etcd as its front sees it.
+type etcdStore struct{ *etcdserver.EtcdServer }
+
+// Reached implements store. It agrees with the leader, as each linearizable read does, and reads nothing.
+func (s etcdStore) Reached(ctx context.Context) (int64, error) {
+	if err := s.LinearizableReadNotify(ctx); err != nil {
+		return 0, err
+	}
+	return s.KV().Rev(), nil
+}

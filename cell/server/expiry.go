@@ -1,0 +1,263 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
+)
+
+// The leases of a session are never over by themselves: etcd's leader keeps the time of leases in its memory, and one that
+// was stopped takes all of them for expired when it goes on, though their clients have come to its successor meanwhile;
+// what it does then reaches the successor. So a session, and its places, are ended by a transaction, which proves that
+// nobody can have heard from the client (P1). There are two that know that:
+//
+//   - The home knows when it has last heard from the client. The transaction compares that it still is the home.
+//   - Any member knows that the home is silent: it has seen neither that the home has changed nor that the home told that it
+//     lives, for so long that no sign of life which the home can have taken counts any more (aliveFor). The transaction
+//     compares that both are so still. The leader does this.
+//
+// Whoever was stopped meanwhile only comes later. A transaction that is late itself finds something changed.
+
+// expireEvery is how often a member looks whose time is over.
+const expireEvery = 500 * time.Millisecond
+
+// expireAtOnce is how many sessions a member ends side by side.
+const expireAtOnce = 32
+
+// expired is a session that is over, or of which the places are.
+type expired struct {
+	*session
+	places bool  // only the places are
+	rev    int64 // of its home
+	same   []*etcdserverpb.Compare
+}
+
+// expire ends what is over, until the member stops.
+func (f *front) expire() {
+	f.each(expireEvery, func() {
+		var ending sync.WaitGroup
+		turn := make(chan struct{}, expireAtOnce)
+		for _, e := range f.expired() {
+			turn <- struct{}{}
+			ending.Go(func() {
+				defer func() { <-turn }()
+				if err := f.endExpired(e); err != nil && f.life.Err() == nil {
+					f.log.Debug("what is over has not ended yet", "session", e.id, "error", err)
+				}
+			})
+		}
+		ending.Wait()
+	})
+}
+
+// expired returns what is over, and does not take any more signs of life for it if this is its home.
+func (f *front) expired() (all []expired) {
+	leads := f.leads()
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	now := f.clock.Now()
+	for _, s := range f.mirror.sessions {
+		mine := s.home.process == f.aliveness.process
+		if !mine && !leads {
+			continue
+		}
+		end, endOfPlaces := f.endsLocked(s)
+		places := s.places > 0 && now >= endOfPlaces
+		if now < end && !places {
+			continue
+		}
+		s.home.ending = s.home.ending || mine
+		e := expired{session: s, places: now < end, rev: s.home.rev}
+		e.same = append(e.same, compareChanged([]byte(homesAt+s.id), e.rev))
+		if !mine {
+			e.same = append(e.same, compareChanged([]byte(aliveAt+s.home.process), f.mirror.alive[s.home.process].rev))
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// endsLocked returns when a session is over, and when its places are, unless its client gives a sign of life.
+func (f *front) endsLocked(s *session) (end, places driver.Instant) {
+	h := &s.home
+	lasts := s.record.Load().lasts()
+	if h.process == f.aliveness.process {
+		return max(h.seen, h.heard).Add(lasts), max(h.seen, h.heardPlaces).Add(f.placeTTL)
+	}
+	// A mirror that was loaded has seen all then.
+	silent := max(h.seen, f.mirror.alive[h.process].seen, f.mirror.loaded).Add(aliveFor)
+	return silent.Add(lasts), silent.Add(f.placeTTL)
+}
+
+// endExpired ends what is over, if it still is.
+func (f *front) endExpired(e expired) error {
+	ctx, cancel := context.WithTimeout(f.life, within)
+	defer cancel()
+	if e.places {
+		return f.endPlaces(ctx, e)
+	}
+	resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{Compare: e.same, Success: forget(e.id)})
+	if err != nil || !resp.Succeeded {
+		return err
+	}
+	f.log.Debug("a session has expired", "session", e.id)
+	return f.endLeases(ctx, e.session, resp.Header.Revision)
+}
+
+// forget deletes the keys that say that there is a session.
+func forget(id string) []*etcdserverpb.RequestOp {
+	return []*etcdserverpb.RequestOp{table.DeleteOp([]byte(sessionsAt + id)), table.DeleteOp([]byte(homesAt + id))}
+}
+
+// endPlaces takes the places and claims of a session away, and then lets its home take signs of life again.
+func (f *front) endPlaces(ctx context.Context, e expired) error {
+	var all []removal
+	f.mirror.mu.Lock()
+	for entry := range e.entries {
+		if entry.isPlace() {
+			all = append(all, removal{entry: entry, unused: true, tell: true, place: true})
+		}
+	}
+	f.mirror.mu.Unlock()
+	for some := range slices.Chunk(all, removalsAtOnce) {
+		keys, _ := f.removals(some)
+		if len(keys) == 0 {
+			continue
+		}
+		resp, err := f.store.Txn(ctx, &etcdserverpb.TxnRequest{
+			Compare: e.same, Success: []*etcdserverpb.RequestOp{table.TxnOp(table.Remove(keys, 0))},
+		})
+		if err != nil || !resp.Succeeded {
+			return err
+		}
+		if err := f.mirror.reach(ctx, resp.Header.Revision); err != nil {
+			return err
+		}
+	}
+	// Each of them is known to have been done, so none can come later and end a place that is confirmed.
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	if e.home.rev == e.rev {
+		e.home.ending = false
+	}
+	return nil
+}
+
+// forever is how long the leases of sessions last for etcd, in seconds: longer than any member runs.
+const forever = 1 << 32
+
+// endLeases ends the leases of a session that is over since a revision, and so what it has.
+func (f *front) endLeases(ctx context.Context, s *session, since int64) error {
+	if err := f.mirror.reach(ctx, since); err != nil {
+		return ofStore(ctx, err)
+	}
+	f.mirror.mu.Lock()
+	placed := s.placed
+	f.mirror.mu.Unlock()
+	if placed {
+		if err := f.endLease(ctx, placeLeaseOf(s.id)); err != nil {
+			return err
+		}
+	}
+	return f.endLease(ctx, leaseOf(s.id))
+}
+
+func (f *front) endLease(ctx context.Context, id int64) error {
+	_, err := f.store.LeaseRevoke(ctx, &etcdserverpb.LeaseRevokeRequest{ID: id})
+	if err != nil && !isLeaseNotFound(err) {
+		return ofStore(ctx, err)
+	}
+	return nil
+}
+
+// sweepEvery is how often the leader looks for leases of sessions that are over. Whoever ends a session ends them too,
+// unless it dies in between, or has not seen a place.
+const sweepEvery = 5 * time.Second
+
+// sweep ends such leases, until the member stops.
+func (f *front) sweep() {
+	f.each(sweepEvery, func() {
+		if !f.leads() {
+			return
+		}
+		if err := errors.Join(f.sweepOnce(), f.forgetSilent()); err != nil && f.life.Err() == nil {
+			f.log.Debug("what sessions and members have left is not removed yet", "error", err)
+		}
+	})
+}
+
+// sweepOnce ends the leases of sessions that are over. A session's key is put before its leases are made. So one that has a lease,
+// and none when the mirror has caught up after that, has been ended, and never comes again.
+func (f *front) sweepOnce() error {
+	ctx, cancel := context.WithTimeout(f.life, within)
+	defer cancel()
+	resp, err := f.store.LeaseLeases(ctx, &etcdserverpb.LeaseLeasesRequest{})
+	if err != nil {
+		return err
+	}
+	if err := f.sync(ctx); err != nil {
+		return err
+	}
+	for _, l := range resp.Leases {
+		id := sessionID(l.ID &^ 1)
+		f.mirror.mu.Lock()
+		left := leaseOf(id) != 0 && f.mirror.sessions[id] == nil
+		f.mirror.mu.Unlock()
+		if !left {
+			continue
+		}
+		// etcd may choose such a number for another lease, but not for that long.
+		lasts, err := f.store.LeaseTimeToLive(ctx, &etcdserverpb.LeaseTimeToLiveRequest{ID: l.ID})
+		switch {
+		case isLeaseNotFound(err):
+			continue
+		case err != nil:
+			return err
+		case lasts.GrantedTTL != forever:
+			continue
+		}
+		if err := f.endLease(ctx, l.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// silentFor is after how long a process that is nobody's home is forgotten: mostly it has ended. If it lives it tells so
+// before it becomes a home.
+const silentFor = 10 * time.Minute
+
+// forgetSilent deletes the keys of such processes.
+func (f *front) forgetSilent() error {
+	homes := map[string]bool{}
+	var txns []*etcdserverpb.TxnRequest
+	f.mirror.mu.Lock()
+	for _, s := range f.mirror.sessions {
+		homes[s.home.process] = true
+	}
+	for process, last := range f.mirror.alive {
+		if last.rev == 0 || homes[process] || f.clock.Now() < max(last.seen, f.mirror.loaded).Add(silentFor) {
+			continue
+		}
+		key := []byte(aliveAt + process)
+		txns = append(txns, &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{compareChanged(key, last.rev)}, Success: []*etcdserverpb.RequestOp{table.DeleteOp(key)},
+		})
+	}
+	f.mirror.mu.Unlock()
+	ctx, cancel := context.WithTimeout(f.life, within)
+	defer cancel()
+	for _, txn := range txns {
+		if _, err := f.store.Txn(ctx, txn); err != nil {
+			return err
+		}
+	}
+	return nil
+}

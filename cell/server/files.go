@@ -1,0 +1,430 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
+)
+
+// files serves the API of files.
+type files struct{ *front }
+
+// maxContents is how large the contents of a node may be, in bytes.
+const maxContents = 256 << 10
+
+// Get reads a node and its contents.
+func (f files) Get(ctx context.Context, r *connect.Request[cellv1.GetRequest]) (*connect.Response[cellv1.GetResponse], error) {
+	if err := f.mayUse(ctx, r.Msg.Path, toRead); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		resp, err := f.store.Range(bounded, &etcdserverpb.RangeRequest{Key: []byte(contentsAt + r.Msg.Path)})
+		if err == nil {
+			err = f.mirror.reach(bounded, resp.Header.Revision)
+		}
+		if err != nil {
+			return nil, ofStore(ctx, err)
+		}
+		if err := f.allowed(ctx, r.Msg.Path, toRead); err != nil {
+			return nil, err
+		}
+		shown, err := f.node(r.Msg.Path, r.Msg.Instance)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(resp.Kvs) == 0: // it was made just now
+			return nil, errNoNode(r.Msg.Path)
+		}
+		// The mirror may have come further. The numbers of the contents are of what was read.
+		contents := resp.Kvs[0]
+		if shown.Instance != contents.CreateRevision {
+			continue // another node is there by now: its rights and its number are no longer those of what was read
+		}
+		numberContents(shown, contents.ModRevision, contents.Value)
+		return connect.NewResponse(&cellv1.GetResponse{Node: shown, Contents: contents.Value}), nil
+	}
+}
+
+// numberContents makes the numbers of a node those of certain contents.
+func numberContents(shown *cellv1.Node, generation int64, contents []byte) {
+	if shown.ContentGeneration != generation {
+		shown.ContentGeneration = generation
+		shown.Size, shown.Checksum = int32(len(contents)), checksum(contents)
+	}
+}
+
+// Stat reads a node without its contents.
+func (f files) Stat(ctx context.Context, r *connect.Request[cellv1.StatRequest]) (*connect.Response[cellv1.StatResponse], error) {
+	if err := f.mayUse(ctx, r.Msg.Path, toRead); err != nil {
+		return nil, err
+	}
+	if err := f.syncFor(ctx, r.Msg.Path, toRead); err != nil {
+		return nil, err
+	}
+	shown, err := f.node(r.Msg.Path, r.Msg.Instance)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&cellv1.StatResponse{Node: shown}), nil
+}
+
+// mayUse reports whether a path is one, and the caller may do something with it, as far as this member knows. Nobody is
+// refused before it has asked the others. Whoever is let in is looked at again when something is done: see syncFor.
+func (f *front) mayUse(ctx context.Context, path string, r right) error {
+	if err := driver.CheckName(path); err != nil {
+		return refuse(cellv1.Reason_REASON_INVALID, "path: %w", err)
+	}
+	if f.allowed(ctx, path, r) == nil {
+		return nil
+	}
+	return f.syncFor(ctx, path, r)
+}
+
+// syncFor waits until the mirror has all that counts now, and reports whether the caller may do something with a path.
+// Suppose that another member has taken the right away, and then a secret was written: this one must not show it.
+func (f *front) syncFor(ctx context.Context, path string, r right) error {
+	if err := f.sync(ctx); err != nil {
+		return err
+	}
+	return f.allowed(ctx, path, r)
+}
+
+func errNoNode(path string) error {
+	return refuse(cellv1.Reason_REASON_NO_NODE, "there is no node %.80q, or not the one that is meant", path)
+}
+
+// node shows a node as the mirror has it.
+func (f *front) node(path string, instance int64) (*cellv1.Node, error) {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	n, ok := f.mirror.nodes.Get(&node{path: path})
+	if !ok || instance != 0 && instance != n.instance {
+		return nil, errNoNode(path)
+	}
+	return f.mirror.showNodeLocked(n), nil
+}
+
+// Put writes the contents of a node.
+func (f files) Put(ctx context.Context, r *connect.Request[cellv1.PutRequest]) (*connect.Response[cellv1.PutResponse], error) {
+	m := r.Msg
+	if len(m.Contents) > maxContents {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "contents: %d bytes are too many: at most %d", len(m.Contents), maxContents)
+	}
+	if err := f.mayUse(ctx, m.Path, toWrite); err != nil {
+		return nil, err
+	}
+	var lease clientv3.LeaseID
+	if m.Session != "" {
+		s, err := f.session(ctx, m.Session)
+		if err != nil {
+			return nil, err
+		}
+		lease = clientv3.LeaseID(leaseOf(s.id))
+	}
+	if err := f.hasSpace(); err != nil {
+		return nil, err
+	}
+	for {
+		if err := f.syncFor(ctx, m.Path, toWrite); err != nil {
+			return nil, err
+		}
+		if err := f.mayStore(ctx, m.Path, len(m.Contents)); err != nil {
+			return nil, err
+		}
+		txn, shown, err := f.write(ctx, m, lease)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := f.txn(ctx, txn)
+		if err != nil {
+			return nil, ofStore(ctx, err)
+		}
+		if resp.Succeeded {
+			// Somebody may have written or removed the node since: the numbers are those of this write.
+			if shown.Instance == 0 {
+				shown.Instance, shown.AclGeneration = resp.Header.Revision, resp.Header.Revision
+			}
+			numberContents(shown, resp.Header.Revision, m.Contents)
+			return connect.NewResponse(&cellv1.PutResponse{Node: shown}), nil
+		}
+	}
+}
+
+// write returns the transaction that writes a node, if it is as the mirror shows it, and the node as it is before; one
+// that is to be made has no numbers yet.
+func (f *front) write(ctx context.Context, m *cellv1.PutRequest, lease clientv3.LeaseID) (*etcdserverpb.TxnRequest, *cellv1.Node, error) {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	same, err := f.stillAllowedLocked(ctx, m.Path, toWrite)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, contents := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path)
+	n, there := f.mirror.nodes.Get(&node{path: m.Path})
+	switch {
+	case m.Instance != 0 && (!there || n.instance != m.Instance):
+		return nil, nil, errNoNode(m.Path)
+	case m.IfGeneration != nil && (there && n.contentsAt != *m.IfGeneration || !there && *m.IfGeneration != 0):
+		return nil, nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
+	case there:
+		return &etcdserverpb.TxnRequest{
+			Compare: append(same, compareChanged(contents, n.contentsAt)),
+			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
+				RequestPut: &etcdserverpb.PutRequest{Key: contents, Value: m.Contents, IgnoreLease: true},
+			}}},
+		}, f.mirror.showNodeLocked(n), nil
+	}
+	rights := f.mirror.aclLocked(parentOf(m.Path))
+	rights.By = principalOf(ctx)
+	inherited, err := json.Marshal(rights)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &etcdserverpb.TxnRequest{
+		Compare: same,
+		Success: []*etcdserverpb.RequestOp{
+			table.PutOp(key, string(inherited), lease), table.PutOp(contents, string(m.Contents), lease),
+		},
+	}, f.mirror.showNodeLocked(&node{path: m.Path, lease: int64(lease), acl: rights}), nil
+}
+
+// compareChanged compares the revision of a key's last change.
+func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
+	return &etcdserverpb.Compare{
+		Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_MOD, Key: key,
+		TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: rev},
+	}
+}
+
+// Delete removes a node.
+func (f files) Delete(ctx context.Context, r *connect.Request[cellv1.DeleteRequest]) (*connect.Response[cellv1.DeleteResponse], error) {
+	m := r.Msg
+	if err := f.mayUse(ctx, m.Path, toWrite); err != nil {
+		return nil, err
+	}
+	for {
+		if err := f.syncFor(ctx, m.Path, toWrite); err != nil {
+			return nil, err
+		}
+		txn, err := f.removal(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := f.txn(ctx, txn)
+		if err != nil {
+			return nil, ofStore(ctx, err)
+		}
+		if resp.Succeeded {
+			return connect.NewResponse(&cellv1.DeleteResponse{}), nil
+		}
+	}
+}
+
+// removal returns the transaction that removes a node, if it is as the mirror shows it and has no
+// children.
+func (f *front) removal(ctx context.Context, m *cellv1.DeleteRequest) (*etcdserverpb.TxnRequest, error) {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	same, err := f.stillAllowedLocked(ctx, m.Path, toWrite)
+	if err != nil {
+		return nil, err
+	}
+	n, there := f.mirror.nodes.Get(&node{path: m.Path})
+	switch {
+	case !there || m.Instance != 0 && m.Instance != n.instance:
+		return nil, errNoNode(m.Path)
+	case m.IfGeneration != nil && n.contentsAt != *m.IfGeneration:
+		return nil, refuse(cellv1.Reason_REASON_CHANGED, "the contents of %.80q are of another generation", m.Path)
+	case f.mirror.hasChildrenLocked(m.Path):
+		return nil, refuse(cellv1.Reason_REASON_HAS_CHILDREN, "%.80q has nodes below it: delete them first", m.Path)
+	}
+	key, contents, below := []byte(nodesAt+m.Path), []byte(contentsAt+m.Path), nodesAt+m.Path+"/"
+	return &etcdserverpb.TxnRequest{
+		Compare: append(same, compareChanged(contents, n.contentsAt),
+			table.CompareCreated([]byte(below), []byte(clientv3.GetPrefixRangeEnd(below)), etcdserverpb.Compare_LESS, 1)),
+		Success: []*etcdserverpb.RequestOp{table.DeleteOp(key), table.DeleteOp(contents)},
+	}, nil
+}
+
+// ReadDir lists the children of a path.
+func (f files) ReadDir(ctx context.Context, r *connect.Request[cellv1.ReadDirRequest]) (*connect.Response[cellv1.ReadDirResponse], error) {
+	m := r.Msg
+	if m.Limit < 0 || m.Limit > mostListed {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "limit: %d: between 0 and %d are right", m.Limit, mostListed)
+	}
+	if m.Path != "" {
+		if err := f.mayUse(ctx, m.Path, toRead); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.sync(ctx); err != nil {
+		return nil, err
+	}
+	resp := &cellv1.ReadDirResponse{}
+	limit := int(cmp.Or(m.Limit, mostListed))
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	if m.Path != "" {
+		if err := f.allowedLocked(ctx, m.Path, toRead); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range f.mirror.childrenLocked(m.Path) {
+		if path <= m.After || f.allowedLocked(ctx, path, toRead) != nil {
+			continue
+		}
+		if len(resp.Nodes) == limit {
+			resp.More = true
+			break
+		}
+		child := &cellv1.Node{Path: path, HasChildren: true} // unless it is a node itself
+		if n, ok := f.mirror.nodes.Get(&node{path: path}); ok {
+			child = f.mirror.showNodeLocked(n)
+		}
+		resp.Nodes = append(resp.Nodes, child)
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// childrenLocked returns the paths right below one, in their order. What is further below is passed over.
+func (m *mirror) childrenLocked(path string) []string {
+	prefix := ""
+	if path != "" {
+		prefix = path + "/"
+	}
+	children := map[string]bool{}
+	for from, more := prefix, true; more; {
+		more = false
+		m.nodes.AscendGreaterOrEqual(&node{path: from}, func(n *node) bool {
+			rest, below := strings.CutPrefix(n.path, prefix)
+			if !below {
+				return false
+			}
+			more = true
+			first, _, deeper := strings.Cut(rest, "/")
+			children[prefix+first] = true
+			if from = n.path + "\x00"; deeper {
+				from = prefix + first + "0" // the character after the slash
+			}
+			return false
+		})
+	}
+	return slices.Sorted(maps.Keys(children))
+}
+
+// SetACL changes who may do what with a node.
+func (f files) SetACL(ctx context.Context, r *connect.Request[cellv1.SetACLRequest]) (*connect.Response[cellv1.SetACLResponse], error) {
+	m := r.Msg
+	next := acl{Read: m.Acl.GetRead(), Write: m.Acl.GetWrite(), Change: m.Acl.GetChange()}
+	for _, list := range []string{next.Read, next.Write, next.Change} {
+		if list == "" {
+			continue
+		}
+		if err := driver.CheckName(listsAt + list); err != nil {
+			return nil, refuse(cellv1.Reason_REASON_INVALID, "acl: %w", err)
+		}
+	}
+	if err := f.mayUse(ctx, m.Path, toChange); err != nil {
+		return nil, err
+	}
+	for {
+		if err := f.syncFor(ctx, m.Path, toChange); err != nil {
+			return nil, err
+		}
+		shown, err := f.node(m.Path, m.Instance)
+		if err != nil {
+			return nil, err
+		}
+		next.By = f.maker(m.Path)
+		text, err := json.Marshal(next)
+		if err != nil {
+			return nil, err
+		}
+		if m.IfGeneration != nil && *m.IfGeneration != shown.AclGeneration {
+			return nil, refuse(cellv1.Reason_REASON_CHANGED, "the rights of %.80q are of another generation", m.Path)
+		}
+		same, err := f.stillAllowed(ctx, m.Path, toChange)
+		if err != nil {
+			return nil, err
+		}
+		change := table.Change(nodesAt+m.Path, shown.AclGeneration, string(text))
+		change.Compare = append(change.Compare, same...)
+		resp, err := f.txn(ctx, change)
+		if err != nil {
+			return nil, ofStore(ctx, err)
+		}
+		if resp.Succeeded {
+			f.note(ctx, "rights were changed", "path", m.Path, "read", next.Read, "write", next.Write, "change", next.Change)
+			shown.AclGeneration, shown.Acl = resp.Header.Revision, &cellv1.ACL{Read: next.Read, Write: next.Write, Change: next.Change}
+			return connect.NewResponse(&cellv1.SetACLResponse{Node: shown}), nil
+		}
+	}
+}
+
+// maker returns the principal that has made a node.
+func (f *front) maker(path string) string {
+	f.mirror.mu.Lock()
+	defer f.mirror.mu.Unlock()
+	if n, ok := f.mirror.nodes.Get(&node{path: path}); ok {
+		return n.acl.By
+	}
+	return ""
+}
+
+// Watch subscribes a session to what happens to a node. The subscription is a key on the session's lease,
+// so any member tells of it, and it goes with the session.
+func (f files) Watch(ctx context.Context, r *connect.Request[cellv1.FilesWatchRequest]) (*connect.Response[cellv1.FilesWatchResponse], error) {
+	m := r.Msg
+	var want kinds
+	for _, k := range m.Kinds {
+		if k <= 0 || k >= cellv1.NodeEventKind_NODE_EVENT_KIND_REREAD {
+			return nil, refuse(cellv1.Reason_REASON_INVALID, "kinds: %v is none that can be watched", k)
+		}
+		want |= 1 << k
+	}
+	if err := f.mayUse(ctx, m.Path, toRead); err != nil {
+		return nil, err
+	}
+	s, err := f.session(ctx, m.Session)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.hasSpace(); err != nil {
+		return nil, err
+	}
+	if err := f.syncFor(ctx, m.Path, toRead); err != nil {
+		return nil, err
+	}
+	if want != 0 {
+		if err := f.mayWatch(s); err != nil {
+			return nil, err
+		}
+	}
+	key := watchesAt + s.id + "/" + m.Path
+	op := table.DeleteOp([]byte(key))
+	if want != 0 {
+		op = table.PutOp([]byte(key), fmt.Sprint(uint32(want)), clientv3.LeaseID(leaseOf(s.id)))
+	}
+	if _, err := f.txn(ctx, &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{op}}); err != nil {
+		return nil, ofStore(ctx, err)
+	}
+	shown, err := f.node(m.Path, 0)
+	if err != nil {
+		shown = nil
+	}
+	return connect.NewResponse(&cellv1.FilesWatchResponse{Node: shown}), nil
+}

@@ -1,0 +1,210 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// KeepAlive keeps a session alive and brings its events.
+func (f sessions) KeepAlive(
+	ctx context.Context, r *connect.Request[cellv1.KeepAliveRequest],
+) (*connect.Response[cellv1.KeepAliveResponse], error) {
+	arrived := f.clock.Now()
+	if len(r.Msg.Nonce) > 64 || len(r.Msg.Cursor) > 64 || len(r.Msg.Claims) > maxReleases {
+		return nil, refuse(cellv1.Reason_REASON_INVALID,
+			"nonce and cursor have at most 64 bytes, and there are at most %d claims", maxReleases)
+	}
+	s, err := f.session(ctx, r.Msg.Session)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.withdrawForbidden(ctx, s); err != nil {
+		return nil, err
+	}
+	k := &keepAlive{front: f.front, session: s, arrived: arrived, now: r.Msg.Now, claims: r.Msg.Claims}
+	k.resp.Nonce = r.Msg.Nonce
+	if err := k.run(ctx, r.Msg.Cursor); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&k.resp), nil
+}
+
+// keepAlive is one parked call.
+type keepAlive struct {
+	*front
+	session *session
+	arrived driver.Instant
+	now     bool // answer at once
+	claims  []*cellv1.Claim
+	resp    cellv1.KeepAliveResponse
+}
+
+// run parks the call until there is something to tell, or it is time for the client's next sign of life.
+// One that is to be answered now leaves the call that is parked alone.
+func (k *keepAlive) run(ctx context.Context, cursor string) error {
+	s, m := k.session, k.mirror
+	m.mu.Lock()
+	st := s.streamLocked()
+	st.acknowledgeLocked(cursor)
+	call := &parked{make(chan struct{})}
+	if !k.now {
+		call = st.parkLocked()
+	}
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		st.unparkLocked(call)
+	}()
+	if err := k.signOfLife(ctx); err != nil {
+		return err
+	}
+	for {
+		next, tell, over := k.next()
+		switch {
+		case over:
+			return errSessionOver
+		case next <= 0 || tell || k.now:
+			return k.answer(ctx, next <= 0 || k.now)
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-st.news:
+		case <-call.superseded:
+		case <-k.stopping:
+			k.resp.MemberStopping = true
+			k.now = true
+		case <-ctx.Done():
+			timer.Stop()
+			return ended(ctx)
+		}
+		timer.Stop()
+		select {
+		case <-call.superseded: // a later call tells, also what this one may have been woken for
+			k.resp.Places = nil // no loss is told here
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			st.wakeLocked()
+			return nil
+		default:
+		}
+	}
+}
+
+// longestParked is for how long a call is parked whose client sees to the session by other calls, if half
+// of the TTL is not longer. Proxies cut what is silent for a minute.
+const longestParked = 45 * time.Second
+
+// signOfLife takes the arrival of the call as a sign of life: the session's places are confirmed, and
+// the claims that it names become whole holds.
+func (k *keepAlive) signOfLife(ctx context.Context) error {
+	s := k.session
+	var claims []*entry
+	k.mirror.mu.Lock()
+	places := s.places
+	for _, c := range k.claims {
+		if e := k.mirror.nameLocked(c.Name).find(ownerOf(s.id, c.Request)); e != nil && e.holds && e.isPlace() {
+			claims = append(claims, e)
+		}
+	}
+	k.mirror.mu.Unlock()
+	if places == 0 {
+		return nil
+	}
+	if err := k.own(ctx, s, claims); err != nil {
+		return err
+	}
+	taken, err := k.confirm(ctx, s, true)
+	if err != nil {
+		return err
+	}
+	k.resp.Places = extension(k.placeTTL, taken.at.Sub(k.arrived))
+	return nil
+}
+
+// next returns when the call is to be answered at the latest, and whether there is something to tell.
+func (k *keepAlive) next() (in time.Duration, tell, over bool) {
+	k.mirror.mu.Lock()
+	defer k.mirror.mu.Unlock()
+	s, st := k.session, k.session.stream
+	if s.over || st == nil {
+		return 0, false, true
+	}
+	now := k.clock.Now()
+	if st.extended != 0 {
+		in = st.extended.Add(st.everyLocked(s)).Sub(now)
+	}
+	in = min(in, k.arrived.Add(max(s.record.Load().ttl()/2, longestParked)).Sub(now))
+	if s.places > 0 {
+		in = min(in, k.arrived.Add(k.pulse).Sub(now))
+	}
+	return in, st.pendingLocked(), false
+}
+
+// answer extends the session if that is wanted or due soon, and fills in what there is to tell. The
+// mirror shows all that had happened when the extension was sent: so a client that hears of no loss
+// had all its holds then.
+func (k *keepAlive) answer(ctx context.Context, extend bool) error {
+	s, st := k.session, k.session.stream
+	k.mirror.mu.Lock()
+	soon := st.extended.Add(s.record.Load().ttl() / 6)
+	ttl := s.record.Load().ttl()
+	k.mirror.mu.Unlock()
+	if extend && (k.now || k.clock.Now() >= soon) {
+		sent, err := k.extend(ctx)
+		if err != nil {
+			return err
+		}
+		k.resp.Session = extension(ttl, sent.Sub(k.arrived))
+		k.mirror.mu.Lock()
+		st.extended = max(st.extended, sent)
+		if k.now {
+			st.urged = st.extended
+		}
+		k.mirror.mu.Unlock()
+	}
+	k.mirror.mu.Lock()
+	defer k.mirror.mu.Unlock()
+	if s.over {
+		return errSessionOver
+	}
+	st.fillLocked(s, k.mirror.rev, &k.resp)
+	return nil
+}
+
+// extend extends the session, and returns from when on its TTL counts.
+func (k *keepAlive) extend(ctx context.Context) (driver.Instant, error) {
+	for {
+		taken, err := k.confirm(ctx, k.session, false)
+		switch {
+		case err == nil || errors.Is(err, errSessionOver):
+			return taken.at, err
+		case ctx.Err() != nil:
+			return 0, ended(ctx)
+		}
+		// Suppose the leader has just died. The call stays parked until there is another one: clients
+		// that came back at once would only make the members busy.
+		if k.clock.Now() >= k.arrived.Add(k.patience()) {
+			return 0, err
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+		case <-k.life.Done():
+			return 0, err
+		}
+	}
+}
+
+// retryEvery is the time between two attempts to extend a session.
+const retryEvery = 100 * time.Millisecond
+
+// patience is for how long a call is parked at most: then the client may try another member while its
+// session has a good part of its time left.
+func (k *keepAlive) patience() time.Duration { return k.session.record.Load().ttl()/3 + 2*time.Second }

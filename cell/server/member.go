@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1/cellv1connect"
+)
+
+// Member is a running member of a cell. Its methods are safe for concurrent use.
+type Member struct {
+	config Config
+	etcd   *embed.Etcd
+	client *clientv3.Client // of this etcd, in the process
+	front  *front
+	http   *http.Server
+	addr   net.Addr
+	id     string // of the cell
+
+	reserve atomic.Int64 // see Config
+	logSync logSync
+
+	certificates *certificates // nil: none
+	die          context.CancelFunc
+
+	stopping *atomic.Bool
+	stop     sync.Once
+	stopErr  error
+	failed   chan error // what ends the member by itself
+}
+
+// Start starts a member, and returns when it serves clients. The context bounds the start only.
+func Start(ctx context.Context, c Config) (*Member, error) {
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	guard, err := newGuard(&c)
+	if err != nil {
+		return nil, fmt.Errorf("%w: principals: %w", ErrConfig, err)
+	}
+	var certificates *certificates
+	if c.TLS.set() {
+		if certificates, err = newCertificates(&c); err != nil {
+			return nil, fmt.Errorf("%w: certificate: %w", ErrConfig, err)
+		}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	stopping := new(atomic.Bool)
+	etcd, err := startEtcd(ctx, &c, stopping)
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	m := &Member{config: c, etcd: etcd, addr: listener.Addr(), failed: make(chan error, 1), stopping: stopping, certificates: certificates}
+	life, die := context.WithCancel(context.Background())
+	m.die = die
+	m.reserve.Store(c.Reserve)
+	asked := newFailover(etcdStore{etcd.Server}, etcd.Server.LeaderChangedNotify)
+	m.front = newFront(life, asked, &c, guard)
+	m.front.background.Go(func() { asked.watch(life) })
+	m.front.leads = m.leads
+	m.client = v3client.New(etcd.Server)
+	for _, step := range []func(context.Context) error{m.joined, m.forgetSessions, m.identify, m.follow} {
+		if err := step(ctx); err != nil {
+			listener.Close()
+			m.Stop(ctx)
+			return nil, err
+		}
+	}
+	m.serve(listener)
+	return m, nil
+}
+
+// follow begins to follow what etcd has.
+func (m *Member) follow(ctx context.Context) error {
+	loaded := make(chan struct{})
+	m.front.background.Go(func() { m.front.follow(m.client, loaded) })
+	m.front.background.Go(m.compact)
+	m.front.background.Go(m.watchSpace)
+	m.front.background.Go(m.front.expire)
+	m.front.background.Go(m.front.sweep)
+	select {
+	case <-loaded:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the members of the cell do not agree yet: %w", ctx.Err())
+	}
+}
+
+// serve serves clients until the member stops.
+func (m *Member) serve(l net.Listener) {
+	mux := http.NewServeMux()
+	metrics := newMetrics(m)
+	options := connect.WithHandlerOptions(connect.WithInterceptors(metrics), connect.WithReadMaxBytes(maxRequest), rarelyCompressed)
+	mux.Handle(cellv1connect.NewSessionsHandler(sessions{m.front}, options))
+	mux.Handle(cellv1connect.NewLocksHandler(locks{m.front}, options))
+	mux.Handle(cellv1connect.NewFilesHandler(files{m.front}, options))
+	mux.Handle(cellv1connect.NewCellHandler(cell{m}, options))
+	mux.Handle("GET /metrics", metrics.handler())
+	mux.HandleFunc("GET /healthz", m.healthz)
+	mux.HandleFunc("GET /readyz", m.readyz)
+	m.http = newServer(&gate{
+		front: m.front, guard: m.front.guard, next: mux, errors: connect.NewErrorWriter(),
+		local: m.config.local(), slow: m.config.patience.answer,
+	}, m.config.patience, m.front.log)
+	l = newCrowd(l, m.config.Connections, m.config.PerAddress, m.front.log)
+	if m.certificates != nil {
+		l = newGreeter(withTLS(l, m.certificates), m.config.patience.handshake)
+	}
+	m.front.background.Go(m.recheck)
+	m.front.background.Go(func() {
+		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			m.fail(err)
+		}
+	})
+	m.front.background.Go(func() {
+		select {
+		case err := <-m.etcd.Err():
+			m.fail(fmt.Errorf("etcd: %w", err))
+		case <-m.etcd.Server.StopNotify():
+			m.fail(errors.New("etcd has stopped"))
+		case <-m.front.life.Done():
+		}
+	})
+}
+
+// recheck looks for changes of what says who may call, until the member stops.
+func (m *Member) recheck() {
+	m.front.each(recheckEvery, func() {
+		m.front.guard.recheck()
+		if m.certificates == nil {
+			return
+		}
+		switch changed, err := m.certificates.read(); {
+		case err != nil:
+			m.front.log.Error("the certificates stay as they were", "error", err)
+		case changed:
+			m.front.log.Info("certificates were read anew")
+		}
+	})
+}
+
+func (m *Member) fail(err error) {
+	select {
+	case m.failed <- err:
+	default:
+	}
+}
+
+// Failed is sent what ends the member by itself. It must be stopped all the same.
+func (m *Member) Failed() <-chan error { return m.failed }
+
+// Addr is where the member listens for clients.
+func (m *Member) Addr() string { return m.addr.String() }
+
+// URL is the store URL of the member.
+func (m *Member) URL() string {
+	if m.config.TLS.set() {
+		return "cells://" + m.Addr()
+	}
+	return "cell://" + m.Addr()
+}
+
+// Stop stops the member. Before that it sends its clients to other members, and gives the leadership
+// away if it has it, so that none of them is delayed. When the context ends it is stopped all the same.
+func (m *Member) Stop(ctx context.Context) error {
+	m.stop.Do(func() { m.stopErr = m.stopOnce(ctx) })
+	return m.stopErr
+}
+
+func (m *Member) stopOnce(ctx context.Context) error {
+	m.stopping.Store(true)
+	close(m.front.stopping)
+	if len(m.config.Members) > 1 && m.leads() {
+		if err := m.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
+			m.front.log.Warn("the leadership was not given away", "error", err)
+		}
+	}
+	var err error
+	if m.http != nil {
+		if err = m.http.Shutdown(ctx); err != nil {
+			err = errors.Join(err, m.http.Close())
+		}
+	}
+	m.die()
+	m.client.Close()
+	m.etcd.Close()
+	m.front.background.Wait()
+	return err
+}
+
+func (m *Member) leads() bool { return m.etcd.Server.Leader() == m.etcd.Server.MemberID() }
+
+// History of keys is kept for members that were cut off for a moment, and no longer: etcd visits all
+// of it when it reads the keys of a name.
+const (
+	compactEvery  = 5 * time.Second
+	keptRevisions = 1000
+)
+
+// compact forgets old history, as long as this member leads.
+func (m *Member) compact() {
+	last := int64(0)
+	m.front.each(compactEvery, func() {
+		m.front.mirror.mu.Lock()
+		rev := m.front.mirror.rev - keptRevisions
+		m.front.mirror.mu.Unlock()
+		if rev < last+keptRevisions || !m.leads() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(m.front.life, within)
+		if _, err := m.etcd.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: rev}); err != nil {
+			m.front.log.Debug("history was not compacted", "error", err)
+		}
+		cancel()
+		last = rev
+	})
+}

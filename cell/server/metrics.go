@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+)
+
+// metrics count the calls of one member. No label is what a client may choose: names, sessions and
+// principals are none.
+type metrics struct {
+	registry *prometheus.Registry
+	calls    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	parked   *prometheus.GaugeVec
+}
+
+// newMetrics returns the metrics of a member. What it counts itself is asked for when they are read.
+func newMetrics(m *Member) *metrics {
+	c := &metrics{
+		registry: prometheus.NewRegistry(),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_cell_calls_total", Help: "Calls that were answered, by the reason of the error; ok: none.",
+		}, []string{"call", "reason"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "holdfast_cell_call_seconds", Help: "How long calls took that were not parked.",
+			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
+		}, []string{"call"}),
+		parked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "holdfast_cell_calls_under_way", Help: "Calls that have not been answered yet, the parked ones included.",
+		}, []string{"call"}),
+	}
+	c.registry.MustRegister(c.calls, c.seconds, c.parked)
+	gauge := func(name, help string, value func() float64) {
+		c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	counted := func(count func(*mirror) int) func() float64 {
+		return func() float64 {
+			m.front.mirror.mu.Lock()
+			defer m.front.mirror.mu.Unlock()
+			return float64(count(m.front.mirror))
+		}
+	}
+	gauge("holdfast_cell_sessions", "Sessions that are open.", counted(func(m *mirror) int { return len(m.sessions) }))
+	gauge("holdfast_cell_locks", "Names that are held, waited for or closed.", counted(func(m *mirror) int { return m.names.Len() }))
+	gauge("holdfast_cell_files", "Nodes.", counted(func(m *mirror) int { return m.nodes.Len() }))
+	gauge("holdfast_cell_revision", "The revision that the member has come to.", counted(func(m *mirror) int { return int(m.rev) }))
+	gauge("holdfast_cell_has_leader", "1 if the member knows a leader.", func() float64 { return number(m.etcd.Server.Leader() != 0) })
+	gauge("holdfast_cell_leads", "1 if the member leads the cell.", func() float64 { return number(m.leads()) })
+	gauge("holdfast_cell_refuses_new", "1 if there is too little space for new sessions, locks and files.",
+		func() float64 { return number(m.front.hasSpace() != nil) })
+	gauge("holdfast_cell_disk_free_bytes", "What is free on the disk of the member's directory.", func() float64 {
+		free, _ := freeSpace(m.config.Data)
+		return float64(free)
+	})
+	gauge("holdfast_cell_disk_reserve_bytes", "What is to stay free.", func() float64 { return float64(m.reserve.Load()) })
+	gauge("holdfast_cell_file_bytes", "The size of the member's file.", func() float64 { return float64(m.etcd.Server.Backend().Size()) })
+	gauge("holdfast_cell_file_used_bytes", "How much of it is in use.", func() float64 { return float64(m.etcd.Server.Backend().SizeInUse()) })
+	return c
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// handler serves the metrics, those of etcd included.
+func (c *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(prometheus.Gatherers{c.registry, prometheus.DefaultGatherer}, promhttp.HandlerOpts{})
+}
+
+// WrapUnary implements connect.Interceptor.
+func (c *metrics) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		call := callOf(r.Spec())
+		c.parked.WithLabelValues(call).Inc()
+		defer c.parked.WithLabelValues(call).Dec()
+		begun := time.Now()
+		resp, err := next(ctx, r)
+		if !parks(r) {
+			c.seconds.WithLabelValues(call).Observe(time.Since(begun).Seconds())
+		}
+		c.answered(call, err)
+		return resp, err
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (c *metrics) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		call := callOf(conn.Spec())
+		c.parked.WithLabelValues(call).Inc()
+		defer c.parked.WithLabelValues(call).Dec()
+		err := next(ctx, conn)
+		c.answered(call, err)
+		return err
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (*metrics) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (c *metrics) answered(call string, err error) {
+	reason := "ok"
+	if err != nil {
+		if reason = reasonText(err); reason == "" {
+			reason = connect.CodeOf(err).String()
+		}
+	}
+	c.calls.WithLabelValues(call, reason).Inc()
+}
+
+// callOf is a call as the metrics name it: Locks/Acquire.
+func callOf(s connect.Spec) string {
+	service, method := path.Split(s.Procedure)
+	return service[strings.LastIndexByte(service, '.')+1:] + method
+}
+
+// parks reports whether the caller lets a call take long.
+func parks(r connect.AnyRequest) bool {
+	switch m := r.Any().(type) {
+	case *cellv1.KeepAliveRequest:
+		return !m.Now
+	case *cellv1.AcquireRequest:
+		return m.Wait.AsDuration() > 0
+	case *cellv1.WatchRequest:
+		return true
+	}
+	return false
+}
+
+// reasonText is the reason of an error of this package; "": it has none.
+func reasonText(err error) string {
+	var e *connect.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	for _, d := range e.Details() {
+		if v, failed := d.Value(); failed == nil {
+			if p, ok := v.(*cellv1.Problem); ok {
+				return strings.ToLower(strings.TrimPrefix(p.Reason.String(), "REASON_"))
+			}
+		}
+	}
+	return ""
+}

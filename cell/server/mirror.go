@@ -1,0 +1,345 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/google/btree"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
+)
+
+// layout is where locks stand in the cell's etcd.
+var layout = func() *table.Layout {
+	l, err := table.NewLayout(table.Escaped, table.DefaultPrefix)
+	if err != nil {
+		panic(err) // both are constants
+	}
+	return &l
+}()
+
+func (e *entry) tokenOf() driver.Token { return layout.TokenOf(&e.Entry) }
+
+// mirror is what etcd has, as far as this member has heard of it: a watch of all keys keeps it up to
+// date. It may be behind, but shows nothing that was not. So a hold that it shows is one, for the
+// keys before a hold can only go. That a name is held or free, or that a key is gone, is certain only
+// for those who have waited until the mirror had reached a revision of which they know (reach).
+type mirror struct {
+	clock driver.Clock
+	// orphaned is told, under the mutex, of a hold that has ended and of what still closes its name.
+	orphaned func(hold, closer *entry)
+
+	mu         sync.Mutex
+	rev        int64
+	loaded     driver.Instant // when all was read; what was there then may be older
+	waits      []revisionWait
+	names      *btree.BTreeG[*name]
+	entries    map[string]*entry   // by key
+	sessions   map[string]*session // by id
+	tombstones map[string]bool     // by key: whether the hold was broken
+	changes    changes
+	nodes      *btree.BTreeG[*node]
+	lists      map[string]map[string]bool    // of principals, by name: see acl.go
+	watchers   map[string]map[*session]kinds // of nodes, by path
+	usages     map[string]*usage             // by principal
+	alive      map[string]sighting           // of members, by their processes
+
+	// mayRead reports, under the mutex, whether a session may still read a path.
+	mayRead func(s *session, path string) bool
+}
+
+// revisionWait is somebody who waits for a revision.
+type revisionWait struct {
+	rev     int64
+	reached chan struct{}
+}
+
+func newMirror(clock driver.Clock) *mirror {
+	m := &mirror{clock: clock, mayRead: func(*session, string) bool { return true }}
+	m.clear()
+	return m
+}
+
+func (m *mirror) clear() {
+	m.names = btree.NewG(16, func(a, b *name) bool { return a.name < b.name })
+	m.nodes = btree.NewG(16, func(a, b *node) bool { return a.path < b.path })
+	m.usages, m.alive = map[string]*usage{}, map[string]sighting{}
+	m.lists, m.watchers = map[string]map[string]bool{}, map[string]map[*session]kinds{}
+	m.entries, m.sessions, m.tombstones = map[string]*entry{}, map[string]*session{}, map[string]bool{}
+}
+
+// reach waits until the mirror has come to a revision.
+func (m *mirror) reach(ctx context.Context, rev int64) error {
+	m.mu.Lock()
+	if m.rev >= rev {
+		m.mu.Unlock()
+		return nil
+	}
+	w := revisionWait{rev, make(chan struct{})}
+	m.waits = append(m.waits, w)
+	m.mu.Unlock()
+	select {
+	case <-w.reached:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// load replaces all that the mirror has by what etcd had at a revision. What has happened in between
+// is not known, so parked calls tell their clients all that they have.
+func (m *mirror) load(kvs []*mvccpb.KeyValue, rev int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changes.missedLocked(rev)
+	m.names.Ascend(func(n *name) bool {
+		for _, e := range n.entries {
+			e.gone = true
+			e.answerLocked()
+		}
+		return true
+	})
+	before := m.sessions
+	m.clear()
+	touched, nodes := map[*name]bool{}, map[string]*nodeChange{}
+	for _, kv := range kvs { // what they have comes before them in the order of keys
+		if id, ok := strings.CutPrefix(string(kv.Key), sessionsAt); ok {
+			if s := before[id]; s != nil { // calls have it already
+				m.sessions[id] = s
+				s.entries, s.places, s.watches = map[*entry]bool{}, 0, map[string]bool{}
+				s.usage = m.usageLocked(s.record.Load().Principal)
+				s.usage.sessions++
+			}
+			m.putSessionLocked(id, kv.Value)
+		}
+	}
+	for _, kv := range kvs {
+		m.putLocked(kv, touched, nodes)
+	}
+	for id, s := range before {
+		if m.sessions[id] == nil {
+			s.endLocked()
+		} else if s.stream != nil {
+			s.stream.restartLocked()
+		}
+	}
+	for n := range touched {
+		m.settleLocked(n, rev)
+	}
+	m.advanceLocked(rev)
+	m.loaded = m.clock.Now()
+}
+
+// apply takes in what has happened, revision by revision.
+func (m *mirror) apply(events []*mvccpb.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(events) > 0 {
+		rev, n := events[0].Kv.ModRevision, 1
+		for n < len(events) && events[n].Kv.ModRevision == rev {
+			n++
+		}
+		m.applyLocked(events[:n], rev)
+		events = events[n:]
+	}
+}
+
+// applyLocked takes in what one revision has done.
+func (m *mirror) applyLocked(events []*mvccpb.Event, rev int64) {
+	for _, e := range events { // they say why what goes in the same transaction is gone
+		if e.Type == mvccpb.Event_PUT {
+			m.putTombstoneLocked(e.Kv)
+		}
+	}
+	touched, nodes := map[*name]bool{}, map[string]*nodeChange{}
+	for _, e := range events {
+		if e.Type == mvccpb.Event_DELETE {
+			m.deleteLocked(string(e.Kv.Key), touched, nodes)
+		} else {
+			m.putLocked(e.Kv, touched, nodes)
+		}
+	}
+	for n := range touched {
+		m.settleLocked(n, rev)
+	}
+	m.tellNodesLocked(nodes, rev)
+	m.advanceLocked(rev)
+}
+
+// advanceLocked wakes those who wait for a revision.
+func (m *mirror) advanceLocked(rev int64) {
+	m.rev = max(m.rev, rev)
+	left := m.waits[:0]
+	for _, w := range m.waits {
+		if w.rev <= m.rev {
+			close(w.reached)
+		} else {
+			left = append(left, w)
+		}
+	}
+	clear(m.waits[len(left):])
+	m.waits = left
+}
+
+func (m *mirror) putTombstoneLocked(kv *mvccpb.KeyValue) {
+	if key := string(kv.Key); strings.HasPrefix(key, layout.TombstonesAt) {
+		m.tombstones[key] = string(kv.Value) == brokenText
+	}
+}
+
+func (m *mirror) putLocked(kv *mvccpb.KeyValue, touched map[*name]bool, nodes map[string]*nodeChange) {
+	switch key := string(kv.Key); {
+	case strings.HasPrefix(key, layout.LocksAt):
+		m.putEntryLocked(kv, touched)
+	case strings.HasPrefix(key, sessionsAt):
+		m.putSessionLocked(strings.TrimPrefix(key, sessionsAt), kv.Value)
+	case strings.HasPrefix(key, homesAt):
+		m.putHomeLocked(strings.TrimPrefix(key, homesAt), kv.Value, kv.ModRevision)
+	case strings.HasPrefix(key, aliveAt):
+		m.seeLocked(strings.TrimPrefix(key, aliveAt), kv.ModRevision)
+	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
+		m.putNodeLocked(kv, nodes)
+	case strings.HasPrefix(key, watchesAt):
+		m.putWatchLocked(key, kv.Value)
+	default:
+		m.putTombstoneLocked(kv)
+	}
+}
+
+func (m *mirror) deleteLocked(key string, touched map[*name]bool, nodes map[string]*nodeChange) {
+	switch {
+	case strings.HasPrefix(key, layout.LocksAt):
+		if e := m.entries[key]; e != nil {
+			m.removeEntryLocked(e)
+			touched[e.at] = true
+		}
+	case strings.HasPrefix(key, sessionsAt):
+		m.deleteSessionLocked(strings.TrimPrefix(key, sessionsAt))
+	case strings.HasPrefix(key, aliveAt):
+		m.seeLocked(strings.TrimPrefix(key, aliveAt), 0)
+	case strings.HasPrefix(key, nodesAt), strings.HasPrefix(key, contentsAt):
+		m.deleteNodeLocked(key, nodes)
+	case strings.HasPrefix(key, watchesAt):
+		m.deleteWatchLocked(key)
+	default:
+		delete(m.tombstones, key)
+	}
+}
+
+// nameLocked returns a name, or nil if nobody uses it.
+func (m *mirror) nameLocked(text string) *name {
+	n, _ := m.names.Get(&name{name: text})
+	return n
+}
+
+// putEntryLocked takes in a key of a name, which is new or has changed.
+func (m *mirror) putEntryLocked(kv *mvccpb.KeyValue, touched map[*name]bool) {
+	parsed := table.ParseEntry(kv)
+	text, _, ok := layout.Split(parsed.Key, parsed.Lease, parsed.Ours)
+	if !ok {
+		return
+	}
+	if e := m.entries[parsed.Key]; e != nil {
+		touched[e.at] = true
+		if e.Created == parsed.Created {
+			wasPlace := e.isPlace()
+			e.Entry = parsed
+			if e.session != nil {
+				e.session.movedLocked(e, wasPlace)
+			}
+			return
+		}
+		m.removeEntryLocked(e) // it was deleted and put again
+	}
+	n := m.nameLocked(text)
+	if n == nil {
+		n = &name{name: text}
+		m.names.ReplaceOrInsert(n)
+	}
+	e := &entry{Entry: parsed, at: n, session: m.sessions[sessionOf(parsed.Key)]}
+	at := len(n.entries)
+	for at > 0 && n.entries[at-1].after(e) {
+		at--
+	}
+	n.entries = append(n.entries, nil)
+	copy(n.entries[at+1:], n.entries[at:])
+	n.entries[at] = e
+	m.entries[e.Key] = e
+	if e.session != nil {
+		e.session.addLocked(e)
+	}
+	touched[n] = true
+}
+
+func (m *mirror) removeEntryLocked(e *entry) {
+	n := e.at
+	delete(m.entries, e.Key)
+	if c := m.closerOfLocked(e); c != nil && m.orphaned != nil && e.holds {
+		m.orphaned(e, c)
+	}
+	for i := range n.entries {
+		if n.entries[i] == e {
+			n.entries = append(n.entries[:i], n.entries[i+1:]...)
+			break
+		}
+	}
+	e.gone = true
+	m.countCloserLocked(e, false)
+	e.answerLocked()
+	m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_LOST, e.holds)
+	if e.session != nil {
+		why := cellv1.Reason_REASON_NOT_HELD
+		if m.tombstones[tombstoneOf(e.at.name, e.Value.Owner)] {
+			why = cellv1.Reason_REASON_BROKEN
+		}
+		e.session.removeLocked(e, why)
+	}
+}
+
+// settleLocked finds out who holds a name that has changed, and tells those that do now.
+func (m *mirror) settleLocked(n *name, rev int64) {
+	n.rev = rev
+	m.changes.noteLocked(n.name, rev)
+	if len(n.entries) == 0 {
+		if m.nameLocked(n.name) == n {
+			m.names.Delete(n)
+			m.changes.idleLocked(n.name, rev)
+		}
+		return
+	}
+	var admission table.Admission
+	n.holders = 0
+	for n.holders < len(n.entries) && (n.closes(n.holders) || admission.Admit(n.entries[n.holders].Use())) {
+		n.holders++
+	}
+	for i, e := range n.entries[:n.holders] {
+		m.countCloserLocked(e, !n.closes(i))
+		if !e.holds {
+			e.holds, e.since = true, m.clock.Now()
+			e.answerLocked()
+			m.tellLockLocked(e, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_ACQUIRED, true)
+			if e.session != nil {
+				e.session.grantedLocked(e)
+			}
+		}
+	}
+	if last := n.entries[len(n.entries)-1]; last.Created == rev && !last.holds {
+		m.tellLockLocked(last, cellv1.NodeEventKind_NODE_EVENT_KIND_LOCK_WANTED, true)
+	}
+}
+
+// tellLockLocked tells those who watch the node of a lock what has happened to it.
+func (m *mirror) tellLockLocked(e *entry, kind cellv1.NodeEventKind, happened bool) {
+	if !happened || e.Value.Closed || len(m.watchers[e.at.name]) == 0 {
+		return
+	}
+	event := &cellv1.NodeEvent{Revision: e.Created}
+	if e.holds {
+		event.Token = int64(e.tokenOf())
+	}
+	m.tellWatchersLocked(e.at.name, kind, event)
+}

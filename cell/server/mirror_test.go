@@ -1,0 +1,274 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// keys are what etcd has, for tests of the mirror.
+type keys struct {
+	rev   int64
+	kvs   map[string]*mvccpb.KeyValue
+	ended map[string]bool // sessions: none is opened again
+}
+
+func newKeys() *keys {
+	return &keys{rev: 1, kvs: map[string]*mvccpb.KeyValue{}, ended: map[string]bool{}}
+}
+
+// put puts a key at the present revision, and returns the event.
+func (k *keys) put(key, value string, lease int64) *mvccpb.Event {
+	kv := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), Lease: lease, ModRevision: k.rev, CreateRevision: k.rev}
+	if was := k.kvs[key]; was != nil {
+		kv.CreateRevision = was.CreateRevision
+	}
+	k.kvs[key] = kv
+	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: kv}
+}
+
+func (k *keys) delete(key string) *mvccpb.Event {
+	delete(k.kvs, key)
+	return &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: k.rev}}
+}
+
+// all returns all keys in their order.
+func (k *keys) all() (kvs []*mvccpb.KeyValue) {
+	for _, key := range slices.Sorted(maps.Keys(k.kvs)) {
+		kvs = append(kvs, k.kvs[key])
+	}
+	return kvs
+}
+
+// shown describes what a mirror shows, but for what was told to whom.
+func (m *mirror) shown() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var b strings.Builder
+	m.names.Ascend(func(n *name) bool {
+		fmt.Fprintf(&b, "%s: %d hold", n.name, n.holders)
+		for i, e := range n.entries {
+			fmt.Fprintf(&b, "; %s since %d, lease %x, %s, holds %t", e.Key, e.Created, e.Lease, e.Mode, e.holds)
+			if e.holds != (i < n.holders) || m.entries[e.Key] != e {
+				b.WriteString(" WRONG")
+			}
+		}
+		b.WriteString("\n")
+		return true
+	})
+	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
+		s := m.sessions[id]
+		fmt.Fprintf(&b, "%s has %d, of which %d are places, over %t\n", id, len(s.entries), s.places, s.over)
+	}
+	fmt.Fprintf(&b, "%d entries, tombstones %v, %d closed\n", len(m.entries), m.tombstones, m.usageLocked("p").closed)
+	return b.String()
+}
+
+// TestMirrorFollows: a mirror that has followed each change shows what one shows that reads all anew.
+func TestMirrorFollows(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		k, m := newKeys(), newMirror(driver.HostClock)
+		m.load(k.all(), k.rev)
+		var ids []string
+		for i := range 12 {
+			ids = append(ids, fmt.Sprintf("%x", 1<<62+2+2*i))
+		}
+		names := []string{"a", "a/b", "c"}
+		for step := range 150 {
+			k.rev++
+			events := randomChange(r, k, ids, names)
+			if len(events) == 0 {
+				continue
+			}
+			if r.IntN(40) == 0 {
+				m.load(k.all(), k.rev) // as after a watch that was cut
+			} else {
+				m.apply(events)
+			}
+			fresh := newMirror(driver.HostClock)
+			fresh.load(k.all(), k.rev)
+			if got, want := m.shown(), fresh.shown(); got != want || strings.Contains(got, "WRONG") {
+				t.Fatalf("seed %d, step %d: the mirror shows\n%s\nafter a load it shows\n%s", seed, step, got, want)
+			}
+		}
+	}
+}
+
+// randomChange changes one thing.
+func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
+	id := ids[r.IntN(len(ids))]
+	name := names[r.IntN(len(names))]
+	key := layout.Key(name, id, int32(r.IntN(3)))
+	owner := ownerOf(id, fmt.Sprint(r.IntN(5)))
+	there := k.kvs[key] != nil
+	switch n := r.IntN(10); {
+	case n == 0 && k.kvs[sessionsAt+id] == nil && !k.ended[id]:
+		return []*mvccpb.Event{k.put(sessionsAt+id, `{"secret":"x","ttl_ms":1000,"principal":"p"}`, leaseOf(id))}
+	case n == 1 && k.kvs[sessionsAt+id] != nil: // the session ends, with all that is on its lease
+		k.ended[id] = true
+		var gone []*mvccpb.Event
+		for _, kv := range k.all() {
+			if kv.Lease == leaseOf(id) {
+				gone = append(gone, k.delete(string(kv.Key)))
+			}
+		}
+		return gone
+	case n == 2:
+		return []*mvccpb.Event{k.put(tombstoneOf(name, owner), []string{"", brokenText}[r.IntN(2)], 7)}
+	case n == 3 && k.kvs[tombstoneOf(name, owner)] != nil:
+		return []*mvccpb.Event{k.delete(tombstoneOf(name, owner))}
+	case n == 4 && k.kvs[closerKey(key)] != nil:
+		return []*mvccpb.Event{k.delete(closerKey(key))}
+	case n < 6 && there:
+		return []*mvccpb.Event{k.delete(key)}
+	case n < 7 && there: // it moves to another lease
+		return []*mvccpb.Event{k.put(key, string(k.kvs[key].Value), leaseOf(id))}
+	case there || k.kvs[sessionsAt+id] == nil || k.kvs[closerKey(key)] != nil:
+		return nil
+	}
+	req := driver.Request{Owner: owner, Mode: driver.Mode(r.IntN(3))}
+	if req.Mode == driver.Slot {
+		req.Slots, req.Permits = 3, 1+r.IntN(3)
+	}
+	v := layout.NewValue(&req, id, 0)
+	events := []*mvccpb.Event{k.put(key, v.String(), leaseOf(id)|int64(r.IntN(2)))}
+	if r.IntN(4) == 0 { // and what closes the name for its minimum
+		v.Owner, v.Closed, v.Principal = "", true, "p"
+		events = append(events, k.put(closerKey(key), v.String(), 9))
+	}
+	return events
+}
+
+// TestCursors: events are told until the client has said that it knows them, and all is told to a client
+// whose cursor is of another stream.
+func TestCursors(t *testing.T) {
+	s := &session{entries: map[*entry]bool{}}
+	st := s.streamLocked()
+	told := func(cursor string) *cellv1.KeepAliveResponse {
+		st.acknowledgeLocked(cursor)
+		r := &cellv1.KeepAliveResponse{}
+		st.fillLocked(s, 5, r)
+		return r
+	}
+	numbers := func(r *cellv1.KeepAliveResponse) (all []uint64) {
+		for _, e := range r.Events {
+			all = append(all, e.Number)
+		}
+		return all
+	}
+	first := told("")
+	if !first.Complete || first.Revision != 5 {
+		t.Fatalf("a client without a cursor is told %v", first)
+	}
+	for range 3 {
+		st.addLocked(&cellv1.Event{})
+	}
+	one := told(first.Cursor)
+	if one.Complete || !slices.Equal(numbers(one), []uint64{1, 2, 3}) {
+		t.Errorf("three events are told as %v", one)
+	}
+	st.addLocked(&cellv1.Event{})
+	if again := told(first.Cursor); !slices.Equal(numbers(again), []uint64{1, 2, 3, 4}) {
+		t.Errorf("events whose answer was lost are told as %v", again)
+	}
+	if more := told(one.Cursor); !slices.Equal(numbers(more), []uint64{4}) {
+		t.Errorf("after three of four are known, told is %v", more)
+	}
+	for _, cursor := range []string{"", "x", "x:1", st.id + ":", st.id + ":zzz", st.id + ":-1", first.Cursor + "0"} {
+		st.addLocked(&cellv1.Event{})
+		if r := told(cursor); !r.Complete || len(r.Events) > 0 {
+			t.Errorf("a client with the cursor %q is told %v", cursor, r)
+		}
+	}
+	last := st.cursorLocked()
+	for range maxEvents + 1 {
+		st.addLocked(&cellv1.Event{})
+	}
+	if len(st.events) > maxEvents {
+		t.Errorf("P9: %d events wait for one client", len(st.events))
+	}
+	if r := told(last); !r.Complete {
+		t.Error("a client that has missed events is not told all")
+	}
+}
+
+// TestChanged: whoever asks for a change since a revision is told of each, also of a name that nobody
+// uses any more, and of one that is forgotten.
+func TestChanged(t *testing.T) {
+	k, m := newKeys(), newMirror(driver.HostClock)
+	m.load(nil, 1)
+	id := "4000000000000002"
+	step := func(events ...*mvccpb.Event) { m.apply(events) }
+	k.rev = 2
+	step(k.put(sessionsAt+id, `{}`, leaseOf(id)))
+	use := func(name string) {
+		k.rev++
+		v := layout.NewValue(&driver.Request{Owner: "o"}, id, 0)
+		step(k.put(layout.Key(name, id, 0), v.String(), leaseOf(id)))
+	}
+	leave := func(name string) {
+		k.rev++
+		step(k.delete(layout.Key(name, id, 0)))
+	}
+	next, rev, changed := m.changed("n", 2)
+	if changed || rev != 2 {
+		t.Fatalf("a name that nobody has used has changed: %t, %d", changed, rev)
+	}
+	use("n")
+	select {
+	case <-next.happened:
+	default:
+		t.Error("P7: a change was not told")
+	}
+	if _, rev, changed := m.changed("n", 2); !changed || rev != 3 {
+		t.Errorf("the change is %t at %d", changed, rev)
+	}
+	leave("n")
+	if _, _, changed := m.changed("n", 3); !changed {
+		t.Error("that nobody uses a name any more is no change")
+	}
+	if next, _, changed := m.changed("n", 4); changed {
+		t.Error("a name that has not changed has")
+	} else {
+		m.leave("n", next)
+	}
+	if len(m.changes.waiting) != 0 {
+		t.Error("P9: a watch that has ended is still there")
+	}
+	for i := range mostIdle + 1 {
+		use(fmt.Sprint(i))
+		leave(fmt.Sprint(i))
+	}
+	if len(m.changes.idle) > mostIdle {
+		t.Errorf("P9: %d idle names are remembered", len(m.changes.idle))
+	}
+	if _, _, changed := m.changed("n", 3); !changed {
+		t.Error("the change of a name that was forgotten is not told")
+	}
+	if next, _, changed := m.changed("never", k.rev); changed {
+		t.Error("a name that has not changed since the present has")
+	} else {
+		m.leave("never", next)
+	}
+	since, idle := k.rev, fmt.Sprint(mostIdle)
+	unused, _, _ := m.changed("unused", since)
+	k.rev += 2 // two changes that the mirror misses
+	m.load(k.all(), k.rev)
+	if _, _, changed := m.changed(idle, since); !changed {
+		t.Error("P7: a change of an idle name, of which a mirror that was read anew knows nothing, is not told")
+	}
+	select {
+	case <-unused.happened:
+	default:
+		t.Error("P7: who waits for a change is not woken when changes were missed")
+	}
+}

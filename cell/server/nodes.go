@@ -1,0 +1,222 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+)
+
+// Where nodes stand in etcd. A node has a key that says who may do what, and one with its contents; both
+// are put together. So each of its numbers is a revision of one of them.
+const (
+	nodesAt    = "holdfast/node/"
+	contentsAt = "holdfast/contents/"
+	watchesAt  = "holdfast/watch/" // SESSION/PATH: what to tell a session of a node
+)
+
+// node is a node as the mirror has it. The mirror's mutex guards it.
+type node struct {
+	path       string
+	instance   int64 // the revision at which it was made
+	aclAt      int64 // of the last change of its rights
+	contentsAt int64 // of the last write of its contents
+	lease      int64 // 0: it stays
+	acl        acl
+	size       int
+	checksum   string
+}
+
+// acl names who may do what with a node: see cellv1.ACL.
+type acl struct {
+	Read   string `json:"read,omitempty"`
+	Write  string `json:"write,omitempty"`
+	Change string `json:"change,omitempty"`
+	By     string `json:"by,omitempty"` // the principal that has made the node
+}
+
+// closed lets nobody do anything: no list has such a name.
+var closed = acl{Read: "\x00", Write: "\x00", Change: "\x00"}
+
+// list returns the name of the list of those who may do something.
+func (a acl) list(r right) string {
+	return [...]string{toRead: a.Read, toWrite: a.Write, toAdminister: a.Change}[r]
+}
+
+// nodeChange is what one revision has done to a node.
+type nodeChange struct {
+	was, is  bool // whether it was there before, and is after
+	contents bool
+}
+
+// checksum returns the SHA-256 of contents.
+func checksum(contents []byte) string {
+	sum := sha256.Sum256(contents)
+	return hex.EncodeToString(sum[:])
+}
+
+// nodeOf returns the path of a key of a node, and whether it is that of the contents.
+func nodeOf(key string) (path string, contents, ok bool) {
+	if path, ok := strings.CutPrefix(key, nodesAt); ok {
+		return path, false, true
+	}
+	path, ok = strings.CutPrefix(key, contentsAt)
+	return path, true, ok
+}
+
+// parentOf returns the path above one; "" is the top.
+func parentOf(path string) string {
+	return path[:max(strings.LastIndexByte(path, '/'), 0)]
+}
+
+// putNodeLocked takes in a key of a node.
+func (m *mirror) putNodeLocked(kv *mvccpb.KeyValue, changes map[string]*nodeChange) {
+	path, contents, _ := nodeOf(string(kv.Key))
+	n, there := m.nodes.Get(&node{path: path})
+	c := changes[path]
+	if c == nil {
+		c = &nodeChange{was: there && n.instance != 0}
+		changes[path] = c
+	}
+	if there {
+		m.countLocked(n, -1)
+	} else {
+		n = &node{path: path}
+		m.nodes.ReplaceOrInsert(n)
+	}
+	defer func() { m.countLocked(n, 1) }()
+	if c.is = true; contents {
+		n.contentsAt, n.size, n.checksum = kv.ModRevision, len(kv.Value), checksum(kv.Value)
+		c.contents = true
+		m.putListLocked(path, kv.Value)
+		return
+	}
+	n.instance, n.aclAt, n.lease, n.acl = kv.CreateRevision, kv.ModRevision, kv.Lease, acl{}
+	if json.Unmarshal(kv.Value, &n.acl) != nil {
+		n.acl = closed
+	}
+}
+
+// deleteNodeLocked takes in that a key of a node is gone. Both go together.
+func (m *mirror) deleteNodeLocked(key string, changes map[string]*nodeChange) {
+	path, _, _ := nodeOf(key)
+	n, there := m.nodes.Get(&node{path: path})
+	if !there {
+		return
+	}
+	c := changes[path]
+	if c == nil {
+		c = &nodeChange{was: true}
+		changes[path] = c
+	}
+	c.is = false
+	m.countLocked(n, -1)
+	m.nodes.Delete(n)
+	m.deleteListLocked(path)
+}
+
+// childLocked reports whether there are nodes below a path.
+func (m *mirror) hasChildrenLocked(path string) (has bool) {
+	m.nodes.AscendGreaterOrEqual(&node{path: path + "/"}, func(n *node) bool {
+		has = strings.HasPrefix(n.path, path+"/")
+		return false
+	})
+	return has
+}
+
+// showNodeLocked describes a node.
+func (m *mirror) showNodeLocked(n *node) *cellv1.Node {
+	shown := &cellv1.Node{
+		Path: n.path, Instance: n.instance, ContentGeneration: n.contentsAt, AclGeneration: n.aclAt,
+		Checksum: n.checksum, Size: int32(n.size), HasChildren: m.hasChildrenLocked(n.path),
+		Acl: &cellv1.ACL{Read: n.acl.Read, Write: n.acl.Write, Change: n.acl.Change},
+	}
+	if n.lease != 0 {
+		shown.Session = sessionID(n.lease)
+	}
+	if lock := m.nameLocked(n.path); lock != nil {
+		for _, e := range lock.entries[:lock.holders] {
+			if !e.Value.Closed {
+				shown.LockGeneration = max(shown.LockGeneration, int64(e.tokenOf()))
+			}
+		}
+	}
+	return shown
+}
+
+// tellNodesLocked tells the sessions that watch nodes what a revision has done to them.
+func (m *mirror) tellNodesLocked(changes map[string]*nodeChange, rev int64) {
+	for path, c := range changes {
+		n, _ := m.nodes.Get(&node{path: path})
+		e := &cellv1.NodeEvent{Path: path, Revision: rev}
+		own, ofChild := cellv1.NodeEventKind_NODE_EVENT_KIND_UNSPECIFIED, cellv1.NodeEventKind_NODE_EVENT_KIND_UNSPECIFIED
+		switch {
+		case c.is && !c.was:
+			own, ofChild = cellv1.NodeEventKind_NODE_EVENT_KIND_ADDED, cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_ADDED
+		case c.was && !c.is:
+			own, ofChild = cellv1.NodeEventKind_NODE_EVENT_KIND_REMOVED, cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_REMOVED
+		case c.contents:
+			own, ofChild = cellv1.NodeEventKind_NODE_EVENT_KIND_CONTENTS_CHANGED, cellv1.NodeEventKind_NODE_EVENT_KIND_CHILD_CHANGED
+		default:
+			continue // its rights have changed, or it came and went
+		}
+		if n != nil {
+			e.ContentGeneration = n.contentsAt
+		}
+		m.tellWatchersLocked(path, own, e)
+		m.tellWatchersLocked(parentOf(path), ofChild, &cellv1.NodeEvent{
+			Path: parentOf(path), Child: path, ContentGeneration: e.ContentGeneration, Revision: rev,
+		})
+	}
+}
+
+// kinds is a set of kinds of events.
+type kinds uint32
+
+func (k kinds) has(kind cellv1.NodeEventKind) bool { return k&(1<<kind) != 0 }
+
+// tellWatchersLocked tells the sessions that watch a path, those that may still read it.
+func (m *mirror) tellWatchersLocked(path string, kind cellv1.NodeEventKind, e *cellv1.NodeEvent) {
+	for s, want := range m.watchers[path] {
+		if want.has(kind) && s.stream != nil && m.mayRead(s, path) && (e.Child == "" || m.mayRead(s, e.Child)) {
+			s.stream.addLocked(&cellv1.Event{Event: &cellv1.Event_Node{Node: &cellv1.NodeEvent{
+				Path: path, Kind: kind, Child: e.Child, ContentGeneration: e.ContentGeneration,
+				Revision: e.Revision, Token: e.Token,
+			}}})
+		}
+	}
+}
+
+// putWatchLocked takes in what a session wants to be told of a node.
+func (m *mirror) putWatchLocked(key string, value []byte) {
+	id, path, _ := strings.Cut(strings.TrimPrefix(key, watchesAt), "/")
+	var want kinds
+	s := m.sessions[id]
+	if s == nil || json.Unmarshal(value, &want) != nil {
+		return
+	}
+	if m.watchers[path] == nil {
+		m.watchers[path] = map[*session]kinds{}
+	}
+	m.watchers[path][s] = want
+	s.watches[path] = true
+}
+
+func (m *mirror) deleteWatchLocked(key string) {
+	id, path, _ := strings.Cut(strings.TrimPrefix(key, watchesAt), "/")
+	if s := m.sessions[id]; s != nil {
+		m.unwatchLocked(s, path)
+	}
+}
+
+func (m *mirror) unwatchLocked(s *session, path string) {
+	delete(s.watches, path)
+	delete(m.watchers[path], s)
+	if len(m.watchers[path]) == 0 {
+		delete(m.watchers, path)
+	}
+}

@@ -1,0 +1,258 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
+)
+
+// cell serves the API of the cell itself.
+type cell struct{ *Member }
+
+// Status says what the cell is and how it is.
+func (c cell) Status(context.Context, *connect.Request[cellv1.StatusRequest]) (*connect.Response[cellv1.StatusResponse], error) {
+	s := c.etcd.Server
+	r := &cellv1.StatusResponse{
+		Cell: c.id, Member: c.config.Name, Version: version(),
+		ShortestTtl: durationpb.New(c.front.minTTL), Poll: durationpb.New(c.front.poll),
+		Size: s.Backend().Size(), SizeInUse: s.Backend().SizeInUse(), LogSync: c.logSync.now(),
+	}
+	if shortage := c.front.shortage.Load(); shortage != nil {
+		r.Shortage = *shortage
+	}
+	leader := types.ID(s.Leader())
+	for _, m := range s.Cluster().Members() {
+		member := &cellv1.Member{Name: m.Name, Id: m.ID.String(), Learner: m.IsLearner}
+		if len(m.PeerURLs) > 0 {
+			member.PeerUrl = m.PeerURLs[0]
+		}
+		if m.ID == leader {
+			r.Leader = m.Name
+		}
+		r.Members = append(r.Members, member)
+	}
+	c.front.mirror.mu.Lock()
+	defer c.front.mirror.mu.Unlock()
+	m := c.front.mirror
+	r.Revision, r.Sessions, r.Names, r.Nodes = m.rev, int32(len(m.sessions)), int32(m.names.Len()), int32(m.nodes.Len())
+	return connect.NewResponse(r), nil
+}
+
+// logSync is how long a sync of etcd's log takes on average. To find it, all metrics of the process have to be gathered.
+// Suppose that ten thousand clients come, and each asks for the status: so it is remembered for a while.
+type logSync struct {
+	mu    sync.Mutex
+	found time.Time
+	takes *durationpb.Duration // nil: it is not known
+}
+
+// logSyncLasts is for how long it is remembered.
+const logSyncLasts = 10 * time.Second
+
+// now returns it; nil: it is not known.
+func (l *logSync) now() *durationpb.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.takes == nil || time.Since(l.found) >= logSyncLasts {
+		l.found, l.takes = time.Now(), findLogSync()
+	}
+	return l.takes
+}
+
+func findLogSync() *durationpb.Duration {
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		return nil
+	}
+	for _, f := range families {
+		if f.GetName() == "etcd_disk_wal_fsync_duration_seconds" && len(f.Metric) > 0 {
+			if h := f.Metric[0].GetHistogram(); h.GetSampleCount() > 0 {
+				return durationpb.New(time.Duration(h.GetSampleSum() / float64(h.GetSampleCount()) * float64(time.Second)))
+			}
+		}
+	}
+	return nil
+}
+
+// version is that of the program.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return ""
+}
+
+// Add makes room for another member. It learns first, and counts once it has caught up: else a member
+// that is never started would stop a cell of one for good.
+func (c cell) Add(ctx context.Context, r *connect.Request[cellv1.AddRequest]) (*connect.Response[cellv1.AddResponse], error) {
+	if !isPeerURL(r.Msg.PeerUrl) {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "peer_url: %.80q: https://host:port is right", r.Msg.PeerUrl)
+	}
+	if err := c.front.mayAdminister(ctx); err != nil {
+		return nil, err
+	}
+	for _, m := range c.etcd.Server.Cluster().Members() {
+		if len(m.PeerURLs) > 0 && m.PeerURLs[0] == "unix://"+m.Name {
+			return nil, refuse(cellv1.Reason_REASON_REFUSED,
+				"the member %s listens to no other: start it again with --member %s=URL, and then add another", m.Name, m.Name)
+		}
+	}
+	err := c.change(ctx, func(ctx context.Context) error {
+		_, err := c.client.MemberAddAsLearner(ctx, []string{r.Msg.PeerUrl})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.front.note(ctx, "a member was added", "peer", r.Msg.PeerUrl)
+	return connect.NewResponse(&cellv1.AddResponse{Members: c.members(ctx)}), nil
+}
+
+// Remove takes a member out of the cell.
+func (c cell) Remove(ctx context.Context, r *connect.Request[cellv1.RemoveRequest]) (*connect.Response[cellv1.RemoveResponse], error) {
+	if err := c.front.mayAdminister(ctx); err != nil {
+		return nil, err
+	}
+	id := uint64(0)
+	for _, m := range c.etcd.Server.Cluster().Members() {
+		if m.Name != "" && m.Name == r.Msg.Member || m.ID.String() == r.Msg.Member {
+			id = uint64(m.ID)
+		}
+	}
+	if id == 0 {
+		return nil, refuse(cellv1.Reason_REASON_INVALID, "member: %.80q is none: see the list of members", r.Msg.Member)
+	}
+	err := c.change(ctx, func(ctx context.Context) error {
+		_, err := c.client.MemberRemove(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.front.note(ctx, "a member was removed", "member", r.Msg.Member)
+	return connect.NewResponse(&cellv1.RemoveResponse{Members: c.members(ctx)}), nil
+}
+
+// changeWithin is how long a change of the members may take. etcd refuses it until all members that count have
+// been connected for five seconds.
+const changeWithin = 10 * time.Second
+
+// change changes the members.
+func (c cell) change(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, changeWithin)
+	defer cancel()
+	for {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+			if errors.Is(err, rpctypes.ErrUnhealthy) {
+				continue
+			}
+		}
+		return refuse(cellv1.Reason_REASON_REFUSED, "the members were not changed: %w", err)
+	}
+}
+
+func (c cell) members(ctx context.Context) []*cellv1.Member {
+	r, err := c.Status(ctx, nil)
+	if err != nil {
+		return nil
+	}
+	return r.Msg.Members
+}
+
+// Compact frees the space of what has been deleted.
+func (c cell) Compact(ctx context.Context, _ *connect.Request[cellv1.CompactRequest]) (*connect.Response[cellv1.CompactResponse], error) {
+	if err := c.front.mayAdminister(ctx); err != nil {
+		return nil, err
+	}
+	s := c.etcd.Server
+	r := &cellv1.CompactResponse{Before: s.Backend().Size()}
+	c.front.mirror.mu.Lock()
+	rev := c.front.mirror.rev
+	c.front.mirror.mu.Unlock()
+	if rev > keptRevisions {
+		_, err := s.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: rev - keptRevisions, Physical: true})
+		if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // the leader has done it already
+			return nil, ofStore(ctx, err)
+		}
+	}
+	if err := s.Backend().Defrag(); err != nil {
+		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("the member's file could not be compacted: %w", err))
+	}
+	r.After = s.Backend().Size()
+	return connect.NewResponse(r), nil
+}
+
+// idAt is where the cell's id stands, which the first member that serves has made up.
+const idAt = "holdfast/cell"
+
+// identify finds out which cell this is.
+func (m *Member) identify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	id := newSessionID()
+	r, err := m.etcd.Server.Txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{table.CompareCreated([]byte(idAt), nil, etcdserverpb.Compare_EQUAL, 0)},
+		Success: []*etcdserverpb.RequestOp{table.PutOp([]byte(idAt), id, 0)},
+		Failure: []*etcdserverpb.RequestOp{table.RangeOp([]byte(idAt), nil, 1)},
+	})
+	if err != nil {
+		return fmt.Errorf("the members of the cell do not agree yet: %w", err)
+	}
+	if m.id = id; !r.Succeeded {
+		m.id = string(r.Responses[0].GetResponseRange().Kvs[0].Value)
+	}
+	return nil
+}
+
+// joined sees to it that a member counts and is where it says. It learns until it has caught up, if it was
+// added; and its peer URL may be another one than when it was started last.
+func (m *Member) joined(ctx context.Context) error {
+	s := m.etcd.Server
+	for {
+		own := s.Cluster().Member(s.MemberID())
+		if own == nil {
+			return errors.New("this member is not in the cell: it was removed, or its data is of another cell")
+		}
+		want := m.config.peerURL()
+		var err error
+		bounded, cancel := context.WithTimeout(ctx, within)
+		switch {
+		case len(own.PeerURLs) != 1 || own.PeerURLs[0] != want:
+			_, err = m.client.MemberUpdate(bounded, uint64(own.ID), []string{want})
+		case own.IsLearner:
+			_, err = m.client.MemberPromote(bounded, uint64(own.ID)) // refused until it has caught up
+		default:
+			cancel()
+			return nil
+		}
+		cancel()
+		if err != nil {
+			m.front.log.Info("this member does not count yet", "reason", err)
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("this member does not count yet: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}

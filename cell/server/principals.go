@@ -1,0 +1,250 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// The file of principals is JSON:
+//
+//	{"principals": [
+//	  {"name": "billing",
+//	   "tokens": [{"sha256": "…", "expires": "2027-01-31T00:00:00Z"}],
+//	   "rights": [{"prefix": "billing", "right": "write"}],
+//	   "limits": {"sessions": 100}}
+//	]}
+//
+// A principal without tokens is one that a client certificate names. Each member reads a file of its own, and
+// reads it again when it has changed.
+type principalsFile struct {
+	Principals []principalEntry `json:"principals"`
+}
+
+type principalEntry struct {
+	Name   string       `json:"name"`
+	Tokens []TokenEntry `json:"tokens"`
+	Rights []grant      `json:"rights"`
+	Limits limits       `json:"limits"`
+}
+
+// TokenEntry is what the file of principals says of a token.
+type TokenEntry struct {
+	SHA256  string    `json:"sha256"` // of the token, in hexadecimal digits
+	Expires time.Time `json:"expires"`
+}
+
+// grant is what a principal may do with a name and all names below it.
+type grant struct {
+	Prefix string `json:"prefix"` // "": all names
+	Right  right  `json:"right"`
+}
+
+// covers reports whether a grant is of a name: of its prefix itself, or of what is below it.
+func (g grant) covers(name string) bool {
+	rest, ok := strings.CutPrefix(name, g.Prefix)
+	return ok && (g.Prefix == "" || rest == "" || rest[0] == '/')
+}
+
+// principal is somebody who may make calls.
+type principal struct {
+	name   string
+	grants []grant
+	limits *limits // nil: none
+	pace   *pace   // nil: no limit
+}
+
+// may reports whether a principal has a right to a name.
+func (p *principal) may(name string, r right) bool {
+	return slices.ContainsFunc(p.grants, func(g grant) bool { return g.Right >= r && g.covers(name) })
+}
+
+// administers reports whether a principal may do everything with all names, and so with the cell.
+func (p *principal) administers() bool { return p.may("", toAdminister) }
+
+// tokenHash is the SHA-256 of a token.
+type tokenHash [sha256.Size]byte
+
+// token is a token that is known.
+type token struct {
+	of      *principal
+	expires time.Time
+}
+
+// principals are those of a file, as it was read last.
+type principals struct {
+	byName map[string]*principal
+	tokens map[tokenHash]token
+}
+
+// Bounds of the file of principals.
+const (
+	maxPrincipalsFile = 8 << 20 // bytes
+	maxPrincipalName  = 256     // bytes
+	tokensAtOnce      = 2       // of a principal, that have not expired
+)
+
+// readPrincipals returns the text of a file of principals.
+func readPrincipals(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%s: other users may write it (%v): run chmod go-w %s", file, info.Mode().Perm(), file)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxPrincipalsFile+1))
+	if err == nil && len(text) > maxPrincipalsFile {
+		err = fmt.Errorf("%s: more than %d bytes", file, maxPrincipalsFile)
+	}
+	return text, err
+}
+
+// parsePrincipals reads the text of a file of principals.
+func parsePrincipals(text []byte, now time.Time) (*principals, error) {
+	var file principalsFile
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields() // a right that is misspelt must not be passed over
+	if err := d.Decode(&file); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something follows the principals")
+	}
+	all := &principals{map[string]*principal{}, map[tokenHash]token{}}
+	for i := range file.Principals {
+		e := &file.Principals[i]
+		if err := all.add(e, now); err != nil {
+			return nil, fmt.Errorf("principal %.80q: %w", e.Name, err)
+		}
+	}
+	return all, nil
+}
+
+func (all *principals) add(e *principalEntry, now time.Time) error {
+	if err := checkPrincipal(e.Name); err != nil {
+		return err
+	}
+	if all.byName[e.Name] != nil {
+		return errors.New("it is there twice")
+	}
+	for _, g := range e.Rights {
+		if g.Prefix == "" {
+			continue
+		}
+		if err := driver.CheckName(g.Prefix); err != nil {
+			return fmt.Errorf("prefix: %w", err)
+		}
+	}
+	if err := e.Limits.complete(); err != nil {
+		return err
+	}
+	p := &principal{name: e.Name, grants: e.Rights, limits: &e.Limits}
+	all.byName[e.Name] = p
+	valid := 0
+	for _, t := range e.Tokens {
+		sum, err := hex.DecodeString(t.SHA256)
+		switch {
+		case err != nil || len(sum) != sha256.Size:
+			return errors.New("sha256: 64 hexadecimal digits are wanted, as 'holdfast cell token' prints them")
+		case t.Expires.IsZero():
+			return errors.New("expires is missing: a time such as 2027-01-31T00:00:00Z is wanted")
+		}
+		if t.Expires.After(now) {
+			valid++
+		}
+		if _, there := all.tokens[tokenHash(sum)]; there {
+			return errors.New("the same token is there twice")
+		}
+		all.tokens[tokenHash(sum)] = token{p, t.Expires}
+	}
+	if valid > tokensAtOnce {
+		return fmt.Errorf("%d tokens are valid: at most %d may be, the old one and the new one", valid, tokensAtOnce)
+	}
+	return nil
+}
+
+// checkPrincipal checks the name of a principal. It stands on a line of its own in the lists of ACLs.
+func checkPrincipal(name string) error {
+	switch {
+	case name == "" || len(name) > maxPrincipalName:
+		return fmt.Errorf("its name has %d bytes: between 1 and %d are right", len(name), maxPrincipalName)
+	case !utf8.ValidString(name) || strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("its name must be text without space at its ends")
+	}
+	return nil
+}
+
+// tokenPrefix begins every token, so that programs which look for secrets in the wrong place find it.
+const tokenPrefix = "hft_"
+
+// NewToken returns a token of 130 random bits for a principal, and what the file of principals says of it.
+func NewToken(expires time.Time) (string, TokenEntry) {
+	text := tokenPrefix + rand.Text()
+	sum := sha256.Sum256([]byte(text))
+	return text, TokenEntry{hex.EncodeToString(sum[:]), expires.UTC().Truncate(time.Second)}
+}
+
+// rights by their names, in the order in which each has all that the one before has.
+var rightNames = []string{toRead: "read", toWrite: "write", toAdminister: "admin"}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *right) UnmarshalText(text []byte) error {
+	i := slices.Index(rightNames, string(text))
+	if i < 0 {
+		return fmt.Errorf("right %.20q is unknown: read, write and admin are right", text)
+	}
+	*r = right(i)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r right) MarshalText() ([]byte, error) { return []byte(rightNames[r]), nil }
+
+// limits are what a principal may have at most. 0: the default.
+type limits struct {
+	Sessions int     `json:"sessions"`
+	Locks    int     `json:"locks"`    // holds and places
+	Waiters  int     `json:"waiters"`  // places in the queue of one lock
+	Nodes    int     `json:"nodes"`    // that it has made
+	Bytes    int64   `json:"bytes"`    // contents of these nodes
+	Requests float64 `json:"requests"` // per second, at each member
+	Calls    int     `json:"calls"`    // under way at once, at each member
+}
+
+// defaultLimits are for principals that have none of their own.
+var defaultLimits = limits{
+	Sessions: 10_000, Locks: 100_000, Waiters: 10_000, Nodes: 100_000, Bytes: 256 << 20, Requests: 2_000, Calls: 20_000,
+}
+
+// complete fills in what is not set.
+func (l *limits) complete() error {
+	if l.Sessions < 0 || l.Locks < 0 || l.Waiters < 0 || l.Nodes < 0 || l.Bytes < 0 || l.Requests < 0 || l.Calls < 0 {
+		return errors.New("limits: none is negative")
+	}
+	d := &defaultLimits
+	*l = limits{
+		cmp.Or(l.Sessions, d.Sessions), cmp.Or(l.Locks, d.Locks), cmp.Or(l.Waiters, d.Waiters), cmp.Or(l.Nodes, d.Nodes),
+		cmp.Or(l.Bytes, d.Bytes), cmp.Or(l.Requests, d.Requests), cmp.Or(l.Calls, d.Calls),
+	}
+	return nil
+}

@@ -1,0 +1,373 @@
+package cell
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// SessionOptions configure a session.
+type SessionOptions struct {
+	// TTL is for how long the cell keeps the session if it hears nothing. 0: 30 s.
+	TTL time.Duration
+	// LockDelay is for how much longer the names of its holds stay closed when it has ended without
+	// releasing them.
+	LockDelay time.Duration
+	// Note is what operators see.
+	Note string
+	// Observer is told what happens to what the session has. nil: nobody is.
+	Observer Observer
+}
+
+// Observer is told what happens to a session. Its methods are called one after the other, and must not
+// block.
+type Observer interface {
+	// Event tells what has happened.
+	Event(*cellv1.Event)
+	// Complete tells all holds and places that the session had at a revision of the cell: what began
+	// before it and is not among them is gone. Of what happened before nothing else is told: the client
+	// has come to another member, or was cut off for long.
+	Complete(all []*cellv1.Holding, revision int64)
+	// Over tells that the session has ended, and why. Nothing is told after it.
+	Over(error)
+}
+
+// Session is a session that is kept alive until it is closed or over. Safe for concurrent use.
+type Session struct {
+	client   *Client
+	text     string // what calls want
+	id       string
+	ttl      time.Duration
+	observer Observer
+
+	life context.Context
+	die  context.CancelCauseFunc
+	done chan struct{} // closed when nothing is kept alive any more
+
+	taking  sync.Mutex // while an answer is taken in
+	cursor  string     // of the last answer
+	extends flight     // the calls of Extend
+
+	mu     sync.Mutex
+	since  driver.Instant // not after the cell began the TTL that now runs
+	places Extension
+	claims []*cellv1.Claim // to become whole holds by the next call of Extend
+
+	subscribing sync.Mutex // while the cell is told what is watched
+	watches     map[string][]*watch
+}
+
+// Extension is a time for which something lasts: Valid from Since on.
+type Extension struct {
+	Since driver.Instant
+	Valid time.Duration
+}
+
+// Later returns the extension, or that of which an answer to a call that was sent then tells, whichever began
+// later.
+func (e Extension) Later(sent driver.Instant, told *cellv1.Extension) Extension {
+	if told == nil || sent.Add(told.After.AsDuration()) <= e.Since {
+		return e
+	}
+	return Extension{sent.Add(told.After.AsDuration()), told.Ttl.AsDuration()}
+}
+
+// ErrSessionOver says that a session has expired, or was closed or killed.
+var ErrSessionOver = errors.New("the session is over")
+
+// Open opens a session.
+func (c *Client) Open(ctx context.Context, o SessionOptions) (*Session, error) {
+	s := &Session{client: c, observer: o.Observer, done: make(chan struct{}), watches: map[string][]*watch{}}
+	if s.observer == nil {
+		s.observer = silent{}
+	}
+	// An open that is not answered leaves a session that nobody uses, until its TTL is over.
+	err := c.Do(ctx, true, func(ctx context.Context, m *Member) error {
+		sent := c.clock.Now()
+		r, err := m.Sessions.Open(ctx, connect.NewRequest(&cellv1.OpenRequest{
+			Ttl: duration(o.TTL), LockDelay: duration(o.LockDelay), Note: o.Note,
+		}))
+		if err == nil {
+			s.text, s.id, s.ttl = r.Msg.Session, r.Msg.Id, r.Msg.Ttl.AsDuration()
+			s.since, s.cursor = sent.Add(r.Msg.ExtendedAfter.AsDuration()), r.Msg.Cursor
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.ttl <= 0 || o.TTL > 0 && s.ttl < o.TTL {
+		return nil, fmt.Errorf("the cell has opened a session of %v, asked were %v", s.ttl, o.TTL)
+	}
+	s.life, s.die = context.WithCancelCause(context.Background())
+	go s.keepAlive()
+	return s, nil
+}
+
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+type silent struct{}
+
+func (silent) Event(*cellv1.Event)               {}
+func (silent) Complete([]*cellv1.Holding, int64) {}
+func (silent) Over(error)                        {}
+
+// ID returns the session's id, which is no secret.
+func (s *Session) ID() string { return s.id }
+
+// Credential returns what calls want as their session. It is a secret.
+func (s *Session) Credential() string { return s.text }
+
+// Trusted returns for how long the session may be trusted: it lasts at least for Valid from Since on.
+func (s *Session) Trusted() Extension {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Extension{s.since, s.ttl}
+}
+
+// Places returns for how long the session's places and claims may be trusted.
+func (s *Session) Places() Extension {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.places
+}
+
+// Err returns why the session is over, or nil.
+func (s *Session) Err() error {
+	if s.life.Err() == nil {
+		return nil
+	}
+	return context.Cause(s.life)
+}
+
+// Extend extends the session now, and makes claims whole holds. Everything that had been lost before is
+// told before it returns. Several at a time are one call.
+func (s *Session) Extend(ctx context.Context, claims ...*cellv1.Claim) error {
+	s.mu.Lock()
+	s.claims = append(s.claims, claims...)
+	s.mu.Unlock()
+	return s.extends.do(ctx, func() error {
+		if err := s.Err(); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(s.life, min(s.ttl/3, requestWithin))
+		defer cancel()
+		for {
+			s.mu.Lock()
+			some := s.claims[:min(len(s.claims), maxClaims)]
+			s.claims = s.claims[len(some):]
+			left := len(s.claims)
+			s.mu.Unlock()
+			err := s.call(ctx, &cellv1.KeepAliveRequest{Now: true, Claims: some})
+			if err != nil || left == 0 {
+				return err
+			}
+		}
+	})
+}
+
+// maxClaims is how many claims one call makes whole holds.
+const maxClaims = 1000
+
+// Close ends the session, and everything that it has.
+func (s *Session) Close(ctx context.Context) error {
+	s.die(ErrSessionOver)
+	<-s.done
+	err := s.client.Do(ctx, true, func(ctx context.Context, m *Member) error {
+		_, err := m.Sessions.Close(ctx, connect.NewRequest(&cellv1.CloseRequest{Session: s.text}))
+		return err
+	})
+	if ReasonOf(err) == cellv1.Reason_REASON_SESSION_OVER {
+		return nil
+	}
+	return err
+}
+
+// Abandon stops keeping the session alive. It ends with its TTL.
+func (s *Session) Abandon() {
+	s.die(ErrSessionOver)
+	<-s.done
+}
+
+// keepAlive always has a call parked at a member.
+func (s *Session) keepAlive() {
+	defer close(s.done)
+	for failures := 0; s.life.Err() == nil; {
+		err := s.park()
+		if err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		s.rest(failures)
+	}
+}
+
+// park makes a call that is parked. The member answers it when half of the TTL is over since the session
+// was last extended, or after longestParked if calls of Extend see to the session. If it has not, soon
+// after, another member is asked, while there is time; so it is if those calls have gone to another one.
+func (s *Session) park() error {
+	ctx, cancel := context.WithCancel(s.life)
+	defer cancel()
+	go s.leaveLate(ctx, cancel)
+	return s.call(ctx, &cellv1.KeepAliveRequest{})
+}
+
+// leaveLate gives a parked call up when it is late.
+func (s *Session) leaveLate(ctx context.Context, giveUp context.CancelFunc) {
+	now, at, late := s.client.clock.Now(), s.client.current.Load(), min(s.ttl/8, maxLate)
+	extended, last := now, now.Add(max(s.ttl/2, longestParked)+late)
+	for {
+		left := min(extended.Add(s.ttl/2+late), last).Sub(now)
+		if left <= 0 || s.client.current.Load() != at {
+			giveUp()
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		now, extended = s.client.clock.Now(), max(extended, s.Trusted().Since)
+	}
+}
+
+// Bounds of calls.
+const (
+	maxLate       = 3 * time.Second
+	longestParked = 45 * time.Second // as members have it
+	requestWithin = 5 * time.Second
+)
+
+// rest pauses after failures: the first do not count, because other members are asked then.
+func (s *Session) rest(failures int) {
+	if failures < len(s.client.members) {
+		return
+	}
+	pause := min(10*time.Millisecond<<min(failures-len(s.client.members), 6), s.ttl/12)
+	timer := time.NewTimer(pause/2 + rand.N(pause/2+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.life.Done():
+	}
+}
+
+// call makes one call of KeepAlive, and takes in what the member answers.
+func (s *Session) call(ctx context.Context, m *cellv1.KeepAliveRequest) error {
+	nonce := crand.Text()[:12]
+	m.Session, m.Nonce = s.text, nonce
+	s.taking.Lock()
+	m.Cursor = s.cursor
+	s.taking.Unlock()
+	at := s.client.current.Load()
+	sent := s.client.clock.Now()
+	r, err := s.client.members[at].Sessions.KeepAlive(ctx, connect.NewRequest(m))
+	switch reason := ReasonOf(err); {
+	case reason == cellv1.Reason_REASON_SESSION_OVER, reason == cellv1.Reason_REASON_NOT_YOURS:
+		s.end(fmt.Errorf("%w: %w", ErrSessionOver, err))
+		return err
+	case err != nil:
+		if s.life.Err() == nil {
+			s.client.leave(at)
+		}
+		return err
+	case r.Msg.Nonce != nonce:
+		return errors.New("an answer to another call has come")
+	}
+	s.take(sent, r.Msg)
+	if r.Msg.MemberStopping {
+		s.client.leave(at)
+	}
+	return nil
+}
+
+// end tells that the session is over, once.
+func (s *Session) end(why error) {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	if s.life.Err() == nil {
+		s.observer.Over(why)
+		s.die(why)
+	}
+}
+
+// take takes in an answer. What has happened is told before anybody learns that the session was
+// extended: so a hold that has gone is not trusted any longer.
+func (s *Session) take(sent driver.Instant, r *cellv1.KeepAliveResponse) {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	if s.life.Err() != nil {
+		return
+	}
+	if !s.tell(r) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := r.Session; e != nil {
+		s.since = max(s.since, sent.Add(e.After.AsDuration()))
+	}
+	s.places = s.places.Later(sent, r.Places)
+}
+
+// tell tells the observer what is new to it. Two calls may be under way at the same time, so an answer
+// may tell what is known already, or come after a later one. It reports false if something is missing
+// before what it tells: then the next call asks for all.
+func (s *Session) tell(r *cellv1.KeepAliveResponse) bool {
+	if r.Cursor == "" {
+		return false // a later call tells
+	}
+	stream, last, ok := parseCursor(r.Cursor)
+	known, seen, _ := parseCursor(s.cursor)
+	switch {
+	case !ok:
+		return false
+	case r.Complete && (stream != known || last >= seen):
+		s.observer.Complete(r.Holdings, r.Revision)
+	case r.Complete:
+		return true
+	case stream != known, last > seen+uint64(len(r.Events)), len(r.Events) > 0 && r.Events[0].Number > seen+1:
+		s.cursor = ""
+		return false
+	}
+	for _, e := range r.Events {
+		switch node := e.GetNode(); {
+		case stream == known && e.Number <= seen:
+		case node != nil:
+			s.happened(node)
+		default:
+			s.observer.Event(e)
+		}
+	}
+	if stream != known || last > seen {
+		s.cursor = r.Cursor
+	}
+	return true
+}
+
+// parseCursor takes a cursor apart: the name of a stream of events, and the number of one.
+func parseCursor(text string) (stream string, number uint64, ok bool) {
+	stream, digits, ok := strings.Cut(text, ":")
+	number, err := strconv.ParseUint(digits, 36, 64)
+	return stream, number, ok && err == nil
+}

@@ -1,0 +1,111 @@
+package celllock
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// quick is an election time with which the shortest TTL is 1 s.
+const quick = 500 * time.Millisecond
+
+// leaks are the goroutines of testserver, which end after the run.
+var leaks = []goleak.Option{
+	goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch"),
+}
+
+func TestConformance(t *testing.T) {
+	server := testserver.StartCell(t, testserver.CellOptions{Election: quick})
+	drivertest.Run(t, drivertest.Harness{
+		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs()) },
+		Transport: through(server),
+		Restart: func(testing.TB) {
+			server.Members[0].Kill()
+			server.Members[0].Start()
+		},
+		TTL:      time.Second,
+		Parallel: 8,
+		Except:   except,
+		Leaks:    leaks,
+	})
+}
+
+// TestConformanceOfThree is the same on three members, of which one after the other is killed where the
+// suite restarts the store.
+func TestConformanceOfThree(t *testing.T) {
+	server := testserver.StartCell(t, testserver.CellOptions{Members: 3, Election: quick})
+	next := 0
+	drivertest.Run(t, drivertest.Harness{
+		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs()) },
+		Transport: through(server),
+		Restart: func(testing.TB) {
+			server.Members[next%3].Kill()
+			server.Members[next%3].Start()
+			next++
+		},
+		TTL:      time.Second,
+		Parallel: 8,
+		Except:   except,
+		Leaks:    leaks,
+	})
+}
+
+// except are the cases in which another client withdraws a request of which it knows the owner only. In a
+// cell a request belongs to a session, and nobody else can withdraw it: operators have Break and Kill.
+var except = []string{
+	"faults/a request later than its withdrawal",
+	"faults/a queued request later than its withdrawal",
+}
+
+// proxies stand before the members of one cell.
+type proxies []*chaos.Proxy
+
+func (ps proxies) each(do func(*chaos.Proxy)) {
+	for _, p := range ps {
+		do(p)
+	}
+}
+
+func (ps proxies) HoldReplies()  { ps.each((*chaos.Proxy).HoldReplies) }
+func (ps proxies) HoldRequests() { ps.each((*chaos.Proxy).HoldRequests) }
+func (ps proxies) Cut()          { ps.each((*chaos.Proxy).Cut) }
+func (ps proxies) Heal()         { ps.each((*chaos.Proxy).Heal) }
+
+func (ps proxies) Connections() (n int) {
+	ps.each(func(p *chaos.Proxy) { n += p.Connections() })
+	return n
+}
+
+// through returns what opens a client behind a proxy for each member.
+func through(server *testserver.Cell) func(testing.TB) (driver.Driver, drivertest.Transport) {
+	return func(t testing.TB) (driver.Driver, drivertest.Transport) {
+		var ps proxies
+		var addrs []string
+		for _, m := range server.Members {
+			p := chaos.StartProxy(t, m.Addr)
+			ps, addrs = append(ps, p), append(addrs, p.Addr)
+		}
+		return dial(t, strings.Join(addrs, ",")), ps
+	}
+}
+
+func dial(t testing.TB, addrs string) *client {
+	t.Helper()
+	u, err := url.Parse("cell://" + addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := open(t.Context(), u)
+	if err != nil {
+		t.Fatalf("celllock: %v", err)
+	}
+	return d.(*client)
+}

@@ -1,0 +1,343 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast/cell"
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+)
+
+func (a *app) cellCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cell",
+		Short: "Operate a cell: its members, sessions and backups",
+		Long: `Operate a cell, the lock service that 'holdfast serve' runs. The store must be a cell:
+--store cell://HOST:PORT, or HOLDFAST_STORE. Name all members in it, and each is looked at.`,
+	}
+	cmd.AddCommand(a.cellStatusCommand(), a.cellMembersCommand(), a.cellAddCommand(), a.cellRemoveCommand(),
+		a.cellBackupCommand(), a.cellRestoreCommand(), a.cellCompactCommand(), a.cellSessionsCommand(), a.cellKillCommand(), a.cellTokenCommand())
+	return cmd
+}
+
+// cellExitCodes is the table for the help texts of cell.
+const cellExitCodes = `Exit codes:
+    0   done
+    1   the cell refused, or a member that the store URL names does not answer or is not well
+   64   wrong usage: a flag, an argument, a URL, or something that the principal may not do
+   69   the cell cannot be reached or does not work
+   70   something else failed on this host`
+
+// cellError returns an error of a call about the cell.
+func cellError(err error) error {
+	switch reason := cell.ReasonOf(err); {
+	case reason == cellv1.Reason_REASON_REFUSED, reason == cellv1.Reason_REASON_SESSION_OVER:
+		return &exitError{exitFailure, err}
+	case errors.Is(err, cell.ErrForbidden), reason == cellv1.Reason_REASON_FORBIDDEN, reason == cellv1.Reason_REASON_INVALID:
+		return usagef("%w", err)
+	}
+	return storeError(err)
+}
+
+// askWithin is how long a member may take to say how it is.
+const askWithin = 3 * time.Second
+
+// statusJSON is the JSON form of a member's status. It is an interface: fields may be added.
+type statusJSON struct {
+	Address   string `json:"address"`
+	Error     string `json:"error,omitempty"`
+	Cell      string `json:"cell,omitempty"`
+	Member    string `json:"member,omitempty"`
+	Leads     bool   `json:"leads"`
+	Leader    string `json:"leader,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Revision  int64  `json:"revision,omitempty"`
+	Size      int64  `json:"size,omitempty"`
+	SizeInUse int64  `json:"size_in_use,omitempty"`
+	Sessions  int32  `json:"sessions"`
+	Names     int32  `json:"names"`
+	Nodes     int32  `json:"nodes"`
+	Shortage  string `json:"shortage,omitempty"`
+}
+
+func statusAsJSON(s cell.MemberStatus) statusJSON {
+	if s.Err != nil {
+		return statusJSON{Address: s.Address, Error: oneLine(s.Err)}
+	}
+	r := s.Status
+	return statusJSON{
+		Address: s.Address, Cell: r.Cell, Member: r.Member, Leads: r.Leader == r.Member, Leader: r.Leader, Version: r.Version,
+		Revision: r.Revision, Size: r.Size, SizeInUse: r.SizeInUse, Sessions: r.Sessions, Names: r.Names, Nodes: r.Nodes,
+		Shortage: r.Shortage,
+	}
+}
+
+func (a *app) cellStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show how the members are",
+		Long: `Ask each member that the store URL names how it is. A member that is behind has a smaller
+REVISION than the others.
+
+` + cellExitCodes,
+		Example: `  holdfast cell status --store cells://a,b,c`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				ctx, cancel := context.WithTimeout(ctx, askWithin)
+				defer cancel()
+				said := c.Statuses(ctx)
+				if err := a.printStatuses(said); err != nil {
+					return err
+				}
+				return unwell(said)
+			})
+		},
+	}
+}
+
+func (a *app) printStatuses(said []cell.MemberStatus) error {
+	t := &table{columns: []column{
+		{title: "ADDRESS"}, {title: "MEMBER"}, {title: "STATE"}, {title: "REVISION", drop: 2}, {title: "SIZE", drop: 3},
+		{title: "SESSIONS", drop: 4}, {title: "LOCKS", drop: 5}, {title: "FILES", drop: 6}, {title: "VERSION", drop: 7},
+	}}
+	for _, s := range said {
+		switch r := s.Status; {
+		case a.output == "json":
+			if err := printJSON(statusAsJSON(s)); err != nil {
+				return err
+			}
+		case s.Err != nil:
+			t.add(s.Address, "", "does not answer", "", "", "", "", "", "")
+		default:
+			state := "follows " + escape(r.Leader)
+			if r.Leader == r.Member {
+				state = "leads"
+			} else if r.Leader == "" {
+				state = "no leader"
+			}
+			t.add(s.Address, escape(r.Member), state, strconv.FormatInt(r.Revision, 10), sizeText(r.Size),
+				strconv.Itoa(int(r.Sessions)), strconv.Itoa(int(r.Names)), strconv.Itoa(int(r.Nodes)), escape(r.Version))
+		}
+	}
+	if a.output == "json" {
+		return nil
+	}
+	return t.write(os.Stdout, outputWidth())
+}
+
+// unwell is the error of members that do not answer, have no leader, or have too little space.
+func unwell(said []cell.MemberStatus) error {
+	var silent, headless, short []string
+	var last error
+	for _, s := range said {
+		switch {
+		case s.Err != nil:
+			silent, last = append(silent, s.Address), s.Err
+		case s.Status.Leader == "":
+			headless = append(headless, s.Address)
+		case s.Status.Shortage != "":
+			short = append(short, s.Status.Shortage)
+		}
+	}
+	switch {
+	case len(silent) == len(said):
+		return storeError(fmt.Errorf("no member answers: %w", last))
+	case len(silent) > 0:
+		return &exitError{exitFailure, fmt.Errorf("no answer from %s: %w", strings.Join(silent, ", "), last)}
+	case len(headless) > 0:
+		return &exitError{exitFailure, fmt.Errorf("%s know no leader: a majority of the members must run", strings.Join(headless, ", "))}
+	case len(short) > 0:
+		return &exitError{exitFailure, fmt.Errorf("nobody gets anything new: %s", strings.Join(short, "; "))}
+	}
+	return nil
+}
+
+// sizeText returns a number of bytes in a form that is easy to read.
+func sizeText(n int64) string {
+	switch {
+	case n < 10<<10:
+		return strconv.FormatInt(n, 10) + " B"
+	case n < 10<<20:
+		return strconv.FormatInt(n>>10, 10) + " KiB"
+	}
+	return strconv.FormatInt(n>>20, 10) + " MiB"
+}
+
+func (a *app) cellMembersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "members",
+		Short: "List the members",
+		Long: `List the members that the cell has, whether they run or not. One that has not caught up yet
+learns, and does not count.
+
+` + cellExitCodes,
+		Example: `  holdfast cell members`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				return c.Do(ctx, true, func(ctx context.Context, m *cell.Member) error {
+					r, err := m.Cell.Status(ctx, connect.NewRequest(&cellv1.StatusRequest{}))
+					if err != nil {
+						return cellError(err)
+					}
+					return a.printMembers(r.Msg.Members)
+				})
+			})
+		},
+	}
+}
+
+// memberJSON is the JSON form of a member. It is an interface: fields may be added.
+type memberJSON struct {
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	PeerURL string `json:"peer_url"`
+	Learner bool   `json:"learner,omitempty"`
+}
+
+func (a *app) printMembers(members []*cellv1.Member) error {
+	t := &table{columns: []column{{title: "MEMBER"}, {title: "PEER URL"}, {title: "STATE"}, {title: "ID", drop: 1}}}
+	for _, m := range members {
+		if a.output == "json" {
+			if err := printJSON(memberJSON{m.Id, m.Name, m.PeerUrl, m.Learner}); err != nil {
+				return err
+			}
+			continue
+		}
+		state := "counts"
+		switch {
+		case m.Name == "":
+			state = "to be started"
+		case m.Learner:
+			state = "learns"
+		}
+		t.add(escape(m.Name), escape(m.PeerUrl), state, escape(m.Id))
+	}
+	if a.output == "json" {
+		return nil
+	}
+	return t.write(os.Stdout, outputWidth())
+}
+
+func (a *app) cellAddCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "add PEER-URL",
+		Short: "Make room for another member",
+		Long: `Tell the cell of another member, which the others will find at PEER-URL. Start it then with
+'holdfast serve --join'. It counts once it has caught up.
+
+To replace a member whose data are lost, remove it first, and start the new one with an empty
+directory.
+
+` + cellExitCodes,
+		Example: `  holdfast cell add https://10.0.0.4:7434`,
+		Args:    oneArgument("the URL at which the other members will find it"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeMembers(cmd.Context(), func(ctx context.Context, m *cell.Member) ([]*cellv1.Member, error) {
+				r, err := m.Cell.Add(ctx, connect.NewRequest(&cellv1.AddRequest{PeerUrl: args[0]}))
+				if err != nil {
+					return nil, err
+				}
+				a.hint("start it on its host: holdfast serve --join --name NAME, with --member for each of these and for itself")
+				return r.Msg.Members, nil
+			})
+		},
+	}
+}
+
+func (a *app) cellRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove MEMBER",
+		Short: "Take a member out of the cell",
+		Long: `Take a member out of the cell for good, by its name or its id. It stops, and its data are of no
+more use.
+
+` + cellExitCodes,
+		Example: `  holdfast cell remove c`,
+		Args:    oneArgument("the member's name or id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeMembers(cmd.Context(), func(ctx context.Context, m *cell.Member) ([]*cellv1.Member, error) {
+				r, err := m.Cell.Remove(ctx, connect.NewRequest(&cellv1.RemoveRequest{Member: args[0]}))
+				if err != nil {
+					return nil, err
+				}
+				return r.Msg.Members, nil
+			})
+		},
+	}
+}
+
+// oneArgument checks that one argument is given.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("%d arguments are given: one is needed, %s", len(args), what)
+		}
+		return nil
+	}
+}
+
+// changeMembers makes a call that changes the members, and prints them.
+func (a *app) changeMembers(ctx context.Context, call func(context.Context, *cell.Member) ([]*cellv1.Member, error)) error {
+	return a.withCell(ctx, func(ctx context.Context, c *cellStore) error {
+		var members []*cellv1.Member
+		err := c.Do(ctx, false, func(ctx context.Context, m *cell.Member) (err error) {
+			members, err = call(ctx, m)
+			return err
+		})
+		if err != nil {
+			return cellError(err)
+		}
+		return a.printMembers(members)
+	})
+}
+
+// compactWithin is how long a member may take to rewrite its file.
+const compactWithin = 10 * time.Minute
+
+func (a *app) cellCompactCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "compact",
+		Short: "Make the members' files small",
+		Long: `Free the space of what has been deleted, in the file of each member that the store URL names, one
+after the other. The cell forgets old changes by itself: this is for a file that has become large
+once, and is only worth it where 'status' shows that much. A member that compacts answers nobody,
+for about a second per GiB.
+
+` + cellExitCodes,
+		Example: `  holdfast cell compact`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.openCell()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), compactWithin)
+			defer cancel()
+			for _, m := range c.Members() {
+				r, err := m.Cell.Compact(ctx, connect.NewRequest(&cellv1.CompactRequest{}))
+				if err != nil {
+					return cellError(fmt.Errorf("%s: %w", m.Address, err))
+				}
+				if a.output == "json" {
+					if err := printJSON(map[string]any{"address": m.Address, "before": r.Msg.Before, "after": r.Msg.After}); err != nil {
+						return err
+					}
+				} else if _, err := fmt.Printf("%s: %s, before %s\n", m.Address, sizeText(r.Msg.After), sizeText(r.Msg.Before)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strconv"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast/cell"
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+)
+
+// sessionJSON is the JSON form of a session. It is an interface: fields may be added.
+type sessionJSON struct {
+	ID          string `json:"id"`
+	Principal   string `json:"principal,omitempty"`
+	Note        string `json:"note,omitempty"`
+	TTLMS       int64  `json:"ttl_ms"`
+	LockDelayMS int64  `json:"lock_delay_ms,omitempty"`
+	OpenMS      int64  `json:"open_ms"`
+	Holds       int32  `json:"holds"`
+	Places      int32  `json:"places"`
+}
+
+func (a *app) cellSessionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions of clients",
+		Long: `List the sessions that clients have with the cell: for how long each has been open, its TTL, how
+many locks it holds, and in how many queues it waits.
+
+` + cellExitCodes,
+		Example: `  holdfast cell sessions
+  holdfast cell sessions -o json | jq -r 'select(.holds > 100) | .id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withCell(cmd.Context(), a.listSessions)
+		},
+	}
+}
+
+func (a *app) listSessions(ctx context.Context, c *cellStore) error {
+	t := &table{columns: []column{
+		{title: "SESSION"}, {title: "PRINCIPAL", drop: 2, shrinks: true}, {title: "NOTE", drop: 4, shrinks: true}, {title: "OPEN FOR"},
+		{title: "TTL", drop: 3}, {title: "HOLDS"}, {title: "PLACES", drop: 1},
+	}}
+	for after, more := "", true; more; {
+		var r *connect.Response[cellv1.SessionsListResponse]
+		err := c.Do(ctx, true, func(ctx context.Context, m *cell.Member) (err error) {
+			r, err = m.Sessions.List(ctx, connect.NewRequest(&cellv1.SessionsListRequest{After: after}))
+			return err
+		})
+		if err != nil {
+			return cellError(err)
+		}
+		for _, s := range r.Msg.Sessions {
+			after = s.Id
+			if a.output == "json" {
+				if err := printJSON(sessionJSON{
+					s.Id, s.Principal, s.Note, s.Ttl.AsDuration().Milliseconds(), s.LockDelay.AsDuration().Milliseconds(),
+					s.Open.AsDuration().Milliseconds(), s.Holds, s.Places,
+				}); err != nil {
+					return err
+				}
+				continue
+			}
+			t.add(escape(s.Id), escape(s.Principal), escape(s.Note), durationText(s.Open.AsDuration()), durationText(s.Ttl.AsDuration()),
+				strconv.Itoa(int(s.Holds)), strconv.Itoa(int(s.Places)))
+		}
+		more = r.Msg.More && len(r.Msg.Sessions) > 0
+	}
+	switch {
+	case a.output == "json":
+		return nil
+	case len(t.rows) == 0:
+		a.hint("there are no sessions")
+		return nil
+	}
+	return t.write(os.Stdout, outputWidth())
+}
+
+func (a *app) cellKillCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kill SESSION",
+		Short: "End a session",
+		Long: `End a session: its holds are lost, and open when their lock-delay is over. Its client is told at
+once if the cell can reach it. If not, it trusts its locks until its TTL is over.
+
+` + cellExitCodes,
+		Example: `  holdfast cell kill 5a2b3c4d5e6f7080`,
+		Args:    oneArgument("the session's id, which 'holdfast cell sessions' shows"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				// It is parked as far as the client goes: a second call would not find what a slow first one has ended.
+				err := c.DoParked(ctx, func(ctx context.Context, m *cell.Member) error {
+					_, err := m.Sessions.Kill(ctx, connect.NewRequest(&cellv1.KillRequest{Id: args[0]}))
+					return err
+				})
+				if err != nil {
+					return cellError(err)
+				}
+				return nil
+			})
+		},
+	}
+}

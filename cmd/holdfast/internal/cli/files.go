@@ -1,0 +1,446 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast/cell"
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+)
+
+func (a *app) filesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "files",
+		Short: "Read and write the small files of a cell",
+		Long: `Read and write the small files of a cell, the lock service that 'holdfast serve' runs: settings,
+the address of a leader, a list of members. Each is read and written as a whole, and has at most
+256 KiB. Each has numbers that only grow: its instance, and the generations of its contents and of
+its rights.
+
+The store must be a cell: --store cell://HOST:PORT, or HOLDFAST_STORE.`,
+	}
+	cmd.AddCommand(a.filesLsCommand(), a.filesGetCommand(), a.filesPutCommand(), a.filesRmCommand(),
+		a.filesWatchCommand(), a.filesACLCommand())
+	return cmd
+}
+
+// fileError returns an error of a call about a file.
+func fileError(err error) error {
+	switch {
+	case errors.Is(err, cell.ErrNoNode), errors.Is(err, cell.ErrChanged), errors.Is(err, cell.ErrHasChildren):
+		return &exitError{exitFailure, err}
+	case errors.Is(err, cell.ErrForbidden), cell.ReasonOf(err) == cellv1.Reason_REASON_INVALID:
+		return usagef("%w", err)
+	}
+	return storeError(err)
+}
+
+// fileExitCodes is the table for the help texts of files.
+const fileExitCodes = `Exit codes:
+    0   done
+    1   there is no such file, it is of another generation, or it has files below it
+   64   wrong usage: a flag, a path, a URL, or something that the principal may not do
+   69   the cell cannot be reached or does not work
+   70   something else failed on this host`
+
+// fileJSON is the JSON form of a file. It is an interface: fields may be added, and none changes.
+type fileJSON struct {
+	Path              string    `json:"path"`
+	Instance          int64     `json:"instance,omitempty"`
+	ContentGeneration int64     `json:"content_generation,omitempty"`
+	LockGeneration    int64     `json:"lock_generation,omitempty"`
+	ACLGeneration     int64     `json:"acl_generation,omitempty"`
+	Checksum          string    `json:"sha256,omitempty"`
+	Size              int       `json:"size"`
+	Session           string    `json:"session,omitempty"`
+	ACL               *cell.ACL `json:"acl,omitempty"`
+	HasChildren       bool      `json:"has_children"`
+}
+
+func (c *cellStore) fileAsJSON(n cell.Node) fileJSON {
+	j := fileJSON{
+		Path: c.out(n.Path), Instance: n.Instance, ContentGeneration: n.ContentGeneration, LockGeneration: n.LockGeneration,
+		ACLGeneration: n.ACLGeneration, Checksum: n.Checksum, Size: n.Size, Session: n.Session, HasChildren: n.HasChildren,
+	}
+	if n.ACL != (cell.ACL{}) {
+		j.ACL = &n.ACL
+	}
+	return j
+}
+
+// onePath checks that one path is given.
+func onePath(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%d arguments are given: one is needed, the path", len(args))
+	}
+	return nil
+}
+
+func (a *app) filesLsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls [PATH]",
+		Short: "List the files below a path",
+		Long: `List what is right below a path, or at the top. A name with a slash at its end has files below it.
+
+` + fileExitCodes,
+		Example: `  holdfast files ls
+  holdfast files ls app -o json | jq -r .path`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				path := strings.TrimSuffix(c.in(strings.Join(args, "")), "/")
+				t := &table{columns: []column{{title: "PATH"}, {title: "SIZE", drop: 1}, {title: "GENERATION", drop: 3}, {title: "SESSION", drop: 2}}}
+				for n, err := range c.ReadDir(ctx, path) {
+					if err != nil {
+						return fileError(err)
+					}
+					if a.output == "json" {
+						if err := printJSON(c.fileAsJSON(n)); err != nil {
+							return err
+						}
+						continue
+					}
+					name := escape(c.out(n.Path))
+					if n.HasChildren {
+						name += "/"
+					}
+					if n.Instance == 0 {
+						t.add(name, "", "", "")
+					} else {
+						t.add(name, strconv.Itoa(n.Size), strconv.FormatInt(n.ContentGeneration, 10), n.Session)
+					}
+				}
+				switch {
+				case a.output == "json":
+					return nil
+				case len(t.rows) == 0:
+					a.hint("there are no files")
+					return nil
+				}
+				return t.write(os.Stdout, outputWidth())
+			})
+		},
+	}
+}
+
+func (a *app) filesGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get PATH",
+		Short: "Print a file",
+		Long: `Print the contents of a file as they are. With -o json print what is known of the file instead, and
+no contents.
+
+` + fileExitCodes,
+		Example: `  holdfast files get app/config`,
+		Args:    onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				n, contents, err := c.Get(ctx, c.in(args[0]))
+				if err != nil {
+					return fileError(err)
+				}
+				if a.output == "json" {
+					return printJSON(c.fileAsJSON(n))
+				}
+				_, err = os.Stdout.Write(contents)
+				return err
+			})
+		},
+	}
+}
+
+// ifFlags are the flags that say which file a command means.
+type ifFlags struct {
+	generation int64
+	instance   int64
+}
+
+func (f *ifFlags) add(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&f.generation, "if-generation", -1, "only if the file is of this `generation`")
+	cmd.Flags().Int64Var(&f.instance, "instance", 0, "only if the file has this `number`")
+}
+
+func (f *ifFlags) want() (cell.If, error) {
+	want := cell.If{Instance: f.instance}
+	if f.generation != -1 {
+		want.Generation = &f.generation
+	}
+	if f.generation < -1 || f.instance < 0 {
+		return want, usagef("generations and instances are not negative")
+	}
+	return want, nil
+}
+
+// mostContents is how large a file may be, in bytes.
+const mostContents = 256 << 10
+
+func (a *app) filesPutCommand() *cobra.Command {
+	var f ifFlags
+	cmd := &cobra.Command{
+		Use:   "put PATH [FILE]",
+		Short: "Write a file",
+		Long: `Write a file of the cell with the contents of FILE, or of the standard input. It is made if it is
+not there. With --if-generation it is written only if nobody else has written it since it was read;
+with --if-generation 0 only if it is not there.
+
+` + fileExitCodes,
+		Example: `  echo 10.0.0.7:8080 | holdfast files put app/leader
+  holdfast files put app/config config.json --if-generation 4711`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			want, err := f.want()
+			if err != nil {
+				return err
+			}
+			in := os.Stdin
+			if len(args) == 2 && args[1] != "-" {
+				if in, err = os.Open(args[1]); err != nil {
+					return usagef("%w", err)
+				}
+				defer in.Close()
+			}
+			contents, err := io.ReadAll(io.LimitReader(in, mostContents+1))
+			switch {
+			case err != nil:
+				return usagef("%w", err)
+			case len(contents) > mostContents:
+				return usagef("the contents are too long: at most %d bytes are allowed", mostContents)
+			}
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				n, err := c.Put(ctx, c.in(args[0]), contents, nil, want)
+				if err != nil {
+					return fileError(err)
+				}
+				if a.output == "json" {
+					return printJSON(c.fileAsJSON(n))
+				}
+				a.hint(fmt.Sprintf("%s has generation %d", escape(args[0]), n.ContentGeneration))
+				return nil
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) filesRmCommand() *cobra.Command {
+	var f ifFlags
+	cmd := &cobra.Command{
+		Use:   "rm PATH",
+		Short: "Remove a file",
+		Long: `Remove a file that has no files below it.
+
+` + fileExitCodes,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			want, err := f.want()
+			if err != nil {
+				return err
+			}
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				if err := c.Delete(ctx, c.in(args[0]), want); err != nil {
+					return fileError(err)
+				}
+				return nil
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// watchKinds are the words for events.
+var watchKinds = map[string]cell.EventKind{
+	"contents": cell.ContentsChanged, "added": cell.Added, "removed": cell.Removed,
+	"child-added": cell.ChildAdded, "child-removed": cell.ChildRemoved, "child-changed": cell.ChildChanged,
+	"lock-acquired": cell.LockAcquired, "lock-lost": cell.LockLost, "lock-wanted": cell.LockWanted,
+	"reread": cell.Reread,
+}
+
+func kindWord(k cell.EventKind) string {
+	for word, kind := range watchKinds {
+		if kind == k {
+			return word
+		}
+	}
+	return "unknown"
+}
+
+// eventJSON is the JSON form of an event. It is an interface: fields may be added, and none changes.
+type eventJSON struct {
+	Path              string `json:"path"`
+	Kind              string `json:"kind"`
+	Child             string `json:"child,omitempty"`
+	ContentGeneration int64  `json:"content_generation,omitempty"`
+	Token             int64  `json:"token,omitempty"`
+	Revision          int64  `json:"revision"`
+}
+
+func (a *app) filesWatchCommand() *cobra.Command {
+	var words []string
+	cmd := &cobra.Command{
+		Use:   "watch PATH",
+		Short: "Print what happens to a file",
+		Long: `Print what happens to a file, to those right below it and to the lock of the same name, as it
+happens, until Ctrl-C. The file need not be there. "reread" says that the watch has begun, or that
+events may be missing: read the file then.
+
+` + fileExitCodes,
+		Example: `  holdfast files watch app --on child-added,child-removed`,
+		Args:    onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kinds, err := parseKinds(words)
+			if err != nil {
+				return err
+			}
+			return a.watchFile(cmd.Context(), args[0], kinds)
+		},
+	}
+	cmd.Flags().StringSliceVar(&words, "on", nil, "which `events` to print, separated by commas (default: all): contents, added, "+
+		"removed, child-added, child-removed, child-changed, lock-acquired, lock-lost, lock-wanted")
+	return cmd
+}
+
+func parseKinds(words []string) ([]cell.EventKind, error) {
+	var kinds []cell.EventKind
+	for _, word := range words {
+		kind, ok := watchKinds[word]
+		if !ok || kind == cell.Reread {
+			return nil, usagef("--on: %q is no event: see --help", word)
+		}
+		kinds = append(kinds, kind)
+	}
+	if kinds == nil {
+		for _, kind := range watchKinds {
+			if kind != cell.Reread {
+				kinds = append(kinds, kind)
+			}
+		}
+		slices.Sort(kinds)
+	}
+	return kinds, nil
+}
+
+func (a *app) watchFile(ctx context.Context, path string, kinds []cell.EventKind) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := a.openCell()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	opening, cancel := context.WithTimeout(ctx, openWithin)
+	s, err := c.Open(opening, cell.SessionOptions{Note: "holdfast files watch"})
+	cancel()
+	if err != nil {
+		return fileError(err)
+	}
+	defer s.Close(context.WithoutCancel(ctx))
+	for e, err := range s.Watch(ctx, c.in(path), kinds...) {
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fileError(err)
+		}
+		if err := a.printEvent(c, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printEvent(c *cellStore, e cell.Event) error {
+	if a.output == "json" {
+		j := eventJSON{c.out(e.Path), kindWord(e.Kind), "", e.ContentGeneration, e.Token, e.Revision}
+		if e.Child != "" {
+			j.Child = c.out(e.Child)
+		}
+		return printJSON(j)
+	}
+	line := kindWord(e.Kind) + " " + escape(c.out(e.Path))
+	switch {
+	case e.Child != "":
+		line = kindWord(e.Kind) + " " + escape(c.out(e.Child))
+	case e.Token != 0:
+		line += fmt.Sprintf(" token %d", e.Token)
+	}
+	if e.ContentGeneration != 0 {
+		line += fmt.Sprintf(" generation %d", e.ContentGeneration)
+	}
+	_, err := fmt.Println(line)
+	return err
+}
+
+func (a *app) filesACLCommand() *cobra.Command {
+	var f ifFlags
+	var next cell.ACL
+	cmd := &cobra.Command{
+		Use:   "acl PATH",
+		Short: "Show or change who may do what with a file",
+		Long: `Show who may do what with a file and the lock of its name, or change it. The list NAME is the file
+acl/NAME, whose lines are principals. An empty name lets everybody whom the cell's list of
+principals lets. Files that are made below a file have the rights that it has then.
+
+` + fileExitCodes,
+		Example: `  printf 'alice\nbob\n' | holdfast files put acl/team
+  holdfast files acl app --read '' --write team --change team`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			want, err := f.want()
+			if err != nil {
+				return err
+			}
+			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
+				n, err := c.Stat(ctx, c.in(args[0]))
+				if err != nil {
+					return fileError(err)
+				}
+				changed := n.ACL
+				for _, flag := range []struct {
+					name     string
+					to, from *string
+				}{{"read", &changed.Read, &next.Read}, {"write", &changed.Write, &next.Write}, {"change", &changed.Change, &next.Change}} {
+					if cmd.Flags().Changed(flag.name) {
+						*flag.to = *flag.from
+					}
+				}
+				if changed != n.ACL {
+					if want.Generation == nil {
+						want.Generation = &n.ACLGeneration
+					}
+					if n, err = c.SetACL(ctx, c.in(args[0]), changed, want); err != nil {
+						return fileError(err)
+					}
+				}
+				if a.output == "json" {
+					return printJSON(c.fileAsJSON(n))
+				}
+				t := &table{columns: []column{{title: "RIGHT"}, {title: "LIST"}}}
+				for _, row := range [][2]string{{"read", n.ACL.Read}, {"write", n.ACL.Write}, {"change", n.ACL.Change}} {
+					list := escape(row[1])
+					if list == "" {
+						list = "(everybody)"
+					}
+					t.add(row[0], list)
+				}
+				return t.write(os.Stdout, outputWidth())
+			})
+		},
+	}
+	cmd.Flags().StringVar(&next.Read, "read", "", "the `list` of those who may read")
+	cmd.Flags().StringVar(&next.Write, "write", "", "the `list` of those who may write and lock")
+	cmd.Flags().StringVar(&next.Change, "change", "", "the `list` of those who may change these rights")
+	f.add(cmd)
+	return cmd
+}

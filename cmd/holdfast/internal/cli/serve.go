@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfastlock/holdfast/cell/server"
+)
+
+// serveFlags are the flags of serve that are no fields of its configuration.
+type serveFlags struct {
+	memberFlags
+	level   string
+	json    bool
+	audit   string
+	reserve int64 // MiB
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var c server.Config
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a member of a lock service of your own",
+		Long: `Run a member of a cell: a lock service for teams that have no store which they trust with locks, or
+many languages. Clients come by cell://HOST:PORT, or by HTTP with JSON.
+
+Without a flag it is a cell of one member, for this host alone, which keeps its data in
+$XDG_STATE_HOME/holdfast/cell or ~/.local/state/holdfast/cell. A cell of three members outlives
+the death of one, a cell of five that of two: start each with its own --name and --data, and with
+the same list of --member.
+
+For other hosts it needs a certificate, and must know who calls: give it --tls-client-ca, or a file
+with --principals, which says who may do what and which 'holdfast cell token' helps to write. It
+reads certificates and principals again when they change, so nothing is started anew for them.
+
+` + settingsHelp + `
+
+On SIGTERM or SIGINT it sends its clients to other members and stops. A second signal stops it at
+once.
+
+` + exitCodes,
+		Example: `  holdfast serve
+  holdfast serve --name a --data /var/lib/holdfast --listen 10.0.0.1:7433 \
+    --tls-cert a.pem --tls-key a.key --principals principals.json \
+    --peer-cert a.pem --peer-key a.key --peer-ca ca.pem \
+    --member a=https://10.0.0.1:7434 --member b=https://10.0.0.2:7434 \
+    --member c=https://10.0.0.3:7434`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.complete(&c); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), c)
+		},
+	}
+	f.add(cmd, &c)
+	flags := cmd.Flags()
+	flags.StringVar(&c.Listen, "listen", server.DefaultListen, "where clients come to, as `host:port`")
+	flags.StringVar(&c.TLS.Cert, "tls-cert", "", "`file` with the certificate for clients")
+	flags.StringVar(&c.TLS.Key, "tls-key", "", "`file` with its private key")
+	flags.StringVar(&c.TLS.CA, "tls-client-ca", "", "`file` with the authority of clients' certificates")
+	flags.StringVar(&c.Principals, "principals", "", "`file` that says who may do what")
+	flags.BoolVar(&c.Insecure, "insecure", false, "allow other hosts without certificates or principals")
+	c.Connections = server.DefaultConnections
+	flags.Var((*count)(&c.Connections), "connections", "`number` of connections of clients at most")
+	c.PerAddress = server.DefaultPerAddress
+	flags.Var((*count)(&c.PerAddress), "connections-per-address", "`number` of them from one address of another host")
+	flags.BoolVar(&c.Join, "join", false, "the cell is there already, and knows of this member")
+	flags.StringVar(&c.PeerListen, "peer-listen", "", "`host:port` for the other members, if not that of its URL")
+	flags.StringVar(&c.PeerTLS.Cert, "peer-cert", "", "`file` with the certificate among members")
+	flags.StringVar(&c.PeerTLS.Key, "peer-key", "", "`file` with its private key")
+	flags.StringVar(&c.PeerTLS.CA, "peer-ca", "", "`file` with the authority of members' certificates")
+	flags.DurationVar(&c.Heartbeat, "heartbeat", 0, "`time` between two heartbeats of the leader (default 100ms)")
+	flags.DurationVar(&c.Election, "election", 0, "`time` without one before another leader is elected (default 1s)")
+	flags.Int64Var(&f.reserve, "reserve", server.DefaultReserve>>20, "`MiB` of the disk to leave free: below it nobody gets anything new")
+	flags.StringVar(&f.level, "log", "info", "what to log: debug, info, warn or error")
+	flags.BoolVar(&f.json, "log-json", false, "log for programs")
+	flags.StringVar(&f.audit, "audit", "", "`file` for who broke, killed and changed what, as JSON, if not in the log")
+	settingsFlag(cmd)
+	return cmd
+}
+
+// complete makes a configuration of what the flags say.
+func (f *serveFlags) complete(c *server.Config) error {
+	if err := f.memberFlags.complete(c); err != nil {
+		return err
+	}
+	if f.reserve < 0 || f.reserve > 1<<40 {
+		return usagef("--reserve %d: a number of MiB is right", f.reserve)
+	}
+	if c.Reserve = f.reserve << 20; f.reserve == 0 {
+		c.Reserve = -1
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.level)); err != nil {
+		return usagef("--log is %q: debug, info, warn and error are known", f.level)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	c.Log = slog.New(slog.NewTextHandler(os.Stderr, o))
+	if f.json {
+		c.Log = slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	if f.audit != "" {
+		// It stays open until the process ends. Each line is one write: several members may share a file.
+		file, err := os.OpenFile(f.audit, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return usagef("--audit: %w", err)
+		}
+		c.Audit = slog.New(slog.NewJSONHandler(file, nil))
+	}
+	return nil
+}
+
+// stopWithin is how long a member may take to send its clients to others.
+const stopWithin = 10 * time.Second
+
+// serve runs a member until it is told to stop, or fails.
+func serve(ctx context.Context, c server.Config) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process, also while it starts
+	m, err := server.Start(ctx, c)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil // it was told to stop before it had started
+	case errors.Is(err, server.ErrConfig):
+		return usagef("%w", err)
+	case err != nil:
+		return storeError(err)
+	}
+	fmt.Printf("%s\n", m.URL())
+	select {
+	case <-ctx.Done():
+	case err = <-m.Failed():
+		c.Log.Error("this member cannot go on", "error", err)
+	}
+	stop()
+	within, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	if stopped := m.Stop(within); err == nil && stopped != nil {
+		c.Log.Warn("clients were cut off", "error", stopped)
+	}
+	if err != nil {
+		return storeError(err)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package table
+
+import (
+	"testing"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+func TestAdmits(t *testing.T) {
+	x, s := Use{Mode: driver.Exclusive}, Use{Mode: driver.Shared}
+	slot := func(slots, permits int) Use { return Use{Mode: driver.Slot, Slots: slots, Permits: permits} }
+	foreign := Entry{}
+	of := func(u Use) Entry {
+		return Entry{Ours: true, Mode: u.Mode, Value: Value{Slots: u.Slots, Permits: u.Permits}}
+	}
+	for i, c := range []struct {
+		before []Entry
+		use    Use
+		want   bool
+	}{
+		{nil, x, true}, {nil, s, true}, {nil, slot(2, 2), true}, {nil, slot(2, 3), false},
+		{[]Entry{of(s)}, s, true}, {[]Entry{of(s)}, x, false}, {[]Entry{of(x)}, s, false},
+		{[]Entry{of(s), of(x)}, s, false}, // behind a writer that waits
+		{[]Entry{foreign}, s, false}, {[]Entry{foreign}, x, false}, {[]Entry{foreign}, slot(2, 1), false},
+		{[]Entry{of(slot(3, 2))}, slot(3, 1), true}, {[]Entry{of(slot(3, 2))}, slot(3, 2), false},
+		{[]Entry{of(slot(3, 2)), of(slot(3, 3))}, slot(3, 1), false}, // behind a bigger one that waits
+		{[]Entry{of(slot(3, 1))}, slot(4, 1), false}, {[]Entry{of(slot(3, 1))}, s, false},
+	} {
+		if got := Admits(c.before, c.use); got != c.want {
+			t.Errorf("case %d: admitted is %t", i, got)
+		}
+	}
+}
+
+// TestHolders: an entry is among the holders if all before it admit it.
+func TestHolders(t *testing.T) {
+	kinds := []Use{{Mode: driver.Exclusive}, {Mode: driver.Shared}}
+	for permits := range 3 {
+		kinds = append(kinds, Use{Mode: driver.Slot, Slots: 2, Permits: permits + 1}, Use{Mode: driver.Slot, Slots: 3, Permits: permits + 1})
+	}
+	var try func(entries []Entry)
+	try = func(entries []Entry) {
+		want := 0
+		for want < len(entries) && Admits(entries[:want], entries[want].Use()) {
+			want++
+		}
+		if got := Holders(entries); got != want {
+			t.Fatalf("of %+v %d hold the name, not %d", entries, got, want)
+		}
+		for i := want; i < len(entries); i++ {
+			if Admits(entries[:i], entries[i].Use()) {
+				t.Fatalf("P8: entry %d of %+v is admitted, behind one that is not", i, entries)
+			}
+		}
+		if len(entries) == 4 {
+			return
+		}
+		for _, u := range kinds {
+			e := Entry{Ours: true, Mode: u.Mode, Value: Value{Slots: u.Slots, Permits: u.Permits}}
+			try(append(entries[:len(entries):len(entries)], e))
+		}
+	}
+	try(nil)
+}
+
+// TestRevisionsLeaveRoom: tokens stay below 2^53.
+func TestRevisionsLeaveRoom(t *testing.T) {
+	for _, kind := range []string{Escaped, Stock} {
+		l, err := NewLayout(kind, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, high := int64(1), int64(1)<<53
+		for low+1 < high { // the highest that is accepted
+			if mid := (low + high) / 2; l.CheckRevision(mid) == nil {
+				low = mid
+			} else {
+				high = mid
+			}
+		}
+		top := l.Token(low) + driver.Token(l.Block()) - 1
+		if kind == Escaped && (top > MaxToken || top < MaxToken/4) {
+			t.Errorf("the highest token of a store that is accepted is %d", top)
+		}
+		for _, rev := range []int64{1, 7, low} {
+			for _, n := range []int{0, l.Block() - 1} {
+				if token := l.Token(rev) + driver.Token(n); l.Created(token) != rev {
+					t.Errorf("token %d of revision %d is of %d", token, rev, l.Created(token))
+				}
+			}
+			if l.Token(rev)+driver.Token(l.Block()) > l.Token(rev+1) {
+				t.Errorf("P3: the block of revision %d reaches into that of the next", rev)
+			}
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package table
+
+import (
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// This file has the transactions that change the table. They are put together by hand: the builder
+// of etcd's client library clones each comparison by reflection and copies each operation twice,
+// which is a third of what an uncontended pair costs the client beside gRPC.
+
+// Take puts a request's key on a lease if the owner has no tombstone and no key of the name is
+// newer than the revision seen, up to which the caller knows all keys. If not, it reads the name's
+// keys, at most limit of them; 0: all. Nothing can come between the caller's knowledge and the key.
+func (l *Layout) Take(name, owner, key, text string, lease clientv3.LeaseID, seen, limit int64) *etcdserverpb.TxnRequest {
+	dir := l.Dir(name)
+	from, to := []byte(dir), []byte(clientv3.GetPrefixRangeEnd(dir))
+	return &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{
+			CompareCreated([]byte(l.Tombstone(owner)), nil, etcdserverpb.Compare_EQUAL, 0),
+			CompareCreated(from, to, etcdserverpb.Compare_LESS, seen+1),
+		},
+		Success: []*etcdserverpb.RequestOp{PutOp([]byte(key), text, lease)},
+		Failure: []*etcdserverpb.RequestOp{RangeOp(from, to, limit)},
+	}
+}
+
+// Removal is a key that is to be deleted if it is still the one that was created then.
+type Removal struct {
+	Key     string // "": there is none, only the tombstone is to be put
+	Created int64
+	// Lease, if it is not 0, is the lease that the key must still be on.
+	Lease clientv3.LeaseID
+	// Tombstone is what says that no request of its owner may put a key any more. It is put on
+	// the lease of tombstones, whether the key was there or not. "": none.
+	Tombstone string
+}
+
+// Remove deletes keys, each by itself: what has become of one does not matter to the others.
+func Remove(removals []Removal, tombstones clientv3.LeaseID) *etcdserverpb.TxnRequest {
+	all := &etcdserverpb.TxnRequest{}
+	for i := range removals {
+		r := &removals[i]
+		key, one := []byte(r.Key), &etcdserverpb.TxnRequest{}
+		if r.Key != "" {
+			one.Compare = []*etcdserverpb.Compare{CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, r.Created)}
+			if r.Lease != 0 {
+				one.Compare = append(one.Compare, compareLease(key, r.Lease))
+			}
+			one.Success = []*etcdserverpb.RequestOp{DeleteOp(key)}
+		}
+		if r.Tombstone != "" {
+			put := PutOp([]byte(r.Tombstone), "", tombstones)
+			one.Success, one.Failure = append(one.Success, put), append(one.Failure, put)
+		}
+		if len(removals) == 1 { // as a rule: no transaction in a transaction
+			return one
+		}
+		all.Success = append(all.Success, TxnOp(one))
+	}
+	return all
+}
+
+// Removed reports whether the n-th of several removals found its key.
+func Removed(resp *etcdserverpb.TxnResponse, removals, n int) bool {
+	if removals == 1 {
+		return resp.Succeeded
+	}
+	return resp.Responses[n].GetResponseTxn().GetSucceeded()
+}
+
+// MaxRemovals is how many keys Remove takes: etcd takes 128 operations in one transaction as it is
+// set up by default, and counts the inner and the outer ones.
+const MaxRemovals = 100
+
+// Move puts a key that was created then from one lease on another, and else reads it. It says which
+// lease the key is to leave. Suppose that the request is held up in the network, that the key is
+// moved once more, and that this request arrives then: the key would be on a lease that nobody
+// keeps alive, and end before the hold does (P1).
+func Move(key string, created int64, from, to clientv3.LeaseID) *etcdserverpb.TxnRequest {
+	return &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{
+			CompareCreated([]byte(key), nil, etcdserverpb.Compare_EQUAL, created),
+			compareLease([]byte(key), from),
+		},
+		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
+			RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Lease: int64(to), IgnoreValue: true},
+		}}},
+		Failure: []*etcdserverpb.RequestOp{RangeOp([]byte(key), nil, 0)},
+	}
+}
+
+// Change replaces the value of a key that was changed last at the revision mod, and else reads it.
+// The same key is put again, so its place in the order and its tokens stay.
+func Change(key string, mod int64, text string) *etcdserverpb.TxnRequest {
+	return &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{compareChanged([]byte(key), mod)},
+		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
+			RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(text), IgnoreLease: true},
+		}}},
+		Failure: []*etcdserverpb.RequestOp{RangeOp([]byte(key), nil, 0)},
+	}
+}
+
+// Break deletes the key of an entry that is as it was when it was read, and puts a marker on a
+// lease, from which the holder learns what has happened. marker "": none.
+func Break(e *Entry, marker, text string, lease clientv3.LeaseID) *etcdserverpb.TxnRequest {
+	txn := &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{compareChanged([]byte(e.Key), e.Mod)},
+		Success: []*etcdserverpb.RequestOp{DeleteOp([]byte(e.Key))},
+	}
+	if marker != "" {
+		txn.Success = append(txn.Success, PutOp([]byte(marker), text, lease))
+	}
+	return txn
+}
+
+// CompareCreated compares the create revision of a key, or of all keys up to end.
+func CompareCreated(key, end []byte, op etcdserverpb.Compare_CompareResult, rev int64) *etcdserverpb.Compare {
+	return &etcdserverpb.Compare{
+		Result: op, Target: etcdserverpb.Compare_CREATE, Key: key, RangeEnd: end,
+		TargetUnion: &etcdserverpb.Compare_CreateRevision{CreateRevision: rev},
+	}
+}
+
+// compareLease compares the lease that a key is on.
+func compareLease(key []byte, id clientv3.LeaseID) *etcdserverpb.Compare {
+	return &etcdserverpb.Compare{
+		Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_LEASE, Key: key,
+		TargetUnion: &etcdserverpb.Compare_Lease{Lease: int64(id)},
+	}
+}
+
+// compareChanged compares the revision of a key's last change.
+func compareChanged(key []byte, rev int64) *etcdserverpb.Compare {
+	return &etcdserverpb.Compare{
+		Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_MOD, Key: key,
+		TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: rev},
+	}
+}
+
+// PutOp puts a key on a lease.
+func PutOp(key []byte, value string, lease clientv3.LeaseID) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestPut{
+		RequestPut: &etcdserverpb.PutRequest{Key: key, Value: []byte(value), Lease: int64(lease)},
+	}}
+}
+
+// DeleteOp deletes a key.
+func DeleteOp(key []byte) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{
+		RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: key},
+	}}
+}
+
+// TxnOp is a transaction in a transaction.
+func TxnOp(req *etcdserverpb.TxnRequest) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestTxn{RequestTxn: req}}
+}
+
+// RangeOp reads the keys up to end, or a key; at most so many unless limit is 0.
+func RangeOp(key, end []byte, limit int64) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestRange{
+		RequestRange: &etcdserverpb.RangeRequest{Key: key, RangeEnd: end, Limit: limit},
+	}}
+}

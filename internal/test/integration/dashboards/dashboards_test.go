@@ -1,0 +1,139 @@
+//go:build linux
+
+package dashboards
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+const (
+	packaging = "../../../../packaging"
+	job       = "holdfast-cell"
+	programs  = "programs"
+)
+
+// queries are those of a dashboard, by panel.
+func queries(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, p := range d.Panels {
+		for i, target := range p.Targets {
+			all[fmt.Sprint(p.Title, " ", i)] = strings.NewReplacer("$job", job, "$programs", programs, "$__rate_interval", "10s").Replace(target.Expr)
+		}
+	}
+	return all
+}
+
+// alert matches an alert of the rules and what it compares.
+var alert = regexp.MustCompile(`(?m)^ +- alert: (\S+)\n +expr: (.*) [<>] [0-9.e]+$`)
+
+// load has clients take locks, and wait for them, until the context ends.
+func load(ctx context.Context, t *testing.T, addrs string) *sync.WaitGroup {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range 4 {
+		c, err := holdfast.Open(ctx, "cell://"+addrs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			defer c.Close()
+			for n := 0; ctx.Err() == nil; n++ {
+				name := []string{"crowd", fmt.Sprint("own/", i)}[n%2]
+				if l, err := c.Mutex(name, nil).Acquire(ctx); err == nil {
+					l.Release()
+				}
+				if l, err := c.Mutex("crowd", nil).TryAcquire(ctx); err == nil {
+					l.Release()
+				}
+			}
+		})
+	}
+	return &all
+}
+
+// TestDashboards: Prometheus takes the alerts, and every query of the alerts and of the dashboard finds something
+// in a cell that has load, and of which first one member dies and then the majority, and in a program with locks that is
+// cut off for a while at first.
+func TestDashboards(t *testing.T) {
+	rules, err := filepath.Abs(packaging + "/prometheus/holdfast-cell.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(testserver.Need(t, "promtool", "prometheus"), "check", "rules", rules).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	wanted := queries(t, packaging+"/grafana/holdfast-cell.json")
+	text, err := os.ReadFile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := alert.FindAllStringSubmatch(string(text), -1)
+	if len(alerts) != strings.Count(string(text), "- alert:") {
+		t.Fatalf("of the alerts these were read: %v", alerts)
+	}
+	for _, a := range alerts {
+		wanted[a[1]] = a[2]
+	}
+	cell := testserver.StartCell(t, testserver.CellOptions{Members: 3})
+	link := chaos.StartProxy(t, cell.Members[2].Addr) // this one lives
+	shown := startProgram(t, "cell://"+link.Addr)
+	prometheus := testserver.StartPrometheus(t, rules, map[string][]string{
+		job: strings.Split(cell.Addrs(), ","), programs: {shown},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	clients := load(ctx, t, cell.Addrs())
+	defer time.AfterFunc(2*time.Second, link.Cut).Stop()
+	defer time.AfterFunc(4*time.Second, link.Heal).Stop()
+	for stage, lasts := range []time.Duration{10 * time.Second, 2 * time.Second, time.Minute} {
+		if stage > 0 {
+			cell.Members[stage-1].Kill()
+		}
+		for end := time.Now().Add(lasts); len(wanted) > 0 && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			for name, query := range wanted {
+				if prometheus.Query(query) > 0 {
+					delete(wanted, name)
+				}
+			}
+		}
+	}
+	for name, query := range wanted {
+		t.Errorf("%s finds nothing: %s", name, query)
+	}
+	firing := fmt.Sprintf("ALERTS{alertname=%q}", "HoldfastMemberDown")
+	for end := time.Now().Add(10 * time.Second); prometheus.Query(firing) == 0; time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no alert tells of the members that died")
+		}
+	}
+	stop()
+	clients.Wait()
+}

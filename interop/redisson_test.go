@@ -1,0 +1,477 @@
+package interop
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// redissons are the versions that are tested: the newest, and the last one of those that need Java 8 only.
+var redissons = []string{"4.7.0", "3.52.0"}
+
+// startRedisson starts a program in Java, with a version of Redisson.
+func startRedisson(t testing.TB, version string) *program {
+	t.Helper()
+	dir := testserver.NeedPeers(t)
+	return startProgram(t, library{name: "Redisson " + version, command: func(string) *exec.Cmd {
+		return inJavaWith(dir, filepath.Join("java", "redisson-"+version), "RedissonPeer")
+	}})
+}
+
+// together is a server, or some, and the programs that use it.
+type together struct {
+	inBoth
+	first, second *service // those of directions
+}
+
+// directions calls a function with a service of each language, either first. They are the same at each call.
+func (c *together) directions(f func(a, b *service)) {
+	c.Helper()
+	if c.first == nil {
+		c.first, c.second = c.both()
+	}
+	f(c.first, c.second)
+	f(c.second, c.first)
+}
+
+// watchdog is for how long locks last that do not end in a test.
+const watchdog = 30 * time.Second
+
+// inTime is by when who waits must have been woken. Without a message it takes a second in Go, and in Java
+// as long as it was told that the lock lasts, which is the watchdog.
+const inTime = watchdog / 2
+
+// TestRedisson: Holdfast and Redisson have one lock, whatever its kind, in both directions: on one server, on a primary
+// of sentinels and in a cluster, with both versions.
+func TestRedisson(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	sentinels := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
+	cluster := testserver.StartCluster(t, testserver.ClusterOptions{})
+	holdfast := startHoldfast(t)
+	for _, version := range redissons {
+		java := startRedisson(t, version)
+		var all []*together
+		for _, on := range []struct{ what, servers string }{
+			{"single", "redis://" + server.Addr},
+			{"sentinel", "redis+sentinel://" + sentinels.Addrs() + "/" + testserver.PrimaryName},
+			{"cluster", "redis+cluster://" + cluster.Servers[0].Addr},
+		} {
+			c := &together{inBoth: inBoth{t, on.servers, version + "/", java, holdfast, watchdog}}
+			c.rows(on.what)
+			all = append(all, c)
+		}
+		for name, test := range map[string]func(*testing.T, []*together){"watchdogs": watchdogs, "outages": outages} {
+			t.Run("all/"+version+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				test(t, all)
+			})
+		}
+	}
+	t.Run("red", func(t *testing.T) {
+		t.Parallel()
+		var addresses []string
+		for range 3 {
+			addresses = append(addresses, testserver.StartRedis(t, testserver.RedisOptions{}).Addr)
+		}
+		servers := "redlock://" + strings.Join(addresses, ",")
+		var programs []*program
+		for _, version := range redissons {
+			java := startRedisson(t, version)
+			c := &together{inBoth: inBoth{t, servers, version + "/", java, holdfast, watchdog}}
+			c.exclusion("red", "n")
+			programs = append(programs, java, holdfast)
+		}
+		c := &together{inBoth: inBoth{t, servers, "", programs[0], holdfast, watchdog}}
+		c.counts(programs, "red", testserver.Long(15, 150))()
+	})
+}
+
+// TestRedissonCrowd: four clients of Redisson, of both versions, and four of Holdfast under load.
+func TestRedissonCrowd(t *testing.T) {
+	t.Parallel()
+	testserver.TakeTurn(t)
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	var programs []*program
+	for _, version := range redissons {
+		java, holdfast := startRedisson(t, version), startHoldfast(t)
+		programs = append(programs, java, java, holdfast, holdfast)
+	}
+	c := &together{inBoth: inBoth{t, "redis://" + server.Addr, "", programs[0], programs[2], watchdog}}
+	c.crowds(programs, testserver.Long(60, 1250))
+}
+
+// on returns c for another test.
+func (c *together) on(t *testing.T) *together {
+	other := *c
+	other.T = t
+	return &other
+}
+
+// redissonKinds are those of which one service at a time has the lock.
+var redissonKinds = []string{"mutex", "fair", "fenced", "spin", "write", "semaphore:1:1", "counted:1:1"}
+
+// rows tests each row of the table in redislock's documentation.
+func (c *together) rows(deployment string) {
+	tests := map[string]func(*together, string){
+		"exclusion": (*together).exclusions, "wakes": (*together).wakeUps, "order": (*together).order, "tokens": (*together).tokens,
+		"readers": (*together).readers, "downgrade": (*together).downgrade, "permits": (*together).permits, "expiring": (*together).expiring,
+		"multi": (*together).multi, "latch": (*together).countDowns, "operator": (*together).operator, "reentry": (*together).reentry,
+		"braces": (*together).braces, "refused": (*together).refused, "dead first": (*together).deadFirst,
+	}
+	if deployment != "cluster" {
+		delete(tests, "refused")
+	}
+	if deployment != "single" {
+		delete(tests, "braces")
+		delete(tests, "dead first")
+	}
+	for name, test := range tests {
+		c.Run(deployment+"/"+c.root+name, func(t *testing.T) {
+			t.Parallel()
+			test(c.on(t), c.root+strings.ReplaceAll(name, " ", "-"))
+		})
+	}
+}
+
+// wakes checks that a service which waits for a lock gets it when another is told to end its own.
+func (c *together) wakes(waiter, holder *service, handle string) {
+	c.Helper()
+	waiter.silent()
+	begin := time.Now()
+	holder.do("ok", "end %s", handle)
+	waiter.expect("held")
+	if d := time.Since(begin); d > inTime {
+		c.Errorf("P7: %v was not woken by %v: it has waited for %v", waiter, holder, d)
+	}
+}
+
+func (c *together) exclusions(name string) {
+	for _, kind := range redissonKinds {
+		c.exclusion(kind, name+"/"+strings.ReplaceAll(kind, ":", "-"))
+	}
+	c.exclusion("multi", name+"/a,"+name+"/b")
+}
+
+// exclusion: one has the lock, the other does not get it at once nor later, and then is woken by the
+// release.
+func (c *together) exclusion(kind, name string) {
+	c.directions(func(a, b *service) {
+		a.do("held", "lock h %s %s 0", kind, name)
+		b.do("busy", "lock h %s %s 0", kind, name)
+		b.do("busy", "lock h %s %s 50", kind, name)
+		b.tell("lock h %s %s -1", kind, name)
+		time.Sleep(20 * time.Millisecond) // mostly it waits by then
+		c.wakes(b, a, "h")
+		b.do("ok", "end h")
+		a.do("held", "lock h %s %s 0", kind, name) // nothing is left of the refused ones
+		a.do("ok", "end h")
+	})
+}
+
+// wakeUps: two services pass a lock on. How long the release takes to wake the other is logged. If one of them polled, it would
+// mostly be woken so much later than the other that a busy machine does not explain it: by a third of a second in Go, and by
+// the time for which a lock of the dead lasts in Java.
+func (c *together) wakeUps(name string) {
+	for _, kind := range []string{"mutex", "fair", "fenced", "write", "semaphore:1:1", "counted:1:1"} {
+		java, holdfast := c.both()
+		took := map[*service][]time.Duration{}
+		has, wants := java, holdfast
+		has.do("held", "lock h %s %s/%s -1", kind, name, kind)
+		for range wakeUps {
+			wants.tell("lock h %s %s/%s -1", kind, name, kind)
+			time.Sleep(2 * time.Millisecond) // mostly it waits by then
+			wants.silent()
+			told := time.Now()
+			has.do("ok", "end h")
+			wants.expect("held")
+			took[wants] = append(took[wants], time.Since(told))
+			has, wants = wants, has
+		}
+		has.do("ok", "end h")
+		median := func(s *service) time.Duration {
+			all := took[s]
+			slices.Sort(all)
+			c.Logf("%s: %v is woken after %v, the median of %d", kind, s, all[len(all)/2], len(all))
+			return all[len(all)/2]
+		}
+		inJava, inGo := median(java), median(holdfast)
+		if most := 3*min(inJava, inGo) + 100*time.Millisecond; max(inJava, inGo) > most {
+			c.Errorf("P7: %d releases of %s wake Redisson after %v and Holdfast after %v: one of them is not told", wakeUps, kind, inJava, inGo)
+		}
+	}
+}
+
+// wakeUps is how often a lock is passed on.
+const wakeUps = 120
+
+// queued waits until so many hold a fair lock or wait for it.
+func (c *together) queued(eye *service, name string, n int) {
+	c.Helper()
+	for end := time.Now().Add(patience); eye.ask("participants %s", name) != strconv.Itoa(n); {
+		if time.Now().After(end) {
+			c.Fatalf("%s never has %d participants", name, n)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// order: waiters of both languages get a fair lock in the order in which they came. Those that give up leave
+// nothing.
+func (c *together) order(name string) {
+	_, eye := c.both()
+	var queue []*service
+	for range 3 {
+		java, holdfast := c.both()
+		queue = append(queue, java, holdfast)
+	}
+	gone1, gone2 := c.both()
+	for i, s := range queue {
+		s.tell("lock h fair %s -1", name)
+		c.queued(eye, name, i+1)
+		if i == 2 {
+			gone1.do("busy", "lock h fair %s 100", name)
+			gone2.do("busy", "lock h fair %s 100", name)
+			c.queued(eye, name, i+1)
+		}
+	}
+	queue[0].expect("held")
+	for i, s := range queue[1:] {
+		for _, later := range queue[i+2:] {
+			later.silent()
+		}
+		c.wakes(s, queue[i], "h")
+	}
+	queue[len(queue)-1].do("ok", "end h")
+	gone1.do("held", "lock h fair %s 0", name)
+	gone1.do("ok", "end h")
+	c.queued(eye, name, 0)
+}
+
+// tokens: those of a fenced lock grow by one, whoever has it.
+func (c *together) tokens(name string) {
+	last := 0
+	c.directions(func(a, b *service) {
+		for _, s := range []*service{a, b, b, a} {
+			s.do("held", "lock h fenced %s -1", name)
+			token, err := strconv.Atoi(s.ask("token h"))
+			if err != nil || token != last+1 { // it is Redisson's counter
+				c.Errorf("P3: %v has the token %d after %d, %v", s, token, last, err)
+			}
+			last = token
+			s.do("ok", "end h")
+		}
+	})
+}
+
+// readers: readers of both languages share, and keep writers out until the last of them ends.
+func (c *together) readers(name string) {
+	third, fourth := c.both()
+	c.directions(func(a, b *service) {
+		for _, first := range []*service{a, b} {
+			last := map[*service]*service{a: b, b: a}[first]
+			a.do("held", "lock h read %s 0", name)
+			b.do("held", "lock h read %s 0", name)
+			third.do("busy", "lock h write %s 0", name)
+			fourth.do("busy", "lock h write %s 50", name)
+			third.tell("lock h write %s -1", name)
+			first.do("ok", "end h")
+			fourth.do("busy", "lock h write %s 50", name)
+			c.wakes(third, last, "h")
+			a.do("busy", "lock h read %s 50", name)
+			fourth.tell("lock h read %s -1", name)
+			time.Sleep(50 * time.Millisecond)
+			c.wakes(fourth, third, "h")
+			fourth.do("ok", "end h")
+			third, fourth = fourth, third
+		}
+	})
+}
+
+// downgrade: a writer that becomes a reader lets in readers, and no writer before it ends. A reader in Java
+// that waits is not told by Redisson's downgrade, and is by Holdfast's.
+func (c *together) downgrade(name string) {
+	java, other := c.both()
+	c.directions(func(a, b *service) {
+		a.do("held", "lock h write %s 0", name)
+		b.do("busy", "lock r read %s 50", name)
+		a.do("ok", "downgrade h")
+		b.do("held", "lock r read %s 0", name)
+		other.do("busy", "lock w write %s 50", name)
+		other.tell("lock w write %s -1", name)
+		b.do("ok", "end r")
+		time.Sleep(50 * time.Millisecond)
+		c.wakes(other, a, "h")
+		java.tell("lock r read %s -1", name)
+		time.Sleep(50 * time.Millisecond)
+		java.silent()
+		begin := time.Now()
+		other.do("ok", "downgrade w")
+		java.expect("held")
+		if d := time.Since(begin); d > inTime {
+			c.Errorf("P7: a reader in Java was not told of a downgrade: it has waited for %v", d)
+		}
+		java.do("ok", "end r")
+		other.do("ok", "end w")
+	})
+}
+
+// permits: those of both languages add up.
+func (c *together) permits(name string) {
+	waiter1, waiter2 := c.both()
+	c.directions(func(a, b *service) {
+		a.do("held", "lock two semaphore:3:2 %s 0", name)
+		b.do("held", "lock one semaphore:3:1 %s 0", name)
+		for _, s := range []*service{a, b} {
+			s.do("busy", "lock none semaphore:3:1 %s 0", name)
+			s.do("busy", "lock none semaphore:3:1 %s 50", name)
+		}
+		for _, waiter := range []*service{waiter1, waiter2} {
+			waiter.tell("lock two semaphore:3:2 %s -1", name)
+			b.do("ok", "end one")
+			time.Sleep(50 * time.Millisecond)
+			c.wakes(waiter, a, "two") // one is free, not two
+			b.do("held", "lock one semaphore:3:1 %s -1", name)
+			waiter.do("ok", "end two")
+			a.do("held", "lock two semaphore:3:2 %s 0", name)
+		}
+		a.do("ok", "end two")
+		b.do("ok", "end one")
+		a.do("held", "lock all semaphore:3:3 %s 0", name)
+		b.do("busy", "lock none semaphore:3:1 %s 0", name)
+		a.do("ok", "end all")
+	})
+}
+
+// multi: all or none of several locks, whichever the other has.
+func (c *together) multi(name string) {
+	c.directions(func(a, b *service) {
+		ab, bc := name+"/a,"+name+"/b", name+"/b,"+name+"/c"
+		a.do("held", "lock h multi %s 0", ab)
+		b.do("busy", "lock h multi %s 0", bc)
+		b.do("busy", "lock h mutex %s/b 0", name)
+		a.do("held", "lock h2 mutex %s/c 0", name) // b has left nothing
+		a.do("ok", "end h2")
+		b.tell("lock h multi %s -1", bc)
+		time.Sleep(50 * time.Millisecond)
+		c.wakes(b, a, "h")
+		a.do("busy", "lock h multi %s 0", ab)
+		a.do("held", "lock h mutex %s/a 0", name)
+		a.do("ok", "end h")
+		b.do("ok", "end h")
+	})
+}
+
+// countDowns: who waits for a latch goes on when it is opened, whoever counts.
+func (c *together) countDowns(name string) {
+	java2, holdfast2 := c.both()
+	c.directions(func(a, b *service) {
+		a.do("ok", "countdown create %s 2", name)
+		b.do("busy", "countdown create %s 2", name)
+		b.do("2", "countdown count %s", name)
+		b.do("busy", "countdown await %s 50", name)
+		java2.tell("countdown await %s %d", name, inTime.Milliseconds())
+		holdfast2.tell("countdown await %s %d", name, inTime.Milliseconds())
+		b.do("ok", "countdown down %s", name)
+		time.Sleep(50 * time.Millisecond)
+		java2.silent()
+		holdfast2.silent()
+		a.do("ok", "countdown down %s", name)
+		java2.expect("ok")
+		holdfast2.expect("ok")
+		b.do("0", "countdown count %s", name)
+		b.do("ok", "countdown await %s %d", name, inTime.Milliseconds())
+	})
+}
+
+// operator: each can end the other's holds. Holdfast's holder learns of it, Redisson's does not.
+func (c *together) operator(name string) {
+	java, holdfast := c.java.open(c, c.servers, watchdog), c.holdfast.open(c, c.servers, brief)
+	java.do("held", "lock h mutex %s 0", name)
+	holdfast.do("1", "participants %s", name)
+	holdfast.do("ok", "force %s", name)
+	holdfast.do("free", "force %s", name)
+	holdfast.do("held", "lock h mutex %s 0", name)
+	if answer := java.ask("end h"); !strings.Contains(answer, "IllegalMonitorStateException") {
+		c.Errorf("Redisson answers %q when a hold is released that was broken", answer)
+	}
+	java.do("ok", "force %s", name)
+	java.do("held", "lock h mutex %s 0", name)
+	holdfast.event("lost h")
+	java.do("ok", "end h")
+	holdfast.do("lost", "end h")
+}
+
+// reentry: a lock that a thread in Java has twice is free when it has released it twice.
+func (c *together) reentry(name string) {
+	java, holdfast := c.both()
+	for _, kind := range []string{"mutex", "fair", "fenced", "spin"} {
+		name := name + "/" + kind
+		java.do("held", "lock one %s %s 0", kind, name)
+		java.do("held", "lock two %s %s 0", kind, name)
+		holdfast.do("1", "participants %s", name)
+		java.do("ok", "end one")
+		holdfast.do("busy", "lock h %s %s 50", kind, name)
+		holdfast.tell("lock h %s %s -1", kind, name)
+		time.Sleep(50 * time.Millisecond)
+		c.wakes(holdfast, java, "two")
+		holdfast.do("ok", "end h")
+	}
+}
+
+// crowds: each kind of lock on a name of its own, and all kinds at the same time. Each client increments a number so many
+// times under a lock, or takes permits a fifth of that.
+func (c *together) crowds(programs []*program, times int) {
+	begin := time.Now()
+	var finish []func()
+	for _, kind := range []string{"mutex", "fair", "fenced", "spin", "write", "multi", "semaphore:1:1", "counted:1:1"} {
+		finish = append(finish, c.counts(programs, kind, times))
+	}
+	for _, kind := range []string{"semaphore:3:1", "semaphore:3:2", "counted:3:2"} {
+		for _, s := range c.each(programs, "crowd %s %scrowd/%s %s %d", kind, c.root, strings.ReplaceAll(kind, ":", "-"), c.TempDir(), times/5) {
+			finish = append(finish, s.finish)
+		}
+	}
+	for _, f := range finish {
+		f()
+	}
+	c.Logf("%d times each kind in %v", times*len(programs), time.Since(begin))
+}
+
+// braces: names with braces, whatever Redisson makes of them.
+func (c *together) braces(name string) {
+	for i, braced := range []string{"{x}y", "x{}y", "x{y", "x}y", "x}y{z}", "{}"} {
+		for _, kind := range redissonKinds {
+			c.exclusion(kind, fmt.Sprint(name, i, braced, kind))
+		}
+		c.exclusion("multi", fmt.Sprint(name, i, braced, "/a,", name, i, braced, "/b"))
+		c.countDowns(fmt.Sprint(name, i, braced))
+	}
+}
+
+// refused: names with a hash tag are of use in a cluster. Others with braces are refused by Holdfast, because Redisson
+// takes the lock and cannot release it, or waits for ever.
+func (c *together) refused(name string) {
+	for _, kind := range redissonKinds {
+		c.exclusion(kind, name+"{"+kind+"}")
+	}
+	for i, braced := range []string{"x{}y", "x{y", "x}y{z}", "{}{y}"} {
+		_, holdfast := c.both()
+		for _, kind := range append(slices.Clone(redissonKinds), "read", "multi") {
+			name := fmt.Sprint(name, i, braced)
+			if kind == "multi" {
+				name += ",other"
+			}
+			if answer := holdfast.ask("lock h %s %s 0", kind, name); !strings.Contains(answer, "cannot be the name") {
+				c.Errorf("%s of %q in a cluster: %s", kind, name, answer)
+			}
+		}
+	}
+}

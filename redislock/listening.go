@@ -1,0 +1,310 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// wakeups hears when names may be free, for layouts without a queue, in which other programs release locks
+// too. While anybody waits, one goroutine of the client keeps one connection subscribed to the channels of
+// the names that are waited for, and asks once in a poll whether the server still tells.
+type wakeups struct {
+	open     func(ctx context.Context, heard func(channel, message string)) (Listening, error)
+	channels func(name string) []string // on which the name's releases are told
+	frees    func(message string) bool  // whether a name may be free after a message
+	ask      func(context.Context) bool // whether the server tells; nil: it always does
+	life     context.Context
+	end      context.CancelFunc
+	news     chan struct{} // there are names to subscribe to
+	work     sync.WaitGroup
+
+	mu      sync.Mutex
+	on      bool                  // the server tells, as far as is known
+	runs    bool                  // the goroutine
+	awaited map[string]*awaited   // names that are waited for, or were a moment ago
+	of      map[string][]*awaited // the same, by channel: Redisson has one for several names
+}
+
+// awaited is one name.
+type awaited struct {
+	channels []string
+	waiters  map[*wakes]struct{}
+	asked    bool                // the channels were sent to the server, on the present connection
+	heard    map[string]struct{} // the channels that the server has confirmed
+}
+
+// sure reports whether all channels are confirmed.
+func (n *awaited) sure() bool { return len(n.heard) == len(n.channels) }
+
+func newWakeups(
+	open func(context.Context, func(channel, message string)) (Listening, error), channels func(name string) []string,
+) *wakeups {
+	k := &wakeups{
+		open: open, channels: channels, frees: func(string) bool { return true }, on: true,
+		news: make(chan struct{}, 1), awaited: map[string]*awaited{}, of: map[string][]*awaited{},
+	}
+	k.life, k.end = context.WithCancel(context.Background())
+	return k
+}
+
+// wakes implements driver.Wakes.
+type wakes struct {
+	k    *wakeups
+	name *awaited
+	c    chan struct{}
+}
+
+func (k *wakeups) wakes(name string) driver.Wakes {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.life.Err() != nil {
+		return nil
+	}
+	n := k.awaited[name]
+	if n == nil {
+		n = &awaited{channels: k.channels(name), waiters: map[*wakes]struct{}{}, heard: map[string]struct{}{}}
+		k.awaited[name] = n
+		for _, channel := range n.channels {
+			k.of[channel] = append(k.of[channel], n)
+		}
+		select {
+		case k.news <- struct{}{}:
+		default:
+		}
+	}
+	w := &wakes{k, n, make(chan struct{}, 1)}
+	n.waiters[w] = struct{}{}
+	if !k.runs {
+		k.runs = true
+		k.work.Go(k.run)
+	}
+	return w
+}
+
+// C implements driver.Wakes.
+func (w *wakes) C() <-chan struct{} { return w.c }
+
+// Sure implements driver.Wakes.
+func (w *wakes) Sure() bool {
+	w.k.mu.Lock()
+	defer w.k.mu.Unlock()
+	return w.k.on && w.name.sure()
+}
+
+// Stop implements driver.Wakes. The channel stays subscribed for a moment, because where one has waited
+// another is likely to wait soon.
+func (w *wakes) Stop() {
+	w.k.mu.Lock()
+	defer w.k.mu.Unlock()
+	delete(w.name.waiters, w)
+}
+
+func (n *awaited) wake() {
+	for w := range n.waiters {
+		select {
+		case w.c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// heard handles a message of the server. What happened before a channel was confirmed is not told, so its
+// waiters look then.
+func (k *wakeups) heard(channel, message string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.of[channel] {
+		switch {
+		case message == "":
+			n.heard[channel] = struct{}{}
+			n.wake()
+		case k.frees(message):
+			n.wake()
+		}
+	}
+}
+
+// close ends the listening, and returns when it has ended.
+func (k *wakeups) close() {
+	k.mu.Lock()
+	k.end() // under the mutex: from now on no goroutine is begun
+	k.mu.Unlock()
+	k.work.Wait()
+}
+
+// The pauses after a connection was lost or could not be made.
+const (
+	firstListen = 10 * time.Millisecond
+	lastListen  = time.Second
+)
+
+// askWithin bounds what the goroutine asks the server.
+const askWithin = 5 * time.Second
+
+// run listens while anybody waits.
+func (k *wakeups) run() {
+	pause := firstListen
+	for k.anyAwaited() {
+		if !k.check() {
+			k.rest(once())
+			k.forgetIdle()
+			continue
+		}
+		began := time.Now()
+		if k.listen() == nil {
+			continue
+		}
+		if time.Since(began) > lastListen {
+			pause = firstListen
+		}
+		k.rest(pause)
+		pause = min(2*pause, lastListen)
+	}
+}
+
+// once returns how long it takes until the server is asked again whether it tells.
+func once() time.Duration { return driver.DefaultPoll/2 + rand.N(driver.DefaultPoll/2) }
+
+func (k *wakeups) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-k.life.Done():
+	}
+}
+
+// anyAwaited waits until a name is waited for. It returns false when the driver is closed.
+func (k *wakeups) anyAwaited() bool {
+	for k.life.Err() == nil {
+		k.mu.Lock()
+		n := len(k.awaited)
+		k.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+		select {
+		case <-k.news:
+		case <-k.life.Done():
+		}
+	}
+	return false
+}
+
+// check asks whether the server tells. When it does not any more, the waiters poll.
+func (k *wakeups) check() bool {
+	ctx, cancel := context.WithTimeout(k.life, askWithin)
+	defer cancel()
+	on := k.ask == nil || k.ask(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.on = on
+	return on
+}
+
+// listen keeps a connection subscribed to what is waited for. It returns nil when nothing is, or when the
+// server does not tell any more, and an error when the connection is lost.
+func (k *wakeups) listen() error {
+	l, err := k.connect()
+	if err != nil {
+		return err
+	}
+	defer k.deaf()
+	defer l.Close()
+	tick := time.NewTimer(once())
+	defer tick.Stop()
+	for {
+		if err := k.send(l.Subscribe, k.unasked()); err != nil {
+			return err
+		}
+		select {
+		case <-k.news:
+		case <-l.Lost():
+			return errListen
+		case <-k.life.Done():
+			return nil
+		case <-tick.C:
+			if err := k.send(l.Unsubscribe, k.forgetIdle()); err != nil {
+				return err
+			}
+			k.mu.Lock()
+			n := len(k.awaited)
+			k.mu.Unlock()
+			if n == 0 || !k.check() {
+				return nil
+			}
+			tick.Reset(once())
+		}
+	}
+}
+
+// errListen says that a connection for subscriptions is lost.
+var errListen = errors.New("the connection for subscriptions is lost")
+
+func (k *wakeups) connect() (Listening, error) {
+	ctx, cancel := context.WithTimeout(k.life, askWithin)
+	defer cancel()
+	return k.open(ctx, k.heard)
+}
+
+func (k *wakeups) send(do func(context.Context, ...string) error, channels []string) error {
+	if len(channels) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(k.life, askWithin)
+	defer cancel()
+	return do(ctx, channels...)
+}
+
+// unasked returns the channels that are to be sent to the server.
+func (k *wakeups) unasked() (channels []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.awaited {
+		if !n.asked {
+			n.asked = true
+			channels = append(channels, n.channels...)
+		}
+	}
+	return channels
+}
+
+// forgetIdle forgets the names that nobody waits for any more, and returns the channels among them that the
+// server was sent.
+func (k *wakeups) forgetIdle() (channels []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, n := range k.awaited {
+		if len(n.waiters) > 0 {
+			continue
+		}
+		delete(k.awaited, name)
+		for _, channel := range n.channels {
+			k.of[channel] = slices.DeleteFunc(k.of[channel], func(other *awaited) bool { return other == n })
+			if len(k.of[channel]) == 0 {
+				delete(k.of, channel)
+				if n.asked {
+					channels = append(channels, channel)
+				}
+			}
+		}
+	}
+	return channels
+}
+
+// deaf notes that there is no connection. The waiters poll until there is one again.
+func (k *wakeups) deaf() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.awaited {
+		n.asked = false
+		clear(n.heard)
+		n.wake()
+	}
+}

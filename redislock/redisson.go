@@ -1,0 +1,348 @@
+package redislock
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
+	"github.com/holdfastlock/holdfast/redislock/internal/slot"
+)
+
+// redisson is the driver of the layout Redisson. Keys, values and messages are those of Redisson, so that
+// programs in Java and this one exclude each other and wake each other. Beside them are only tombstones of
+// requests that were withdrawn and of holds that were broken (P6), of which Java knows nothing.
+//
+// A request that is repeated finds its hold and does not enter it again. So an owner is in a hash once, and
+// a release frees its hold whatever was repeated.
+type redisson struct {
+	c       *client
+	mutex   *way   // what a mutex is
+	publish string // the command by which Redisson publishes on this deployment
+	cluster bool
+}
+
+//go:embed lua/redisson/common.lua
+var redissonLua string
+
+// redissonScript returns a script of the layout.
+func redissonScript(parts ...string) *script {
+	text := redissonLua
+	for _, part := range parts {
+		text += part
+	}
+	return scriptOf(text)
+}
+
+// way is how one kind of hold is on the wire: its scripts, and what they need beside the name.
+type way struct {
+	take, renew, release *script
+	other                func(name, owner string) string // the second of its keys
+	channel              func(name string) string
+	holder               func(req *driver.Request) string // the hash's field, or the ids of permits
+	// longest bounds the time for which a renewal is trusted: see longestTrust. 0: the TTL does alone.
+	longest time.Duration
+}
+
+// longestTrust is how long, at most, a hold of a read-write lock is trusted without a renewal, so that it is
+// renewed each ten seconds. Suppose our reader has a TTL of a minute, and a reader in Java renews: that sets
+// the TTL of the hash, of which both are fields, to Redisson's watchdog, which is 30 s. If the reader in Java
+// then dies, the hash ends before our reader would renew.
+const longestTrust = 30 * time.Second
+
+// wayOf returns how a request is on the wire, or ErrUnsupported if it cannot be.
+func (r redisson) wayOf(req *driver.Request) (*way, error) {
+	if req.MinHold > 0 || req.LockDelay > 0 {
+		return nil, fmt.Errorf("%w: Redisson has no minimum holds and lock-delays", driver.ErrUnsupported)
+	}
+	if mutexOnly := r.mutex != lockWay; mutexOnly && (req.Mode != driver.Exclusive || req.RW) {
+		return nil, driver.ErrUnsupported
+	}
+	switch {
+	case req.Mode == driver.Slot:
+		return permitWay, nil
+	case req.Mode == driver.Shared:
+		return readWay, nil
+	case req.Mode == driver.Exclusive && req.RW:
+		return writeWay, nil
+	case req.Mode == driver.Exclusive:
+		return r.mutex, nil
+	}
+	return nil, driver.ErrUnsupported
+}
+
+// maxToken is the highest token: all up to it are exact in JSON and Lua.
+const maxToken = 1<<53 - 1
+
+// certain marks a grant, as its Handle, of which the store has answered. Its token is 0, as that of a request
+// without an answer, but its release needs no tombstone.
+type certain struct{}
+
+// redissonCaps are the abilities of a kind of the layout, of those of Redis.
+func redissonCaps(caps driver.Caps, kind RedissonKind) driver.Caps {
+	caps.Store += "-redisson"
+	ops := driver.OpInspect | driver.OpBreak | driver.OpVote | driver.OpShard
+	poll := setnxPoll
+	switch kind {
+	case RedissonLock:
+		ops |= driver.OpDowngrade
+	case RedissonFair:
+		ops = ops&^driver.OpVote | driver.OpQueue
+		poll = driver.DefaultPoll
+	case RedissonSpin:
+		poll = longestSpin
+	}
+	caps.Ops &= ops
+	caps.Shared, caps.Slots = kind == RedissonLock, kind == RedissonLock
+	caps.Fencing, caps.Fair, caps.TokenBlock = kind == RedissonFenced, kind == RedissonFair, 0
+	caps.NoNotes = true
+	if caps.Poll == 0 {
+		caps.Poll = poll
+	}
+	caps.Guarantees = redissonGuarantees(caps.Guarantees, kind)
+	return caps
+}
+
+// newRedisson returns the driver of a kind, over a client that is connected.
+func newRedisson(ctx context.Context, c *client, kind RedissonKind) (driver.Driver, error) {
+	r := redisson{c: c, mutex: lockWay, publish: "PUBLISH", cluster: deploymentOf(c.conn) == Cluster}
+	if r.cluster {
+		reply := c.shared.do(ctx, []Command{{Args: []string{"PUBSUB", "SHARDNUMSUB"}}})[0]
+		switch {
+		case reply.Err == nil:
+			r.publish = "SPUBLISH"
+		case !isRefusal(reply.Err):
+			return nil, reply.Err
+		}
+	}
+	channels := redissonChannels
+	switch kind {
+	case RedissonFair:
+		r.mutex, channels = fairWay, fairChannels
+	case RedissonFenced:
+		r.mutex, channels = fencedWay, func(name string) []string { return []string{wire.LockChannel(name)} }
+	case RedissonSpin:
+		r.mutex = spinWay
+	}
+	switch l := c.conn.(type) {
+	case ShardListener: // of a cluster, where servers without sharded channels pass on all that is published
+		if r.publish == "SPUBLISH" && kind != RedissonSpin {
+			c.wakeups = newWakeups(l.ListenShards, channels)
+		}
+	case Listener:
+		if !r.cluster && kind != RedissonSpin {
+			c.wakeups = newWakeups(l.Listen, channels)
+		}
+	}
+	if c.wakeups != nil {
+		c.unsubscribe = c.wakeups.close
+	}
+	if kind == RedissonFair {
+		return fair{r, new(sync.Mutex), map[string]*fairWaiter{}}, nil
+	}
+	return r, nil
+}
+
+// redissonChannels are the channels on which Redisson tells of a name, whatever its kind.
+func redissonChannels(name string) []string {
+	return []string{wire.LockChannel(name), wire.ReadWriteChannel(name), wire.SemaphoreChannel(name)}
+}
+
+// Wakes implements driver.Waker.
+func (r redisson) Wakes(name string) driver.Wakes {
+	if r.c.wakeups == nil {
+		return nil
+	}
+	return r.c.wakeups.wakes(name)
+}
+
+// Caps implements driver.Driver.
+func (r redisson) Caps() driver.Caps { return r.c.caps }
+
+// Close implements driver.Driver.
+func (r redisson) Close() error { return r.c.Close() }
+
+// Shard implements driver.Sharder.
+func (r redisson) Shard(req driver.Request) string { return r.c.part(req.Name) }
+
+// checkName refuses names that Redisson handles wrongly.
+func (r redisson) checkName(name string) error {
+	if r.cluster {
+		return wire.CheckCluster(name)
+	}
+	return nil
+}
+
+// keys returns the keys of a request: see common.lua.
+func (r redisson) keys(w *way, req *driver.Request) []string {
+	owner := wire.Owner(req.Owner)
+	if w == permitWay {
+		owner = wire.PermitOwner(req.Owner)
+	}
+	return []string{
+		req.Name, w.other(req.Name, owner), w.channel(req.Name), r.c.layout.redissonGone(req.Name, owner),
+	}
+}
+
+// redissonGone returns the key of an owner's tombstone, which has the hash slot of the name. The owner is as it
+// is on the wire: who breaks a hold knows no other.
+func (l layout) redissonGone(name, owner string) string {
+	return l.prefix + ":{" + slot.TagLike(name) + "}:gone:" + escape(owner)
+}
+
+// millis is a duration for the scripts, in milliseconds, rounded up: the server never keeps a hold for less
+// than its holder trusts it.
+func millis(d time.Duration) string {
+	return decimal(int64((d + time.Millisecond - 1) / time.Millisecond))
+}
+
+// trust is for how long a hold counts after a grant or a renewal.
+func (w *way) trust(ttl time.Duration) time.Duration {
+	if w.longest > 0 {
+		return min(ttl, w.longest)
+	}
+	return ttl
+}
+
+// Try implements driver.Driver.
+func (r redisson) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	return r.take(ctx, req, r.extra)
+}
+
+// extra returns what the script needs beside the holder and the TTL, of a request that does not queue.
+func (r redisson) extra(req *driver.Request) []string {
+	if req.Mode == driver.Slot {
+		return []string{decimal(int64(req.Slots)), r.publish}
+	}
+	return nil
+}
+
+// take takes a hold. Extra returns the arguments of the kind's script behind the holder and the TTL.
+func (r redisson) take(ctx context.Context, req driver.Request, extra func(*driver.Request) []string) (driver.Grant, error) {
+	sent := r.c.clock.Now()
+	w, command, err := r.ready(ctx, &req, extra)
+	if err != nil {
+		return driver.Grant{Request: req}, err
+	}
+	to := r.c.sharedAck.route(r.c.shared, req.TTL)
+	return r.taken(ctx, w, req, &to.run(ctx, w.take, command)[0], sent)
+}
+
+// ready returns the command that takes a hold, unless the request cannot be sent.
+func (r redisson) ready(ctx context.Context, req *driver.Request, extra func(*driver.Request) []string) (*way, Command, error) {
+	w, err := r.wayOf(req)
+	if err := cmp.Or(err, r.checkName(req.Name), r.c.alive(ctx), r.c.undoing(req.Owner)); err != nil {
+		return nil, Command{}, err
+	}
+	keys := append(r.keys(w, req), wire.FairTimeouts(req.Name))
+	return w, w.take.command(keys, append([]string{w.holder(req), millis(req.TTL)}, extra(req)...)...), nil
+}
+
+// taken reads the reply to it.
+func (r redisson) taken(
+	ctx context.Context, w *way, req driver.Request, reply *Reply, sent driver.Instant,
+) (driver.Grant, error) {
+	if reply.Err != nil {
+		return driver.Grant{Request: req}, outcome(reply.Err)
+	}
+	fields, _ := reply.Value.([]any)
+	switch number(fields, 0) {
+	case replyOK:
+		g := driver.Grant{Request: req, Block: 1, Since: sent, Valid: w.trust(req.TTL), Handle: certain{}}
+		if w == fencedWay {
+			if g.Token = driver.Token(number(fields, 1)); g.Token <= 0 || g.Token > maxToken {
+				return driver.Grant{Request: req}, driver.Uncertain(fmt.Errorf(
+					"the counter %s is at %d: tokens are from 1 to %d", wire.Tokens(req.Name), g.Token, int64(maxToken)))
+			}
+		}
+		return r.c.counted(ctx, r, g, reply.short)
+	case replyHeld:
+		return driver.Grant{Request: req}, &driver.HeldError{
+			Name: req.Name, ExpiresIn: rest(number(fields, 1)), Ahead: int(max(number(fields, 2), 0)),
+		}
+	}
+	return driver.Grant{Request: req}, refusal(&req, reply.Value)
+}
+
+// each runs a script over grants, those of each kind in one batch and the batches at the same time, and
+// returns an error or nil for each grant.
+func (r redisson) each(
+	ctx context.Context, to route, grants []driver.Grant, pick func(*way) *script, args func(*way, *driver.Grant) []string,
+) []error {
+	errs := make([]error, len(grants))
+	at := map[*way][]int{}
+	for i := range grants {
+		req := grants[i].Request
+		req.MinHold, req.LockDelay = 0, 0
+		w, err := r.wayOf(&req)
+		if errs[i] = cmp.Or(err, r.checkName(req.Name)); errs[i] == nil {
+			at[w] = append(at[w], i)
+		}
+	}
+	var batches sync.WaitGroup
+	for w, places := range at {
+		some := make([]driver.Grant, len(places))
+		for n, i := range places {
+			some[n] = grants[i]
+		}
+		batches.Go(func() {
+			results := r.c.batchOf(ctx, to, pick(w), some,
+				func(g *driver.Grant) []string { return r.keys(w, &g.Request) },
+				func(g *driver.Grant) []string { return args(w, g) })
+			for n, i := range places {
+				errs[i] = results[n]
+			}
+		})
+	}
+	batches.Wait()
+	return errs
+}
+
+// Renew implements driver.Driver.
+func (r redisson) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	sent := r.c.clock.Now()
+	errs := r.each(ctx, r.c.renewing(grants), grants, func(w *way) *script { return w.renew }, func(w *way, g *driver.Grant) []string {
+		return []string{w.holder(&g.Request), millis(g.TTL)}
+	})
+	all := renewals(grants, sent, errs)
+	for i := range all {
+		if all[i].Err == nil {
+			w, _ := r.wayOf(&driver.Request{Mode: grants[i].Mode, RW: grants[i].RW})
+			all[i].Valid = w.trust(all[i].Valid)
+		}
+	}
+	return all
+}
+
+// Release implements driver.Driver.
+func (r redisson) Release(ctx context.Context, grants []driver.Grant) []error {
+	errs := r.free(ctx, r.c.reserved, grants, replyNotHeld, func(g *driver.Grant) time.Duration {
+		if _, ok := g.Handle.(certain); ok && !g.Stray {
+			return 0
+		}
+		return max(g.TTL, withdrawnFor)
+	})
+	for i := range errs {
+		if _, ok := grants[i].Handle.(certain); !ok && driver.Gone(errs[i]) {
+			errs[i] = nil // a request that is withdrawn need not have been granted
+		}
+	}
+	return errs
+}
+
+// free frees holds, and leaves tombstones with a status that last for a time.
+func (r redisson) free(
+	ctx context.Context, to route, grants []driver.Grant, status int64, refused func(*driver.Grant) time.Duration,
+) []error {
+	return r.each(ctx, to, grants, func(w *way) *script { return w.release }, func(w *way, g *driver.Grant) []string {
+		args := []string{w.holder(&g.Request), r.publish, decimal(status), millis(refused(g))}
+		if w == fairWay {
+			args = append(args, millis(r.placeLife()), wire.LockChannel(g.Name))
+		}
+		return args
+	})
+}

@@ -1,0 +1,189 @@
+package redislock
+
+import (
+	"context"
+	_ "embed"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
+)
+
+//go:embed lua/redisson/fair.lua
+var fairLua string
+
+//go:embed lua/redisson/fair_take.lua
+var fairTakeLua string
+
+//go:embed lua/redisson/fair_release.lua
+var fairReleaseLua string
+
+// fairWay is an RFairLock. A place in its queue that is the first, and has ended, is removed by whoever looks next.
+//
+// A place of Redisson's lasts for five minutes, so that the others wait so long behind a client that has died
+// as the first. One of ours lasts for two polls, and is confirmed once a poll. Behind waiters in Java it
+// lasts longer by as much as these shorten it, as all places behind theirs, when they get the lock; and when it is the
+// first, whoever of ours looks next makes it two polls. Suppose that they shorten it by more. Then it is removed when it
+// is the first, and its owner goes back there.
+var fairWay = &way{
+	take: redissonScript(fairLua, fairTakeLua), renew: lockWay.renew, release: redissonScript(fairLua, fairReleaseLua),
+	other:   func(name, _ string) string { return wire.FairQueue(name) },
+	channel: wire.FairTimeouts, // it is the third key; the channels are in the arguments
+	holder:  func(req *driver.Request) string { return wire.Owner(req.Owner) },
+}
+
+// fair is a redisson of which the mutexes are fair.
+type fair struct {
+	redisson
+	mu      *sync.Mutex
+	waiters map[string]*fairWaiter // by owner
+}
+
+// fairWaiter is an owner that has, or had, a place in a queue.
+type fairWaiter struct {
+	wakes driver.Wakes  // nil: there is no way to hear of releases
+	pause time.Duration // before the next poll, if there is none
+	late  bool          // it may have been told before it listened
+}
+
+// ownChannel begins what wakeups takes for the name of one waiter: its name and its owner are behind it.
+func ownChannel(name, owner string) string { return name + "\x00" + owner }
+
+// fairChannels is the channel of one waiter.
+func fairChannels(waiter string) []string {
+	name, owner, _ := strings.Cut(waiter, "\x00")
+	return []string{wire.LockChannel(name) + ":" + wire.Owner(owner)}
+}
+
+// Wakes implements driver.Waker: those who wait are told by Wait.
+func (f fair) Wakes(string) driver.Wakes { return nil }
+
+// Try implements driver.Driver.
+func (f fair) Try(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	return f.ask(ctx, req, noPlace)
+}
+
+// Enqueue implements driver.Queuer.
+func (f fair) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	want := placeWanted
+	if f.waits(req.Owner) {
+		want = placeHad
+	}
+	g, err := f.ask(ctx, req, want)
+	if _, queued := err.(*driver.HeldError); queued {
+		f.join(req.Name, req.Owner)
+	} else {
+		f.forget(req.Owner)
+	}
+	return g, err
+}
+
+// Whether a place is wanted, for fair_take.lua.
+const (
+	noPlace     = "0"
+	placeWanted = "1"
+	placeHad    = "2" // and the owner has had one
+)
+
+// ask takes the hold or, if that is wanted, a place in the queue.
+func (f fair) ask(ctx context.Context, req driver.Request, place string) (driver.Grant, error) {
+	if req.Unfair {
+		return driver.Grant{Request: req}, driver.ErrUnsupported
+	}
+	g, err := f.take(ctx, req, func(*driver.Request) []string {
+		return []string{millis(f.placeLife()), f.publish, wire.LockChannel(req.Name), place}
+	})
+	if _, held := err.(*driver.HeldError); held {
+		f.c.contention.note(req.Name, f.c.clock.Now())
+	}
+	return g, err
+}
+
+// Contended implements driver.ContentionHinter.
+func (f fair) Contended(name string) bool { return f.c.Contended(name) }
+
+// placeLife is how long a place lasts from its confirmation on, when it is the first.
+func (r redisson) placeLife() time.Duration { return 2 * r.c.caps.PollInterval() }
+
+// Wait implements driver.Queuer. Whoever is told of a release takes the hold by Enqueue: until then nobody but
+// the first of the queue can.
+func (f fair) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := f.c.alive(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	f.mu.Lock()
+	w := f.waiters[req.Owner]
+	var woken <-chan struct{}
+	pause, late := time.Duration(0), false
+	if w != nil {
+		late, w.late = w.late, false
+		if w.wakes != nil {
+			woken = w.wakes.C()
+		}
+		pause = w.pause
+		w.pause = min(2*pause, longestSpin)
+	}
+	f.mu.Unlock()
+	if w == nil || late {
+		return driver.Grant{}, driver.ErrHeld // Enqueue tells why there is no place
+	}
+	var spun <-chan time.Time
+	if woken == nil {
+		timer := time.NewTimer(pause/2 + mathrand.N(pause/2+1))
+		defer timer.Stop()
+		spun = timer.C
+	}
+	select {
+	case <-woken:
+		return driver.Grant{}, driver.ErrHeld
+	case <-spun:
+		return driver.Grant{}, driver.ErrHeld
+	case <-ctx.Done():
+		return driver.Grant{}, ctx.Err()
+	case <-f.c.closed:
+		return driver.Grant{}, driver.ErrClosed
+	}
+}
+
+// waits reports whether the owner has had a place.
+func (f fair) waits(owner string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waiters[owner] != nil
+}
+
+// join makes the owner, who has a place, one that is told of releases. Its turn may have come before: so it is woken
+// when the server confirms its channel, and asks at once if the server still tells from an earlier place.
+func (f fair) join(name, owner string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waiters[owner] != nil {
+		return
+	}
+	w := &fairWaiter{pause: firstSpin}
+	if f.c.wakeups != nil {
+		w.wakes = f.c.wakeups.wakes(ownChannel(name, owner))
+		w.late = w.wakes != nil && w.wakes.Sure()
+	}
+	f.waiters[owner] = w
+}
+
+func (f fair) forget(owner string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w := f.waiters[owner]; w != nil && w.wakes != nil {
+		w.wakes.Stop()
+	}
+	delete(f.waiters, owner)
+}
+
+// Release implements driver.Driver.
+func (f fair) Release(ctx context.Context, grants []driver.Grant) []error {
+	for i := range grants {
+		f.forget(grants[i].Owner)
+	}
+	return f.redisson.Release(ctx, grants)
+}

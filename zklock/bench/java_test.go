@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// java is the program CuratorBurst, in a Java machine with all its compilers.
+type java struct {
+	commands io.Writer
+	answers  *bufio.Scanner
+	errors   *bytes.Buffer
+}
+
+func startJava(b *testing.B) *java {
+	b.Helper()
+	dir := filepath.Join(testserver.NeedPeers(b), "java")
+	j := &java{errors: &bytes.Buffer{}}
+	cmd := exec.Command("java", "-cp", filepath.Join(dir, "*"), "CuratorBurst.java") // which is compiled first
+	cmd.Stderr = j.errors
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		in.Close()
+		_ = cmd.Wait() // it has answered all that it was asked
+	})
+	j.commands, j.answers = in, bufio.NewScanner(out)
+	return j
+}
+
+// burst is burst with Curator.
+func (j *java) burst(b *testing.B, servers string, w workload) (r result) {
+	b.Helper()
+	fmt.Fprintln(j.commands, servers, w.clients, w.path, w.names, w.window.Milliseconds())
+	if !j.answers.Scan() {
+		b.Fatalf("Curator has ended: %s", j.errors)
+	}
+	for text := range strings.SplitSeq(j.answers.Text(), ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.shares = append(r.shares, n)
+	}
+	return r
+}
