@@ -1,24 +1,26 @@
 # Every target is for people and for CI alike. What is longer than a line
 # stands in scripts/; the modules are those of go.work.
 
-# More arguments for go test: make test ARGS='-run TestName -v'
+# More arguments for go test: make test ARGS='-run TestName'
 ARGS ?=
 # Which benchmarks: make bench BENCH=Acquire
 BENCH ?= .
+# Which packages of the soak: make soak ONLY=redislock
+ONLY ?=
 
-.PHONY: help test test-all bench lint fmt deps binaries demo cell
+.PHONY: help test soak bench lint fmt deps binaries demo cell
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-test: ## install missing servers (Debian, as root), then test all modules with the race detector
+test: ## the gate: install missing servers (Debian, as root), then the tests that no slow machine fails
 	@scripts/test $(ARGS)
 
-test-all: ## the same, with long histories and faults
-	@HOLDFAST_LONG=1 scripts/test $(ARGS)
+soak: ## faults, crowds, fail-overs, long histories, other languages; an hour; goes on where it stopped
+	@ONLY='$(ONLY)' scripts/soak $(ARGS)
 
 bench: ## run the benchmarks (BENCH=regexp, ARGS=more)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... ./internal/test/integration/bench ./zklock/bench ./interop
+	go test -tags soak -run '^$$' -bench '$(BENCH)' -benchmem $(ARGS) ./... ./internal/test/integration/bench ./zklock/bench ./interop
 
 lint: ## gofmt, vet, staticcheck, go.mod tidiness, dependency lists, shell scripts
 	@scripts/lint

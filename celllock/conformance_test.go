@@ -27,34 +27,16 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs()) },
 		Transport: through(server),
-		Restart: func(testing.TB) {
+		Restart: testserver.Long(nil, func(testing.TB) {
 			server.Members[0].Kill()
 			server.Members[0].Start()
-		},
-		TTL:      time.Second,
-		Parallel: 8,
-		Except:   except,
-		Leaks:    leaks,
-	})
-}
-
-// TestConformanceOfThree is the same on three members, of which one after the other is killed where the
-// suite restarts the store.
-func TestConformanceOfThree(t *testing.T) {
-	server := testserver.StartCell(t, testserver.CellOptions{Members: 3, Election: quick})
-	next := 0
-	drivertest.Run(t, drivertest.Harness{
-		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs()) },
-		Transport: through(server),
-		Restart: func(testing.TB) {
-			server.Members[next%3].Kill()
-			server.Members[next%3].Start()
-			next++
-		},
-		TTL:      time.Second,
-		Parallel: 8,
-		Except:   except,
-		Leaks:    leaks,
+		}),
+		TTL:        time.Second,
+		Operations: testserver.Long(200, 2000),
+		Parallel:   8,
+		Untimed:    !testserver.Soak,
+		Except:     except,
+		Leaks:      leaks,
 	})
 }
 

@@ -6,7 +6,7 @@ var expiryCases = []testCase{
 	{name: "a dead holder's name opens", time: true, run: deadHolderOpens},
 	{name: "a hold lasts as long as it is trusted", time: true, run: holdLasts},
 	{name: "the shortest TTL", time: true, run: shortestTTL},
-	{name: "an expired hold is not shown", need: driver.Caps{Ops: driver.OpInspect}, time: true,
+	{name: "an expired hold is not shown", need: driver.Caps{Ops: driver.OpInspect}, time: true, timed: true,
 		run: expiredNotShown},
 }
 

@@ -121,7 +121,7 @@ func cutHolder(t *trial) {
 	t.outlive(t.ttl)
 	next := t.take(b, t.request())
 	wire.Heal()
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(max(10*time.Second, t.slack))
 	for r = t.renew1(a, g); r.Err != nil && !driver.Gone(r.Err) && time.Now().Before(end); r = t.renew1(a, g) {
 		time.Sleep(t.tick())
 	}

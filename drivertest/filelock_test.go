@@ -6,6 +6,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/filelock"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 func TestFilelockConformance(t *testing.T) {
@@ -19,5 +20,7 @@ func TestFilelockConformance(t *testing.T) {
 			return d
 		},
 		NoTransport: true,
+		Operations:  testserver.Long(300, 2000),
+		Untimed:     !testserver.Soak,
 	})
 }

@@ -86,6 +86,10 @@ type Harness struct {
 	// repeated is another attempt to get a majority, and may undo the first, so that nobody may repeat one.
 	Plain bool
 
+	// Untimed says that no verdict may depend on how fast the machine is. The suite then leaves
+	// out the cases that need a stopwatch, and every bound is at least a minute.
+	Untimed bool
+
 	// Except lists cases, as theme/case, that are left out because no driver of this store
 	// could pass them. The driver's documentation MUST say why.
 	Except []string
@@ -94,7 +98,7 @@ type Harness struct {
 	// connections by design.
 	Leaks []goleak.Option
 
-	slack time.Duration // for the suite's own tests; 0: 2 s
+	slack time.Duration // for the suite's own tests; 0: 2 s, or a minute if Untimed
 }
 
 // Run runs the conformance suite. Each case is a subtest that is named after its theme and

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -21,14 +22,7 @@ func TestConformance(t *testing.T) {
 		Open:        func(testing.TB) driver.Driver { return store.Client() },
 		Advance:     func(_ testing.TB, d time.Duration) { store.Advance(d) },
 		NoTransport: true,
-	})
-}
-
-func TestConformanceInRealTime(t *testing.T) {
-	store := memlock.NewStore(&memlock.Options{Poll: poll, TokenBlock: 16})
-	drivertest.Run(t, drivertest.Harness{
-		Open:        func(testing.TB) driver.Driver { return store.Client() },
-		NoTransport: true,
+		Untimed:     !testserver.Soak,
 	})
 }
 
@@ -47,6 +41,7 @@ func TestConformanceThroughFaults(t *testing.T) {
 			d := open(t)
 			return d, drivertest.InProcess(d)
 		},
-		Operations: 600,
+		Operations: testserver.Long(200, 600),
+		Untimed:    !testserver.Soak,
 	})
 }

@@ -21,7 +21,7 @@ var queueCases = []testCase{
 	{name: "wait ends with its context", need: queues, run: waitEnds},
 	{name: "wait without a place", need: queues, run: waitWithoutPlace},
 	{name: "a dead winner delays at most two polls", need: queues, run: deadWinner},
-	{name: "a dead waiter loses its place", need: queues, run: deadWaiter},
+	{name: "a dead waiter loses its place", need: queues, timed: true, run: deadWaiter},
 	{name: "an expired hold is handed on", need: queues, time: true, run: expiredHandedOn},
 	{name: "close ends waiting", need: queues, run: closeEndsWaiting},
 }

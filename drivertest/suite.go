@@ -45,6 +45,9 @@ func newSuite(t testing.TB, h Harness) *suite {
 		long:   max(caps.MinTTL, 30*time.Second),
 		slack:  2 * time.Second,
 	}
+	if h.Untimed {
+		s.long, s.slack = max(caps.MinTTL, 5*time.Minute), time.Minute
+	}
 	if s.clock == nil {
 		s.clock = driver.HostClock
 	}
@@ -78,6 +81,8 @@ type testCase struct {
 	name string
 	need driver.Caps // the Ops, booleans and TokenBlock without which there is nothing to test
 	time bool        // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
+
+	timed bool // judges by how long something takes: Harness.Untimed leaves it out
 
 	serial bool // counts what the whole process has: no other case may run beside it
 	run    func(*trial)
@@ -147,7 +152,7 @@ func (s *suite) run(st stage, only ...string) {
 			if len(only) > 0 && !slices.Contains(only, th.name) && !slices.Contains(only, j.name) || !s.applies(&j.c) {
 				continue
 			}
-			if slices.Contains(s.h.Except, j.name) {
+			if slices.Contains(s.h.Except, j.name) || c.timed && s.h.Untimed {
 				continue
 			}
 			if c.serial || (c.time && s.h.Advance != nil) || th.name == "restart" {
@@ -199,9 +204,12 @@ func (s *suite) applies(c *testCase) bool {
 
 // perform runs one case.
 func (s *suite) perform(tb testing.TB, title string, c testCase) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), s.caseTimeout())
 	tb.Cleanup(cancel)
 	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: "drivertest: " + title})
 }
+
+// caseTimeout bounds one case, which may wait for several steps.
+func (s *suite) caseTimeout() time.Duration { return max(2*time.Minute, 8*s.slack) }
 
 func (s *suite) freshName() string { return fmt.Sprintf("%s%016x", s.prefix, rand.Uint64()) }

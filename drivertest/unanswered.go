@@ -32,7 +32,7 @@ type interrupted struct {
 const attempts = 8
 
 // patience is how long a driver may need to connect again.
-const patience = 15 * time.Second
+func (s *suite) patience() time.Duration { return max(15*time.Second, s.slack) }
 
 func (t *trial) unanswered(in interrupted) {
 	b := t.open()
@@ -68,8 +68,8 @@ func (t *trial) unanswered(in interrupted) {
 				t.release(b, holder)
 			}
 			t.leavesNothing(d, b, r, a)
-		case <-time.After(patience):
-			t.Fatalf("P11: a request goes on %v after its context has ended", patience)
+		case <-time.After(t.patience()):
+			t.Fatalf("P11: a request goes on %v after its context has ended", t.patience())
 		}
 		cancel()
 	}
@@ -111,7 +111,7 @@ func (t *trial) asking(d driver.Driver, r driver.Request, place bool) (<-chan an
 // more than one connection, so one that can take a name may still find that it cannot release it.
 func (t *trial) connected(d driver.Driver) time.Duration {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(t.tick()) {
+	for end := time.Now().Add(t.patience()); ; time.Sleep(t.tick()) {
 		r := t.elsewhere()
 		t.track(d, r)
 		begun := time.Now()
@@ -125,7 +125,7 @@ func (t *trial) connected(d driver.Driver) time.Duration {
 		t.withdrawn(d, answer{driver.Grant{Request: r, Handle: g.Handle}, err})
 		if time.Now().After(end) {
 			t.Fatalf("P7: a client cannot take and release a free name %v after its connections were cut: %v",
-				patience, err)
+				t.patience(), err)
 		}
 	}
 }
@@ -137,13 +137,13 @@ func (t *trial) withdrawn(d driver.Driver, a answer) {
 	if a.err != nil {
 		g.Token = 0
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(t.tick()) {
+	for end := time.Now().Add(t.patience()); ; time.Sleep(t.tick()) {
 		err := t.release1(d, g)
 		if err == nil || driver.Gone(err) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("P6: a request cannot be withdrawn within %v: %v", patience, err)
+			t.Fatalf("P6: a request cannot be withdrawn within %v: %v", t.patience(), err)
 		}
 	}
 }

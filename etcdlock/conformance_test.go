@@ -29,52 +29,15 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
 		Transport: through(server, Escaped),
-		Restart: func(testing.TB) {
+		Restart: testserver.Long(nil, func(testing.TB) {
 			server.Members[0].Kill()
 			server.Members[0].Start()
-		},
-		TTL:      time.Second,
-		Parallel: 8,
-		Leaks:    leaks,
-	})
-}
-
-// TestConformanceOfStock is the same in the layout of etcd's own locks. There the
-// value of an exclusive hold is nothing but its note, so only the client that put a
-// key knows its owner: others see the key's end instead, and cannot withdraw a
-// request of which they know no more than the owner.
-func TestConformanceOfStock(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	drivertest.Run(t, drivertest.Harness{
-		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), &Options{Layout: Stock}) },
-		Transport: through(server, Stock),
-		TTL:       time.Second,
-		Parallel:  8,
-		Except: []string{
-			"inspect/shows the holder", "inspect/shows waiters in order", "names/awkward names are shown as they are",
-			"annotate/changes the note and nothing else", "annotate/of a hold that is gone", "annotate/is kept over a renewal",
-			"faults/a lost reply is withdrawn",
-		},
-		Leaks: leaks,
-	})
-}
-
-// TestConformanceOfThree is the same on three members, of which one after the
-// other is killed where the suite restarts the store.
-func TestConformanceOfThree(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
-	next := 0
-	drivertest.Run(t, drivertest.Harness{
-		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
-		Transport: through(server, Escaped),
-		Restart: func(testing.TB) {
-			server.Members[next%3].Kill()
-			server.Members[next%3].Start()
-			next++
-		},
-		TTL:      time.Second,
-		Parallel: 8,
-		Leaks:    leaks,
+		}),
+		TTL:        time.Second,
+		Operations: testserver.Long(200, 2000),
+		Parallel:   8,
+		Untimed:    !testserver.Soak,
+		Leaks:      leaks,
 	})
 }
 

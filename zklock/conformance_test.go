@@ -26,49 +26,19 @@ var except = []string{
 	"transport/a try later than its withdrawal",
 }
 
-// beyond are the cases that need sessions as long as the longest hold of the suite.
-var beyond = []string{
-	"exclusive/a grant arrives with time to work",
-	"transport/a late reply to a try counts from its request",
-	"transport/a late reply of the queue counts from its request",
-}
-
 // dead is the case that needs sessions which are not much longer than a poll.
 const dead = "faults/a cut waiter delays at most two polls"
 
 // TestConformance has a server with long sessions, so that all holds and lock-delays last as long as the
 // suite asks for.
 func TestConformance(t *testing.T) {
-	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Minute})
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: testserver.Long(15*time.Minute, 2*time.Minute)})
 	h := harness(server)
-	h.Restart = func(testing.TB) {
+	h.Restart = testserver.Long(nil, func(testing.TB) {
 		server.Members[0].Kill()
 		server.Members[0].Start()
-	}
+	})
 	h.Except = append(h.Except, dead)
-	drivertest.Run(t, h)
-}
-
-// TestConformanceOfOld has an old server with sessions of four seconds at most, which is less than most
-// TTLs of the suite.
-func TestConformanceOfOld(t *testing.T) {
-	h := harness(testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Old: true}))
-	h.Operations = 1000
-	h.Except = append(h.Except, beyond...)
-	drivertest.Run(t, h)
-}
-
-// TestConformanceOfThree is the same on three servers, of which one after the other is killed where the
-// suite restarts the store.
-func TestConformanceOfThree(t *testing.T) {
-	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: quick})
-	h, next := harness(server), 0
-	h.Restart = func(testing.TB) {
-		server.Members[next%3].Kill()
-		server.Members[next%3].Start()
-		next++
-	}
-	h.Except = append(h.Except, beyond...)
 	drivertest.Run(t, h)
 }
 
@@ -79,9 +49,12 @@ func harness(server *testserver.ZooKeeper) drivertest.Harness {
 		Transport: through(server),
 		TTL:       time.Second,
 		Parallel:  8,
-		Refuses:   func(name string) bool { return l.checkName(name) != nil },
-		Except:    slices.Clone(except),
-		Leaks:     leaks,
+		Untimed:   !testserver.Soak,
+
+		Operations: testserver.Long(200, 2000),
+		Refuses:    func(name string) bool { return l.checkName(name) != nil },
+		Except:     slices.Clone(except),
+		Leaks:      leaks,
 	}
 }
 

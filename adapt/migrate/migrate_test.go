@@ -1,3 +1,5 @@
+//go:build soak
+
 package migrate_test
 
 import (

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -70,82 +69,6 @@ func (m *mirror) shown() string {
 	}
 	fmt.Fprintf(&b, "%d entries, tombstones %v, %d closed\n", len(m.entries), m.tombstones, m.usageLocked("p").closed)
 	return b.String()
-}
-
-// TestMirrorFollows: a mirror that has followed each change shows what one shows that reads all anew.
-func TestMirrorFollows(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		k, m := newKeys(), newMirror(driver.HostClock)
-		m.load(k.all(), k.rev)
-		var ids []string
-		for i := range 12 {
-			ids = append(ids, fmt.Sprintf("%x", 1<<62+2+2*i))
-		}
-		names := []string{"a", "a/b", "c"}
-		for step := range 150 {
-			k.rev++
-			events := randomChange(r, k, ids, names)
-			if len(events) == 0 {
-				continue
-			}
-			if r.IntN(40) == 0 {
-				m.load(k.all(), k.rev) // as after a watch that was cut
-			} else {
-				m.apply(events)
-			}
-			fresh := newMirror(driver.HostClock)
-			fresh.load(k.all(), k.rev)
-			if got, want := m.shown(), fresh.shown(); got != want || strings.Contains(got, "WRONG") {
-				t.Fatalf("seed %d, step %d: the mirror shows\n%s\nafter a load it shows\n%s", seed, step, got, want)
-			}
-		}
-	}
-}
-
-// randomChange changes one thing.
-func randomChange(r *rand.Rand, k *keys, ids, names []string) []*mvccpb.Event {
-	id := ids[r.IntN(len(ids))]
-	name := names[r.IntN(len(names))]
-	key := layout.Key(name, id, int32(r.IntN(3)))
-	owner := ownerOf(id, fmt.Sprint(r.IntN(5)))
-	there := k.kvs[key] != nil
-	switch n := r.IntN(10); {
-	case n == 0 && k.kvs[sessionsAt+id] == nil && !k.ended[id]:
-		return []*mvccpb.Event{k.put(sessionsAt+id, `{"secret":"x","ttl_ms":1000,"principal":"p"}`, leaseOf(id))}
-	case n == 1 && k.kvs[sessionsAt+id] != nil: // the session ends, with all that is on its lease
-		k.ended[id] = true
-		var gone []*mvccpb.Event
-		for _, kv := range k.all() {
-			if kv.Lease == leaseOf(id) {
-				gone = append(gone, k.delete(string(kv.Key)))
-			}
-		}
-		return gone
-	case n == 2:
-		return []*mvccpb.Event{k.put(tombstoneOf(name, owner), []string{"", brokenText}[r.IntN(2)], 7)}
-	case n == 3 && k.kvs[tombstoneOf(name, owner)] != nil:
-		return []*mvccpb.Event{k.delete(tombstoneOf(name, owner))}
-	case n == 4 && k.kvs[closerKey(key)] != nil:
-		return []*mvccpb.Event{k.delete(closerKey(key))}
-	case n < 6 && there:
-		return []*mvccpb.Event{k.delete(key)}
-	case n < 7 && there: // it moves to another lease
-		return []*mvccpb.Event{k.put(key, string(k.kvs[key].Value), leaseOf(id))}
-	case there || k.kvs[sessionsAt+id] == nil || k.kvs[closerKey(key)] != nil:
-		return nil
-	}
-	req := driver.Request{Owner: owner, Mode: driver.Mode(r.IntN(3))}
-	if req.Mode == driver.Slot {
-		req.Slots, req.Permits = 3, 1+r.IntN(3)
-	}
-	v := layout.NewValue(&req, id, 0)
-	events := []*mvccpb.Event{k.put(key, v.String(), leaseOf(id)|int64(r.IntN(2)))}
-	if r.IntN(4) == 0 { // and what closes the name for its minimum
-		v.Owner, v.Closed, v.Principal = "", true, "p"
-		events = append(events, k.put(closerKey(key), v.String(), 9))
-	}
-	return events
 }
 
 // TestCursors: events are told until the client has said that it knows them, and all is told to a client

@@ -1,16 +1,11 @@
 package server
 
 import (
-	"context"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
-	"github.com/holdfastlock/holdfast/driver"
 )
 
 // fronts returns two members of a cell, of which the first does something before its next transaction.
@@ -56,51 +51,6 @@ func (f *asFront) ask(credential, cursor string) *cellv1.KeepAliveResponse {
 	return r.Msg
 }
 
-// TestWaitEndsElsewhere: a request waits at a member, and is made again at another one, which tells that it has its
-// hold. Meanwhile the time of the first call is over: that does not take the hold away (P1).
-func TestWaitEndsElsewhere(t *testing.T) {
-	first, second, before := fronts(t)
-	holder, _ := second.open()
-	waiter, id := second.open()
-	if _, err := second.acquire(holder, "n", "r", nil); err != nil {
-		t.Fatal(err)
-	}
-	var granted atomic.Pointer[cellv1.AcquireResponse]
-	ended := make(chan error, 1)
-	go func() {
-		_, err := first.acquire(waiter, "n", "r", func(m *cellv1.AcquireRequest) { m.Wait = durationpb.New(500 * time.Millisecond) })
-		ended <- err
-	}()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, places := second.has(id); places == 2 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the request does not wait")
-		}
-	}
-	before.before(func() {
-		second.release(holder, "n", "r")
-		r, err := second.acquire(waiter, "n", "r", func(m *cellv1.AcquireRequest) { m.Wait = durationpb.New(time.Minute) })
-		if err != nil {
-			t.Error(err)
-		}
-		granted.Store(r)
-	})
-	t.Logf("the first call: %v", <-ended)
-	if granted.Load().GetToken() == 0 {
-		t.Fatal("the second call has no hold")
-	}
-	if err := second.sync(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	second.mirror.mu.Lock()
-	defer second.mirror.mu.Unlock()
-	if e := second.mirror.nameLocked("n").find(ownerOf(id, "r")); e == nil || e.Created != granted.Load().Revision {
-		t.Errorf("P1: the hold that the second call has told of was taken away")
-	}
-}
-
 // TestLostCompleteAnswer: a member has missed what has happened, so it tells all that a session has. If that answer is
 // lost it tells all again (P2).
 func TestLostCompleteAnswer(t *testing.T) {
@@ -143,109 +93,4 @@ func TestEndingOutlivesReload(t *testing.T) {
 		t.Errorf("P1: the transaction that was held up ends the session (%v)", err)
 	}
 	home.expect(id, 1, 1, "P1: it has been kept alive")
-}
-
-// TestLossDuringRepeatedCall: an operator breaks a hold while the request that has it is repeated, and the answer of
-// that call is lost. The parked call tells of the loss (P2).
-func TestLossDuringRepeatedCall(t *testing.T) {
-	late := &lagging{}
-	m := start(t)
-	f, second := newAsFront(t, m, func(s store) store { late.store = s; return late }), newAsFront(t, m, nil)
-	credential, _ := f.open()
-	got, err := f.acquire(credential, "n", "r", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := f.ask(credential, "")
-	broken := func() {
-		if _, err := (locks{second.front}).Break(f.ctx, connect.NewRequest(&cellv1.BreakRequest{Name: "n", Token: got.Token})); err != nil {
-			t.Error(err)
-		}
-	}
-	late.next.Store(&broken)
-	if _, err := f.acquire(credential, "n", "r", nil); err == nil { // this answer is lost
-		t.Fatal("the hold is not broken")
-	}
-	r := f.ask(credential, first.Cursor)
-	if len(r.Events) != 1 || r.Events[0].GetLost().GetRevision() != got.Revision {
-		t.Errorf("P2: the loss is not told: %v", r)
-	}
-}
-
-// TestDowngradeRepeated: a member downgrades a hold, and cannot say so before it has seen to the hold's minimum time too.
-// The call is made again: then what closes the name is shared, too.
-func TestDowngradeRepeated(t *testing.T) {
-	f, _, before := fronts(t)
-	credential, _ := f.open()
-	if _, err := f.acquire(credential, "n", "r", func(m *cellv1.AcquireRequest) { m.MinHold = durationpb.New(time.Hour) }); err != nil {
-		t.Fatal(err)
-	}
-	gone, leave := context.WithCancel(f.ctx)
-	downgrade := func(ctx context.Context) error {
-		_, err := locks{f.front}.Downgrade(ctx, connect.NewRequest(&cellv1.DowngradeRequest{Session: credential, Name: "n", Request: "r"}))
-		return err
-	}
-	before.before(func() { before.before(leave) })
-	if err := downgrade(gone); err == nil {
-		t.Fatal("the call was not lost")
-	}
-	if err := downgrade(f.ctx); err != nil {
-		t.Fatal(err)
-	}
-	f.mirror.mu.Lock()
-	defer f.mirror.mu.Unlock()
-	for _, e := range f.mirror.nameLocked("n").entries {
-		if e.Mode != driver.Shared {
-			t.Errorf("P5: after a downgrade %s is %s", e.Key, e.Mode)
-		}
-	}
-}
-
-// TestFenceChanges: what the sequencer of a call stands for changes after the call was let in. The call writes nothing if
-// the sequencer is stale by then. What closes a name after a kill has the key of the hold, but is none.
-func TestFenceChanges(t *testing.T) {
-	f, second, before := fronts(t)
-	r, err := sessions{f.front}.Open(f.ctx, connect.NewRequest(&cellv1.OpenRequest{
-		Ttl: durationpb.New(lifetime), LockDelay: durationpb.New(time.Minute),
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, note := r.Msg.Session, "busy"
-	for _, c := range []struct {
-		what  string
-		do    func() error
-		stale bool
-	}{
-		{"noted", func() error {
-			_, err := locks{second.front}.SetNote(f.ctx, connect.NewRequest(&cellv1.SetNoteRequest{Session: session, Name: "noted", Request: "r", Note: &note}))
-			return err
-		}, false},
-		{"downgraded", func() error {
-			_, err := locks{second.front}.Downgrade(f.ctx, connect.NewRequest(&cellv1.DowngradeRequest{Session: session, Name: "downgraded", Request: "r"}))
-			return err
-		}, true},
-		{"killed", func() error {
-			_, err := sessions{second.front}.Kill(f.ctx, connect.NewRequest(&cellv1.KillRequest{Id: r.Msg.Id}))
-			return err
-		}, true},
-	} {
-		got, err := f.acquire(session, c.what, "r", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fence, err := f.checkSequencer(f.ctx, got.Sequencer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before.before(func() {
-			if err := c.do(); err != nil {
-				t.Error(err)
-			}
-		})
-		_, err = files{f.front}.Put(context.WithValue(f.ctx, fenceKey{}, fence), connect.NewRequest(&cellv1.PutRequest{Path: "out"}))
-		if c.stale && reasonOf(err) != cellv1.Reason_REASON_STALE || !c.stale && err != nil {
-			t.Errorf("the hold was %s meanwhile: %v", c.what, err)
-		}
-	}
 }

@@ -1,3 +1,5 @@
+//go:build soak
+
 // Package faulttest spoils real cells, and the processes that use them, and checks that celllock promises
 // no more than holds.
 package faulttest

@@ -324,20 +324,9 @@ func (p *process) hold() (end func()) {
 	}
 }
 
-func atoi(t *testing.T, text string) int {
-	t.Helper()
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 const (
 	sigUSR1 = syscall.SIGUSR1
 	sigTERM = syscall.SIGTERM
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func nowStamp() driver.Instant { return driver.HostClock.Now() }

@@ -4,133 +4,11 @@ package main
 
 import (
 	"context"
-	"net"
 	"net/url"
-	"strings"
 	"sync"
-	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
-
-// pausable is a server that can stand still.
-type pausable interface {
-	Pause()
-	Resume()
-}
-
-// pausableStores start servers, and return their URLs.
-var pausableStores = map[string]func(*testing.T) (pausable, string){
-	"PostgreSQL": func(t *testing.T) (pausable, string) {
-		server := testserver.StartPostgres(t)
-		return server, server.URL("postgres")
-	},
-	"MariaDB": func(t *testing.T) (pausable, string) {
-		server := testserver.StartMariaDB(t)
-		return server, server.URL()
-	},
-	"Redis": func(t *testing.T) (pausable, string) {
-		server := testserver.StartRedis(t, testserver.RedisOptions{})
-		return server, "redis://" + server.Addr
-	},
-	"etcd": func(t *testing.T) (pausable, string) {
-		server := testserver.StartEtcd(t, testserver.EtcdOptions{})
-		return server.Members[0], "etcd://" + server.Addrs()
-	},
-	"ZooKeeper": func(t *testing.T) (pausable, string) {
-		server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{})
-		return server.Members[0], "zk://" + server.Addrs() + "/app"
-	},
-}
-
-// TestWaitCoversOpening: the time of -w is for opening the store too. The server stands still for longer than
-// an attempt to open it takes, as one without -w shows.
-func TestWaitCoversOpening(t *testing.T) {
-	for name, start := range pausableStores {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			server, url := start(t)
-			w.env = append(w.env, "HOLDFAST_STORE="+url)
-			w.run(0, "run", "x", "--", "true")
-			server.Pause()
-			patient := w.start("run", "-w", "1m", "x", "--", "echo", "got it")
-			w.run(69, "run", "-n", "x", "--", "true").expectErr("cannot open ")
-			server.Resume()
-			patient.ends(0)
-			if patient.out.String() != "got it\n" || patient.err.String() != "" {
-				t.Errorf("it wrote\n%s%s", patient.out.String(), patient.err.String())
-			}
-		})
-	}
-}
-
-// TestWaitForAServerThatIsNotThere: that is told at once, whatever -w says.
-func TestWaitForAServerThatIsNotThere(t *testing.T) {
-	w := newWorld(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	for _, url := range []string{"redis://" + addr, "postgres://" + addr + "/x", "mysql://" + addr + "/x", "etcd://" + addr, "zk://" + addr} {
-		w.run(69, "--store", url, "run", "-w", "1h", "x", "--", "true").expectErr("connection refused")
-	}
-}
-
-// TestPostgresFailover: a job with -w is started while the primary is gone and its standby takes no writes yet.
-func TestPostgresFailover(t *testing.T) {
-	primary := testserver.StartPostgres(t)
-	standby := primary.Replica("one")
-	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_STORE="+strings.Replace(primary.URL("postgres"), primary.Addr, primary.Addr+","+standby.Addr, 1))
-	primary.Kill()
-	awaits(w, "x", func() {
-		w.run(69, "run", "-n", "x", "--", "true").expectErr("connection refused")
-		standby.Query("SELECT pg_promote()")
-	})
-}
-
-// TestFewConnections: processes that a server refuses because it has too many connections wait until others
-// have ended.
-func TestFewConnections(t *testing.T) {
-	for name, url := range map[string]func(*testing.T) string{
-		"PostgreSQL": func(t *testing.T) string { return testserver.StartPostgres(t, "max_connections=8").URL("postgres") },
-		"MariaDB":    func(t *testing.T) string { return testserver.StartMariaDB(t, "--max-connections=10").URL() },
-		"Redis": func(t *testing.T) string {
-			return "redis://" + testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--maxclients", "12"}}).Addr
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.env = append(w.env, "HOLDFAST_STORE="+url(t))
-			w.crowd(20)
-		})
-	}
-}
-
-// TestWaitingForConnections: a user at a terminal is told what run waits for.
-func TestWaitingForConnections(t *testing.T) {
-	w := newWorld(t)
-	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--maxclients", "1"}})
-	w.env = append(w.env, "HOLDFAST_STORE=redis://"+server.Addr)
-	only, err := net.Dial("tcp", server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer only.Close()
-	if _, err := only.Write([]byte("PING\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := only.Read(make([]byte, 100)); err != nil { // the server has accepted it
-		t.Fatal(err)
-	}
-	c := w.onTerminal(200, "holdfast", "run", "-w", "1m", "x", "--", "true")
-	c.awaitTimes(1, "holdfast: waiting for the store: cannot open redis://"+server.Addr)
-	c.types(ctrlC)
-	<-c.done
-}
 
 // lateStore is a store whose first renewal is not answered in time.
 type lateStore struct {
@@ -151,19 +29,4 @@ func init() {
 func (l lateStore) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	l.once.Do(func() { <-ctx.Done() })
 	return l.Forward.Renew(ctx, grants)
-}
-
-// TestClaimThatEnds: suppose the lock is handed to a waiter whose host is so busy that the short claim ends
-// before it is renewed. Nothing has run yet that could have lost the lock, so the waiter waits for it again.
-func TestClaimThatEnds(t *testing.T) {
-	w := newWorld(t)
-	end := w.hold("x")
-	p := w.start("--store", "late://"+w.locks, "run", "-w", "1m", "x", "--", "sh", "-c", "echo $HOLDFAST_TOKEN")
-	w.awaitQueue("x", 1)
-	end()
-	p.ends(0)
-	if p.err.String() != "" {
-		t.Errorf("it wrote\n%s", p.err.String())
-	}
-	atoi(t, strings.TrimSpace(p.out.String())) // it has run once
 }

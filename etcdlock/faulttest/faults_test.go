@@ -1,3 +1,5 @@
+//go:build soak
+
 // Package faulttest spoils real etcd members, and the processes that use them,
 // and checks that etcdlock promises no more than holds.
 package faulttest

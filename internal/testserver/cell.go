@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,8 +140,10 @@ func (m *CellMember) Stop() { m.end(syscall.SIGTERM) }
 
 // cellProgram builds the command, and returns its path.
 var cellProgram = sync.OnceValues(func() (program string, err error) {
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "..", "..")
+	root, err := workspace()
+	if err != nil {
+		return "", err
+	}
 	// Each clone of the repository has its own program: tests of several may run at the same time.
 	dir, err := cacheDir(fmt.Sprintf("holdfast-cell-%x", sha256.Sum256([]byte(root)))[:21])
 	if err != nil {
@@ -157,8 +158,8 @@ var cellProgram = sync.OnceValues(func() (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, "holdfast")
-	build := exec.Command("go", "build", "-C", root, "-o", program, "./cmd/holdfast")
-	build.Env = append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
+	build := exec.Command("go", slices.Concat([]string{"build", "-C", root}, BuildFlags(), []string{"-o", program, "./cmd/holdfast"})...)
+	build.Env = append(os.Environ(), "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building holdfast: %w\n%s", err, out)
 	}

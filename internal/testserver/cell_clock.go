@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,8 +17,11 @@ import (
 // clockedCellProgram builds the program cellmember, whose wall clock can be set as that of etcdmember, and
 // returns its path.
 var clockedCellProgram = sync.OnceValues(func() (program string, err error) {
-	_, here, _, _ := runtime.Caller(0)
-	module := filepath.Join(filepath.Dir(here), "..", "..", "cell", "server")
+	root, err := workspace()
+	if err != nil {
+		return "", err
+	}
+	module := filepath.Join(root, "cell", "server")
 	dir, err := cacheDir("holdfast-cellmember")
 	if err != nil {
 		return "", err
@@ -37,7 +39,7 @@ var clockedCellProgram = sync.OnceValues(func() (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, "cellmember")
-	build := exec.Command("go", "build", "-C", module, "-overlay", overlay, "-o", program, "./internal/cellmember")
+	build := exec.Command("go", "build", "-C", module, "-trimpath", "-overlay", overlay, "-o", program, "./internal/cellmember")
 	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building cellmember: %w\n%s", err, out)

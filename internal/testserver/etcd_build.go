@@ -10,26 +10,31 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 )
 
-// BuildServers builds etcd, so that no test has to wait for it: if Go's build cache is empty,
+// BuildServers builds etcd and the cell, so that no test has to wait for them: if Go's build cache is empty,
 // that takes some minutes.
 func BuildServers() error {
 	_, err := etcdProgram()
-	return err
+	_, errOfCell := cellProgram()
+	return errors.Join(err, errOfCell)
 }
 
 // etcdProgram builds the program etcdmember of the module internal/test/tools, unless it
 // is built, and returns its path. There is no package to install: Go programs
 // read the clock without the C library, so the clock of an etcd from elsewhere
-// could not be set; this one is built with a package time that adds to the wall
-// clock what it is told.
+// could not be set; in the soak this one is built with a package time that adds
+// to the wall clock what it is told.
 var etcdProgram = sync.OnceValues(func() (program string, err error) {
-	_, here, _, _ := runtime.Caller(0)
-	tools := filepath.Join(filepath.Dir(here), "..", "test", "tools")
+	root, err := workspace()
+	if err != nil {
+		return "", err
+	}
+	tools := filepath.Join(root, "internal", "test", "tools")
 	dir, err := cacheDir("holdfast-etcdmember")
 	if err != nil {
 		return "", err
@@ -52,7 +57,7 @@ var etcdProgram = sync.OnceValues(func() (program string, err error) {
 	if err != nil {
 		return "", err
 	}
-	program = filepath.Join(dir, "etcdmember")
+	program = filepath.Join(dir, Long("etcdmember-gate", "etcdmember"))
 	built, _ := os.ReadFile(program + ".source") // not there: it is not built
 	if _, err := os.Stat(program); err == nil && string(built) == source {
 		return program, nil
@@ -65,7 +70,10 @@ var etcdProgram = sync.OnceValues(func() (program string, err error) {
 func buildEtcd(tools, overlay, program, source string) error {
 	building := program + ".building"
 	defer os.Remove(building)
-	build := exec.Command("go", "build", "-C", tools, "-overlay", overlay, "-o", building, "./etcdmember")
+	build := exec.Command("go", slices.Concat([]string{"build", "-C", tools}, BuildFlags(), []string{"-o", building, "./etcdmember"})...)
+	if Soak {
+		build.Args = slices.Insert(build.Args, 4, "-overlay", overlay)
+	}
 	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building etcdmember: %w\n%s", err, out)

@@ -103,8 +103,8 @@ func requires(value, store string, stores map[string]string) (bool, error) {
 func parsePackages(table string) map[string]string {
 	stores := map[string]string{}
 	for line := range strings.Lines(table) {
-		if fields := strings.Fields(line); len(fields) == 3 && !strings.HasPrefix(fields[0], "#") {
-			stores[fields[1]] = fields[0]
+		if fields := strings.Fields(line); len(fields) == 4 && !strings.HasPrefix(fields[0], "#") {
+			stores[fields[2]] = fields[1]
 		}
 	}
 	return stores

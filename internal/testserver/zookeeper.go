@@ -20,7 +20,7 @@ import (
 // ZooKeeperOptions configure a ZooKeeper ensemble. The zero value is one server of the newest version,
 // which serves anyone in plain text and answers all commands of four letters.
 type ZooKeeperOptions struct {
-	Old     bool // 3.8.0, Debian's, instead of 3.9.5
+	Old     bool // 3.8.0, Debian's, instead of 3.9.5; the gate has no other
 	Members int  // 0: one, standalone
 
 	TickTime               time.Duration // 0: the server's default, 2 s
@@ -98,6 +98,7 @@ var routesSource []byte
 // what scripts/install-zookeeper installs: see [Need].
 func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeper {
 	t.Helper()
+	o.Old = o.Old || !Soak
 	java := o.java(t)
 	dir, err := os.MkdirTemp("", "holdfast-zookeeper-")
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build soak
+
 // Package faulttest spoils a real Redis server and the processes that use it,
 // and checks that its driver promises no more than holds, and no less.
 package faulttest

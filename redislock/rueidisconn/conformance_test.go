@@ -2,10 +2,7 @@ package rueidisconn
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 	"net/url"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,12 +14,9 @@ import (
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/internal/conntest"
 )
 
-func TestConformance(t *testing.T)       { conform(t, false, redislock.Push, fromURL) }
-func TestConformanceSpin(t *testing.T)   { conform(t, false, redislock.Spin, wrapped) }
-func TestConformanceValkey(t *testing.T) { conform(t, true, redislock.Push, fromURL) }
+func TestConformance(t *testing.T) { conform(t, false, redislock.Push, fromURL) }
 
 func conform(t *testing.T, valkey bool, wait redislock.Wait, connect func(testing.TB, string) redislock.Conn) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true, Valkey: valkey})
@@ -32,9 +26,11 @@ func conform(t *testing.T, valkey bool, wait redislock.Wait, connect func(testin
 			proxy := chaos.StartProxy(t, server.Addr)
 			return dial(t, connect(t, proxy.Addr), wait), proxy
 		},
-		Restart:  func(testing.TB) { server.Kill(); server.Start() },
-		Parallel: 8, // a case gives an acquire 30 ms to learn that a name is held
-		Leaks:    serverLeaks,
+		Restart:    testserver.Long(nil, func(testing.TB) { server.Kill(); server.Start() }),
+		Operations: testserver.Long(300, 2000),
+		Parallel:   8, // a case gives an acquire 30 ms to learn that a name is held
+		Untimed:    !testserver.Soak,
+		Leaks:      serverLeaks,
 	})
 }
 
@@ -121,58 +117,4 @@ func dial(t testing.TB, c redislock.Conn, wait redislock.Wait) driver.Driver {
 		t.Fatalf("redislock.New: %v", err)
 	}
 	return d
-}
-
-func TestConn(t *testing.T) {
-	t.Run("URL", func(t *testing.T) { conntest.Run(t, fromURL) })
-	t.Run("lines", func(t *testing.T) { conntest.Run(t, withLines) })
-	t.Run("Wrap", func(t *testing.T) { conntest.Run(t, wrapped) })
-}
-
-func TestMoved(t *testing.T) { conntest.RunMoved(t, fromURL) }
-
-func TestBusy(t *testing.T) { conntest.RunBusy(t, fromURL) }
-
-func TestReactions(t *testing.T) {
-	t.Run("URL", func(t *testing.T) { conntest.RunReactions(t, fromURL) })
-	t.Run("lines", func(t *testing.T) { conntest.RunReactions(t, withLines) })
-}
-
-// TestConnectingForAnother: one request makes the connection for all, and is given up;
-// another, whose context goes on, is carried out all the same.
-func TestConnectingForAnother(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	connecting, given := make(chan struct{}), atomic.Bool{}
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,
-		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			if given.CompareAndSwap(true, false) {
-				close(connecting)
-				<-ctx.Done()
-				time.Sleep(20 * time.Millisecond) // so that this request ends while the other still waits
-				return nil, ctx.Err()
-			}
-			return dialer.DialContext(ctx, "tcp", address)
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	c, ping := Wrap(client), []redislock.Command{{Args: []string{"PING"}}}
-	given.Store(true)
-	c.Do(t.Context(), []redislock.Command{{Args: []string{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"}}})
-	hasty, cancel := context.WithCancel(t.Context())
-	go func() {
-		for hasty.Err() == nil { // the end of the old connection may come first
-			c.Do(hasty, ping)
-		}
-	}()
-	<-connecting
-	done := make(chan error, 1)
-	go func() { done <- c.Do(t.Context(), ping)[0].Err }()
-	time.AfterFunc(50*time.Millisecond, cancel) // by then the other waits for the connection, too
-	if err := <-done; err != nil {
-		t.Errorf("a request failed because another, which made the connection, was given up: %v", err)
-	}
 }

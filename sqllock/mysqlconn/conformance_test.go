@@ -15,7 +15,7 @@ import (
 
 // operations is the length of each of two random histories; those of two more, in
 // which faults are injected, are half as long.
-var operations = testserver.Long(2_000, 7_000)
+var operations = testserver.Long(200, 7_000)
 
 func TestConformance(t *testing.T) {
 	onEach(t, func(t *testing.T, server *testserver.MySQL) {
@@ -25,9 +25,10 @@ func TestConformance(t *testing.T) {
 				proxy := chaos.StartProxy(t, server.Addr)
 				return dialAddr(t, proxy.Addr, nil), proxy
 			},
-			Restart:    func(testing.TB) { server.Kill(); server.Start() },
+			Restart:    testserver.Long(nil, func(testing.TB) { server.Kill(); server.Start() }),
 			Operations: operations,
-			Parallel:   4, // a case gives an acquire 30 ms to hear that a name is held
+			Untimed:    !testserver.Soak,
+			Parallel:   testserver.Long(8, 4), // a case gives an acquire 30 ms to hear that a name is held
 			// The server that was started last ends after the run.
 			Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 		})

@@ -9,5 +9,7 @@ import (
 // onEach runs a test on MariaDB and on MySQL.
 func onEach(t *testing.T, test func(*testing.T, *testserver.MySQL)) {
 	t.Run("MariaDB", func(t *testing.T) { test(t, testserver.StartMariaDB(t)) })
-	t.Run("MySQL", func(t *testing.T) { test(t, testserver.StartMySQL(t)) })
+	if testserver.Soak {
+		t.Run("MySQL", func(t *testing.T) { test(t, testserver.StartMySQL(t)) })
+	}
 }

@@ -16,7 +16,7 @@ import (
 
 // operations is the length of each of two random histories; those of two more, in
 // which faults are injected, are half as long.
-var operations = testserver.Long(2_000, 7_000)
+var operations = testserver.Long(200, 7_000)
 
 func TestConformance(t *testing.T) {
 	server := testserver.StartPostgres(t)
@@ -26,9 +26,10 @@ func TestConformance(t *testing.T) {
 			proxy := chaos.StartProxy(t, server.Addr)
 			return dialURL(t, strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr, 1), nil), proxy
 		},
-		Restart:    func(testing.TB) { server.Kill(); server.Start() },
+		Restart:    testserver.Long(nil, func(testing.TB) { server.Kill(); server.Start() }),
 		Operations: operations,
-		Parallel:   2, // the cases with a bound on time are not to wait for the random histories
+		Untimed:    !testserver.Soak,
+		Parallel:   testserver.Long(8, 2), // the cases with a bound on time are not to wait for the random histories
 		// The server that was started last ends after the run.
 		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/holdfastlock/holdfast/internal/testserver.(*process).watch")},
 	})

@@ -13,7 +13,7 @@ import (
 
 // operations is the length of each of two random histories; those of two more, in
 // which faults are injected, are half as long.
-var operations = testserver.Long(2_000, 7_000)
+var operations = testserver.Long(200, 7_000)
 
 func TestConformance(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
@@ -21,6 +21,7 @@ func TestConformance(t *testing.T) {
 		Open:        func(t testing.TB) driver.Driver { return dial(t, file, nil) },
 		NoTransport: true,
 		Operations:  operations,
+		Untimed:     !testserver.Soak,
 		Parallel:    4,
 	})
 }

@@ -1,3 +1,5 @@
+//go:build soak
+
 // Package faulttest spoils real ZooKeeper servers, and the processes that use them, and checks that
 // zklock promises no more than holds.
 package faulttest

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 var (
@@ -84,7 +86,8 @@ func run(t *testing.T, program, test, world, mistake string) (string, error) {
 // build builds the program that explores, with files replaced as the overlay says.
 func build(t *testing.T, overlay string) string {
 	program := filepath.Join(t.TempDir(), "explore.test")
-	said, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-race=false", "-ldflags=-s -w", "-overlay", overlay, "-o", program, ".").CombinedOutput()
+	args := slices.Concat([]string{"test", "-c", "-race=false", "-ldflags=-s -w"}, testserver.BuildFlags(), []string{"-overlay", overlay, "-o", program, "."})
+	said, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"bytes"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -158,19 +157,5 @@ func TestConclusion(t *testing.T) {
 	var out bytes.Buffer
 	if text := coloured(&out, "x\n", true); text != "x\n" {
 		t.Errorf("colours without a terminal: %q", text)
-	}
-}
-
-// TestSmallProgram: the program of `make demo` links none of the clients of servers, which take minutes to
-// compile.
-func TestSmallProgram(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "./sale").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "modernc.org/sqlite") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, heavy := range []string{"google.golang.org/", "go.etcd.io/", "github.com/jackc/", "github.com/go-sql-driver/", "github.com/redis/", "github.com/spf13/"} {
-		if strings.Contains(string(out), "\n"+heavy) {
-			t.Errorf("it links %s", heavy)
-		}
 	}
 }

@@ -1,3 +1,5 @@
+//go:build soak
+
 package bench
 
 import (
@@ -13,9 +15,9 @@ import (
 // BenchmarkCellFailover kills the leader of three members (kill -9), again and again, and reports how long it
 // takes from then on until a client gets a free lock: one that was at the leader, and one that was at another
 // member. Members wait for a second before they elect another leader, as they do if nobody tells them
-// otherwise. There are 20 kills, and 100 with HOLDFAST_LONG=1: some 5 s each. Run it with -benchtime 1x.
+// otherwise. There are 100 kills, some 5 s each. Run it with -benchtime 1x.
 func BenchmarkCellFailover(b *testing.B) {
-	kills := testserver.Long(20, 100)
+	const kills = 100
 	cell := testserver.StartCell(b, testserver.CellOptions{Members: 3})
 	for b.Loop() {
 		var atLeader, elsewhere []time.Duration

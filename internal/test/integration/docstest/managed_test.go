@@ -4,10 +4,7 @@ package docstest
 
 import (
 	"regexp"
-	"strings"
 	"testing"
-
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // managedRedis are services, and the commands that their documentation says cannot be used there.
@@ -20,27 +17,6 @@ var managedRedis = map[string]string{
 var managedDatabases = map[string]string{
 	"Amazon RDS for PostgreSQL": "postgresql", "Amazon Aurora PostgreSQL": "postgresql",
 	"Amazon RDS for MySQL, for MariaDB": "mysql", "Amazon Aurora MySQL": "mysql",
-}
-
-// TestManagedRedis runs all that locks can do on servers with the restrictions of the
-// services.
-func TestManagedRedis(t *testing.T) {
-	for service, commands := range managedRedis {
-		t.Run(service, func(t *testing.T) {
-			t.Parallel()
-			var args []string
-			for command := range strings.FieldsSeq(commands) {
-				args = append(args, "--rename-command", command, "")
-			}
-			server := testserver.StartRedis(t, testserver.RedisOptions{Args: args})
-			exercise(t, "redis://"+server.Addr)
-			r := newRunner(t)
-			r.shell(service, "redis-cli -u redis://"+server.Addr+" save", "")
-			if !strings.Contains(r.last, "unknown command") {
-				t.Errorf("the server has no restrictions: %s", r.last)
-			}
-		})
-	}
 }
 
 // verdict matches a row of a page's table of managed services.

@@ -4,7 +4,6 @@ package docstest
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,8 +25,6 @@ import (
 	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"
 	_ "github.com/holdfastlock/holdfast/zklock"
 )
-
-var update = flag.Bool("update", false, "write the measured tables into docs/stores")
 
 // root is the top of the repository.
 const root = "../../../.."

@@ -37,14 +37,6 @@ var commandDir = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := commandDir(); err == nil {
-		os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
 // runner runs the blocks of one page, in order. What a block exports, later ones have.
 type runner struct {
 	t        *testing.T

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build soak && linux
 
 // Package oteltest tests module otelhold over a real store.
 package oteltest

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build soak && linux
 
 // Package quorumtest tests package quorum over stores of different kinds, which only a module with all client
 // libraries can open.

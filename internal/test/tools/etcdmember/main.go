@@ -4,7 +4,7 @@
 // It prints "ready" when it serves. A line "jump 1h" on its standard input sets
 // its wall clock forward by an hour and not the clock that cannot be set; it
 // answers "wall" and the wall clock in nanoseconds since 1970. For that
-// internal/testserver builds it with a package time of its own.
+// internal/testserver builds it for the soak with a package time of its own.
 package main
 
 import (
@@ -16,15 +16,9 @@ import (
 	"os"
 	"strings"
 	"time"
-	_ "unsafe" // for go:linkname
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
-
-// wallJump is by how many seconds time.Now differs from the host's wall clock.
-//
-//go:linkname wallJump time.wallJump
-var wallJump int64
 
 func main() {
 	log.SetFlags(0)

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build soak && linux
 
 package docstest
 
@@ -52,43 +52,6 @@ func TestFromSetNX(t *testing.T) {
 		"redis://localhost:6379", "redis://"+server.Addr, "redis-cli ", "redis-cli -u redis://"+server.Addr+" ",
 	)
 	r.page("docs/from-setnx.md")
-}
-
-// TestReadmeNamesAll: README names each module of a store, each command and each exit code of run.
-func TestReadmeNamesAll(t *testing.T) {
-	t.Parallel()
-	readme := read(t, "README.md")
-	for _, m := range regexp.MustCompile(`(?m)^\t\./(\S*(?:conn|lock))$`).FindAllStringSubmatch(read(t, "go.work"), -1) {
-		if !strings.Contains(readme, "`"+m[1]+"`") {
-			t.Errorf("README does not name the module %s", m[1])
-		}
-	}
-	r := newRunner(t)
-	r.shell("help", "holdfast --help", "")
-	_, list, _ := strings.Cut(r.last, "Available Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
-	commands := regexp.MustCompile(`(?m)^  (\S+)`).FindAllStringSubmatch(list, -1)
-	if len(commands) < 8 {
-		t.Fatalf("holdfast --help lists the commands %v", commands)
-	}
-	for _, m := range commands {
-		if m[1] != "help" && !strings.Contains(readme, "`holdfast "+m[1]+"`") {
-			t.Errorf("README does not name holdfast %s", m[1])
-		}
-	}
-	r.shell("help", "holdfast run --help", "")
-	_, text, _ := strings.Cut(r.last, "Exit codes:\n")
-	text, _, _ = strings.Cut(text, "\n\n")
-	var said, have []string
-	for _, m := range regexp.MustCompile(`(?m)^ +(\d+)   ?\S`).FindAllStringSubmatch(text, -1) {
-		said = append(said, m[1])
-	}
-	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(readme, -1) {
-		have = append(have, m[1])
-	}
-	if len(said) == 0 || !slices.Equal(said, have) {
-		t.Errorf("README has the exit codes %v, holdfast run --help %v", have, said)
-	}
 }
 
 // TestReadmeModules follows README's steps for a store's module, for each module that it names: the
@@ -212,4 +175,41 @@ func claimRun(ctx context.Context, tx *sql.Tx, job string, instant int64) (sql.R
 	result, err := tx.ExecContext(ctx, insert, job, instant)
 	// RowsAffected is 1 for the first, 0 for all others
 	return result, err
+}
+
+// TestReadmeNamesAll: README names each module of a store, each command and each exit code of run.
+func TestReadmeNamesAll(t *testing.T) {
+	t.Parallel()
+	readme := read(t, "README.md")
+	for _, m := range regexp.MustCompile(`(?m)^\t\./(\S*(?:conn|lock))$`).FindAllStringSubmatch(read(t, "go.work"), -1) {
+		if !strings.Contains(readme, "`"+m[1]+"`") {
+			t.Errorf("README does not name the module %s", m[1])
+		}
+	}
+	r := newRunner(t)
+	r.shell("help", "holdfast --help", "")
+	_, list, _ := strings.Cut(r.last, "Available Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	commands := regexp.MustCompile(`(?m)^  (\S+)`).FindAllStringSubmatch(list, -1)
+	if len(commands) < 8 {
+		t.Fatalf("holdfast --help lists the commands %v", commands)
+	}
+	for _, m := range commands {
+		if m[1] != "help" && !strings.Contains(readme, "`holdfast "+m[1]+"`") {
+			t.Errorf("README does not name holdfast %s", m[1])
+		}
+	}
+	r.shell("help", "holdfast run --help", "")
+	_, text, _ := strings.Cut(r.last, "Exit codes:\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	var said, have []string
+	for _, m := range regexp.MustCompile(`(?m)^ +(\d+)   ?\S`).FindAllStringSubmatch(text, -1) {
+		said = append(said, m[1])
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(readme, -1) {
+		have = append(have, m[1])
+	}
+	if len(said) == 0 || !slices.Equal(said, have) {
+		t.Errorf("README has the exit codes %v, holdfast run --help %v", have, said)
+	}
 }

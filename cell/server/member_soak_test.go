@@ -1,0 +1,76 @@
+//go:build soak
+
+package server
+
+import (
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/holdfastlock/holdfast/cell/cellv1"
+)
+
+func TestOneLock(t *testing.T) {
+	a := dial(start(t))
+	one, two := a.open(t, 10*time.Second), a.open(t, 10*time.Second)
+	got, err := a.acquire(t, one, "orders/42", nil)
+	if err != nil || got.Token == 0 || got.Claim {
+		t.Fatalf("a free name: %v, %v", got, err)
+	}
+	if again, err := a.acquire(t, one, "orders/42", nil); err != nil || again.Token != got.Token {
+		t.Errorf("the same request again: %v, %v", again, err)
+	}
+	if _, err := a.acquire(t, two, "orders/42", nil); reasonOf(err) != cellv1.Reason_REASON_HELD {
+		t.Errorf("P1: a held name: %v", err)
+	}
+	queued, err := a.acquire(t, two, "orders/42", func(m *cellv1.AcquireRequest) { m.Queue = true })
+	if err != nil || queued.Token != 0 || queued.Ahead != 1 {
+		t.Fatalf("a place: %v, %v", queued, err)
+	}
+	told := make(chan *cellv1.KeepAliveResponse, 1)
+	go func() {
+		r, err := a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: two, Cursor: "x:0"}))
+		if err == nil && len(r.Msg.Events) == 0 {
+			r, err = a.KeepAlive(t.Context(), connect.NewRequest(&cellv1.KeepAliveRequest{Session: two, Cursor: r.Msg.Cursor}))
+		}
+		if err != nil {
+			t.Error(err)
+			close(told)
+			return
+		}
+		told <- r.Msg
+	}()
+	time.Sleep(100 * time.Millisecond)
+	out, err := a.Release(t.Context(), connect.NewRequest(&cellv1.ReleaseRequest{
+		Session: one, Locks: []*cellv1.Release{{Name: "orders/42", Token: got.Token}},
+	}))
+	if err != nil || out.Msg.Outcomes[0] != 0 {
+		t.Fatalf("a release: %v, %v", out, err)
+	}
+	r := <-told
+	t.Logf("%v", r)
+	if len(r.Events) != 1 || r.Events[0].GetGranted().GetToken() <= got.Token {
+		t.Errorf("P7: the one that waits is told %v", r)
+	}
+}
+
+// TestStatusIsCheap: clients ask for the status when they come. Suppose that all metrics of the process were gathered for
+// each of them.
+func TestStatusIsCheap(t *testing.T) {
+	m := start(t)
+	status := func() *cellv1.StatusResponse {
+		r, err := cell{m}.Status(t.Context(), connect.NewRequest(&cellv1.StatusRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Msg
+	}
+	if status().LogSync.AsDuration() <= 0 {
+		t.Error("the status does not say how long a sync of the log takes")
+	}
+	const most = 500 // of thousands
+	if n := testing.AllocsPerRun(20, func() { status() }); n > most {
+		t.Errorf("the status takes %v allocations, at most %d are right", n, most)
+	}
+}

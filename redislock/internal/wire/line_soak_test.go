@@ -1,0 +1,236 @@
+//go:build soak
+
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/redislock"
+)
+
+// open returns a line that is up.
+func open(t *testing.T, address string, o Options) *Line {
+	t.Helper()
+	o.Dial = func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	}
+	l := Open(o)
+	t.Cleanup(l.Close)
+	until(t, "there is no connection", func() bool { return l.now.Load() != nil })
+	return l
+}
+
+func until(t *testing.T, otherwise string, ok func() bool) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal(otherwise)
+		}
+	}
+}
+
+// id is the number that the server has given the connection.
+func id(t *testing.T, l *Line) any {
+	t.Helper()
+	replies, sent := l.Do(t.Context(), command("CLIENT", "ID"))
+	if !sent || replies[0].Err != nil {
+		t.Fatalf("CLIENT ID: %v, %v", sent, replies)
+	}
+	return replies[0].Value
+}
+
+// TestEachGetsItsReplies: many callers, of whom some give up at any moment, get the replies to
+// their own commands and no others.
+func TestEachGetsItsReplies(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Patience: silence})
+	var callers sync.WaitGroup
+	var given sync.Map
+	for i := range 32 {
+		callers.Go(func() {
+			for n := range 300 {
+				ctx, cancel := t.Context(), context.CancelFunc(func() {})
+				if n%3 == 0 {
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(300))*time.Microsecond)
+				}
+				if n%3 == 1 {
+					ctx = context.Background()
+				}
+				var commands []redislock.Command
+				for k := range 1 + rand.IntN(3) {
+					commands = append(commands, command("ECHO", fmt.Sprint(i, n, k, strings.Repeat("x", rand.IntN(1000))))...)
+				}
+				replies, sent := l.Do(ctx, commands)
+				if !sent || len(replies) != len(commands) {
+					t.Errorf("%d replies to %d commands, sent: %v", len(replies), len(commands), sent)
+				}
+				for k, r := range replies {
+					switch {
+					case r.Err == nil && r.Value != commands[k].Args[1]:
+						t.Errorf("the reply to %q is %q", commands[k].Args[1], r.Value)
+					case r.Err != nil && (ctx.Err() == nil || !errors.Is(r.Err, ctx.Err())):
+						t.Errorf("the reply is %v under a context that has %v", r.Err, ctx.Err())
+					case r.Err != nil:
+						given.Store("up", true)
+					}
+				}
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+	if _, some := given.Load("up"); !some {
+		t.Error("nobody has given up")
+	}
+}
+
+// TestLossIsKnownBeforeUse: a connection that ends while nobody uses it is known to have ended, so
+// no request is lost on it; and it is made again.
+func TestLossIsKnownBeforeUse(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Patience: silence})
+	id(t, l)
+	c := l.now.Load()
+	until(t, "nobody reads the idle connection", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.reader != nil
+	})
+	server.Kill()
+	select {
+	case <-c.done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the loss is not noticed")
+	}
+	until(t, "the lost connection is used", func() bool { return l.now.Load() != c })
+	server.Start()
+	until(t, "the connection is not made again", func() bool {
+		replies, sent := l.Do(t.Context(), command("CLIENT", "ID"))
+		return sent && replies[0].Err == nil && l.now.Load() != c
+	})
+}
+
+// TestNewConnectionIsWatched: watch reads a new connection before anybody uses it, without waiting
+// for it to be idle first.
+func TestNewConnectionIsWatched(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Patience: silence})
+	c, err := l.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.fail(net.ErrClosed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if quiet := time.Since(c.heard); quiet < idle {
+		t.Errorf("watch would begin to read %v after the connection was made", idle-quiet)
+	}
+}
+
+// TestSilentServerIsLeft: if a caller gives up when nothing was heard for long enough, the
+// connection is made anew; if others have been answered meanwhile, or it was not long, it is not.
+func TestSilentServerIsLeft(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Patience: 200 * time.Millisecond})
+	first := id(t, l)
+	giveUp := func(after time.Duration) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		defer cancel()
+		start := time.Now()
+		if replies, sent := l.Do(ctx, command("GET", "key")); !sent || !errors.Is(replies[0].Err, context.DeadlineExceeded) {
+			t.Errorf("a request to a silent server: %v, %v", replies, sent)
+		}
+		if took := time.Since(start); took > after+5*time.Second {
+			t.Errorf("P11: a request under a context of %v took %v", after, took)
+		}
+	}
+	server.Pause()
+	giveUp(time.Millisecond)
+	server.Resume()
+	if now := id(t, l); now != first {
+		t.Errorf("connection %v was replaced by %v because somebody gave up after 1 ms", first, now)
+	}
+	server.Pause()
+	giveUp(300 * time.Millisecond)
+	server.Resume()
+	until(t, "the silent connection stays", func() bool {
+		replies, sent := l.Do(t.Context(), command("CLIENT", "ID"))
+		return sent && replies[0].Err == nil && replies[0].Value != first
+	})
+}
+
+// TestServerThatTakesNothing: a caller that cannot write because the server reads nothing returns
+// when its context ends (P11). Others that wait for replies on the connection get them when the
+// server goes on.
+func TestServerThatTakesNothing(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Patience: silence})
+	first := id(t, l)
+	server.Pause()
+	var callers sync.WaitGroup
+	callers.Go(func() {
+		replies, sent := l.Do(context.Background(), command("CLIENT", "ID"))
+		if !sent || replies[0].Err != nil || replies[0].Value != first {
+			t.Errorf("a caller that waits gets %+v, on connection %v", replies, first)
+		}
+	})
+	until(t, "the first request is not sent", func() bool {
+		c := l.now.Load()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.calls) > c.first && c.writer == nil && len(c.out) == 0
+	})
+	var hasty sync.WaitGroup
+	big := strings.Repeat("x", 8<<20)
+	for range 4 {
+		hasty.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			replies, sent := l.Do(ctx, command("SET", "key", big))
+			if !sent || !errors.Is(replies[0].Err, context.DeadlineExceeded) {
+				t.Errorf("P11: a server that reads nothing has answered %v", replies)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("P11: a request under a context of 100 ms took %v", took)
+			}
+		})
+	}
+	hasty.Wait()
+	server.Resume()
+	callers.Wait()
+	if again := id(t, l); again != first {
+		t.Errorf("the connection was made anew: %v after %v", again, first)
+	}
+}
+
+// TestHello: the first commands are sent on each connection, and one that fails ends it.
+func TestHello(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	l := open(t, server.Addr, Options{Hello: command("CLIENT", "SETNAME", "lock"), Patience: silence})
+	if replies, _ := l.Do(t.Context(), command("CLIENT", "GETNAME")); replies[0].Value != "lock" {
+		t.Errorf("the name of the connection is %v", replies)
+	}
+	dialled := make(chan struct{}, 100)
+	refused := Open(Options{Hello: command("AUTH", "no", "body"), Dial: func(ctx context.Context) (net.Conn, error) {
+		dialled <- struct{}{}
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Addr)
+	}})
+	defer refused.Close()
+	for range 3 {
+		<-dialled
+		if _, sent := refused.Do(t.Context(), command("PING")); sent {
+			t.Error("a connection is used although the server has refused the user")
+		}
+	}
+}

@@ -1,0 +1,193 @@
+//go:build soak
+
+package redislock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// heldBack is a Conn that delivers messages when the test says so.
+type heldBack struct {
+	*respConn
+	mu       sync.Mutex
+	messages []string
+	came     chan struct{}
+	receive  func(string)
+}
+
+func (c *heldBack) Subscribe(ctx context.Context, channel string, receive func(string)) (func(), error) {
+	c.receive = receive
+	return c.respConn.Subscribe(ctx, channel, func(m string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.messages = append(c.messages, m)
+		c.came <- struct{}{}
+	})
+}
+
+func (c *heldBack) deliver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.messages {
+		c.receive(m)
+	}
+	c.messages = nil
+}
+
+// TestLateNews delays the news of a hand-over: the winner must not trust its grant for longer than the
+// claim, which began before the news was sent.
+func TestLateNews(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	withHandClock(t)
+	clock := &handClock{conn: dialResp(t, server.Addr)}
+	defer clock.conn.Close()
+	clock.advance(t, 1_000_000*time.Second)
+	o := &Options{Clock: clock, Poll: 400 * time.Millisecond}
+	a := open(t, dialResp(t, server.Addr), o)
+	conn := &heldBack{respConn: dialResp(t, server.Addr), came: make(chan struct{}, 10)}
+	b := open(t, conn, o)
+	ctx := t.Context()
+
+	for _, late := range []struct {
+		by     time.Duration
+		wanted bool
+	}{{500 * time.Millisecond, true}, {700 * time.Millisecond, false}} {
+		g, err := a.Try(ctx, driver.Request{Name: "n", Owner: "a" + late.by.String(), TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := driver.Request{Name: "n", Owner: "b" + late.by.String(), TTL: 10 * time.Second}
+		asked := clock.Now()
+		if _, err := b.Enqueue(ctx, req); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Enqueue behind a holder: %v", err)
+		}
+		clock.advance(t, 100*time.Millisecond)
+		if err := a.Release(ctx, []driver.Grant{g})[0]; err != nil {
+			t.Fatal(err)
+		}
+		<-conn.came
+		clock.advance(t, late.by)
+		conn.deliver()
+		got, err := b.Wait(ctx, req)
+		switch {
+		case late.wanted && (err != nil || got.Since != asked || got.Valid != 700*time.Millisecond):
+			t.Errorf("news that was %v late gave Since %v after the request, Valid %v, %v", late.by, got.Since.Sub(asked), got.Valid, err)
+		case !late.wanted && !errors.Is(err, driver.ErrHeld):
+			t.Errorf("news that was %v late gave %+v, %v", late.by, got, err)
+		}
+		b.Release(ctx, []driver.Grant{{Request: req}})
+	}
+}
+
+// silence ends all subscriptions of a server, as a connection that breaks does, and returns when the
+// server knows that nobody is subscribed to the client's channel.
+func silence(t *testing.T, admin *respConn, c *client) {
+	t.Helper()
+	admin.do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	for admin.do(t, "PUBLISH", c.layout.channel(c.id), "s").(int64) != 0 {
+	}
+}
+
+// TestUnsubscribedWaiterKeepsItsPlace: the connections of a client broke, and it asks for a place, or
+// confirms it, before it has subscribed again. It lives, so the next in the queue must not be granted
+// first (P8). Once it has subscribed again it is as any other: when it dies it is skipped.
+func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	ctx := t.Context()
+	for name, c := range map[string]struct {
+		confirms bool // it has taken its place before, and confirms it
+		dies     bool // it subscribes again, and then dies
+		first    string
+	}{
+		"takes its place":           {first: "broken"},
+		"confirms its place":        {confirms: true, first: "broken"},
+		"subscribes again and dies": {dies: true, first: "next"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			admin := dialResp(t, server.Addr)
+			defer admin.Close()
+			broken := open(t, dialResp(t, server.Addr), nil)
+			ask := func(c *client, owner string) {
+				t.Helper()
+				if _, err := c.Enqueue(ctx, driver.Request{Name: name, Owner: owner, TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
+					t.Fatalf("Enqueue behind a holder: %v", err)
+				}
+			}
+			holder := open(t, dialResp(t, server.Addr), nil)
+			g, err := holder.Try(ctx, driver.Request{Name: name, Owner: "holder", TTL: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.confirms {
+				ask(broken, "broken")
+			}
+			silence(t, admin, broken)
+			ask(broken, "broken")
+			if c.dies {
+				stop, err := broken.conn.Subscribe(ctx, broken.layout.channel(broken.id), broken.receive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ask(broken, "broken")
+				silence(t, admin, broken)
+				stop()
+			}
+			ask(open(t, dialResp(t, server.Addr), nil), "next")
+			if err := holder.Release(ctx, []driver.Grant{g})[0]; err != nil {
+				t.Fatal(err)
+			}
+			info, err := holder.Inspect(ctx, name)
+			if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != c.first {
+				t.Fatalf("P8: %+v, %v, not a hold of %q", info, err, c.first)
+			}
+			if c.dies {
+				return
+			}
+			got, err := broken.Enqueue(ctx, driver.Request{Name: name, Owner: "broken", TTL: 10 * time.Second})
+			if err != nil || got.Token != info.Holders[0].Token {
+				t.Errorf("P7: a waiter without news of its grant asked and got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestDeadWaiterIsSkipped: nobody is subscribed to the channel of the first waiter.
+func TestDeadWaiterIsSkipped(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	a, dead, b := open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil), open(t, dialResp(t, server.Addr), nil)
+	ctx := t.Context()
+	g, err := a.Try(ctx, driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dead.Enqueue(ctx, driver.Request{Name: "n", Owner: "dead", TTL: 10 * time.Second}); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	req := driver.Request{Name: "n", Owner: "b", TTL: 10 * time.Second}
+	if _, err := b.Enqueue(ctx, req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatal(err)
+	}
+	dead.Close()
+	for { // the server may not know yet
+		if n, _ := a.conn.(*respConn).do(t, "PUBLISH", dead.layout.channel(dead.id), "s").(int64); n == 0 {
+			break
+		}
+	}
+	if err := a.Release(ctx, []driver.Grant{g})[0]; err != nil {
+		t.Fatal(err)
+	}
+	info, err := a.Inspect(ctx, "n")
+	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "b" || len(info.Waiters) != 0 {
+		t.Errorf("P7: after the release behind which a dead client waits first: %+v, %v", info, err)
+	}
+	if got, err := b.Wait(ctx, req); err != nil || got.Token != info.Holders[0].Token {
+		t.Errorf("P7: the waiter behind a dead one got %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,40 @@
+//go:build soak
+
+package zklock
+
+import (
+	"testing"
+
+	"github.com/holdfastlock/holdfast/drivertest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// beyond are the cases that need sessions as long as the longest hold of the suite.
+var beyond = []string{
+	"exclusive/a grant arrives with time to work",
+	"transport/a late reply to a try counts from its request",
+	"transport/a late reply of the queue counts from its request",
+}
+
+// TestConformanceOfOld has an old server with sessions of four seconds at most, which is less than most
+// TTLs of the suite.
+func TestConformanceOfOld(t *testing.T) {
+	h := harness(testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Old: true}))
+	h.Operations = 1000
+	h.Except = append(h.Except, beyond...)
+	drivertest.Run(t, h)
+}
+
+// TestConformanceOfThree is the same on three servers, of which one after the other is killed where the
+// suite restarts the store.
+func TestConformanceOfThree(t *testing.T) {
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: quick})
+	h, next := harness(server), 0
+	h.Restart = func(testing.TB) {
+		server.Members[next%3].Kill()
+		server.Members[next%3].Start()
+		next++
+	}
+	h.Except = append(h.Except, beyond...)
+	drivertest.Run(t, h)
+}

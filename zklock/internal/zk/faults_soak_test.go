@@ -1,0 +1,523 @@
+//go:build soak
+
+package zk
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// The connection ends at each point of a create's exchange. What the caller is told is true.
+func TestConnectionCutAtEachPoint(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
+	proxy := chaos.StartProxy(t, z.Members[0].Addr)
+	s := open(t, Config{Servers: []string{proxy.Addr}})
+	other := open(t, Config{Servers: []string{z.Members[0].Addr}})
+	exists := func(path string) bool {
+		r, err := other.Do(within(t), Exists(path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r[0].Err == nil
+	}
+
+	// Before it is written: the call waits, and who does not wait is told that nothing was sent.
+	proxy.Cut()
+	for s.Suspended() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(within(t), 50*time.Millisecond)
+	defer cancel()
+	r, err := s.Do(ctx, Create("/never", nil, nil, 0))
+	if !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(r[0].Err, ErrNotSent) || !strings.Contains(err.Error(), proxy.Addr) {
+		t.Errorf("without a connection: %v", err)
+	}
+	withdrawn := s.Send(Create("/never", nil, nil, 0))
+	if sent(withdrawn) || !withdrawn.cancel(ErrNotSent) || withdrawn.cancel(ErrNotSent) {
+		t.Error("what was not written could not be withdrawn once")
+	}
+	waits := s.Send(Create("/waits", nil, nil, 0))
+	proxy.Heal()
+	if _, err := waits.Wait(within(t)); err != nil || !sent(waits) {
+		t.Errorf("what waited for a connection: %v", err)
+	}
+	if exists("/never") || !exists("/waits") {
+		t.Error("what was withdrawn was done, or what waited was not")
+	}
+
+	// Written, and lost on its way: unknown. Here it was not done, also not later.
+	proxy.HoldRequests()
+	calls := s.Send(Create("/lost", nil, nil, 0))
+	for !sent(calls) {
+		time.Sleep(time.Millisecond)
+	}
+	if calls.cancel(ErrNotSent) {
+		t.Error("what was written was withdrawn")
+	}
+	proxy.Cut()
+	if r, err := calls.Wait(within(t)); err != ErrConnectionLoss || r[0].Err != ErrConnectionLoss {
+		t.Errorf("lost on its way: %v", err)
+	}
+	proxy.Heal()
+	look(t, s, Exists("/", nil))
+	if exists("/lost") {
+		t.Error("done, although it was lost on its way")
+	}
+
+	// Done, and the answer lost: unknown to the caller as well.
+	proxy.HoldReplies()
+	calls = s.Send(Create("/done", nil, nil, Ephemeral), Create("/done2", nil, nil, Ephemeral))
+	for !exists("/done2") {
+		time.Sleep(time.Millisecond)
+	}
+	proxy.Cut()
+	if _, err := calls.Wait(within(t)); err != ErrConnectionLoss {
+		t.Errorf("the answer lost: %v", err)
+	}
+	proxy.Heal()
+	look(t, s, Exists("/done", nil)) // the same session has it still
+
+	// The caller does not wait for the answer: the outcome is unknown, and comes later.
+	proxy.HoldReplies()
+	calls = s.Send(Create("/later", nil, nil, 0))
+	for !exists("/later") {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel = context.WithTimeout(within(t), 20*time.Millisecond)
+	defer cancel()
+	if _, err := calls.Wait(ctx); err != context.DeadlineExceeded {
+		t.Errorf("no answer: %v", err)
+	}
+	if _, err := s.Do(ctx, Exists("/", nil)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no answer: %v", err)
+	}
+	proxy.Heal()
+	if r, err := calls.Wait(within(t)); err != nil || r[0].Path != "/later" {
+		t.Errorf("the answer came: %v", err)
+	}
+}
+
+// The server's answers stop in the middle of one.
+func TestAnswerCutInTheMiddle(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
+	var left atomic.Int64
+	left.Store(1 << 40)
+	s := open(t, Config{Servers: []string{z.Members[0].Addr}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return &cutConn{nc, &left}, err
+	}})
+	do(t, s, Create("/n", []byte("data"), nil, Ephemeral))
+	for cut := range 100 {
+		look(t, s, Exists("/n", nil)) // connected
+		left.Store(int64(cut))
+		r, err := s.Do(within(t), GetData("/n", nil))
+		left.Store(1 << 40)
+		if err == nil && string(r[0].Data) != "data" || err != nil && err != ErrConnectionLoss {
+			t.Fatalf("cut after %d bytes: %+v, %v", cut, r, err)
+		}
+		if cut < 20 && err == nil {
+			t.Errorf("cut after %d bytes: answered", cut)
+		}
+	}
+	look(t, s, Exists("/n", nil))
+}
+
+// cutConn ends when a number of bytes was read.
+type cutConn struct {
+	net.Conn
+	left *atomic.Int64
+}
+
+func (c *cutConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if left := c.left.Add(-int64(n)); err == nil && left < 0 {
+		c.Conn.Close()
+		return max(0, n+int(left)), io.EOF
+	}
+	return n, err
+}
+
+// What a dead connection still brings to the server is not done once the session has answered a
+// later write on another connection.
+func TestLateRequestsAreNotDone(t *testing.T) {
+	t.Parallel()
+	t.Run("one server", func(t *testing.T) {
+		t.Parallel()
+		z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 500 * time.Millisecond})
+		lateRequests(t, z, z.Members[0], z.Members[0], false)
+	})
+	t.Run("from a follower to another server", func(t *testing.T) {
+		t.Parallel()
+		z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: 500 * time.Millisecond})
+		f := z.Followers()
+		lateRequests(t, z, f[0], f[1], true)
+		lateRequests(t, z, f[0], z.Leader(), true)
+		lateRequests(t, z, z.Leader(), f[0], true)
+	})
+}
+
+func lateRequests(t *testing.T, z *testserver.ZooKeeper, from, to *testserver.ZooKeeperMember, any bool) {
+	t.Helper()
+	proxy := chaos.StartProxy(t, from.Addr)
+	var moved atomic.Bool
+	s := open(t, Config{Servers: []string{"server:1"}, AnyServer: any, Timeout: 3 * time.Second, Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+		addr := proxy.Addr
+		if moved.Load() {
+			addr = to.Addr
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}})
+	do(t, s, Create("/first", nil, nil, Ephemeral))
+	proxy.HoldRequests()
+	moved.Store(true)
+	late := s.Send(Create("/late", nil, nil, 0), Create("/late2", nil, nil, Ephemeral))
+	if _, err := late.Wait(within(t)); err != ErrConnectionLoss {
+		t.Fatalf("the late request: %v", err)
+	}
+	do(t, s, SetData("/first", nil, AnyVersion)) // at the other server
+	proxy.Heal()
+	time.Sleep(200 * time.Millisecond) // the late request arrives
+	other := open(t, Config{Servers: []string{to.Addr}, AnyServer: true})
+	for _, s := range []*Session{s, other} {
+		do(t, s, SetData("/", nil, AnyVersion))
+		r, err := s.Do(within(t), Exists("/late", nil), Exists("/late2", nil), Exists("/first", nil))
+		if err != nil || r[0].Err != NoNode || r[1].Err != NoNode || r[2].Err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if err := s.Close(within(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that is silent is left in time for the session to be resumed.
+func TestSilenceIsNoticed(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 500 * time.Millisecond})
+	proxy := chaos.StartProxy(t, z.Members[0].Addr)
+	s := open(t, Config{Servers: []string{proxy.Addr}, Timeout: 3 * time.Second})
+	do(t, s, Create("/mine", nil, nil, Ephemeral))
+	proxy.HoldReplies()
+	for end := time.Now().Add(bound); s.Suspended() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a silent server is not noticed")
+		}
+	}
+	proxy.Heal()
+	look(t, s, Exists("/mine", nil))
+	if s.Err() != nil {
+		t.Error(s.Err())
+	}
+}
+
+// listen starts a server that is none.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns = append(conns, nc)
+			go serve(nc)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+		for _, nc := range conns {
+			nc.Close()
+		}
+	})
+	return l.Addr().String()
+}
+
+func TestServersThatAreNone(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
+	mute := listen(t, func(net.Conn) {})
+	garbage := listen(t, func(nc net.Conn) {
+		io.ReadFull(nc, make([]byte, 4))
+		b := make([]byte, 1<<10)
+		rand.Read(b)
+		nc.Write(b)
+		nc.Close()
+	})
+	closing := listen(t, func(nc net.Conn) { nc.Close() })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := l.Addr().String()
+	l.Close()
+	all := []string{mute, garbage, closing, refusing}
+	for _, any := range []bool{false, true} {
+		for _, addr := range all {
+			ctx, cancel := context.WithTimeout(within(t), 300*time.Millisecond)
+			_, err := Open(ctx, Config{Servers: []string{addr}, Timeout: time.Second, AnyServer: any})
+			cancel()
+			if err == nil || !strings.Contains(err.Error(), addr) {
+				t.Errorf("any %v: %s is no server: %v", any, addr, err)
+			}
+		}
+		c := Config{Servers: append(slices.Clone(all), z.Members[0].Addr), Timeout: time.Second, AnyServer: any}
+		if any {
+			c.Servers = c.Servers[1:] // one by one, a mute server takes long
+		}
+		s := open(t, c)
+		if s.Server() != z.Members[0].Addr {
+			t.Errorf("server %s", s.Server())
+		}
+		do(t, s, Exists("/", nil))
+		if err := s.Close(within(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Open(within(t), Config{Timeout: time.Second}); err == nil {
+		t.Error("opened without a server")
+	}
+	if _, err := Open(within(t), Config{Servers: []string{"no port"}, Timeout: time.Second}); err == nil {
+		t.Error("opened without a port")
+	}
+}
+
+// What follows a good handshake is garbage: the session goes on at the next connection.
+func TestGarbageLater(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second})
+	var spoil atomic.Bool
+	s := open(t, Config{Servers: []string{z.Members[0].Addr}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return &spoiledConn{nc, &spoil}, err
+	}})
+	do(t, s, Create("/mine", nil, nil, Ephemeral))
+	spoil.Store(true)
+	if r, err := s.Do(within(t), Exists("/mine", nil)); err != ErrConnectionLoss {
+		t.Errorf("garbage: %+v, %v", r, err)
+	}
+	look(t, s, Exists("/mine", nil))
+}
+
+type spoiledConn struct {
+	net.Conn
+	spoil *atomic.Bool
+}
+
+func (c *spoiledConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.spoil.CompareAndSwap(true, false) {
+		rand.Read(b[:n])
+	}
+	return n, err
+}
+
+// A server that has enough connections of this host ends further ones; the error says that.
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second, MaxClientConns: 3})
+	c := Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second, AnyServer: true}
+	for range 3 {
+		s := open(t, c)
+		do(t, s, Exists("/", nil))
+		t.Cleanup(func() { s.Abandon() })
+	}
+	ctx, cancel := context.WithTimeout(within(t), 500*time.Millisecond)
+	defer cancel()
+	if _, err := Open(ctx, c); err == nil || !errors.Is(err, errHungUp) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// A server that has lost its data knows nothing of a session, and is behind what it has seen.
+func TestWipedServer(t *testing.T) {
+	t.Parallel()
+	one := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 100 * time.Millisecond})
+	two := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 100 * time.Millisecond})
+	proxy := chaos.StartProxy(t, one.Members[0].Addr)
+	lost := make(chan error, 1)
+	s := open(t, Config{Servers: []string{proxy.Addr}, Timeout: 500 * time.Millisecond, Lost: func(err error) { lost <- err }})
+	do(t, s, Create("/mine", nil, nil, Ephemeral), SetData("/mine", nil, AnyVersion), SetData("/mine", nil, AnyVersion), SetData("/mine", nil, AnyVersion))
+	proxy.Redirect(two.Members[0].Addr)
+	proxy.Cut()
+	proxy.Heal()
+	select {
+	case err := <-lost:
+		if !errors.Is(err, ErrExpired) {
+			t.Error(err)
+		}
+	case <-time.After(bound):
+		t.Error("not told")
+	}
+}
+
+// A session is at the leader, stays alive through its death, and goes on at the next one.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: 250 * time.Millisecond})
+	servers := strings.Split(z.Addrs(), ",")
+	s := open(t, Config{Servers: servers, Timeout: 5 * time.Second})
+	old := z.Leader()
+	if s.Server() != old.Addr {
+		t.Errorf("at %s, the leader is %s", s.Server(), old.Addr)
+	}
+	r := do(t, s, Create("/mine", nil, nil, Ephemeral))
+	w := NewWatch()
+	do(t, s, GetData("/mine", w))
+
+	f := z.Followers()[0]
+	if _, err := Open(within(t), Config{Servers: []string{f.Addr}, Timeout: time.Second}); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("a follower alone: %v", err)
+	}
+	other := open(t, Config{Servers: []string{f.Addr}, Timeout: 5 * time.Second, AnyServer: true})
+
+	old.Kill()
+	if got := look(t, s, Exists("/mine", nil)); got[0].Stat.Czxid != r[0].Zxid {
+		t.Errorf("%+v", got)
+	}
+	now := z.NewLeader(old)
+	if s.Server() != now.Addr {
+		t.Errorf("at %s, the leader is %s", s.Server(), now.Addr)
+	}
+	silent(t, w)
+	look(t, other, SetData("/", nil, AnyVersion)) // so that its server has come so far
+	do(t, other, SetData("/mine", nil, AnyVersion))
+	fires(t, w)
+
+	// Without a majority nothing is answered, and the session goes on with the next one.
+	for _, m := range z.Members {
+		if m != old && m != now {
+			m.Kill()
+		}
+	}
+	ctx, cancel := context.WithTimeout(within(t), 500*time.Millisecond)
+	defer cancel()
+	if r, err := s.Do(ctx, SetData("/mine", nil, AnyVersion)); err == nil && r[0].Committed {
+		t.Errorf("committed without a majority: %+v", r)
+	}
+	old.Begin()
+	now = z.Leader()
+	look(t, s, Exists("/mine", nil))
+	if s.Server() != now.Addr || s.Err() != nil {
+		t.Errorf("at %s, the leader is %s; %v", s.Server(), now.Addr, s.Err())
+	}
+	if err := s.Close(within(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The leader takes no clients, or no server tells its role.
+func TestNoLeader(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: 250 * time.Millisecond, NoLeaderClients: true})
+	c := Config{Servers: strings.Split(z.Addrs(), ","), Timeout: 2 * time.Second}
+	if _, err := Open(within(t), c); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("a leader that takes no clients: %v", err)
+	}
+	c.AnyServer = true
+	do(t, open(t, c), Create("/mine", nil, nil, Ephemeral))
+
+	untold := listen(t, func(nc net.Conn) {
+		io.ReadFull(nc, make([]byte, 4))
+		io.WriteString(nc, "srvr is not executed because it is not in the whitelist.\n")
+		nc.Close()
+	})
+	if _, err := Open(within(t), Config{Servers: []string{untold}, Timeout: time.Second}); !errors.Is(err, ErrNoLeader) || !strings.Contains(err.Error(), "whitelist") {
+		t.Errorf("a server that does not tell: %v", err)
+	}
+}
+
+// Close ends in time, whatever the server does.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 500 * time.Millisecond})
+	proxy := chaos.StartProxy(t, z.Members[0].Addr)
+	c := Config{Servers: []string{proxy.Addr}, Timeout: 5 * time.Second, Lost: func(err error) { t.Errorf("lost: %v", err) }}
+	other := open(t, Config{Servers: []string{z.Members[0].Addr}})
+
+	s := open(t, c)
+	do(t, s, Create("/a", nil, nil, Ephemeral))
+	proxy.Cut()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(within(t)) }()
+	proxy.Heal()
+	if err := <-closed; err != nil {
+		t.Errorf("closed when the connection was there again: %v", err)
+	}
+	if r, err := other.Do(within(t), Exists("/a", nil)); err != nil || r[0].Err != NoNode {
+		t.Errorf("the node of a session that is closed: %+v, %v", r, err)
+	}
+
+	s = open(t, c)
+	do(t, s, Create("/b", nil, nil, Ephemeral))
+	proxy.HoldReplies()
+	calls := s.Send(Exists("/b", nil))
+	ctx, cancel := context.WithTimeout(within(t), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("closed without an answer: %v", err)
+	}
+	if _, err := calls.Wait(within(t)); err != ErrClosed {
+		t.Errorf("under way: %v", err)
+	}
+	proxy.Heal()
+
+	s = open(t, c)
+	do(t, s, Create("/c", nil, nil, Ephemeral))
+	s.Abandon()
+	s.Abandon()
+	do(t, other, Exists("/c", nil))
+}
+
+// TestOpenOutlivesASession: a server takes the session that is being opened and then stops to serve for longer than the
+// session lasts, as in an election. Nothing depends on that session yet, so another one is opened.
+func TestOpenOutlivesASession(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 100 * time.Millisecond})
+	var dials atomic.Int32
+	open(t, Config{
+		Servers: []string{z.Members[0].Addr}, Timeout: time.Millisecond,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			nth := dials.Add(1)
+			if nth == 4 { // resumes the session, which has ended
+				time.Sleep(2 * time.Second)
+			}
+			var d net.Dialer
+			nc, err := d.DialContext(ctx, "tcp", addr)
+			if err == nil && nth == 3 { // asks whether the server that has taken the session leads
+				nc = &saysNo{nc, strings.NewReader("This ZooKeeper instance is not currently serving requests\n")}
+			}
+			return nc, err
+		},
+	})
+	if n := dials.Load(); n <= 4 {
+		t.Errorf("the session was open after %d connections: nothing was tested", n)
+	}
+}
+
+// saysNo is a connection to a server that answers something else.
+type saysNo struct {
+	net.Conn
+	text io.Reader
+}
+
+func (c *saysNo) Read(b []byte) (int, error) { return c.text.Read(b) }
