@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -158,14 +159,16 @@ const (
 		" RETURNING exclusive_mark, shared_mark"
 
 	// MySQL has no RETURNING. This takes the row's exclusive lock whether it
-	// changes the row or not.
-	raiseMySQL1 = "INSERT INTO holdfast_fence (resource, exclusive_mark, shared_mark) VALUES (?, ?, ?)" +
+	// changes the row or not. The name travels as hexadecimal digits: no conversion between
+	// character sets touches them, and a client library that writes arguments into the text
+	// cannot quote them wrongly, as it may a name on a connection in GBK.
+	raiseMySQL1 = "INSERT INTO holdfast_fence (resource, exclusive_mark, shared_mark) VALUES (UNHEX(?), ?, ?)" +
 		" ON DUPLICATE KEY UPDATE exclusive_mark = GREATEST(exclusive_mark, ?), shared_mark = GREATEST(shared_mark, ?)"
 
 	// A locking read sees the newest marks. A plain one would use the
 	// transaction's snapshot if there is one, and fix it if there is none:
 	// too early for the guard of another resource that comes next.
-	raiseMySQL2 = "SELECT exclusive_mark, shared_mark FROM holdfast_fence WHERE resource = ? FOR UPDATE"
+	raiseMySQL2 = "SELECT exclusive_mark, shared_mark FROM holdfast_fence WHERE resource = UNHEX(?) FOR UPDATE"
 )
 
 func raise(ctx context.Context, tx Tx, query, resource string, offer marks) (after marks, err error) {
@@ -175,7 +178,7 @@ func raise(ctx context.Context, tx Tx, query, resource string, offer marks) (aft
 }
 
 func raiseMySQL(ctx context.Context, tx Tx, resource string, offer marks) (after marks, err error) {
-	key := []byte(resource) // bytes: no conversion between character sets
+	key := hex.EncodeToString([]byte(resource))
 	e, s := int64(offer.exclusive), int64(offer.shared)
 	if _, err := tx.ExecContext(ctx, raiseMySQL1, key, e, s, e, s); err != nil {
 		return marks{}, err

@@ -96,8 +96,9 @@ func (d Dialect) String() string {
 func (d Dialect) known() bool { return d >= Postgres && d <= SQLite }
 
 // Table is a table whose rows have a version. The names are written into the statements as
-// they are: quote them if need be, and never take them from the program's input. A Table
-// may be used by several goroutines.
+// they are: quote them if need be, and never take them from the program's input. Keys and values are
+// arguments. A client library of MySQL that writes arguments into the text (interpolateParams) must
+// not do so on connections in GBK, Big5, SJIS or CP932. A Table may be used by several goroutines.
 //
 // Every writer of the columns must raise the version, also those that do not use this
 // package.

@@ -125,14 +125,14 @@ func (c *client) hasQuick(m driver.Mode) bool {
 // returns no token, and the row if the statement tells that too.
 func (c *client) quickTake(ctx context.Context, conn *sql.Conn, req *driver.Request) (driver.Token, *snapshot, error) {
 	q := &c.statements.take
-	args := q.bind([]any{req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note})
+	text, args := q.bind([]any{req.Name, req.Owner, c.channel, micros(req.TTL), micros(req.LockDelay), req.Note})
 	var token int64
 	if c.statements.dialect == Postgres {
 		s := snapshot{rowOnly: true}
-		err := conn.QueryRowContext(ctx, q.text, args...).Scan(append([]any{&token}, s.into()...)...)
+		err := conn.QueryRowContext(ctx, text, args...).Scan(append([]any{&token}, s.into()...)...)
 		return driver.Token(token), &s, err
 	}
-	result, err := conn.ExecContext(ctx, q.text, args...)
+	result, err := conn.ExecContext(ctx, text, args...)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -222,7 +222,8 @@ func (c *client) quickRelease(ctx context.Context, conn *sql.Conn, g *driver.Gra
 	if c.statements.dialect == Postgres {
 		var n int64
 		s := snapshot{rowOnly: true}
-		err := conn.QueryRowContext(ctx, q.text, q.bind(args)...).Scan(append([]any{&n}, s.into()...)...)
+		text, args := q.bind(args)
+		err := conn.QueryRowContext(ctx, text, args...).Scan(append([]any{&n}, s.into()...)...)
 		return n == 1, &s, err
 	}
 	n, err := c.exec(ctx, conn, q, args...)

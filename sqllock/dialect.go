@@ -1,6 +1,8 @@
 package sqllock
 
 import (
+	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -95,6 +97,9 @@ type query struct {
 	args []int
 	// before stands before the arguments; nothing can be appended to it in place.
 	before []any
+	// pieces are the text between the placeholders, where the arguments are written into the text:
+	// see literal. nil: they go beside it.
+	pieces []string
 }
 
 // words replaces the {words} of a statement by the dialect's own.
@@ -115,20 +120,22 @@ func (d Dialect) query(text string, tables tables) query {
 		return query{text: text}
 	}
 	q := query{args: []int{}}
-	var out strings.Builder
+	var pieces []string
 	for {
 		before, after, found := strings.Cut(text, "$")
-		out.WriteString(before)
+		pieces = append(pieces, before)
 		if !found {
 			break
 		}
 		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
 		n, _ := strconv.Atoi(after[:digits])
 		q.args = append(q.args, n)
-		out.WriteByte('?')
 		text = after[digits:]
 	}
-	q.text = out.String()
+	q.text = strings.Join(pieces, "?")
+	if d == MySQL {
+		q.pieces = pieces
+	}
 	return q
 }
 
@@ -138,7 +145,8 @@ func (q *query) bound(args ...any) Statement {
 	if q.args == nil && !strings.Contains(q.text, "$1") {
 		args = nil
 	}
-	return Statement{Text: q.text, Args: q.bind(args)}
+	text, args := q.bind(args)
+	return Statement{Text: text, Args: args}
 }
 
 func bound(queries []query, args ...any) (statements []Statement) {
@@ -148,13 +156,21 @@ func bound(queries []query, args ...any) (statements []Statement) {
 	return statements
 }
 
-// bind puts arguments in the order of the placeholders.
-func (q *query) bind(args []any) []any {
-	if q.args == nil {
-		if q.before == nil {
-			return args
+// bind returns the statement's text, and its arguments in the order of the placeholders.
+func (q *query) bind(args []any) (string, []any) {
+	switch {
+	case q.pieces != nil:
+		var b strings.Builder
+		for i, n := range q.args {
+			b.WriteString(q.pieces[i])
+			b.WriteString(literal(args[n-1]))
 		}
-		return append(q.before, args...)
+		b.WriteString(q.pieces[len(q.args)])
+		return b.String(), nil
+	case q.args == nil && q.before == nil:
+		return q.text, args
+	case q.args == nil:
+		return q.text, append(q.before, args...)
 	}
 	bound := make([]any, 0, len(q.before)+len(q.args))
 	bound = append(bound, q.before...)
@@ -169,7 +185,23 @@ func (q *query) bind(args []any) []any {
 		}
 		bound = append(bound, now)
 	}
-	return bound
+	return q.text, bound
+}
+
+// literal returns an argument as MySQL's SQL, of ASCII letters, digits and quotes only. Text is a
+// number of hexadecimal digits there: it reads alike in all character sets that a connection can
+// have. A quoted text does not, and may end too early in GBK. Sending arguments beside the
+// statement costs one more round trip.
+func literal(arg any) string {
+	switch arg := arg.(type) {
+	case string:
+		return "x'" + hex.EncodeToString([]byte(arg)) + "'"
+	case int:
+		return strconv.Itoa(arg)
+	case int64:
+		return strconv.FormatInt(arg, 10)
+	}
+	panic(fmt.Sprintf("sqllock: an argument of type %T", arg))
 }
 
 // tables are the names of the tables.

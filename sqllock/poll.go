@@ -330,7 +330,8 @@ func (c *client) versions(ctx context.Context, conn *sql.Conn, names []string) (
 
 // scan calls f for each row of a statement's result.
 func (c *client) scan(ctx context.Context, conn *sql.Conn, q *query, args []any, f func(*sql.Rows) error) error {
-	rows, err := conn.QueryContext(c.statementContext(ctx), q.text, q.bind(args)...)
+	text, args := q.bind(args)
+	rows, err := conn.QueryContext(c.statementContext(ctx), text, args...)
 	if err != nil {
 		return err
 	}

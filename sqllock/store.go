@@ -187,7 +187,8 @@ func (c *client) statementContext(ctx context.Context) context.Context {
 
 // exec runs a statement and returns how many rows it changed.
 func (c *client) exec(ctx context.Context, conn *sql.Conn, q *query, args ...any) (int64, error) {
-	result, err := conn.ExecContext(c.statementContext(ctx), q.text, q.bind(args)...)
+	text, args := q.bind(args)
+	result, err := conn.ExecContext(c.statementContext(ctx), text, args...)
 	if err != nil {
 		return 0, err
 	}

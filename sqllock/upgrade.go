@@ -90,7 +90,8 @@ func (c *client) takeOver(ctx context.Context, conn *sql.Conn) error {
 	run := func(texts ...string) error {
 		for _, text := range texts {
 			q := c.statements.query(text)
-			if _, err := conn.ExecContext(ctx, q.text, q.bind(nil)...); err != nil {
+			text, args := q.bind(nil)
+			if _, err := conn.ExecContext(ctx, text, args...); err != nil {
 				return err
 			}
 		}
@@ -101,7 +102,8 @@ func (c *client) takeOver(ctx context.Context, conn *sql.Conn) error {
 	}
 	var version string
 	q := c.statements.query(oldVersionText)
-	if err := conn.QueryRowContext(ctx, q.text, q.bind(nil)...).Scan(&version); err != nil {
+	text, args := q.bind(nil)
+	if err := conn.QueryRowContext(ctx, text, args...).Scan(&version); err != nil {
 		return err
 	}
 	if version == schemaVersion {

@@ -52,11 +52,11 @@ var statements = [...]texts{
 	// count is raised later, because a transaction sees its own writes at once.
 	MySQL: {
 		take: [...]string{
-			exclusive: see + "? FOR UPDATE",
-			shared:    see + "? LOCK IN SHARE MODE",
-			free:      see + "? FOR UPDATE SKIP LOCKED",
+			exclusive: see + "UNHEX(?) FOR UPDATE",
+			shared:    see + "UNHEX(?) LOCK IN SHARE MODE",
+			free:      see + "UNHEX(?) FOR UPDATE SKIP LOCKED",
 		},
-		see: see + "?",
+		see: see + "UNHEX(?)",
 	},
 	SQLite: {
 		take: [...]string{exclusive: raiseSQLite, shared: raiseSQLite, free: raiseSQLite},
@@ -65,9 +65,10 @@ var statements = [...]texts{
 }
 
 const (
-	raiseMySQL = "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = ?"
+	raise      = "UPDATE holdfast_txlock SET turn = turn + 1 WHERE name = "
+	raiseMySQL = raise + "UNHEX(?)"
 	// raiseSQLite takes the write lock of the database.
-	raiseSQLite = raiseMySQL + " RETURNING turn"
+	raiseSQLite = raise + "? RETURNING turn"
 )
 
 // locking is one call.

@@ -3,6 +3,7 @@ package txlock
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 )
 
 // schemas create the table. Names that differ in a byte are different: MySQL's text types
@@ -36,12 +37,12 @@ type Execer interface {
 var (
 	createStatements = [...]string{
 		Postgres: "INSERT INTO holdfast_txlock (name, turn) VALUES ($1, 0) ON CONFLICT (name) DO NOTHING",
-		MySQL:    "INSERT IGNORE INTO holdfast_txlock (name, turn) VALUES (?, 0)",
+		MySQL:    "INSERT IGNORE INTO holdfast_txlock (name, turn) VALUES (UNHEX(?), 0)",
 		SQLite:   "INSERT INTO holdfast_txlock (name, turn) VALUES (?, 0) ON CONFLICT (name) DO NOTHING",
 	}
 	removeStatements = [...]string{
 		Postgres: "DELETE FROM holdfast_txlock WHERE name = $1",
-		MySQL:    "DELETE FROM holdfast_txlock WHERE name = ?",
+		MySQL:    "DELETE FROM holdfast_txlock WHERE name = UNHEX(?)",
 		SQLite:   "DELETE FROM holdfast_txlock WHERE name = ?",
 	}
 )
@@ -78,11 +79,12 @@ func (d Dialect) exec(ctx context.Context, db Execer, doing string, statements [
 	return nil
 }
 
-// key is a name as an argument: to MySQL bytes, which no conversion between
-// character sets touches.
+// key is a name as an argument: to MySQL hexadecimal digits. No conversion between character sets
+// touches them, and a client library that writes arguments into the text cannot quote them
+// wrongly, as it may a name on a connection in GBK.
 func (d Dialect) key(name string) any {
 	if d == MySQL {
-		return []byte(name)
+		return hex.EncodeToString([]byte(name))
 	}
 	return name
 }

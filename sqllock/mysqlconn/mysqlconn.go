@@ -83,6 +83,9 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 // parse understands a URL. Its errors do not show user or password.
 func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	params, err := driver.Params(u, true, "hf.tables")
+	if err == nil && params["hf.tables"] != "" {
+		err = sqllock.CheckPrefix(params["hf.tables"])
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,8 +116,7 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 		config.Passwd, _ = u.User.Password()
 	}
 	config.Logger = &mysql.NopLogger{} // errors are returned
-	config.InterpolateParams = true    // one round trip for each statement
-	config.MultiStatements = true      // and for several
+	config.MultiStatements = true      // one round trip for several of ours, which have no text of others in them
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
@@ -123,9 +125,8 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 
 // New returns a driver over a pool of go-sql-driver/mysql. The caller owns the pool and
 // closes it after the driver. The driver keeps one of its connections in reserve for
-// renewals: see package sqllock. Set interpolateParams, or each statement takes two round
-// trips, and multiStatements, or a transaction at a contended name takes several. Nil
-// options are fine.
+// renewals: see package sqllock. Set multiStatements, or a transaction at a contended name takes
+// several round trips. Nil options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
 	return sqllock.New(ctx, db, sqllock.MySQL, libraryFor(ctx, db), o)
 }

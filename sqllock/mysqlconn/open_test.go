@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if config.Addr != want.addr || config.User != want.user || config.Passwd != want.password || config.DBName != want.database || !config.InterpolateParams {
+		if config.Addr != want.addr || config.User != want.user || config.Passwd != want.password || config.DBName != want.database {
 			t.Errorf("%s is %+v", raw, config)
 		}
 		if o.Prefix != want.tables {

@@ -9,17 +9,16 @@ import (
 )
 
 // together implements Together of sqllock.Library: it sends the statements as one text. The
-// pool needs multiStatements and interpolateParams for that.
+// pool needs multiStatements for that. Package sqllock writes arguments into the texts itself.
 func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statement) error {
 	var texts []string
-	var args []any
 	var results []func(scan func(...any) error) error // of statements that have one, for each row
 	once := func(into []any) func(func(...any) error) error {
 		return func(scan func(...any) error) error { return scan(into...) }
 	}
 	var single []bool // it must have one row
 	for _, s := range statements {
-		texts, args = append(texts, s.Text), append(args, s.Args...)
+		texts = append(texts, s.Text)
 		if s.Changed != nil {
 			texts, results, single = append(texts, "SELECT ROW_COUNT()"), append(results, once([]any{s.Changed})), append(single, true)
 		}
@@ -30,7 +29,7 @@ func together(ctx context.Context, conn *sql.Conn, statements []sqllock.Statemen
 			results, single = append(results, s.Each), append(single, false)
 		}
 	}
-	rows, err := conn.QueryContext(ctx, strings.Join(texts, ";\n"), args...)
+	rows, err := conn.QueryContext(ctx, strings.Join(texts, ";\n"))
 	if err != nil {
 		return err
 	}
@@ -66,8 +65,8 @@ func takesTogether(ctx context.Context, db *sql.DB) bool {
 	defer conn.Close()
 	var one, two int
 	return together(ctx, conn, []sqllock.Statement{
-		{Text: "SELECT ?", Args: []any{1}, Into: []any{&one}},
+		{Text: "SELECT 1", Into: []any{&one}},
 		{Text: "DO 0"},
-		{Text: "SELECT ?", Args: []any{2}, Into: []any{&two}},
+		{Text: "SELECT 2", Into: []any{&two}},
 	}) == nil && one == 1 && two == 2
 }

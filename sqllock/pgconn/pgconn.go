@@ -110,6 +110,9 @@ func pool(u *url.URL) (*sql.DB, *settings, *sqllock.Options, error) {
 // parse understands a URL. Its errors do not show user or password.
 func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 	params, err := driver.Params(u, true, "hf.tables")
+	if err == nil && params["hf.tables"] != "" {
+		err = sqllock.CheckPrefix(params["hf.tables"])
+	}
 	if err != nil {
 		return nil, nil, err
 	}

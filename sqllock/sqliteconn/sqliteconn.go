@@ -68,6 +68,9 @@ func pool(u *url.URL) (*sql.DB, *sqllock.Options, error) {
 // parse understands a URL.
 func parse(u *url.URL) (dsn string, o *sqllock.Options, err error) {
 	params, err := driver.Params(u, false, "hf.tables")
+	if err == nil && params["hf.tables"] != "" {
+		err = sqllock.CheckPrefix(params["hf.tables"])
+	}
 	if err != nil {
 		return "", nil, err
 	}
