@@ -19,10 +19,23 @@ const demotions = 4
 // errDemoted says that what a request has read is of a server that takes no writes.
 var errDemoted = errors.New("this server takes no writes: it is a standby, or read-only")
 
-// atPrimary runs f on a connection, and leaves the connection if the server takes no writes. What
-// f has done then counts as unknown: it may have written just before.
+// errPending says that what a request has done is not committed. An application or a setting of the
+// server can leave a connection of the pool in a transaction at any time. A hold that was taken there
+// is gone when the connection ends, so it is never reported as held (P1).
+var errPending = errors.New("a connection of the pool was left in a transaction, or has autocommit off:" +
+	" it was closed, and what was done over it is not committed")
+
+// atPrimary runs f on a connection, and leaves the connection if the server takes no writes, or if
+// the connection is in a transaction afterwards. What f has done then counts as unknown: it may have
+// written just before.
 func (c *client) atPrimary(ctx context.Context, conn *sql.Conn, f onConn) error {
 	err := f(ctx, conn)
+	if c.library.Pending != nil && c.library.Pending(c.statementContext(ctx), conn) {
+		c.discard(conn)
+		if err == nil {
+			err = errPending
+		}
+	}
 	switch {
 	case err != nil && c.library.judge(err) == Demoted:
 		c.leaveServer(conn)

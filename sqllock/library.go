@@ -42,6 +42,10 @@ type Library struct {
 	// server tells without being asked. What is read there may be old. nil: it never tells.
 	Demoted func(ctx context.Context, conn *sql.Conn) bool
 
+	// Pending reports whether a connection is in a transaction, or does not commit each statement by
+	// itself. It is called after each request. nil: that cannot be.
+	Pending func(ctx context.Context, conn *sql.Conn) bool
+
 	// Leave closes a connection to a server that takes no writes, so that no pool hands it out
 	// again. nil: as database/sql does.
 	Leave func(conn *sql.Conn)

@@ -40,6 +40,10 @@
 // last driver is closed. Allow the pool two connections or more: a pool of
 // SetMaxOpenConns(1) has none to spare. There renewals are the next to have the
 // connection, but wait for the statement that is under way, and for the application.
+//
+// A connection that is in a transaction after a request is closed, and the request fails: a hold
+// that is not committed is never reported as held. An application that gives a connection back in
+// the middle of a transaction loses what it did there.
 package sqllock
 
 import (

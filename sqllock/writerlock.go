@@ -107,7 +107,8 @@ func (c *client) withWriterLock(ctx context.Context, f func(waited bool) error) 
 
 // beginTexts begin a transaction that locks the row of a name, commitTexts commit it. Others
 // wait until then, so the server ends the transaction of a client that stops in the middle
-// (P7). In MySQL that takes a setting of the session, which is restored afterwards.
+// (P7). In MySQL that takes a setting of the session, which is restored afterwards. A COMMIT there
+// says that no transaction follows: with completion_type=CHAIN on the server one would.
 var (
 	beginTexts = map[Dialect][]string{
 		Postgres: {
@@ -125,17 +126,19 @@ var (
 	}
 	commitTexts = map[Dialect][]string{
 		Postgres: {"COMMIT"},
-		MySQL:    {"COMMIT", "SET SESSION wait_timeout = @holdfast"},
+		MySQL:    {commitMySQL, "SET SESSION wait_timeout = @holdfast"},
 		SQLite:   {"COMMIT"},
 	}
 )
+
+const commitMySQL = "COMMIT AND NO CHAIN NO RELEASE"
 
 // startTexts and finishTexts stand around the statements of a transaction that is sent as a whole.
 // joinTexts take a place. What PostgreSQL gets in one go it carries out as one transaction, so the
 // place is committed before the name is read.
 var (
 	startTexts  = map[Dialect][]string{MySQL: {"BEGIN"}}
-	finishTexts = map[Dialect][]string{MySQL: {"COMMIT"}}
+	finishTexts = map[Dialect][]string{MySQL: {commitMySQL}}
 	joinTexts   = map[Dialect][]string{
 		Postgres: {"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit = off", joinText, "COMMIT"},
 		MySQL:    {forgetMySQL, crowdMySQL, joinMySQL},

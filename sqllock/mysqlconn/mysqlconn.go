@@ -117,6 +117,12 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	config.Logger = &mysql.NopLogger{} // errors are returned
 	config.MultiStatements = true      // one round trip for several of ours, which have no text of others in them
+	if config.Params["autocommit"] == "" {
+		if config.Params == nil {
+			config.Params = map[string]string{}
+		}
+		config.Params["autocommit"] = "1" // whatever the server says
+	}
 	if config.Timeout == 0 {
 		config.Timeout = dialTimeout
 	}
@@ -132,7 +138,7 @@ func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, er
 }
 
 func libraryFor(ctx context.Context, db *sql.DB) sqllock.Library {
-	library := sqllock.Library{Failure: failure}
+	library := sqllock.Library{Failure: failure, Pending: pending}
 	if takesTogether(ctx, db) {
 		library.Together = together
 	}

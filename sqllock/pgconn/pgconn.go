@@ -214,7 +214,7 @@ func configOfConn(conn *sql.Conn) (config *pgx.ConnConfig, err error) {
 
 func libraryFor(config *pgx.ConnConfig) sqllock.Library {
 	l := listener{config: config}
-	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together, Demoted: demoted, Leave: l.leave}
+	return sqllock.Library{Failure: failure, Listen: l.listen, Together: together, Demoted: demoted, Pending: pending, Leave: l.leave}
 }
 
 // failure implements Failure of sqllock.Library.

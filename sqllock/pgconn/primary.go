@@ -46,6 +46,15 @@ func demoted(ctx context.Context, conn *sql.Conn) bool {
 	return is
 }
 
+// pending implements Pending of sqllock.Library. The server tells it after each statement.
+func pending(_ context.Context, conn *sql.Conn) (is bool) {
+	conn.Raw(func(c any) error {
+		is = c.(*stdlib.Conn).Conn().PgConn().TxStatus() != 'I'
+		return nil
+	})
+	return is
+}
+
 // leave implements Leave of sqllock.Library. It closes the connection below database/sql, because a
 // pool of pgx would take it back. The hub may listen at the same server, where nothing is told.
 func (l listener) leave(conn *sql.Conn) {

@@ -37,7 +37,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Close: db.Close}, o)
+	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending, Close: db.Close}, o)
 }
 
 // OpenPool returns a pool such as the driver has for a URL, and the prefix of its tables'
@@ -94,7 +94,7 @@ func DSN(file string) string {
 // renewals: see package sqllock. [Pool] makes a quick pool; see [DSN] for settings. Nil
 // options are fine.
 func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, error) {
-	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure}, o)
+	return sqllock.New(ctx, db, sqllock.SQLite, sqllock.Library{Failure: failure, Pending: pending}, o)
 }
 
 // SQLite's primary result codes.
@@ -115,4 +115,18 @@ func failure(err error) sqllock.Failure {
 		return sqllock.Unknown
 	}
 	return sqllock.Refused
+}
+
+// pending implements Pending of sqllock.Library: no transaction begins in another. One that begins
+// like this takes no lock.
+func pending(ctx context.Context, conn *sql.Conn) bool {
+	if conn.Raw(func(any) error { return nil }) != nil {
+		return false // it is closed
+	}
+	for _, text := range []string{"BEGIN DEFERRED", "ROLLBACK"} {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			return true
+		}
+	}
+	return false
 }

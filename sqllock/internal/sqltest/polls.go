@@ -245,7 +245,7 @@ func (c *pollsConn) QueryContext(ctx context.Context, text string, args []sqldri
 	l := c.polls
 	l.mu.Lock()
 	if l.asked++; versions {
-		l.names = len(args) / 2 // names and owners
+		l.names = max(len(args), strings.Count(text, "x'")) / 2 // names and owners, in MySQL in the text
 	}
 	close(l.more)
 	l.more = make(chan struct{})

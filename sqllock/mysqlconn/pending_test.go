@@ -1,0 +1,161 @@
+package mysqlconn
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+// TestPending: a hold that is not committed is never reported as held.
+func TestPending(t *testing.T) {
+	onEach(t, func(t *testing.T, server *testserver.MySQL) {
+		admin, other := openDB(t, server, ""), openIn(t, server.URL())
+		set := func(variable string) {
+			if _, err := admin.ExecContext(t.Context(), "SET GLOBAL "+variable); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := func(conn *sql.Conn, text string) {
+			if _, err := conn.ExecContext(t.Context(), text); err != nil {
+				t.Error(err)
+			}
+		}
+		for name, params := range map[string]string{"together": "?multiStatements=true", "one by one": ""} {
+			t.Run("CHAIN, "+name, func(t *testing.T) {
+				set("completion_type = CHAIN")
+				defer set("completion_type = NO_CHAIN")
+				db := oneConn(openDB(t, server, params))
+				d := overPool(t, db)
+				sqltest.Pending(t, db, d, other, true, func(conn *sql.Conn) {
+					conn.Close()
+					inTransactions(t, d)
+				})
+			})
+		}
+		t.Run("RELEASE", func(t *testing.T) {
+			set("completion_type = 'RELEASE'")
+			defer set("completion_type = NO_CHAIN")
+			db := oneConn(openDB(t, server, "?multiStatements=true"))
+			d := overPool(t, db)
+			sqltest.Pending(t, db, d, other, true, func(conn *sql.Conn) {
+				conn.Close()
+				inTransactions(t, d)
+			})
+		})
+		wrapped := wrappedDB(t, server)
+		for name, db := range map[string]*sql.DB{"": openDB(t, server, ""), " of a wrapped pool": wrapped} {
+			oneConn(db)
+			d := overPool(t, db)
+			t.Run("a transaction left open"+name, func(t *testing.T) {
+				sqltest.Pending(t, db, d, other, false, func(conn *sql.Conn) { run(conn, "BEGIN") })
+			})
+			t.Run("autocommit off"+name, func(t *testing.T) {
+				sqltest.Pending(t, db, d, other, false, func(conn *sql.Conn) { run(conn, "SET autocommit = 0") })
+			})
+			t.Run("nothing"+name, func(t *testing.T) { sqltest.Pending(t, db, d, other, true, func(*sql.Conn) {}) })
+		}
+		t.Run("the server turns autocommit off", func(t *testing.T) {
+			byURL, db := openIn(t, server.URL()), openDB(t, server, "")
+			d := overPool(t, db)
+			set("autocommit = 0")
+			defer set("autocommit = 1")
+			killAll(t, admin)
+			sqltest.Pending(t, oneConn(openDB(t, server, "")), byURL, other, true, func(*sql.Conn) {})
+			_, err := d.Try(t.Context(), driver.Request{Name: t.Name() + " pool", Owner: t.Name(), TTL: time.Minute})
+			if err == nil || !strings.Contains(err.Error(), "autocommit") {
+				t.Errorf("a pool without autocommit was told %v", err)
+			}
+		})
+	})
+}
+
+// TestStatusOf: the client library keeps the server's status where we look for it.
+func TestStatusOf(t *testing.T) {
+	conn, err := openDB(t, testserver.StartMariaDB(t), "").Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Raw(func(c any) error {
+		if status, ok := statusOf(c); !ok || status != statusAutocommit {
+			t.Errorf("the status of a new connection is %b, %t", status, ok)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// inTransactions has a driver write in transactions: a waiter's place, and the hand-over to it.
+func inTransactions(t *testing.T, d driver.Driver) {
+	t.Helper()
+	first := driver.Request{Name: t.Name(), Owner: t.Name() + " first", TTL: time.Minute}
+	g, err := d.Try(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := first
+	next.Owner = t.Name() + " next"
+	if _, err := d.(driver.Queuer).Enqueue(t.Context(), next); err == nil {
+		t.Fatal("a name was given twice")
+	}
+	if err := d.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
+		t.Error(err)
+	}
+}
+
+func oneConn(db *sql.DB) *sql.DB {
+	db.SetMaxOpenConns(1)
+	return db
+}
+
+func overPool(t *testing.T, db *sql.DB) driver.Driver {
+	t.Helper()
+	d, err := New(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// wrappedDB is a pool whose connections are wrapped, as those of libraries that measure statements.
+func wrappedDB(t *testing.T, server *testserver.MySQL) *sql.DB {
+	t.Helper()
+	config, err := mysql.ParseDSN("root@tcp(" + server.Addr + ")/test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(wrapping{connector})
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+type wrapping struct{ sqldriver.Connector }
+
+func (w wrapping) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	c, err := w.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		sqldriver.Conn
+		sqldriver.ExecerContext
+		sqldriver.QueryerContext
+		sqldriver.SessionResetter
+		sqldriver.Validator
+	}{c, c.(sqldriver.ExecerContext), c.(sqldriver.QueryerContext), c.(sqldriver.SessionResetter), c.(sqldriver.Validator)}, nil
+}
