@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 )
 
-// Suppose that a PostgreSQL server becomes a standby, or read-only, and its clients' connections
-// stay open. Whatever is written over them is refused, and what is read there may be old: holds
-// that were taken at the new primary are missing. So a request leaves each connection that leads
-// there, and is repeated over others.
+// A server may become a standby, or read-only, while its clients' connections stay open. Whatever is
+// written over them is refused, and what is read there may be old: holds that were taken at the new
+// primary are missing. So a request leaves each connection that leads there, and is repeated over
+// others. PostgreSQL says that it is a standby beside each answer, MySQL's statements fail there
+// (see grammar.primary), and a connection of SQLite may have been set to read only.
 
 // demotions is how often a request is repeated because of a server that takes no writes: the pool
 // may have several connections to it. After that there is no other server, for now.
@@ -36,12 +38,12 @@ func (c *client) atPrimary(ctx context.Context, conn *sql.Conn, f onConn) error 
 			err = errPending
 		}
 	}
-	switch {
-	case err != nil && c.library.judge(err) == Demoted:
+	if err != nil && c.library.judge(err) == Demoted || c.library.Demoted != nil && c.library.Demoted(ctx, conn) {
 		c.leaveServer(conn)
-	case err == nil && c.library.Demoted != nil && c.library.Demoted(ctx, conn):
-		c.leaveServer(conn)
-		return errDemoted
+		if err == nil {
+			return errDemoted
+		}
+		return fmt.Errorf("%w: %w", errDemoted, err)
 	}
 	return err
 }

@@ -43,6 +43,7 @@ type grammar struct {
 	ignore, orIgnore string
 	orReplace        string // makes an INSERT change the place that the owner has
 	ifDone           string // whether the transaction's first statement has changed a row
+	primary          string // fails a statement that reads, if the server takes no writes
 	// limit begins a LIMIT with an argument. From 3.47 on SQLite compiles a statement anew at each
 	// run if an argument alone is its LIMIT: that took more than half of its time.
 	limit string
@@ -61,12 +62,18 @@ var grammars = map[Dialect]grammar{
 	MySQL: {
 		now: nowMySQL, max: "GREATEST", ignore: "IGNORE",
 		orReplace: "ON DUPLICATE KEY UPDATE", ifDone: "AND @holdfast_done = 1", limit: "LIMIT",
+		primary: primaryMySQL,
 	},
 	SQLite: {
 		now: hostTime, max: "max", orIgnore: "ON CONFLICT (name) DO NOTHING",
 		orReplace: "ON CONFLICT (name, owner) DO UPDATE SET", limit: "LIMIT 0 +",
 	},
 }
+
+// primaryMySQL adds one to the greatest number if the server is read-only: error 1690. A replica, or a
+// primary that was demoted, refuses what is written, and may not know the last holds. Also a user
+// whom it would let write must not take locks there.
+const primaryMySQL = "AND 18446744073709551615 + (CONCAT(@@read_only) NOT IN ('0', 'OFF')) > 0"
 
 // nowMySQL is live time in MySQL. UTC_TIMESTAMP stands still during a statement.
 // SYSDATE is live, but local time: suppose summer time begins while a statement waits
@@ -107,7 +114,7 @@ func (d Dialect) words(text string, tables tables) string {
 	g := grammars[d]
 	return strings.NewReplacer(
 		"{now}", g.now, "{max}", g.max, "{ignore}", g.ignore, "{or ignore}", g.orIgnore,
-		"{or replace}", g.orReplace, "{if done}", g.ifDone, "{limit}", g.limit,
+		"{or replace}", g.orReplace, "{if done}", g.ifDone, "{limit}", g.limit, "{primary}", g.primary,
 		"{locks}", tables.locks, "{places}", tables.places, "{meta}", tables.meta,
 		"{forget}", strconv.FormatInt(micros(forgetAfter), 10),
 	).Replace(text)

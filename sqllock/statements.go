@@ -55,7 +55,7 @@ const (
 	// MariaDB makes a table on the disk of what is found there, at each statement, if a column is a BLOB. So it
 	// finds tickets, and then the places of those.
 	foundMySQL  = "ticket"
-	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket"
+	joinedMySQL = "t ON 1 = 1 LEFT JOIN {places} p ON p.name = $1 AND p.ticket = t.ticket WHERE 1 = 1 {primary}"
 	// How many wait, how many before the owner, and when the first place ends that is not
 	// confirmed.
 	counts   = "n.total, n.ahead, n.ends"
@@ -138,7 +138,7 @@ const (
 	insteadText = " FROM (SELECT 1 AS one) o LEFT JOIN {locks} l ON l.name = $1 AND NOT EXISTS (SELECT 1 FROM done)"
 
 	usedText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND name >= $2 AND name <= $3" +
-		" AND (owner <> '' OR extra <> '' OR crowd <> 0) ORDER BY name {limit} $4"
+		" AND (owner <> '' OR extra <> '' OR crowd <> 0) {primary} ORDER BY name {limit} $4"
 	oldText = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name > $1 AND version < {now} - $2 ORDER BY name {limit} $3"
 	// A row that was used since the page was read has a newer version.
 	removeListText = "DELETE FROM {locks} WHERE name IN ({names}) AND extra = '' AND crowd = 0" +
@@ -150,12 +150,12 @@ const (
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
 	endText      = freeText + pairs + " AND crowd = 0"
 	plainText    = "SELECT name, owner, crowd FROM {locks}" + pairs
-	rowsText     = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names})"
+	rowsText     = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary}"
 	placesOfText = "SELECT name, " + placeColumns + " FROM {places} WHERE name IN ({names}) ORDER BY ticket"
-	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names})"
+	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names}) {primary}"
 	// How many places come before each of these, up to a bound.
 	queuedText = "SELECT p.name, p.owner, (SELECT count(*) FROM {places} q WHERE q.name = p.name AND q.ticket < p.ticket)" +
-		" FROM {places} p WHERE p.name IN ({names}) AND p.owner IN ({owners})"
+		" FROM {places} p WHERE p.name IN ({names}) AND p.owner IN ({owners}) {primary}"
 
 	readMetaText  = "SELECT name, value FROM {meta}"
 	writeMetaText = "INSERT {ignore} INTO {meta} (name, value) VALUES ($1, $2) {or ignore}"

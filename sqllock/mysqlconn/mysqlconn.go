@@ -43,6 +43,10 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, err
 	}
 	library := libraryFor(ctx, db)
+	library.Leave = func(*sql.Conn) {
+		db.SetMaxIdleConns(0) // the others lead there too
+		db.SetMaxIdleConns(poolSize)
+	}
 	library.Close = closing(db)
 	return sqllock.New(ctx, db, sqllock.MySQL, library, o)
 }
@@ -158,6 +162,9 @@ func failure(err error) sqllock.Failure {
 	switch e.Number {
 	case 1205, 1213, 1020, 3572: // lock wait timeout, deadlock, record changed, nowait
 		return sqllock.Conflict
+	case 1290, 1690, 1792, 1836, 1874, 1036, 1047: // read-only by an option, by our own question, by
+		// the transaction, by mode, by InnoDB, a table that is; not in Galera's primary component
+		return sqllock.Demoted
 	case 1053, 1079, 1080, 1105, 1180, 1317, 1927, 3024, 4031: // shutdown, kill, interruption, an error in the commit
 		return sqllock.Unknown
 	}

@@ -99,7 +99,7 @@ func New(ctx context.Context, db *sql.DB, o *sqllock.Options) (driver.Driver, er
 
 // SQLite's primary result codes.
 const (
-	codeBusy, codeLocked, codeInterrupt, codeIO = 5, 6, 9, 10
+	codeBusy, codeLocked, codeReadOnly, codeInterrupt, codeIO = 5, 6, 8, 9, 10
 )
 
 // failure implements Failure of sqllock.Library.
@@ -111,6 +111,8 @@ func failure(err error) sqllock.Failure {
 	switch e.Code() & 0xff {
 	case codeBusy, codeLocked:
 		return sqllock.Conflict
+	case codeReadOnly: // the connection was made, or set, to read only: another may write
+		return sqllock.Demoted
 	case codeInterrupt, codeIO:
 		return sqllock.Unknown
 	}

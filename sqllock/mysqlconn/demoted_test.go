@@ -1,0 +1,155 @@
+package mysqlconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
+)
+
+// app makes a user who may do what locks need, and no more.
+func app(t *testing.T, server *testserver.MySQL) *sql.DB {
+	t.Helper()
+	admin := openDB(t, server, "")
+	for _, text := range []string{"CREATE USER app@localhost IDENTIFIED BY 'x'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON test.* TO app@localhost"} {
+		if _, err := admin.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return admin
+}
+
+// TestDemoted: when an address leads to another primary, and the old one stays up and read-only, a client
+// finds the new one by itself, and is told nothing by the old one.
+func TestDemoted(t *testing.T) {
+	for what, start := range map[string]func(testing.TB, ...string) *testserver.MySQL{"MariaDB": testserver.StartMariaDB, "MySQL": testserver.StartMySQL} {
+		t.Run(what, func(t *testing.T) {
+			before, after := start(t), start(t)
+			admin := app(t, before)
+			app(t, after)
+			proxy := chaos.StartProxy(t, before.Addr)
+			open := func() *holdfast.Client {
+				locks, err := holdfast.Open(t.Context(), "mysql://app:x@"+proxy.Addr+"/test")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { locks.Close() })
+				return locks
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			locks, watching := open(), openIn(t, "mysql://app:x@"+proxy.Addr+"/test").(driver.Watcher)
+			old, err := locks.Mutex("x", nil).Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hints, err := watching.Watch(ctx, "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-hints
+			if _, err := admin.ExecContext(ctx, "SET GLOBAL read_only = 1"); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Redirect(after.Addr)
+			if _, err := open().Mutex("x", nil).Acquire(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := locks.CheckSequencer(ctx, old.Sequencer()); err == nil {
+				t.Errorf("%s counts as the current hold: a server that was demoted says so", old.Sequencer())
+			}
+			if _, err := locks.Mutex("x", nil).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("P1: x is held at the new primary, and a client is told %v", err)
+			}
+			if l, err := locks.Mutex("y", nil).TryAcquire(ctx); err != nil {
+				t.Errorf("the client does not find the new primary: %v", err)
+			} else {
+				l.Release()
+			}
+			<-hints // of the new primary's holder
+		})
+	}
+}
+
+// TestReadOnly: a server that takes no writes answers no question about locks, even of a user whom it
+// would let write.
+func TestReadOnly(t *testing.T) {
+	onEach(t, func(t *testing.T, server *testserver.MySQL) {
+		admin := app(t, server)
+		for _, user := range []string{"root", "app:x"} {
+			u := strings.Replace(server.URL(), "root", user, 1)
+			d, other := openIn(t, u), openIn(t, u)
+			held := driver.Request{Name: user + " held", Owner: user, TTL: time.Minute}
+			if _, err := d.Try(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			readers := []driver.Grant{}
+			for _, name := range []string{user + " read", user + " read too"} {
+				g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "reader of " + name, Mode: driver.Shared, TTL: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				readers = append(readers, g)
+			}
+			set := func(text string) {
+				if _, err := admin.ExecContext(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set("SET GLOBAL read_only = 1")
+			c := other.(driver.Inspector)
+			for what, ask := range map[string]func() error{
+				"Inspect":       func() error { _, err := c.Inspect(t.Context(), held.Name); return err },
+				"Inspect, free": func() error { _, err := c.Inspect(t.Context(), "nobody has this"); return err },
+				"List": func() (err error) {
+					c.List(t.Context(), "nothing begins so")(func(_ driver.Info, e error) bool { err = e; return true })
+					return err
+				},
+				"Try": func() error {
+					_, err := other.Try(t.Context(), driver.Request{Name: held.Name, Owner: "another", Mode: driver.Shared, TTL: time.Minute})
+					return err
+				},
+				"Renew": func() error {
+					var errs []error
+					for _, r := range d.Renew(t.Context(), readers) {
+						errs = append(errs, r.Err)
+					}
+					if slices.Contains(errs, nil) {
+						return nil
+					}
+					return errs[0]
+				},
+			} {
+				if err := ask(); err == nil || !strings.Contains(err.Error(), "takes no writes") {
+					t.Errorf("%s of %s, %s: a read-only server was believed: %v", user, held.Name, what, err)
+				}
+			}
+			set("SET GLOBAL read_only = 0")
+			if _, err := other.Try(t.Context(), driver.Request{Name: user + " again", Owner: user, TTL: time.Minute}); err != nil {
+				t.Errorf("%s: the server takes writes again: %v", user, err)
+			}
+		}
+	})
+}
+
+func TestFailure(t *testing.T) {
+	for number, want := range map[uint16]sqllock.Failure{
+		1290: sqllock.Demoted, 1792: sqllock.Demoted, 1836: sqllock.Demoted, 1874: sqllock.Demoted, 1047: sqllock.Demoted,
+		1213: sqllock.Conflict, 1064: sqllock.Refused, 1317: sqllock.Unknown,
+	} {
+		if got := failure(&mysql.MySQLError{Number: number}); got != want {
+			t.Errorf("error %d is %v, want %v", number, got, want)
+		}
+	}
+}
