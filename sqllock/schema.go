@@ -1,6 +1,8 @@
 package sqllock
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 )
@@ -147,7 +149,7 @@ func (d Dialect) creation(prefix string) []string {
 	if d == Postgres {
 		// In one statement and behind a lock of its own, because PostgreSQL
 		// refuses the second of two that create a table at the same time.
-		return []string{fmt.Sprintf("DO $create$ BEGIN PERFORM pg_advisory_xact_lock(%d);\n%sEND $create$", creationLock, text)}
+		return []string{fmt.Sprintf("DO $create$ BEGIN PERFORM pg_advisory_xact_lock(%d);\n%s%sEND $create$", creationLock, onlyOne(prefix), text)}
 	}
 	var statements []string
 	for s := range strings.SplitSeq(text, ";\n") {
@@ -156,6 +158,62 @@ func (d Dialect) creation(prefix string) []string {
 		}
 	}
 	return statements
+}
+
+// onlyOne fails a creation in PostgreSQL if another schema has such tables already, which this role does
+// not find by its search_path: the two would be two stores, and each would grant the same names (P1).
+// With a schema in the prefix it is clear which one is meant.
+func onlyOne(prefix string) string {
+	if strings.Contains(prefix, ".") {
+		return ""
+	}
+	meta := tablesOf(prefix).meta
+	return fmt.Sprintf(`IF to_regclass('%[1]s') IS NULL AND EXISTS (SELECT 1 FROM %[2]s) THEN
+ RAISE EXCEPTION 'schema %% has the table %[1]s already, and this role does not find it by its search_path:'
+ ' name the schema of the store, by hf.tables=SCHEMA.%[3]s', (SELECT min(n.nspname) FROM %[2]s);
+END IF;
+`, meta, withTable(meta), prefix)
+}
+
+// withTable are the schemas n of PostgreSQL that have a table, c.
+func withTable(name string) string {
+	return "pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" +
+		" WHERE c.relname = '" + name + "' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'"
+}
+
+// fixSchema finds out in which schema of PostgreSQL the tables are, and names it in all statements: if
+// the role's search_path changes, later connections would lead to other tables. It tells of tables of the
+// same name in other schemas.
+func (c *client) fixSchema(ctx context.Context, prefix string) error {
+	if c.statements.dialect != Postgres || strings.Contains(prefix, ".") {
+		return nil
+	}
+	meta := tablesOf(prefix).meta
+	q := c.statements.query("SELECT n.nspname, pg_catalog.pg_table_is_visible(c.oid) FROM " + withTable(meta) + " ORDER BY n.nspname")
+	var ours string
+	var others []string
+	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		ours, others = "", nil
+		return c.scan(ctx, conn, &q, nil, func(rows *sql.Rows) error {
+			var schema string
+			var visible bool
+			err := rows.Scan(&schema, &visible)
+			if visible {
+				ours = schema
+			} else {
+				others = append(others, schema)
+			}
+			return err
+		})
+	}); err != nil || ours == "" { // "": a temporary table, or a view
+		return err
+	}
+	if len(others) > 0 {
+		c.log.Warn("holdfast: other schemas have tables of the same name, which are stores of their own:"+
+			" name the schema in the URL, by hf.tables=SCHEMA."+prefix, "used", ours, "others", others)
+	}
+	c.statements = newStatements(Postgres, `"`+strings.ReplaceAll(ours, `"`, `""`)+`".`+prefix, c.library.Before)
+	return nil
 }
 
 // creationLock is the key of PostgreSQL's advisory lock for creating the tables.

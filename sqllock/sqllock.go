@@ -77,7 +77,9 @@ type Options struct {
 	// Prefix begins the names of the tables, PREFIX_locks, PREFIX_places and
 	// PREFIX_meta: up to MaxPrefix lower-case letters, digits and underscores that
 	// begin with a letter; before them may stand a schema and a dot. Drivers with different
-	// prefixes are different stores. "": DefaultPrefix.
+	// prefixes are different stores. In PostgreSQL a role's search_path says in which schema the
+	// tables are if the prefix does not; they are not made there if another schema has them.
+	// "": DefaultPrefix.
 	Prefix string
 	// Poll is Caps.Poll, at least 1 ms. It is fixed when the tables are made, and
 	// another one is refused from then on. 0: that of the tables, at first
@@ -186,6 +188,9 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 		return nil, &OpenError{err}
 	}
 	meta, err := c.open(ctx, prefix, o.Poll)
+	if err == nil {
+		err = c.fixSchema(ctx, prefix)
+	}
 	if err != nil {
 		c.leaveWriters()
 		return nil, &OpenError{err}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +18,7 @@ import (
 // postgresChecks are the checks of a PostgreSQL server. All but the last share a pool.
 var postgresChecks = append(databaseChecks(sqllock.Postgres, []any{pgx.QueryExecModeExec}, pgconn.OpenPool,
 	postgresSettings, postgresTransport, postgresRole, postgresPooler, postgresIsolation, postgresDurability, postgresReplication, postgresOneHost,
-	postgresTimeouts, postgresKeepalives, postgresConnections, databaseAccess, postgresBloat, databaseClock, databaseLatency), postgresHosts)
+	postgresTimeouts, postgresSchemas, postgresKeepalives, postgresConnections, databaseAccess, postgresBloat, databaseClock, databaseLatency), postgresHosts)
 
 // postgresSettings reads the settings of the doctor's session, in PostgreSQL's own units.
 func postgresSettings(ctx context.Context, d *database) []Finding {
@@ -151,6 +152,53 @@ func postgresTimeouts(_ context.Context, d *database) []Finding {
 	return good(check, "statement_timeout %v, lock_timeout %v, "+
 		"idle_in_transaction_session_timeout %v, idle_session_timeout %v: none ends what locks need",
 		ms("statement_timeout"), ms("lock_timeout"), ms("idle_in_transaction_session_timeout"), ms("idle_session_timeout"))
+}
+
+// postgresSchemas finds tables of the same name in several schemas: each is a store of its own.
+func postgresSchemas(ctx context.Context, d *database) []Finding {
+	const check = "schema"
+	schema, prefix, named := strings.Cut(d.prefix, ".")
+	if !named {
+		prefix = d.prefix
+	}
+	rows, err := d.QueryContext(ctx, "SELECT n.nspname, pg_table_is_visible(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"+
+		" WHERE c.relname = '"+prefix+"_meta' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' ORDER BY n.nspname", d.queryMode...)
+	if err != nil {
+		return d.notReadable(check, "the schemas", err)
+	}
+	defer rows.Close()
+	var others []string
+	for rows.Next() {
+		var name string
+		var visible bool
+		if err := rows.Scan(&name, &visible); err != nil {
+			return d.notReadable(check, "the schemas", err)
+		}
+		switch {
+		case named && name == schema:
+		case !named && visible:
+			schema = name
+		default:
+			others = append(others, name)
+		}
+	}
+	switch {
+	case rows.Err() != nil:
+		return d.notReadable(check, "the schemas", rows.Err())
+	case schema == "":
+		return nil // the finding on access says so
+	case len(others) == 0:
+		return good(check, "the tables are in schema %s, and no other schema has tables of this name", schema)
+	case named:
+		return good(check, "the URL names schema %s; other schemas have stores of their own: %s", schema, strings.Join(others, ", "))
+	}
+	return []Finding{{
+		Check: check, Severity: Warning,
+		Found: fmt.Sprintf("by the search_path of this role the tables are in schema %s; other schemas have tables of the same name: %s",
+			schema, strings.Join(others, ", ")),
+		Risk:   "roles with other search_paths use those: both hold one name at the same time",
+		Remedy: "let all URLs name the schema, for example hf.tables=" + schema + "." + prefix + ", and drop the tables that nobody uses",
+	}}
 }
 
 func postgresKeepalives(_ context.Context, d *database) []Finding {

@@ -32,7 +32,7 @@ func TestPostgres(t *testing.T) {
 	here := server.URL("postgres")
 	do := sqlAdmin(t, "pgx", here)
 	allGood(t, examine(t, here+"&hf.prefix=billing/"), "transport", "role", "pooler", "isolation", "durability", "replication", "timeouts",
-		"keepalives", "connections", "access", "bloat", "server clock")
+		"keepalives", "connections", "schema", "access", "bloat", "server clock")
 
 	for params, w := range map[string]want{
 		"default_transaction_isolation=serializable": {"isolation", Note, "serializable"},
