@@ -3,6 +3,7 @@
 // mariadb, which mean the same:
 //
 //	mysql://user:password@host:3306/database?tls=true
+//	mysql://user:password@/database?socket=/run/mysqld/mysqld.sock
 //
 // The parameter hf.tables is what the tables' names begin with: see
 // sqllock.Options. All others are those of the client library's DSN.
@@ -13,6 +14,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -95,9 +97,13 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 	}
 	database := strings.Trim(u.Path, "/")
 	if u.Opaque != "" || u.Fragment != "" || database == "" || strings.Contains(database, "/") {
-		return nil, nil, errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database")
+		return nil, nil, errors.New("store URL has no database: it looks like mysql://user:password@host:3306/database, or " + socketURL)
 	}
 	query := u.Query()
+	socket, err := socketOf(u, query)
+	if err != nil {
+		return nil, nil, err
+	}
 	for key := range query {
 		if strings.HasPrefix(key, "hf.") {
 			query.Del(key)
@@ -115,6 +121,9 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 		port = "3306"
 	}
 	config.Addr, config.DBName = net.JoinHostPort(host, port), database
+	if socket != "" {
+		config.Net, config.Addr = "unix", socket
+	}
 	if u.User != nil {
 		config.User = u.User.Username()
 		config.Passwd, _ = u.User.Password()
@@ -131,6 +140,31 @@ func parse(u *url.URL) (*mysql.Config, *sqllock.Options, error) {
 		config.Timeout = dialTimeout
 	}
 	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
+}
+
+// socketURL is what a URL of a unix socket looks like.
+const socketURL = "mysql://user:password@/database?socket=/run/mysqld/mysqld.sock"
+
+// socketOf takes a unix socket out of a URL's parameters; "": there is none. It returns an error for the
+// forms of other programs, which would otherwise lead to a server on this host's port 3306, or nowhere.
+func socketOf(u *url.URL, query url.Values) (path string, err error) {
+	for _, other := range []string{"unix_socket", "unixSocket", "unixsocket", "unix", "host"} {
+		if query.Has(other) {
+			return "", fmt.Errorf("URL parameter %q is not known: the URL of a socket looks like %s", other, socketURL)
+		}
+	}
+	if strings.ContainsAny(u.Host, "()") {
+		return "", errors.New("store URL is not a DSN of the client library: that of a socket looks like " + socketURL)
+	}
+	if !query.Has("socket") {
+		return "", nil
+	}
+	path = query.Get("socket")
+	query.Del("socket")
+	if !strings.HasPrefix(path, "/") || u.Host != "" {
+		return "", errors.New("store URL has a socket and a host, or no absolute path of a socket: it looks like " + socketURL)
+	}
+	return path, nil
 }
 
 // New returns a driver over a pool of go-sql-driver/mysql. The caller owns the pool and

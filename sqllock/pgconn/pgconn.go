@@ -2,8 +2,9 @@
 // library pgx, and registers the URL schemes postgres and postgresql:
 //
 //	postgres://user:password@host:5432/database?sslmode=require
+//	postgres://user:password@/database?host=/run/postgresql
 //
-// The parameter hf.tables is what the tables' names begin with: see
+// The second one is for a unix socket in that directory. The parameter hf.tables is what the tables' names begin with: see
 // sqllock.Options. All others are pgx's.
 //
 // Behind a pooler such as pgbouncer the driver prepares no statements, because a pooler
@@ -126,6 +127,9 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 			query.Del(key)
 		}
 	}
+	if err := checkSocket(query); err != nil {
+		return nil, nil, err
+	}
 	several := strings.Contains(u.Host+query.Get("host"), ",")
 	if err := aimAtPrimary(query, several); err != nil {
 		return nil, nil, err
@@ -146,6 +150,23 @@ func parse(u *url.URL) (*pgx.ConnConfig, *sqllock.Options, error) {
 		config.RuntimeParams["application_name"] = "holdfast"
 	}
 	return config, &sqllock.Options{Prefix: params["hf.tables"]}, nil
+}
+
+// checkSocket refuses forms of other programs for a unix socket, which would otherwise lead to a server
+// on this host's port 5432, or nowhere.
+func checkSocket(query url.Values) error {
+	const form = "the URL of a socket names its directory: postgres://user:password@/database?host=/run/postgresql"
+	for _, other := range []string{"socket", "unix_socket", "unixSocket", "unixsocket", "unix"} {
+		if query.Has(other) {
+			return fmt.Errorf("URL parameter %q is not known: %s", other, form)
+		}
+	}
+	for host := range strings.SplitSeq(query.Get("host"), ",") {
+		if strings.Contains(host, "/") && !strings.HasPrefix(host, "/") || strings.Contains(host, "/.s.PGSQL.") {
+			return errors.New("URL parameter host is neither a host nor a directory: " + form)
+		}
+	}
+	return nil
 }
 
 // New returns a driver over a pool of pgx's stdlib. The caller owns the pool and closes it

@@ -35,7 +35,10 @@ func (mysqlURL) OpenConnector(rawURL string) (driver.Connector, error) {
 	if err != nil {
 		return nil, errors.New("the URL is malformed") // it may hold a password
 	}
-	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + u.RawQuery)
+	query := u.Query()
+	socket := query.Get("socket")
+	query.Del("socket")
+	config, err := mysql.ParseDSN("tcp(127.0.0.1)/?" + query.Encode())
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +50,9 @@ func (mysqlURL) OpenConnector(rawURL string) (driver.Connector, error) {
 		port = "3306"
 	}
 	config.Addr, config.DBName = net.JoinHostPort(host, port), strings.Trim(u.Path, "/")
+	if socket != "" {
+		config.Net, config.Addr = "unix", socket
+	}
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.Logger = &mysql.NopLogger{} // errors are returned

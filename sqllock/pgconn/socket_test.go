@@ -1,0 +1,59 @@
+package pgconn
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+func TestSocket(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	_, port, _ := net.SplitHostPort(server.Addr)
+	params := url.Values{"host": {filepath.Dir(server.Dir)}, "port": {port}}
+	u, err := driver.ParseURL("postgres://postgres@/postgres?" + params.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := driver.Open(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if !d.Caps().Ops.Has(driver.OpNotify) {
+		t.Error("notifications do not arrive over the socket")
+	}
+	other := dial(t, server, nil)
+	defer other.Close()
+	if d.Caps().Store != other.Caps().Store {
+		t.Error("the socket leads to another store")
+	}
+	if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "o", TTL: time.Minute}); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Try(t.Context(), driver.Request{Name: "x", Owner: "p", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("x is held by the client of the socket: %v", err)
+	}
+}
+
+// TestSocketForms: what is not understood is refused before any contact, and the error says what is right.
+func TestSocketForms(t *testing.T) {
+	for _, raw := range []string{
+		"postgres://u:s3cret@/app?socket=/run/postgresql", "postgres://u:s3cret@/app?unix_socket=/run/postgresql",
+		"postgres://u:s3cret@/app?host=run/postgresql", "postgres://u:s3cret@/app?host=/run/postgresql/.s.PGSQL.5432",
+	} {
+		u, err := driver.ParseURL(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := parse(u); err == nil || !strings.Contains(err.Error(), "?host=/run/postgresql") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error %v does not say what is right, or shows a password", raw, err)
+		}
+	}
+}
