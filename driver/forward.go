@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // Forward forwards every call to the driver that it embeds, the optional interfaces included. Embed
@@ -116,11 +117,11 @@ func (f Forward) Vote(ctx context.Context, r Request, life Life) (Grant, bool, e
 }
 
 // Life implements Voter.
-func (f Forward) Life(ctx context.Context) (Life, bool, error) {
+func (f Forward) Life(ctx context.Context, longest time.Duration) (Life, bool, time.Duration, error) {
 	if v, ok := As[Voter](f.Driver, OpVote); ok {
-		return v.Life(ctx)
+		return v.Life(ctx, longest)
 	}
-	return 0, false, ErrUnsupported
+	return 0, false, 0, ErrUnsupported
 }
 
 // Admit implements Voter.

@@ -1,6 +1,9 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Life names the time from a start of a store to its end, if the store may come back without what it
 // had acknowledged. 0: not known.
@@ -11,12 +14,13 @@ type Life uint64
 // forgotten must not be given to another. A driver over several servers, of which another may take over
 // with older data, does not have it.
 type Voter interface {
-	// Vote is Try, and reports whether the hold was taken in this life of the store, which Life has
-	// returned before. If it reports false, the store may be in another life.
+	// Vote is Try, and reports whether the hold was taken in this life of the store, and no client has told the
+	// store of a longer TTL than Life has returned. If it reports false, Life may have news.
 	Vote(ctx context.Context, r Request, life Life) (g Grant, same bool, err error)
-	// Life returns the present life of the store, and whether it was admitted. It begins one if the
-	// store has none: every start of a server MUST have a life of its own.
-	Life(ctx context.Context) (life Life, admitted bool, err error)
+	// Life tells the store the longest TTL of this client, and returns the present life of the store, whether it
+	// was admitted, and the longest TTL that a client has told the store. It begins a life if the store has
+	// none: every start of a server MUST have a life of its own, whatever the server stores.
+	Life(ctx context.Context, longest time.Duration) (life Life, admitted bool, all time.Duration, err error)
 	// Admit notes in the store, for all clients, that nothing is trusted any more which it may have
 	// forgotten before this life. It MUST do nothing, and return an error, in another life.
 	Admit(ctx context.Context, life Life) error

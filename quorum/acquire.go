@@ -209,17 +209,19 @@ func (a *attempt) failure() error {
 // delayed returns the error if nodes gave their votes that do not count yet.
 func (a *attempt) delayed() error {
 	now := a.q.clock.Now()
+	rules := a.q.rules
+	rules.MaxTTL = max(rules.MaxTTL, time.Duration(a.q.longest.Load()))
 	var rest []time.Duration // of the delays
 	for i, n := range a.q.nodes {
 		if (a.vote.Given &^ a.vote.Counted).Has(i) {
 			m := n.known()
-			rest = append(rest, max(a.q.rules.Delay()-now.Sub(m.Since), time.Millisecond))
+			rest = append(rest, max(rules.Delay()-now.Sub(m.Since), time.Millisecond))
 		}
 	}
 	slices.Sort(rest)
 	held := &driver.HeldError{Name: a.request.Name, Note: fmt.Sprintf(
 		"%d of %d nodes may have forgotten who holds it, and do not count until %v after their start (if they are new, holdfast redlock init says so)",
-		len(rest), len(a.q.nodes), a.q.rules.Delay().Round(time.Millisecond))}
+		len(rest), len(a.q.nodes), rules.Delay().Round(time.Millisecond))}
 	if wanting := a.q.rules.Majority() - a.vote.Counted.Len(); wanting > 0 && wanting <= len(rest) {
 		held.ExpiresIn = rest[wanting-1]
 	}

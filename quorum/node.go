@@ -112,25 +112,41 @@ func (n *node) known() vote.Memory {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.driver != nil && n.driver.Caps().Ops.Has(driver.OpVote) {
-		return n.memory
+		return n.remembered()
 	}
 	return vote.Memory{Life: 1, Admitted: true}
 }
 
-// learn asks the node for its life, and admits it when it is time.
+// remembered is what the client knows of the node's memory, if the node is a driver.Voter.
+func (n *node) remembered() vote.Memory {
+	m := n.memory
+	m.Longest = time.Duration(n.q.longest.Load())
+	return m
+}
+
+// learn asks the node for its life, and admits it when it is time. P1: it tells the node this client's longest TTL
+// before the node's vote counts for this client, so that clients with a shorter one hear of it.
 func (n *node) learn(ctx context.Context, v driver.Voter) (vote.Memory, error) {
-	life, admitted, err := v.Life(ctx)
+	life, admitted, longest, err := v.Life(ctx, n.q.rules.MaxTTL)
 	now := n.q.clock.Now()
 	n.mu.Lock()
 	if err == nil {
+		n.q.raise(longest)
 		n.memory = n.memory.Learn(life, admitted, now)
 	}
-	m := n.memory
+	m := n.remembered()
 	n.mu.Unlock()
 	if err == nil && n.q.rules.Admit(m, now) {
 		v.Admit(ctx, life) // if that fails, the next request does it
 	}
 	return m, err
+}
+
+// raise takes in the longest TTL that a node knows of.
+func (q *quorum) raise(longest time.Duration) {
+	for was := q.longest.Load(); int64(longest) > was && !q.longest.CompareAndSwap(was, int64(longest)); {
+		was = q.longest.Load()
+	}
 }
 
 // lived returns what is known of the node's memory, up to answers that have just come: nothing, if the node

@@ -22,7 +22,8 @@ type Options struct {
 	// MaxTTL is the longest TTL of a lock: longer ones are refused. A node that has restarted may have forgotten
 	// its votes (driver.Voter). So its vote counts only when as much time has passed, and a hundredth more, since
 	// this client first heard of the restart: by then all holds are over that could rest on what it has
-	// forgotten. 0: 30 s.
+	// forgotten. 0: 30 s. The nodes keep the longest MaxTTL of all clients, and a client that hears of a longer one
+	// than its own waits for that.
 	//
 	// Nodes that have just been set up have not voted before, but nobody can know that: locks wait for that
 	// time, unless Init has said that the deployment is new.
@@ -73,6 +74,7 @@ type quorum struct {
 	timeout time.Duration // Options.NodeTimeout
 	nodes   []*node
 	pace    pace
+	longest atomic.Int64 // of Options.MaxTTL, of all clients that this one has heard of
 
 	closing context.Context // ends when Close is called
 	close   context.CancelFunc

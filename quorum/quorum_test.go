@@ -334,9 +334,9 @@ func (v *voter) Vote(ctx context.Context, r driver.Request, life driver.Life) (d
 	return g, life == driver.Life(v.life.Load()), err
 }
 
-func (v *voter) Life(context.Context) (driver.Life, bool, error) {
+func (v *voter) Life(_ context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
 	life := v.life.Load()
-	return driver.Life(life), life == v.admitted.Load(), nil
+	return driver.Life(life), life == v.admitted.Load(), longest, nil
 }
 
 func (v *voter) Admit(_ context.Context, life driver.Life) error {

@@ -15,7 +15,7 @@ import "strings"
 //	…:setnx:OWNER         layout setnx: the tombstone of an owner
 //	PREFIX:{TAG}:gone:OWNER    layout redisson: the tombstone of an owner
 //	PREFIX:store          which store this is
-//	PREFIX:life           the server's life, and PREFIX:admitted one that counts: see vote.go
+//	PREFIX:memory         what the server remembers of its life: see vote.go
 //	PREFIX:wake:CLIENT    the channel of a client
 //	PREFIX:wake:CLIENT{TAG}  in a cluster, its channel at the server that has the slot of TAG
 type layout struct{ prefix string }

@@ -59,6 +59,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -207,7 +208,8 @@ type client struct {
 	unsubscribe func()
 	sharded     Sharded // nil: the client has one channel only
 	contention  contention
-	wakeups     *wakeups // nil: the server does not tell when names are free, or the layout has a queue
+	longest     atomic.Int64 // the longest TTL that Life has returned, in nanoseconds
+	wakeups     *wakeups     // nil: the server does not tell when names are free, or the layout has a queue
 
 	// These send what replicas must acknowledge, by the routes of those names. nil: nothing need be.
 	sharedAck, reservedAck *acknowledgers

@@ -4,68 +4,98 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha1"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
 // A server that keeps its data in memory, or writes them to disk now and then, may come back without its
-// last holds. Whether it is the same server as before is told by something that a restart always loses,
-// whatever is on the disk: its cache of scripts. A client that finds none begins a life: it loads a
-// script whose text has a random number, and then sets the key PREFIX:life to that number, unless
-// another client was quicker. As long as the server knows the script it is in that life, so asking for the
-// script behind a request, in one pipeline, says in which life the request was carried out. FLUSHALL ends a
-// life too, because it deletes the key; and so does SCRIPT FLUSH, which delays and harms nothing.
+// last holds. A life of a server is made of two things: of its run_id, which each start chooses anew and
+// nothing stores, and of a random number in the key PREFIX:memory, which FLUSHALL deletes. The questions
+// for both stand behind a request in one pipeline, so the answers say in which life the request was
+// carried out. The cache of scripts would not do: servers before Redis 7 write it to their disks.
 //
-// PREFIX:admitted is the number of a life that counts.
+// PREFIX:memory has three words: the random number, the longest TTL of any client in milliseconds, and the
+// life that counts, if one does.
 
-// lifeKey and admittedKey are the keys of a server's life.
-func (l layout) lifeKey() string     { return l.prefix + ":life" }
-func (l layout) admittedKey() string { return l.prefix + ":admitted" }
-
-// lifeScript is the script that marks a life.
-func lifeScript(life driver.Life) *script { return scriptOf("return '" + lifeText(life) + "'") }
+// memoryKey is the key of what a server remembers of its life.
+func (l layout) memoryKey() string { return l.prefix + ":memory" }
 
 func lifeText(life driver.Life) string { return strconv.FormatUint(uint64(life), 16) }
 
-// beginScript sets the life, if it is still what the client has read before, and returns it.
-var beginScript = scriptOf(`
-local life = redis.call('GET', KEYS[1]) or ''
-if life == ARGV[1] then
-  redis.call('SET', KEYS[1], ARGV[2])
-  return ARGV[2]
+// rememberScript chooses the random number and raises the longest TTL, where that is needed, and returns the key.
+var rememberScript = scriptOf(`
+local text = redis.call('GET', KEYS[1]) or ''
+local random, longest, admitted = string.match(text, '^(%x+) (%d+) (%x*)$')
+if not random or tonumber(longest) < tonumber(ARGV[2]) then
+  text = (random or ARGV[1]) .. ' ' .. ARGV[2] .. ' ' .. (admitted or '')
+  redis.call('SET', KEYS[1], text)
 end
-return life`)
+return text`)
 
-// admitScript admits the life, if it is the present one. The script that marks it was asked for before, in
-// the same pipeline, and the key says that no other life has begun since.
+// admitScript admits a life, if the random number is still that of this life.
 var admitScript = scriptOf(`
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[2], ARGV[1])
+local random, longest = string.match(redis.call('GET', KEYS[1]) or '', '^(%x+) (%d+) ')
+if random ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], random .. ' ' .. longest .. ' ' .. ARGV[2])
 return 1`)
 
-// inLife asks whether the server is in a life. The commands have the key of those before them in the
+// present is a server's life, and what the server remembers of it.
+type present struct {
+	life     driver.Life
+	random   string
+	longest  time.Duration
+	admitted bool
+}
+
+// presentOf reads the replies to INFO and to the question for the key. The life is 0 if there is none.
+func presentOf(info, memory *Reply) (p present, err error) {
+	if err := cmp.Or(info.Err, memory.Err); err != nil {
+		return p, Explain(err)
+	}
+	text, _ := info.Value.(string)
+	_, rest, _ := strings.Cut(text, "run_id:")
+	run, _, ended := strings.Cut(rest, "\r\n")
+	if run == "" || !ended {
+		return p, errNoRun
+	}
+	known, _ := memory.Value.(string)
+	words := strings.Split(known, " ")
+	if len(words) != 3 {
+		return p, nil // FLUSHALL has deleted it
+	}
+	sum := sha1.Sum([]byte(run + " " + words[0]))
+	p.life, p.random = driver.Life(binary.BigEndian.Uint64(sum[:])|1), words[0]
+	p.admitted = words[2] == lifeText(p.life)
+	ms, err := strconv.ParseInt(words[1], 10, 64)
+	p.longest = time.Duration(min(ms, int64(maxTTL/time.Millisecond))) * time.Millisecond
+	return p, err
+}
+
+// errNoRun says that the server does not tell whether it has restarted.
+var errNoRun = errors.New("the server's INFO has no run_id, so nobody can tell whether it has restarted")
+
+// inLife asks in which life the server is. The commands have the key of those before them in the
 // pipeline, so that they are carried out behind those.
-func (c *client) inLife(life driver.Life, key string) []Command {
+func (c *client) inLife(key string) []Command {
 	return []Command{
-		{Args: []string{"SCRIPT", "EXISTS", lifeScript(life).sha}, Key: key},
-		{Args: []string{"GET", c.layout.lifeKey()}, Key: key},
+		{Args: []string{"INFO", "server"}, Key: key},
+		{Args: []string{"GET", c.layout.memoryKey()}, Key: key},
 	}
 }
 
-// isIn reads the replies to it.
-func isIn(life driver.Life, replies []Reply) bool {
-	found, _ := replies[0].Value.([]any)
-	return number(found, 0) == 1 && replies[1].Value == lifeText(life)
-}
-
-// stillIn asks the server alone.
-func (c *client) stillIn(ctx context.Context, life driver.Life) (bool, error) {
-	replies := c.shared.do(ctx, c.inLife(life, c.layout.lifeKey()))
-	return isIn(life, replies), Explain(cmp.Or(replies[0].Err, replies[1].Err))
+// isIn reads the replies to it. A longer TTL than the last that Life has returned is news, too, which Life must
+// be asked for.
+func (c *client) isIn(life driver.Life, replies []Reply) bool {
+	p, err := presentOf(&replies[0], &replies[1])
+	return err == nil && p.life == life && int64(p.longest) <= c.longest.Load()
 }
 
 // Vote implements driver.Voter.
@@ -77,20 +107,20 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life driver.Life)
 		key, member := c.record(&req)
 		take := Command{Args: []string{"EVALSHA", takeScript.sha, "1", key, member}, Key: key}
 		sent := c.clock.Now()
-		replies := c.voteIn(ctx, life, takeScript, take)
+		replies := c.voteIn(ctx, takeScript, take)
 		if g, err := c.plainReply(ctx, req, &replies[0], sent); err != errAsk {
-			return g, isIn(life, replies[1:]), err
+			return g, c.isIn(life, replies[1:]), err
 		}
 	}
 	sent := c.clock.Now()
-	replies := c.voteIn(ctx, life, askScript, c.askCommand(&req, sent, false, false))
+	replies := c.voteIn(ctx, askScript, c.askCommand(&req, sent, false, false))
 	g, err := c.asked(ctx, req, &replies[0], sent)
-	return g, isIn(life, replies[1:]), err
+	return g, c.isIn(life, replies[1:]), err
 }
 
-// voteIn runs a script that takes a hold, and asks behind it, in one pipeline, whether the server is in a life.
-func (c *client) voteIn(ctx context.Context, life driver.Life, s *script, take Command) []Reply {
-	commands := append([]Command{take}, c.inLife(life, take.Key)...)
+// voteIn runs a script that takes a hold, and asks behind it, in one pipeline, in which life the server is.
+func (c *client) voteIn(ctx context.Context, s *script, take Command) []Reply {
+	commands := append([]Command{take}, c.inLife(take.Key)...)
 	replies := c.shared.do(ctx, commands)
 	if unknown(&replies[0]) {
 		commands[0].Args[0], commands[0].Args[1] = "EVAL", s.text
@@ -99,51 +129,22 @@ func (c *client) voteIn(ctx context.Context, life driver.Life, s *script, take C
 	return replies
 }
 
-// errNoLife says that the server's life could not be agreed on.
-var errNoLife = errors.New("the server restarts, or its scripts are flushed, again and again")
-
 // Life implements driver.Voter.
-func (c *client) Life(ctx context.Context) (driver.Life, bool, error) {
-	const attempts = 5 // each fails only if the server restarts, or another client is quicker, meanwhile
-	for range attempts {
-		if err := c.alive(ctx); err != nil {
-			return 0, false, err
-		}
-		key := c.layout.lifeKey()
-		replies := c.shared.do(ctx, []Command{
-			{Key: key, Args: []string{"GET", key}}, {Key: key, Args: []string{"GET", c.layout.admittedKey()}},
-		})
-		for _, r := range replies {
-			if r.Err != nil {
-				return 0, false, Explain(r.Err)
-			}
-		}
-		known, _ := replies[0].Value.(string)
-		if n, err := strconv.ParseUint(known, 16, 64); err == nil && n != 0 {
-			if same, err := c.stillIn(ctx, driver.Life(n)); err != nil || same {
-				return driver.Life(n), replies[1].Value == known, err
-			}
-		}
-		if err := c.beginLife(ctx, known); err != nil {
-			return 0, false, err
-		}
+func (c *client) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+	if err := c.alive(ctx); err != nil {
+		return 0, false, 0, err
 	}
-	return 0, false, errNoLife
-}
-
-// beginLife begins a life in place of the one that the client has read, which is over.
-func (c *client) beginLife(ctx context.Context, known string) error {
 	var random [8]byte
 	rand.Read(random[:])
-	life := driver.Life(binary.BigEndian.Uint64(random[:]) | 1)
-	key := c.layout.lifeKey()
-	// The script first: a life that others can read must be marked.
-	load := c.shared.do(ctx, []Command{{Key: key, Args: []string{"SCRIPT", "LOAD", lifeScript(life).text}}})[0]
-	if load.Err != nil {
-		return Explain(load.Err)
+	key := c.layout.memoryKey()
+	ms := int64((longest + time.Millisecond - 1) / time.Millisecond)
+	remember := rememberScript.command([]string{key}, hex.EncodeToString(random[:]), decimal(ms))
+	replies := c.voteIn(ctx, rememberScript, remember)
+	p, err := presentOf(&replies[1], &replies[0])
+	if err == nil {
+		c.longest.Store(int64(p.longest))
 	}
-	reply := c.shared.run(ctx, beginScript, beginScript.command([]string{key}, known, lifeText(life)))[0]
-	return Explain(reply.Err)
+	return p.life, p.admitted, p.longest, err
 }
 
 // Admit implements driver.Voter.
@@ -151,13 +152,18 @@ func (c *client) Admit(ctx context.Context, life driver.Life) error {
 	if err := c.alive(ctx); err != nil {
 		return err
 	}
-	// Suppose the server restarts between the two, with the key of the life on its disk. Then the life that is
-	// admitted is over, and no client takes it for the present one.
-	if same, err := c.stillIn(ctx, life); !same {
-		return errors.Join(fmt.Errorf("life %s is over", lifeText(life)), err)
+	// If the server restarts between the two, with the key on its disk, then the life that is admitted is over,
+	// and no client takes it for the present one.
+	key := c.layout.memoryKey()
+	replies := c.shared.do(ctx, c.inLife(key))
+	p, err := presentOf(&replies[0], &replies[1])
+	if err != nil {
+		return err
 	}
-	keys := []string{c.layout.lifeKey(), c.layout.admittedKey()}
-	reply := c.shared.run(ctx, admitScript, admitScript.command(keys, lifeText(life)))[0]
+	if p.life != life {
+		return fmt.Errorf("life %s is over", lifeText(life))
+	}
+	reply := c.shared.run(ctx, admitScript, admitScript.command([]string{key}, p.random, lifeText(life)))[0]
 	if reply.Err == nil && reply.Value != int64(1) {
 		return fmt.Errorf("life %s is over", lifeText(life))
 	}
@@ -173,13 +179,15 @@ func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (
 		return driver.Grant{}, false, err
 	}
 	sent := s.c.clock.Now()
-	replies := s.c.voteIn(ctx, life, setnxTake, s.take(&req))
+	replies := s.c.voteIn(ctx, setnxTake, s.take(&req))
 	g, err := s.taken(ctx, req, &replies[0], sent)
-	return g, isIn(life, replies[1:]), err
+	return g, s.c.isIn(life, replies[1:]), err
 }
 
 // Life implements driver.Voter.
-func (s setnx) Life(ctx context.Context) (driver.Life, bool, error) { return s.c.Life(ctx) }
+func (s setnx) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+	return s.c.Life(ctx, longest)
+}
 
 // Admit implements driver.Voter.
 func (s setnx) Admit(ctx context.Context, life driver.Life) error { return s.c.Admit(ctx, life) }
@@ -191,13 +199,15 @@ func (r redisson) Vote(ctx context.Context, req driver.Request, life driver.Life
 	if err != nil {
 		return driver.Grant{Request: req}, false, err
 	}
-	replies := r.c.voteIn(ctx, life, w.take, command)
+	replies := r.c.voteIn(ctx, w.take, command)
 	g, err := r.taken(ctx, w, req, &replies[0], sent)
-	return g, isIn(life, replies[1:]), err
+	return g, r.c.isIn(life, replies[1:]), err
 }
 
 // Life implements driver.Voter.
-func (r redisson) Life(ctx context.Context) (driver.Life, bool, error) { return r.c.Life(ctx) }
+func (r redisson) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+	return r.c.Life(ctx, longest)
+}
 
 // Admit implements driver.Voter.
 func (r redisson) Admit(ctx context.Context, life driver.Life) error { return r.c.Admit(ctx, life) }

@@ -36,7 +36,8 @@ func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
 // Rules are what all clients of a quorum agree on.
 type Rules struct {
 	Nodes int // from 1 to MaxNodes
-	// MaxTTL is the longest TTL of a hold, and how long a node that has lost its memory does not count.
+	// MaxTTL is the longest TTL of a hold of this client, and how long at least a node that has lost its memory does
+	// not count.
 	// 0: no node ever loses its memory.
 	MaxTTL time.Duration
 	// Tokens says that grants have fencing tokens.
@@ -75,12 +76,13 @@ type Memory struct {
 	Life     Life
 	Admitted bool           // some client has told the node that this life counts
 	Since    driver.Instant // the first answer of this life; only if it was not admitted by then
+	Longest  time.Duration  // the longest TTL of a hold of any client, as far as this one has heard
 }
 
 // Learn returns the memory after an answer that came now, from a life that was admitted before or not.
 func (m Memory) Learn(life Life, admitted bool, now driver.Instant) Memory {
 	if m.Life != life || life == 0 {
-		m = Memory{Life: life, Since: now}
+		m = Memory{Life: life, Since: now, Longest: m.Longest}
 	}
 	m.Admitted = m.Admitted || admitted
 	return m
@@ -95,6 +97,7 @@ func (r Rules) Counts(m Memory, sent driver.Instant) bool {
 	case m.Life == 0:
 		return false
 	}
+	r.MaxTTL = max(r.MaxTTL, m.Longest)
 	return sent.Sub(m.Since) >= r.Delay()
 }
 

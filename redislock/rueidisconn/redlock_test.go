@@ -29,7 +29,8 @@ func startNodes(t testing.TB, n int, o testserver.RedisOptions) servers {
 // init says that the servers are new, so that all of them count at once.
 func (s servers) init(t testing.TB) {
 	t.Helper()
-	d := redlock(t, s.addresses(), quorum.Options{})
+	// Its longest TTL is shorter than those of the tests: the servers keep the longest of all clients.
+	d := redlock(t, s.addresses(), quorum.Options{MaxTTL: 100 * time.Millisecond})
 	defer d.Close()
 	if err := quorum.Init(t.Context(), d); err != nil {
 		t.Fatal(err)

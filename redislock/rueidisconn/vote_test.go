@@ -21,11 +21,6 @@ func TestLife(t *testing.T) {
 				t.Fatal(r.Err)
 			}
 		},
-		"SCRIPT FLUSH": func(t *testing.T, _ *testserver.Redis, conn redislock.Conn) {
-			if r := conn.Do(t.Context(), []redislock.Command{{Args: []string{"SCRIPT", "FLUSH"}}})[0]; r.Err != nil {
-				t.Fatal(r.Err)
-			}
-		},
 	} {
 		for _, layout := range []redislock.Layout{"", redislock.SetNX} {
 			t.Run(name+" "+string(layout), func(t *testing.T) {
@@ -47,8 +42,8 @@ func TestLife(t *testing.T) {
 				defer conn.Close()
 				lives := func(admitted bool) driver.Life {
 					t.Helper()
-					first, _, err := clients[0].Life(t.Context())
-					second, is, err2 := clients[1].Life(t.Context())
+					first, _, _, err := clients[0].Life(t.Context(), time.Minute)
+					second, is, _, err2 := clients[1].Life(t.Context(), time.Minute)
 					if err != nil || err2 != nil || first != second || first == 0 || is != admitted {
 						t.Fatalf("lives %x and %x, admitted: %v, want %v; %v, %v", first, second, is, admitted, err, err2)
 					}
@@ -73,8 +68,8 @@ func TestLife(t *testing.T) {
 				lives(true)
 				end(t, server, conn)
 				for end := time.Now().Add(hanging); ; time.Sleep(time.Millisecond) { // the connections are made anew
-					if _, _, err := clients[0].Life(t.Context()); err == nil {
-						if _, _, err = clients[1].Life(t.Context()); err == nil {
+					if _, _, _, err := clients[0].Life(t.Context(), time.Minute); err == nil {
+						if _, _, _, err = clients[1].Life(t.Context(), time.Minute); err == nil {
 							break
 						}
 					}

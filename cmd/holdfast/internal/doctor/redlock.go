@@ -93,20 +93,15 @@ func redlockServer(ctx context.Context, p Patient, durable bool) []Finding {
 	return findings
 }
 
-// The keys by which clients know whether a server may have forgotten its votes.
-const (
-	lifeKey     = redislock.DefaultPrefix + ":life"
-	admittedKey = redislock.DefaultPrefix + ":admitted"
-)
+// memoryKey is the key by which clients know whether a server may have forgotten its votes.
+const memoryKey = redislock.DefaultPrefix + ":memory"
 
 // votes are the commands that a Redlock needs on each server beside those of one, unless the servers
 // are durable. They change nothing.
 var votes = []redislock.Command{
-	{Args: []string{"SCRIPT", "LOAD", "return 1"}},
-	{Args: []string{"SCRIPT", "EXISTS", strings.Repeat("0", 40)}},
-	{Args: []string{"GET", lifeKey}},
-	{Args: []string{"GET", admittedKey}},
-	{Args: []string{"EVAL", "return 1", "2", lifeKey, admittedKey}},
+	{Args: []string{"INFO", "server"}},
+	{Args: []string{"GET", memoryKey}},
+	{Args: []string{"EVAL", "return 1", "1", memoryKey}},
 }
 
 // redlockAccess tries what a Redlock needs to know whether the server has forgotten its votes.
@@ -129,7 +124,7 @@ func redlockAccess(ctx context.Context, conn redislock.Conn, user string) []Find
 		Check: check, Severity: Error,
 		Found: fmt.Sprintf("user %q was refused: %s", user, strings.Join(denied, ", ")),
 		Risk:  "the server does not count, because nobody can tell whether it has forgotten its votes",
-		Remedy: "run ACL SETUSER " + user + " ~" + redislock.DefaultPrefix + ":* +eval +get +script|load +script|exists " +
+		Remedy: "run ACL SETUSER " + user + " ~" + redislock.DefaultPrefix + ":* +eval +get +info " +
 			"on this server, beside what locks in one server need",
 	}}
 }

@@ -55,13 +55,13 @@ func TestRedlockAccess(t *testing.T) {
 		ask := admin(t, redisURL(servers[i].Addr, ""))
 		ask(append([]string{"ACL", "SETUSER", user, "on", ">" + password, "&holdfast:*"}, rules...)...)
 	}
-	enough := append(strings.Fields(rules()), "~holdfast:*", "+script|load", "+script|exists")
-	narrow := slices.Concat(strings.Fields(rules()), []string{"+script|load", "+script|exists", "~holdfast:{*", "~holdfast:store"})
+	enough := append(strings.Fields(rules()), "~holdfast:*", "+info")
+	narrow := slices.Concat(strings.Fields(rules()), []string{"+info", "~holdfast:{*", "~holdfast:store"})
 	for i, s := range servers {
 		addresses = append(addresses, s.Addr)
 		grant(i, "enough", enough...)
 		for user, without := range map[string][]string{
-			"noload": {"-script|load"}, "noexists": {"-script|exists"}, "nokeys": nil,
+			"noinfo": {"-info"}, "nokeys": nil,
 		} {
 			switch {
 			case i != 1:
@@ -81,13 +81,13 @@ func TestRedlockAccess(t *testing.T) {
 		expect(t, found, want{"votes of " + address, OK, "may do"})
 	}
 	for user, says := range map[string]string{
-		"noload": "SCRIPT LOAD", "noexists": "SCRIPT EXISTS", "nokeys": "GET holdfast:life, GET holdfast:admitted, EVAL",
+		"noinfo": "INFO server", "nokeys": "GET holdfast:memory, EVAL",
 	} {
 		found := examine(t, url(user))
 		expect(t, found, want{"votes of " + addresses[0], OK, ""}, want{"votes of " + addresses[1], Error, "user \"" + user + "\" was refused: " + says})
 	}
 	// Durable servers need none of it.
-	if f, ok := examine(t, url("noload")+"?hf.durable=yes")["votes of "+addresses[1]]; ok {
+	if f, ok := examine(t, url("noinfo")+"?hf.durable=yes")["votes of "+addresses[1]]; ok {
 		t.Errorf("of a durable server: %+v", f)
 	}
 }
