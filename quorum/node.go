@@ -96,6 +96,11 @@ func (n *node) tryOpen() {
 	ctx, cancel := n.q.within(openWithin)
 	defer cancel()
 	d, err := n.open(ctx)
+	if err == nil {
+		if err = n.q.admit(n.name, d.Caps()); err != nil {
+			d.Close()
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil {

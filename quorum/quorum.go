@@ -82,8 +82,9 @@ type quorum struct {
 	end     context.CancelFunc
 
 	mu      sync.Mutex
-	running int           // functions that spawn has begun
-	idle    chan struct{} // closed when there is none any more, after Close was called
+	stores  map[string]string // the names of the nodes that were opened, by their driver.Caps.Store
+	running int               // functions that spawn has begun
+	idle    chan struct{}     // closed when there is none any more, after Close was called
 
 	work    chan func()    // to workers that rest
 	workers sync.WaitGroup // goroutines
@@ -110,6 +111,9 @@ func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
 	}
 	for i, d := range drivers {
 		q.nodes[i].driver = d
+		if err := q.admit(names[i], d.Caps()); err != nil {
+			return nil, fmt.Errorf("%s: %w", names[i], err)
+		}
 		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
 			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
@@ -119,7 +123,8 @@ func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
 }
 
 // Open is New for nodes that need not all be there: it returns when a majority of them has been opened,
-// and opens the others when they answer. Store is driver.Caps.Store: it must be the same in every
+// and opens the others when they answer. A node that New would refuse does not vote then, and the errors of
+// requests that have no majority say why. Store is driver.Caps.Store: it must be the same in every
 // program that uses these nodes. An error says what is wrong with each node.
 func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.Driver, error) {
 	q, err := prepare(nodes, store, o)
@@ -130,30 +135,45 @@ func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.D
 	for _, n := range q.nodes {
 		q.spawn(func() { opened <- n.reach(ctx) })
 	}
-	var errs []error
+	failed := 0
 	for left := q.rules.Majority(); left > 0; {
 		select {
 		case err = <-opened:
 		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), q.Close())
+			return nil, q.abandon(ctx.Err())
 		}
 		if err == nil {
 			left--
-		} else if errs = append(errs, err); len(errs) > len(nodes)-q.rules.Majority() {
-			return nil, errors.Join(fmt.Errorf("no majority of the %d nodes answers: %w", len(nodes), errors.Join(errs...)), q.Close())
+		} else if failed++; failed > len(nodes)-q.rules.Majority() {
+			return nil, q.abandon(fmt.Errorf("no majority of the %d nodes answers", len(nodes)))
 		}
 	}
 	for _, n := range q.nodes {
 		d, err := n.opened()
+		if _, refused := errors.AsType[refusal](err); refused {
+			return nil, q.abandon(errors.New("a node is refused"))
+		}
 		if err != nil {
 			continue
 		}
 		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", n.name, err), q.Close())
+			return nil, q.abandon(fmt.Errorf("%s: %w", n.name, err))
 		}
 	}
 	q.promise()
 	return q, nil
+}
+
+// abandon closes a driver that cannot be opened, at once, and returns why, with what is wrong with each node.
+func (q *quorum) abandon(why error) error {
+	errs := []error{why}
+	for _, n := range q.nodes {
+		if _, err := n.opened(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	q.end()
+	return errors.Join(append(errs, q.Close())...)
 }
 
 // prepare checks the options, and returns a quorum of nodes that are not open.
@@ -173,7 +193,7 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 	}
 	q := &quorum{
 		rules: vote.Rules{Nodes: len(nodes)}, clock: o.Clock, timeout: o.NodeTimeout,
-		nodes: make([]*node, len(nodes)), idle: make(chan struct{}), work: make(chan func()),
+		nodes: make([]*node, len(nodes)), idle: make(chan struct{}), work: make(chan func()), stores: map[string]string{},
 	}
 	if !o.Durable {
 		q.rules.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
@@ -209,14 +229,30 @@ func identity(stores []string) string {
 	return fmt.Sprintf("quorum:%x", sum.Sum(nil))
 }
 
-// join returns what a quorum can do that could do so much without a node. It refuses a node that may come back
-// without votes and does not say when: two clients could have a majority each. One behind which
-// sentinels or a cluster put a replica is such a node.
-func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
+// refusal is why a node must not vote.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// admit refuses a node, when it is opened, that would let two clients have a majority each (P1): one that may come
+// back without votes and does not say when, such as a server behind which sentinels or a cluster put a
+// replica; and one that is another node, too.
+func (q *quorum) admit(name string, node driver.Caps) error {
 	forgets := node.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks
 	if q.rules.MaxTTL != 0 && forgets && !node.Ops.Has(driver.OpVote) {
-		return c, errors.New("it may forget its votes, and does not tell when (driver.Voter): use single servers, or say that they are durable, if they are")
+		return refusal("it may forget its votes, and does not tell when (driver.Voter): use single servers, or say that they are durable, if they are")
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if other, ok := q.stores[node.Store]; ok && other != name {
+		return refusal(fmt.Sprintf("it is the same store as node %s, %s, or has a copy of its data: each node must be a store of its own", other, node.Store))
+	}
+	q.stores[node.Store] = name
+	return nil
+}
+
+// join returns what a quorum can do that could do so much without a node.
+func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
 	if longest := q.rules.MaxTTL; longest != 0 && node.Ops.Has(driver.OpVote) {
 		node.MaxTTL = longest
 	}
