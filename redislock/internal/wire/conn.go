@@ -39,6 +39,7 @@ type conn struct {
 
 	// Only the reader uses these.
 	in      []byte            // bytes that were read and are no whole reply yet
+	parser  parser            // of in
 	replies []redislock.Reply // for understand
 }
 
@@ -295,7 +296,7 @@ func (c *conn) readLocked() {
 func (c *conn) understand() (replies []redislock.Reply, err error) {
 	replies, rest := c.replies[:0], c.in
 	for len(rest) > 0 {
-		r, size, err := parse(rest)
+		r, size, err := c.parser.next(rest)
 		if err != nil {
 			return replies, err
 		}

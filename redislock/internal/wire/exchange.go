@@ -24,10 +24,11 @@ func exchange(n net.Conn, commands []redislock.Command) ([]redislock.Reply, erro
 		return nil, err
 	}
 	var replies []redislock.Reply
+	var p parser
 	in := make([]byte, 0, ioBuffer)
 	for {
 		for len(replies) < len(commands) {
-			r, size, err := parse(in)
+			r, size, err := p.next(in)
 			if err != nil {
 				return nil, err
 			}

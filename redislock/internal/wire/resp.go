@@ -29,83 +29,117 @@ func appendNumber(b []byte, kind byte, n int) []byte {
 // errProtocol says that something else than Redis has answered.
 var errProtocol = errors.New("the server's reply is not of the protocol")
 
-// parse reads one reply, of version 2 of the protocol, and returns its size: 0 if it is not
-// complete.
-func parse(b []byte) (r redislock.Reply, size int, err error) {
-	value, size, err := parseValue(b, deepest)
+// parser reads replies, of version 2 of the protocol, from a buffer that grows at its end. It looks at each byte
+// of a reply once before the reply is whole, in however small pieces the bytes come, and once more then.
+type parser struct {
+	size    int   // of the values that are whole, and of the heads of lists
+	seen    int   // so many bytes have no end of the line that begins at size
+	pending int64 // values that the reply lacks
+	values  int64 // of the reply
+}
+
+// What a server says of sizes is believed up to these. The largest replies are those of Inspect: a semaphore with
+// ten thousand holders has one of 2 MiB.
+const (
+	longestLine   = 64 << 10 // bytes
+	longestString = 1 << 20  // bytes
+	largestReply  = 16 << 20 // bytes
+	mostValues    = 1 << 20  // in all lists of a reply
+)
+
+// deepest is how deep lists in lists may be. Those of the scripts are three deep.
+const deepest = 8
+
+// next reads the reply that the buffer begins with, and returns its size: 0 if it is not complete. Then the buffer of
+// the next call has the same bytes, and more.
+func (p *parser) next(b []byte) (r redislock.Reply, size int, err error) {
+	if p.size == 0 {
+		p.pending, p.values = 1, 1
+	}
+	for p.pending > 0 {
+		kind, _, n, size, err := head(b[p.size:], p.seen)
+		switch {
+		case err != nil:
+			return redislock.Reply{}, 0, err
+		case size == 0:
+			p.seen = len(b) - p.size
+			return redislock.Reply{}, 0, nil
+		case kind == '$' && n >= 0:
+			if size += int(n) + 2; size > len(b)-p.size {
+				p.seen = 0
+				return redislock.Reply{}, 0, nil
+			}
+		case kind == '*' && n > 0:
+			p.pending, p.values = p.pending+n, p.values+n
+		}
+		if p.size, p.seen, p.pending = p.size+size, 0, p.pending-1; p.values > mostValues {
+			return redislock.Reply{}, 0, errProtocol
+		}
+	}
+	size = p.size
+	*p = parser{}
+	value, _, err := parseValue(b[:size], deepest)
 	if refused, ok := value.(*redislock.ServerError); ok {
 		return redislock.Reply{Err: refused}, size, err
 	}
 	return redislock.Reply{Value: value}, size, err
 }
 
-// deepest is how deep lists in lists may be. Those of the scripts are three deep.
-const deepest = 8
-
-// What a server says of sizes is believed up to these, in bytes. The replies to this driver's
-// requests are far smaller.
-const (
-	longestLine  = 64 << 10
-	largestReply = 64 << 20
-)
-
-func parseValue(b []byte, depth int) (value any, size int, err error) {
+// head reads the first line of a value, of which so many bytes have no end of a line: its kind, its text or its
+// number, and its size, 0 if it is not complete.
+func head(b []byte, seen int) (kind byte, line []byte, n int64, size int, err error) {
 	if len(b) == 0 {
-		return nil, 0, nil
+		return 0, nil, 0, 0, nil
 	}
 	if bytes.IndexByte([]byte("+-:$*"), b[0]) < 0 {
-		return nil, 0, errProtocol // at once: a peer of another kind may never end a line
+		return 0, nil, 0, 0, errProtocol // at once: a peer of another kind may never end a line
 	}
-	end := bytes.IndexByte(b, '\n')
+	end := bytes.IndexByte(b[seen:], '\n') + seen
 	switch {
-	case end < 0 && len(b) <= longestLine:
-		return nil, 0, nil
-	case end < 2 || b[end-1] != '\r':
-		return nil, 0, errProtocol
+	case end < seen && len(b) <= longestLine:
+		return 0, nil, 0, 0, nil
+	case end < max(seen, 2) || b[end-1] != '\r':
+		return 0, nil, 0, 0, errProtocol
 	}
-	line := b[1 : end-1]
-	size = end + 1
-	switch b[0] {
-	case '+':
+	kind, line, size = b[0], b[1:end-1], end+1
+	if kind == '+' || kind == '-' {
+		return kind, line, 0, size, nil
+	}
+	if n, err = strconv.ParseInt(string(line), 10, 64); err != nil {
+		return 0, nil, 0, 0, errProtocol
+	}
+	if kind == '$' && (n < -1 || n > longestString) || kind == '*' && (n < -1 || n > mostValues) {
+		return 0, nil, 0, 0, errProtocol
+	}
+	return kind, line, n, size, nil
+}
+
+// parseValue reads a whole value.
+func parseValue(b []byte, depth int) (value any, size int, err error) {
+	kind, line, n, size, err := head(b, 0)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case kind == '+':
 		return string(line), size, nil
-	case '-':
+	case kind == '-':
 		return &redislock.ServerError{Text: strings.TrimPrefix(string(line), "ERR ")}, size, nil
-	}
-	n, err := strconv.ParseInt(string(line), 10, 64)
-	if err != nil {
-		return nil, 0, errProtocol
-	}
-	switch b[0] {
-	case ':':
+	case kind == ':':
 		return n, size, nil
-	case '$':
-		switch have := int64(len(b) - size); {
-		case n == -1:
-			return nil, size, nil
-		case n < 0 || n > largestReply:
-			return nil, 0, errProtocol
-		case have < n+2:
-			return nil, 0, nil
-		case string(b[size+int(n):size+int(n)+2]) != "\r\n":
-			return nil, 0, errProtocol
-		}
+	case n == -1:
+		return nil, size, nil
+	case kind == '$' && string(b[size+int(n):size+int(n)+2]) != "\r\n", kind == '*' && depth == 0:
+		return nil, 0, errProtocol
+	case kind == '$':
 		return string(b[size : size+int(n)]), size + int(n) + 2, nil
-	case '*':
-		switch {
-		case n == -1:
-			return nil, size, nil
-		case depth == 0 || n < 0 || n > largestReply:
-			return nil, 0, errProtocol
-		}
-		items := []any{}
-		for range n {
-			item, more, err := parseValue(b[size:], depth-1)
-			if more == 0 {
-				return nil, 0, err
-			}
-			items, size = append(items, item), size+more
-		}
-		return items, size, nil
 	}
-	return nil, 0, errProtocol
+	items := make([]any, n)
+	for i := range items {
+		item, more, err := parseValue(b[size:], depth-1)
+		if err != nil {
+			return nil, 0, err
+		}
+		items[i], size = item, size+more
+	}
+	return items, size, nil
 }

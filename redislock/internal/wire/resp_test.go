@@ -22,16 +22,16 @@ func TestParse(t *testing.T) {
 		"-NOAUTH who are you\r\n":         {Err: &redislock.ServerError{Text: "NOAUTH who are you"}},
 	} {
 		for n := range text {
-			if r, size, err := parse([]byte(text[:n])); size != 0 || err != nil {
+			if r, size, err := new(parser).next([]byte(text[:n])); size != 0 || err != nil {
 				t.Errorf("%q is %+v of %d bytes, %v; it is not complete", text[:n], r, size, err)
 			}
 		}
-		if r, size, err := parse([]byte(text + "+more")); size != len(text) || err != nil || !reflect.DeepEqual(r, want) {
+		if r, size, err := new(parser).next([]byte(text + "+more")); size != len(text) || err != nil || !reflect.DeepEqual(r, want) {
 			t.Errorf("%q is %+v of %d bytes, %v; want %+v of %d", text, r, size, err, want, len(text))
 		}
 	}
-	for _, text := range []string{"\n", "HTTP/1.1 400 Bad Request\r\n", ":x\r\n", "$x\r\n", "%1\r\n+a\r\n+b\r\n", "%", "\x00", "+OK\n", "$-2\r\n", "*-2\r\n", "$1\r\nabc", "$9223372036854775807\r\n", "*9223372036854775807\r\n", "$67108865\r\n", "+" + strings.Repeat("x", longestLine), "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n"} {
-		if r, size, err := parse([]byte(text)); err == nil {
+	for _, text := range []string{"\n", "HTTP/1.1 400 Bad Request\r\n", ":x\r\n", "$x\r\n", "%1\r\n+a\r\n+b\r\n", "%", "\x00", "+OK\n", "$-2\r\n", "*-2\r\n", "$1\r\nabc", "$9223372036854775807\r\n", "*9223372036854775807\r\n", "$1048577\r\n", "*1048577\r\n", "*1048576\r\n*1\r\n", "+" + strings.Repeat("x", longestLine), "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"} {
+		if r, size, err := new(parser).next([]byte(text)); err == nil {
 			t.Errorf("%q is %+v of %d bytes, and no reply", text, r, size)
 		}
 	}
