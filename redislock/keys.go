@@ -1,6 +1,9 @@
 package redislock
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // layout names keys and channels. All keys of a name have the name in braces, the hash tag by which
 // Redis Cluster keeps them together. Braces in the name itself are escaped.
@@ -32,6 +35,15 @@ func (l layout) channel(id string) string  { return l.prefix + ":wake:" + id }
 func (l layout) record(name string) string { return string(l.appendRecord(nil, name)) }
 func (l layout) pattern(name string) string {
 	return literal.Replace(l.prefix+":{"+escaper.Replace(name)) + "*"
+}
+
+// checkName refuses a name that is one of Holdfast's own keys, in a layout where a lock is at its bare name: it would
+// be in the way of another name's lock.
+func (l layout) checkName(name string) error {
+	if strings.HasPrefix(name, l.prefix+":") {
+		return fmt.Errorf("name %.40q begins with %s:, as the keys beside locks do: choose another", name, l.prefix)
+	}
+	return nil
 }
 
 func (l layout) appendRecord(b []byte, name string) []byte {

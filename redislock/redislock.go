@@ -120,7 +120,7 @@ type Layout string
 // program has no token that a guard could refuse. Notes, tokens and what else the string cannot carry
 // are in keys of their own under the prefix.
 //
-// The keys of locks do not begin with the prefix. A program whose data are at a lock's name has the
+// The keys of locks do not begin with the prefix: names that do are refused. A program whose data are at a lock's name has the
 // lock, as long as the data are there; if they are no string, the error is driver.ErrMismatch. Holdfast
 // never changes or deletes what another has written.
 const SetNX Layout = "setnx"
@@ -139,7 +139,7 @@ const SetNX Layout = "setnx"
 // Only a client whose mutexes are RLocks has the last two. RSemaphore and RCountDownLatch, which nobody holds,
 // are in package redislock/redisson.
 //
-// The keys of locks are their names, and do not begin with the prefix. Who waits hears of releases by
+// The keys of locks are their names, and do not begin with the prefix: names that do are refused. Who waits hears of releases by
 // Redisson's channels if the Conn is a Listener, and polls each half to whole second beside that. Only a fair
 // lock has a queue, and only a fenced one tokens; for the others Inspect shows a number by which Break names
 // one hold, also one of Java's. There are no notes, lock-delays and minimum holds. Of a mutex, a read-write

@@ -169,8 +169,11 @@ func (r redisson) Close() error { return r.c.Close() }
 // Shard implements driver.Sharder.
 func (r redisson) Shard(req driver.Request) string { return r.c.part(req.Name) }
 
-// checkName refuses names that Redisson handles wrongly.
+// checkName refuses names that Redisson handles wrongly, and those of Holdfast's own keys.
 func (r redisson) checkName(name string) error {
+	if err := r.c.layout.checkName(name); err != nil {
+		return err
+	}
 	if r.cluster {
 		return wire.CheckCluster(name)
 	}

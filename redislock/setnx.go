@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"iter"
@@ -118,7 +119,7 @@ func (s setnx) Try(ctx context.Context, req driver.Request) (driver.Grant, error
 	if req.Mode != driver.Exclusive {
 		return driver.Grant{}, driver.ErrUnsupported
 	}
-	if err := s.c.alive(ctx); err != nil {
+	if err := cmp.Or(s.c.layout.checkName(req.Name), s.c.alive(ctx)); err != nil {
 		return driver.Grant{}, err
 	}
 	sent := s.c.clock.Now()

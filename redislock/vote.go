@@ -175,7 +175,7 @@ func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (
 	if req.Mode != driver.Exclusive {
 		return driver.Grant{}, false, driver.ErrUnsupported
 	}
-	if err := s.c.alive(ctx); err != nil {
+	if err := cmp.Or(s.c.layout.checkName(req.Name), s.c.alive(ctx)); err != nil {
 		return driver.Grant{}, false, err
 	}
 	sent := s.c.clock.Now()

@@ -38,6 +38,9 @@ local function held(lock, r, owner)
     and call('TYPE', lock).ok == 'string' and has(lock, owner)
 end
 
+-- Renewals and releases go on when the server's memory is full: see record.lua.
+local function write_when_full() redis.pcall('HDEL', KEYS[2], '') end
+
 -- Keeps the lock, and the record longer than that.
 local function keep(lock, r, us)
   local ms = millis(us)

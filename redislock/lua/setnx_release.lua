@@ -2,6 +2,7 @@
 -- requests of the owner are refused from now on (0: no request can be under way). Replies OK, NOT_HELD
 -- or BROKEN for each.
 local replies = {}
+write_when_full()
 for i = 1, #ARGV / 3 do
   local lock, gone, owner = KEYS[3 * i - 2], KEYS[3 * i], ARGV[3 * i - 2]
   local min, refuse = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i])

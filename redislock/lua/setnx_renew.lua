@@ -1,6 +1,7 @@
 -- KEYS: those of each hold's name. ARGV for each: its owner and its TTL. An expired hold is not revived
 -- (P1). Replies OK, NOT_HELD or BROKEN for each.
 local replies = {}
+write_when_full()
 for i = 1, #ARGV / 2 do
   local lock, owner, ttl = KEYS[3 * i - 2], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local r = read(KEYS[3 * i - 1])

@@ -16,6 +16,9 @@ local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4
 
 local function text(n) return string.format('%.0f', n) end
 
+-- Renewals and releases go on when the server's memory is full: see record.lua.
+local function write_when_full() redis.pcall('ZREM', KEYS[4], '') end
+
 -- Returns the server's wall clock.
 local function wall()
   local t = call('TIME')

@@ -4,6 +4,7 @@
 --
 -- Redisson shortens the places behind one that is gone, by the time that this one had. One of ours had next to none.
 local replies, now = {}, wall()
+write_when_full()
 for i = 1, #ARGV / 6 do
   local lock, queue, ends, gone = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i]
   local owner, publish, life, channel = ARGV[6 * i - 5], ARGV[6 * i - 4], tonumber(ARGV[6 * i - 1]), ARGV[6 * i]

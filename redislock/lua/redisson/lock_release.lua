@@ -2,6 +2,7 @@
 -- each: its owner; the command that publishes; what the tombstone says, and for how long (0: none). Replies
 -- OK, NOT_HELD or BROKEN for each.
 local replies = {}
+write_when_full()
 for i = 1, #ARGV / 4 do
   local lock, gone = KEYS[4 * i - 3], KEYS[4 * i]
   if call('TYPE', lock).ok == 'hash' and call('HDEL', lock, ARGV[4 * i - 3]) == 1 then

@@ -1,6 +1,7 @@
 -- Gives permits back. KEYS: those of each hold's name. ARGV for each: its ids; the command that publishes;
 -- what the tombstone says, and for how long (0: none). Replies OK, NOT_HELD or BROKEN for each.
 local replies, now = {}, wall()
+write_when_full()
 for i = 1, #ARGV / 4 do
   local lock, taken, channel, gone = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i]
   local list = ids(ARGV[4 * i - 3])

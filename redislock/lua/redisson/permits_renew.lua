@@ -2,6 +2,7 @@
 -- NOT_HELD or BROKEN for each. Permits that have ended are not revived, though nobody may have
 -- taken them yet.
 local replies, now = {}, wall()
+write_when_full()
 for i = 1, #ARGV / 2 do
   local lock, taken = KEYS[4 * i - 3], KEYS[4 * i - 2]
   local list = ids(ARGV[2 * i - 1])

@@ -2,6 +2,7 @@
 -- writer's field; the command that publishes; what the tombstone says, and for how long (0: none). Replies OK,
 -- NOT_HELD or BROKEN for each.
 local replies = {}
+write_when_full()
 for i = 1, #ARGV / 4 do
   local lock, channel, gone = KEYS[4 * i - 3], KEYS[4 * i - 1], KEYS[4 * i]
   local field, publish = ARGV[4 * i - 3], ARGV[4 * i - 2]
