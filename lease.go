@@ -117,23 +117,27 @@ func (le *Lease) Degraded() bool {
 }
 
 // Sequencer returns name, mode and token as one opaque line of printable ASCII, to be handed to the
-// guard of the resource: see Client.CheckSequencer and package fence.
+// guard of the resource: see Client.CheckSequencer and package fence. A hold whose sequencer was
+// asked for goes back to the store when it is released, also where others in the process wait.
 func (le *Lease) Sequencer() string {
 	c := le.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.stepLocked(&engine.Event{Kind: engine.Shown, Caller: &le.caller})
 	return driver.Sequencer{
 		Name: c.opts.Prefix + le.Name(), Mode: le.caller.Mode(), Token: le.caller.Token(),
 	}.String()
 }
 
 // Grant returns the hold as its driver knows it. It is for packages that belong to one store, such
-// as the guards for data beside the locks. To learn whether the lease is trusted use Err: Since and
-// Valid say no more.
+// as the guards for data beside the locks: a hold of which the grant was asked for goes back to the
+// store when it is released, also where others in the process wait. To learn whether the lease is
+// trusted use Err: Since and Valid say no more.
 func (le *Lease) Grant() driver.Grant {
 	c := le.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.stepLocked(&engine.Event{Kind: engine.Shown, Caller: &le.caller})
 	return c.engine.Grant(&le.caller)
 }
 

@@ -80,7 +80,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
 // Break ends the hold on name that has this token, for an operator, and frees the name at once. If
-// there is none, the error is ErrNotHeld: a later hold is never broken (P4).
+// there is none, the error is ErrNotHeld: a later hold is never broken (P4). To the store a hold that
+// was handed over inside its process is the same one, under the token of the holder before, until a
+// renewal tells it: within 10 ms as a rule. Until then that token ends it.
 //
 // The holder learns of it, on all leases that share the hold, as soon as the store can tell it, at
 // the latest at its next renewal. Until then it may still act, so break only holders that are dead,
@@ -114,10 +116,10 @@ var errUnpublished = errors.New("the hold may have been handed over inside a pro
 // It returns nil, or ErrNotHeld. The answer is about the past; a guard that remembers tokens
 // (package fence) is exact.
 //
-// Suppose the hold has just been handed over inside its process. The store learns of that within 10
-// ms as a rule, and until then the hold before seems to be the current one. CheckSequencer
-// therefore asks again for up to about a second. If the store still does not know, or the context
-// ends, the error is ErrUncertain: the sequencer may be the holder's.
+// The store learns within 10 ms, as a rule, that a hold was handed over inside its process.
+// CheckSequencer therefore asks again for up to about a second. If the store still does not know, or
+// the context ends, the error is ErrUncertain: the sequencer may be the holder's. A hold whose sequencer
+// was asked for is not handed over, so the answer is never nil for a lease that was released before.
 func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	const op = "check sequencer"
 	seq, err := driver.ParseSequencer(s)

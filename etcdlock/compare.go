@@ -12,12 +12,14 @@ import (
 //
 //	etcd.Txn(ctx).If(etcdlock.Compare(lease)).Then(clientv3.OpPut("stock/42", "7")).Commit()
 //
-// It compares the create revision of the hold's key, which is the token's part above the
-// lowest 10 bits, or the whole token in the layout Stock. Of a lease of another store it
-// is a condition that is never true.
+// It compares the create revision of the hold's key. A hold that is handed over inside the
+// process keeps its key, so one that Compare was asked for is not handed over: see
+// holdfast.Lease.Grant (P1). Of a lease that is over, or of another store, it is a condition
+// that is never true.
 func Compare(lease *holdfast.Lease) clientv3.Cmp {
 	g := lease.Grant()
-	if r, ok := g.Handle.(*record); ok {
+	// Asked after Grant: a lease that is not over by now was not over then.
+	if r, ok := g.Handle.(*record); ok && lease.Err() == nil {
 		c := r.session.Load().c
 		return clientv3.Compare(clientv3.CreateRevision(c.key(r)), "=", c.layout.Created(g.Token))
 	}

@@ -32,7 +32,8 @@ func errStale(s driver.Sequencer) error {
 }
 
 // fence returns the hold that a sequencer is of, as far as the mirror knows, and an error unless that stands. A hold that
-// was handed over inside its client has any of the tokens of its block.
+// was handed over inside its client has any of the tokens of its block. No earlier holder of it has a sequencer: a client
+// hands over no hold whose sequencer was asked for (P1).
 func (m *mirror) fence(s driver.Sequencer) (fence, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

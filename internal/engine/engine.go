@@ -103,6 +103,7 @@ const (
 	// A caller's lease.
 	Checked   // Caller: is it still trusted?
 	Shared    // Caller, Other, Mode: Other joins the hold of Caller
+	Shown     // Caller: others are told which hold in the store it has
 	Released  // Caller, Unused: it gives its lease back
 	Stopped   // Caller: the work under its lease has ended
 	GivenBack // Caller, Err: the store has answered its release
@@ -272,6 +273,8 @@ func (e *Engine) step(ev *Event) Action {
 		return e.checked(c.hold)
 	case Shared:
 		return e.share(c, ev.Other, ev.Mode)
+	case Shown:
+		e.shown(c)
 	case Released:
 		return e.released(c, ev.Unused)
 	case Stopped:

@@ -135,6 +135,15 @@ func (c *Caller) InitSharer(other *Caller, ref any) { other.Init(c.name, c.setti
 // Grant returns the caller's hold as its driver knows it.
 func (e *Engine) Grant(c *Caller) driver.Grant { return e.grant(c.hold) }
 
+// shown ends local hand-over for the caller's hold. To the store the next holder's hold would be the
+// same one: what was made for this holder, and arrives after its release, would be carried out beside
+// the next (P1).
+func (e *Engine) shown(c *Caller) {
+	if c.state == holding {
+		e.endCohortOf(c.hold)
+	}
+}
+
 // seenMode is the mode that the hold's callers may count on.
 func (h *Hold) seenMode() driver.Mode {
 	if h.extras().downgrading {
