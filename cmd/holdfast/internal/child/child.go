@@ -23,8 +23,11 @@
 //     guard nor the supervisor may signal them;
 //   - on Linux, if the supervisor and the guard are both killed by SIGKILL, the command's
 //     descendants, but not the command itself;
-//   - on other systems, processes that have left the group; and the whole group, if the supervisor
-//     and the guard are both killed.
+//   - if the supervisor and the guard are both stopped, as by a SIGSTOP to each or by a debugger, and the
+//     command is not: all of it, beside the next holder of the lock, until the guard is continued. A
+//     freezer that stops the command too does no harm;
+//   - on other systems, and on Linux without /proc, processes that have left the group; on other systems
+//     also the whole group, if the supervisor and the guard are both killed.
 //
 // The supervisor's side is child_unix.go, the guard's side guard_unix.go. What they tell each other:
 // trust deadlines, and the order to stop the job, from the supervisor to the guard, and reports (report_unix.go) back.
@@ -53,7 +56,8 @@ type Event struct {
 	Code       int            // otherwise: the command's exit code, or 128+n if signal n killed it
 }
 
-// guardName is the guard's name in the list of processes. A process with this name is a guard.
+// guardName is the guard's name in the list of processes, for ps, top and killall as well as in its
+// arguments. A process whose arguments begin with it is a guard.
 const guardName = "holdfast-guard"
 
 // killed is the exit code of a command that was killed.

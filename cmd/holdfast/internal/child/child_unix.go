@@ -4,10 +4,12 @@ package child
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -132,11 +134,12 @@ func self() string {
 	if _, err := os.Stat(exe); err == nil {
 		return exe
 	}
-	path, err := os.Executable()
-	if err != nil {
-		return os.Args[0]
+	if path, err := os.Executable(); err == nil {
+		return path
 	}
-	return path
+	// Linux without /proc. A shell has found this program by PATH.
+	path, _ := exec.LookPath(os.Args[0])
+	return cmp.Or(path, os.Args[0])
 }
 
 // relayReports turns the guard's reports into events, until the guard has ended.

@@ -4,7 +4,7 @@ package child
 
 import (
 	"bytes"
-	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -34,6 +34,7 @@ func init() {
 		numbers[i] = n
 	}
 	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2], supervisor: os.Getppid()}
+	showName(guardName)
 	syscall.CloseOnExec(g.orders)
 	syscall.CloseOnExec(g.reports)
 	g.run(os.Args[4], os.Args[5:])
@@ -77,13 +78,26 @@ func (g *guard) run(path string, args []string) {
 	os.Stdout.Close()
 	report{commandStarted, pid}.write(g.reports)
 	go g.reap(pid)
-	why := g.watch()
-	// The message must not delay the killing, so it is not written if that could block.
-	fds := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
-	if n, err := unix.Poll(fds, 0); err == nil && n > 0 && fds[0].Revents&unix.POLLOUT != 0 {
-		fmt.Fprintf(os.Stderr, "holdfast: killing the command: %s\n", why)
-	}
+	tell("holdfast: killing the command: " + g.watch() + "\n")
 	g.kill()
+}
+
+// tell writes a text to the standard error, unless that could block: whoever reads it must not delay the
+// killing. The command may fill a pipe between the question and the write.
+func tell(text string) {
+	fds := []unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
+	if n, err := unix.Poll(fds, 0); err != nil || n == 0 || fds[0].Revents&unix.POLLOUT == 0 {
+		return
+	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		io.WriteString(os.Stderr, text)
+	}()
+	select {
+	case <-told:
+	case <-time.After(10 * time.Millisecond):
+	}
 }
 
 // catchSignals catches the signals that would end or stop a Go program: see package os/signal. The

@@ -2,6 +2,7 @@ package child
 
 import (
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +13,14 @@ import (
 // kernel kill it when its parent dies.
 func joinGroup(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group, Pdeathsig: syscall.SIGKILL}
+}
+
+// showName gives this process a name for ps, of up to 15 bytes: it was started by way of /proc, as "exe". That is
+// the name of the main thread, on which init runs.
+func showName(name string) {
+	if text, err := unix.BytePtrFromString(name); err == nil {
+		unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(text)), 0, 0, 0)
+	}
 }
 
 // adoptOrphans makes this process the parent of its descendants' orphans, so that it finds them in

@@ -9,6 +9,9 @@ func joinGroup(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 }
 
+// showName does nothing: the arguments show the name.
+func showName(string) {}
+
 // adoptOrphans does nothing: only Linux lets a process adopt orphans.
 func adoptOrphans() {}
 

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,7 +44,7 @@ func Main(args []string) int {
 	if exit.err != nil {
 		complain(exit.err)
 		if exit.code == exitUsage {
-			fmt.Fprintf(os.Stderr, "See '%s --help'.\n", cmd.CommandPath())
+			tell(fmt.Sprintf("See '%s --help'.\n", cmd.CommandPath()))
 		}
 	}
 	return exit.code
@@ -59,7 +61,24 @@ func (a *app) hint(text string) {
 }
 
 // complain writes an error to the standard error, on one line.
-func complain(err error) { fmt.Fprintf(os.Stderr, "holdfast: %s\n", oneLine(err)) }
+func complain(err error) { tell(fmt.Sprintf("holdfast: %s\n", oneLine(err))) }
+
+// readWithin is how long tell waits for whoever reads the standard error.
+const readWithin = time.Second
+
+// tell writes a text to the standard error. If nobody reads that, the text is dropped, or comes late: run
+// and elect must not hang with a lock, or after its loss, because a pipe is full or a terminal stands still.
+func tell(text string) {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		io.WriteString(os.Stderr, text)
+	}()
+	select {
+	case <-told:
+	case <-time.After(readWithin):
+	}
+}
 
 func newRoot() *cobra.Command {
 	a := &app{}

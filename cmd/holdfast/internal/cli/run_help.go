@@ -33,8 +33,10 @@ or stands still until the lock runs out, the guard kills CMD and, on Linux, all 
 CMD has started, whatever group or session it is in. If the guard is killed, run
 does the same. These processes survive: processes of other users, such as those that
 CMD starts by sudo (put sudo before holdfast instead); if run and the guard are both
-killed with kill -9, the processes that CMD has started, but not CMD; on other systems
-than Linux, processes that have left CMD's process group. When run is killed, the next
+killed with kill -9, the processes that CMD has started, but not CMD; if both are stopped,
+by a signal to each or by a debugger, all of CMD, beside the next holder, until the guard is
+continued; on other systems than Linux, and without /proc, processes that have left CMD's
+process group. ps and killall call the guard holdfast-guard. When run is killed, the next
 holder may have the lock at once if the store notices that run is dead (files), else
 after the TTL: --lock-delay gives the guard time.
 Processes that CMD leaves running in the background when it ends go on without the lock.

@@ -509,7 +509,7 @@ func closeStore(s *store, signals <-chan os.Signal, result error) {
 // waitingHint tells a user at a terminal why nothing happens.
 func waitingHint(e holdfast.Event) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		fmt.Fprintf(os.Stderr, "holdfast: waiting: %s\n", oneLine(heldText(e.Err)))
+		tell(fmt.Sprintf("holdfast: waiting: %s\n", oneLine(heldText(e.Err))))
 	}
 }
 
