@@ -206,10 +206,15 @@ func (s *Session) Abandon() {
 	<-s.done
 }
 
-// keepAlive always has a call parked at a member.
+// keepAlive always has a call parked at a member, until the session is lost by the client's own clock: calls may arrive
+// although no answer does, and each would keep what the session has (P5).
 func (s *Session) keepAlive() {
 	defer close(s.done)
 	for failures := 0; s.life.Err() == nil; {
+		if trusted := s.Trusted(); s.client.clock.Now() >= trusted.Since.Add(trusted.Valid) {
+			s.end(fmt.Errorf("%w: no member has extended it for %v", ErrSessionOver, s.ttl))
+			return
+		}
 		err := s.park()
 		if err == nil {
 			failures = 0

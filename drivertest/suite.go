@@ -128,7 +128,7 @@ func (s *suite) themes() []theme {
 	}
 	if s.h.Transport != nil {
 		themes = append(themes,
-			theme{"transport", slices.Concat(lateCases, unansweredCases, connectionsCases)})
+			theme{"transport", slices.Concat(lateCases, unansweredCases, deafCases, connectionsCases)})
 	} else {
 		themes = append(themes, theme{"local", localCases})
 	}

@@ -246,7 +246,9 @@ func TestLossOfASession(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	x := fixture{testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Second})}
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
-	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}})
+	clock := &handClock{} // by the client's clock, which stands still, the session is never over
+	clock.pass(time.Hour)
+	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ type record struct {
 	state      state
 	session    *session // of its nodes, which it is a user of; nil: none
 	strays     *session // an earlier one, ended, in which a node may be left
+	strayKnown bool     // that is the node of a place, and no request for another is on its way
 	mode       driver.Mode
 	downgraded bool // the node's data says the token too
 	lockDelay  time.Duration

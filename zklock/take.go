@@ -146,7 +146,7 @@ func (c *client) lostPlace(r *record) error {
 	defer c.mu.Unlock()
 	c.leavePlaceLocked(r)
 	if s := r.session; s != nil && (s.trust.Over || s.zk.Err() != nil) {
-		r.strays = s
+		r.strays, r.strayKnown = s, r.state == queued
 	}
 	r.state = asking
 	c.moveLocked(r, nil)
@@ -194,6 +194,20 @@ func (a *attempt) create(ctx context.Context) (driver.Grant, error) {
 	s, err := c.acquireSession(ctx, a.term.session)
 	if err != nil {
 		return driver.Grant{}, err
+	}
+	if r.strays != nil && errors.Is(r.strays.zk.Err(), zk.ErrUnheard) {
+		// The earlier place may last as long as that session, before the new one (P7).
+		found, _, err := c.findAny(ctx, s, r.name, r.guid, r.mode)
+		if err == nil {
+			_, err = s.deleteNodes(ctx, found)
+		}
+		if err != nil {
+			s.leave()
+			return driver.Grant{}, err
+		}
+		if r.strayKnown {
+			r.strays = nil
+		}
 	}
 	c.mu.Lock()
 	c.moveLocked(r, s)

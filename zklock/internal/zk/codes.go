@@ -2,6 +2,7 @@ package zk
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 )
 
@@ -105,9 +106,14 @@ var (
 	ErrConnectionLoss = errors.New("zk: the connection was lost before the answer came")
 
 	// ErrExpired says that a server has told that the session is over, or that it ends earlier from now
-	// on than was granted, and that this side has given it up. It is not proof that the ephemeral nodes are gone: a leader that was paused says so by
-	// its own clock, while a new leader may have given the session another timeout.
+	// on than was granted, and that this side has given it up. It is not proof that the ephemeral nodes
+	// are gone: a leader that was paused says so by its own clock, while a new leader may have given the
+	// session another timeout.
 	ErrExpired = errors.New("zk: the session has expired")
+
+	// ErrUnheard is the ErrExpired of a session that no server said anything to for its timeout. It may
+	// live at the server, with its ephemeral nodes, for another timeout.
+	ErrUnheard = fmt.Errorf("%w: no server was heard for its timeout", ErrExpired)
 
 	// ErrClosed says that Close ended the session on this side.
 	ErrClosed = errors.New("zk: the session is closed")

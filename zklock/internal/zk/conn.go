@@ -19,7 +19,8 @@ type conn struct {
 	nc     net.Conn
 	r      *bufio.Reader
 	server string
-	nth    int // of the session's connections, from 1
+	nth    int            // of the session's connections, from 1
+	heard  driver.Instant // when the server last said something; the reader's
 
 	wake chan struct{} // holds a value when there may be something to write
 	over chan struct{} // closed when the reader has ended
@@ -253,6 +254,7 @@ func (c *conn) read() error {
 		if err != nil && !large {
 			return err
 		}
+		c.heard = c.s.config.Clock.Now()
 		if cap(frame) <= kept {
 			buf = frame
 		}

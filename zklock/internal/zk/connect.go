@@ -46,14 +46,21 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 	}
 }
 
-// resume connects again, as often as it takes. The error says that the session is over.
-func (s *Session) resume() (*conn, error) {
+// resume connects again, until the session's timeout has passed since it last heard of a server: then the session is
+// over, whatever servers say (P5). Requests may arrive although no answer does, and each offer of the session would
+// keep it alive, with all that is held in it. The error says that the session is over.
+func (s *Session) resume(heard driver.Instant) (*conn, error) {
 	timeout := s.Timeout()
-	lost := time.Now()
 	pause := firstPause
 	for s.ctx.Err() == nil {
+		left := heard.Add(timeout).Sub(s.config.Clock.Now())
+		if left <= 0 {
+			return nil, fmt.Errorf("%w of %v; the last attempt: %w", ErrUnheard, timeout, s.Suspended())
+		}
 		// An attempt must leave time for another one before the session ends.
-		c, err := s.round(s.ctx, min(max(timeout/4, 500*time.Millisecond), 10*time.Second))
+		ctx, cancel := context.WithTimeout(s.ctx, left)
+		c, err := s.round(ctx, min(max(timeout/4, 500*time.Millisecond), 10*time.Second))
+		cancel()
 		if err == nil {
 			return c, nil
 		}
@@ -62,11 +69,6 @@ func (s *Session) resume() (*conn, error) {
 		}
 		s.mu.Lock()
 		s.failed = err
-		if time.Since(lost) > 2*timeout {
-			// A server that has lost its data, or has older ones, takes nobody who has seen more
-			// than it has, and would say so for ever. Nobody trusts the session any more.
-			s.zxid = 0
-		}
 		s.mu.Unlock()
 		sleep(s.ctx, pause)
 		pause = min(2*pause, longestPause, max(timeout/8, firstPause))
@@ -284,7 +286,7 @@ func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 			nc.Close()
 		}
 	}()
-	r := newReader(nc)
+	r, asked := newReader(nc), s.config.Clock.Now()
 	s.mu.Lock()
 	id, password, timeout, zxid := s.id, s.password, s.config.Timeout, s.zxid
 	s.mu.Unlock()
@@ -326,5 +328,5 @@ func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 	}
 	ok = true
 	nc.SetDeadline(time.Time{})
-	return &conn{s: s, nc: nc, r: r, server: a.dial, wake: make(chan struct{}, 1), over: make(chan struct{})}, nil
+	return &conn{s: s, nc: nc, r: r, server: a.dial, heard: asked, wake: make(chan struct{}, 1), over: make(chan struct{})}, nil
 }

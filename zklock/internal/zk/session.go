@@ -269,7 +269,7 @@ func (s *Session) run(c *conn) {
 		}
 		s.suspend(c, err)
 		if s.Err() == nil {
-			if c, err = s.resume(); err == nil {
+			if c, err = s.resume(c.heard); err == nil {
 				s.begin(c)
 				continue
 			}
