@@ -70,9 +70,6 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// quickly are the tests of the guide that run each time.
-const quickly = "TestConformance|TestLock|TestFaults/the_holder_is_(killed|stopped)"
-
 // block is a fenced block of a document.
 type block struct{ language, text string }
 

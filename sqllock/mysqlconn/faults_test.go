@@ -3,7 +3,6 @@
 package mysqlconn
 
 import (
-	"context"
 	"database/sql"
 	"strings"
 	"testing"
@@ -193,46 +192,4 @@ func clockIsLive(t *testing.T, db *sql.DB) {
 	if off := time.Since(time.UnixMicro(after)); off.Abs() > 10*time.Second {
 		t.Errorf("the server's time is %v off", off)
 	}
-}
-
-// killAll ends all connections but the administrator's, and returns how many there
-// were.
-func killAll(t *testing.T, admin *sql.DB) int {
-	t.Helper()
-	rows, err := admin.QueryContext(t.Context(), "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
-	rows.Close()
-	for _, id := range ids {
-		admin.ExecContext(t.Context(), "KILL ?", id) // fails if it has ended
-	}
-	return len(ids)
-}
-
-func openURL(ctx context.Context, raw string) (driver.Driver, error) {
-	u, err := driver.ParseURL(raw)
-	if err != nil {
-		return nil, err
-	}
-	return driver.Open(ctx, u)
-}
-
-// openDB returns a pool of its own.
-func openDB(t *testing.T, server *testserver.MySQL, params string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/test"+params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
 }
