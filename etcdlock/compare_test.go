@@ -7,13 +7,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // TestCompareEndsWithItsLease: A and B are goroutines of one client. B holds after A, and A's transaction under
 // Compare arrives then. Nothing is written, and nothing is under a condition that is made then (P1).
 func TestCompareEndsWithItsLease(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	etcd := dialClient(t, server.Addrs())
 	defer etcd.Close()
 	locks, err := holdfast.New(dial(t, server.Addrs(), nil), nil)

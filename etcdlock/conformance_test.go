@@ -25,7 +25,7 @@ var leaks = []goleak.Option{
 }
 
 func TestConformance(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(t testing.TB) driver.Driver { return dial(t, server.Addrs(), nil) },
 		Transport: through(server, Escaped),

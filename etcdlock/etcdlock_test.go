@@ -14,7 +14,6 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 func request(name string) driver.Request {
@@ -51,7 +50,7 @@ func keys(t *testing.T, c *client, name string) int64 {
 // TestKeysAreUsedAgain: etcd keeps every key that there was until its history is
 // compacted, and looks at it when it reads a range.
 func TestKeysAreUsedAgain(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	seen := map[string]bool{}
@@ -76,7 +75,7 @@ func TestKeysAreUsedAgain(t *testing.T) {
 
 // TestCompare guards data in the same etcd.
 func TestCompare(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	locks, err := holdfast.Open(t.Context(), "etcd://"+server.Addrs())
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +120,7 @@ func TestCompare(t *testing.T) {
 // TestClaimAfterHold: a claim is renewed to count from itself or later, although
 // the lease that it comes to is of another hold and was kept alive before.
 func TestClaimAfterHold(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	holder, waiter := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil)
 	defer holder.Close()
 	defer waiter.Close()
@@ -155,7 +154,7 @@ func TestClaimAfterHold(t *testing.T) {
 
 // TestOneKeepalive: one lease has the keys of many holds.
 func TestOneKeepalive(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	var grants []driver.Grant

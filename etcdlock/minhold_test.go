@@ -7,7 +7,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // leaseOf returns the lease that the one key of a name is on.
@@ -24,7 +23,7 @@ func leaseOf(t *testing.T, c *client, name string) int64 {
 // of the TTL its lease may end before a whole TTL has passed, so the holder trusts it for
 // less (P1).
 func TestMinHoldIsTrustedWithinItsLease(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	for _, delay := range []time.Duration{0, 20 * time.Second} {

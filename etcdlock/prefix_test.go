@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 func plainRequest(name, owner string) driver.Request {
@@ -15,7 +14,7 @@ func plainRequest(name, owner string) driver.Request {
 // TestOthersRemains: what a store whose prefix goes on where the keys of a name begin
 // keeps of withdrawn requests and broken holds is no hold of that name.
 func TestOthersRemains(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	a, b := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), &Options{Prefix: "holdfast/lock"})
 	defer a.Close()
 	defer b.Close()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // asked is a way to etcd that tells when a transaction begins.
@@ -29,7 +28,7 @@ func (a *asked) Txn(ctx context.Context) clientv3.Txn {
 // TestRenewalIsOneRoundTrip: a renewal asks for its keys before it knows that its lease is
 // kept alive.
 func TestRenewalIsOneRoundTrip(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	proxy := chaos.StartProxy(t, server.Addrs())
 	c := dial(t, proxy.Addr, nil)
 	defer c.Close()

@@ -4,13 +4,11 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/client/v3/concurrency"
-
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // TestStockShown: an operator sees a stock lock's hold, and can break it.
 func TestStockShown(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	c := dial(t, server.Addrs(), &Options{Layout: Stock})
 	defer c.Close()
 	session, err := concurrency.NewSession(c.etcd)

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // openLocks opens a client by its URL.
@@ -31,7 +30,7 @@ func openLocks(t *testing.T, url string) *holdfast.Client {
 // TestHandedOver: goroutines of two clients want one name. Holds are handed over inside a
 // process, and a guard admits each of them (P3).
 func TestHandedOver(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	var gate fence.Gate
 	var inside sync.Mutex // TryLock must never fail
 	var last driver.Token
@@ -127,7 +126,7 @@ func passedOn(t *testing.T, locks *holdfast.Client, name string) *holdfast.Lease
 // TestHandOverIsRecorded: the store gets to know the token of a hold that was handed over,
 // and everything that is done with the hold goes by it.
 func TestHandOverIsRecorded(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	other := dial(t, server.Addrs(), nil)
@@ -215,7 +214,7 @@ func TestHandOverIsRecorded(t *testing.T) {
 // TestContended: a grant says that others were queued behind it where the look at what is
 // before it has shown them.
 func TestContended(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	var clients [4]*client
 	for i := range clients {
 		clients[i] = dial(t, server.Addrs(), nil)
@@ -292,7 +291,7 @@ func (t *meetingTxn) Commit() (*clientv3.TxnResponse, error) {
 // time, so the answers to the other renewals of the batch do not wait for one request after the
 // other (P2).
 func TestHandOversAtOnce(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	const holds = 40
@@ -317,7 +316,7 @@ func TestHandOversAtOnce(t *testing.T) {
 // TestStrayAfterBreak: a hold with a minimum is broken, and then released, of whose owner a request
 // got no answer. When that arrives it must not take the name again (P6).
 func TestStrayAfterBreak(t *testing.T) {
-	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	server := shared(t)
 	c := dial(t, server.Addrs(), nil)
 	defer c.Close()
 	req := request("n")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // plainTest has a client, and a server whose clock is moved by hand.
@@ -19,7 +18,7 @@ type plainTest struct {
 }
 
 func newPlainTest(t *testing.T) *plainTest {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server := shared(t)
 	withHandClock(t)
 	clock := &handClock{conn: dialResp(t, server.Addr)}
 	t.Cleanup(func() { clock.conn.Close() })

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/record"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // clockKey has the time by which the scripts go in these tests.
@@ -66,7 +65,7 @@ type twin struct {
 // TestScriptsFollowTheRecord compares the scripts with package record, step by
 // step.
 func TestScriptsFollowTheRecord(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server := shared(t)
 	withHandClock(t)
 	clock := &handClock{conn: dialResp(t, server.Addr), now: 1_000_000 * driver.Instant(time.Second)}
 	defer clock.conn.Close()

@@ -20,7 +20,7 @@ type redissonTest struct {
 }
 
 func newRedissonTest(t *testing.T) *redissonTest {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server := shared(t)
 	d, err := New(t.Context(), dialResp(t, server.Addr), &Options{Layout: Redisson})
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestRedissonUnsupported(t *testing.T) {
 }
 
 func TestRedissonOptions(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server := shared(t)
 	for want, o := range map[string]*Options{
 		"one way to wait": {Layout: Redisson, Wait: Push},
 		"are known":       {Layout: "redison"},

@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 // A note is any text: no byte of it ends it, and it stays as it is when the hold
 // is renewed.
 func TestNoteStaysWhole(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server := shared(t)
 	d, err := New(t.Context(), dialResp(t, server.Addr), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +35,7 @@ func TestNoteStaysWhole(t *testing.T) {
 // A key that another program has overwritten spoils the hold of that name, and no
 // other of the batch.
 func TestForeignKeySpoilsNoBatch(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server := shared(t)
 	conn := dialResp(t, server.Addr)
 	d, err := New(t.Context(), conn, nil)
 	if err != nil {

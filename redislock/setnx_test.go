@@ -3,12 +3,10 @@ package redislock
 import (
 	"strings"
 	"testing"
-
-	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 func TestSetNXOptions(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	server := shared(t)
 	for want, o := range map[string]*Options{
 		`layout "setnxx"`: {Layout: "setnxx"},
 		`wait push`:       {Layout: SetNX, Wait: Push},

@@ -29,10 +29,20 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// start starts a server with sessions of up to two minutes.
+// start returns a server with sessions of up to two minutes: in the gate the one that its tests share,
+// empty.
 func start(t *testing.T) *testserver.ZooKeeper {
 	t.Helper()
-	return testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Minute})
+	return testserver.Shared(t, func(t testing.TB) *testserver.ZooKeeper {
+		return testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, MaxSession: 2 * time.Minute})
+	}, func(_ testing.TB, server *testserver.ZooKeeper) {
+		r := fixture{server}.raw(t)
+		for _, name := range r.children("/") {
+			if name != "zookeeper" {
+				r.remove("/" + name)
+			}
+		}
+	})
 }
 
 // open opens a client that the test closes.
@@ -97,6 +107,17 @@ func (r raw) children(path string) []string {
 		r.t.Fatal(err, replies)
 	}
 	return replies[0].Children
+}
+
+// remove removes a node and those below it.
+func (r raw) remove(path string) {
+	r.t.Helper()
+	for _, name := range r.children(path) {
+		r.remove(path + "/" + name)
+	}
+	if replies, err := r.Do(r.t.Context(), zk.Delete(path, -1)); err != nil || replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NoNode) {
+		r.t.Fatal(err, replies)
+	}
 }
 
 var owners atomic.Int64

@@ -80,7 +80,7 @@ func TestPending(t *testing.T) {
 
 // TestStatusOf: the client library keeps the server's status where we look for it.
 func TestStatusOf(t *testing.T) {
-	conn, err := openDB(t, testserver.StartMariaDB(t), "").Conn(t.Context())
+	conn, err := openDB(t, shared(t), "").Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

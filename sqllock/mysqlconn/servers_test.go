@@ -11,7 +11,7 @@ import (
 
 // onEach runs a test on MariaDB and on MySQL.
 func onEach(t *testing.T, test func(*testing.T, *testserver.MySQL)) {
-	t.Run("MariaDB", func(t *testing.T) { test(t, testserver.StartMariaDB(t)) })
+	t.Run("MariaDB", func(t *testing.T) { test(t, shared(t)) })
 	if testserver.Soak {
 		t.Run("MySQL", func(t *testing.T) { test(t, testserver.StartMySQL(t)) })
 	}
@@ -57,4 +57,22 @@ func killAll(t *testing.T, admin *sql.DB) int {
 		admin.ExecContext(t.Context(), "KILL ?", id) // fails if it has ended
 	}
 	return len(ids)
+}
+
+// shared returns the MariaDB server that the tests of the gate share, without tables.
+func shared(t testing.TB) *testserver.MySQL {
+	t.Helper()
+	return testserver.Shared(t, func(t testing.TB) *testserver.MySQL { return testserver.StartMariaDB(t) },
+		func(t testing.TB, server *testserver.MySQL) {
+			db, err := sql.Open("mysql", "root@tcp("+server.Addr+")/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			for _, statement := range []string{"DROP DATABASE test", "CREATE DATABASE test"} {
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 }

@@ -19,7 +19,7 @@ import (
 var operations = testserver.Long(200, 7_000)
 
 func TestConformance(t *testing.T) {
-	server := testserver.StartPostgres(t)
+	server := shared(t)
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver { return dial(t, server, nil) },
 		Transport: func(t testing.TB) (driver.Driver, drivertest.Transport) {

@@ -23,7 +23,7 @@ import (
 
 // TestFromPool: drivers over a pool of pgx, which an application shares.
 func TestFromPool(t *testing.T) {
-	server := testserver.StartPostgres(t)
+	server := shared(t)
 	admin := openDB(t, server)
 	open := func(t *testing.T, connections int32) (*sharedPool, driver.Driver) {
 		t.Helper()

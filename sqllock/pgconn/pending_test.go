@@ -4,14 +4,13 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
 )
 
 // TestPending: a hold that is not committed is never reported as held. pgx's pool finds a transaction
 // that is left open when it hands a connection out. The library may be older, or another.
 func TestPending(t *testing.T) {
-	server := testserver.StartPostgres(t)
+	server := shared(t)
 	db, err := sql.Open("pgx", server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

@@ -16,14 +16,13 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fence"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/optimistic"
 	"github.com/holdfastlock/holdfast/txlock"
 )
 
 // TestFromTx uses txlock, optimistic and fence in transactions of pgx.
 func TestFromTx(t *testing.T) {
-	server := testserver.StartPostgres(t)
+	server := shared(t)
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			pool, err := pgxpool.New(t.Context(), server.URL("postgres")+"&default_query_exec_mode="+mode)

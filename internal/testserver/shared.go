@@ -1,0 +1,91 @@
+package testserver
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// Main runs the tests of a package, and then ends the servers that they have shared. It is for TestMain,
+// and exits.
+func Main(m *testing.M) {
+	forPackage.running = true
+	code := m.Run()
+	forPackage.end()
+	os.Exit(code)
+}
+
+// Shared returns the server of this type that the tests of the package share. The first test that asks
+// starts it, and it ends with the package, whose TestMain must call [Main]. A test has it to itself until
+// the test ends, and finds it empty. So a test must not ask twice, and must not kill the server or change
+// its settings. In the soak each test has a server of its own.
+func Shared[Server any](t testing.TB, start func(testing.TB) Server, empty func(testing.TB, Server)) Server {
+	t.Helper()
+	if Soak {
+		return start(t)
+	}
+	if !forPackage.running {
+		t.Fatal("testserver.Shared: the package's TestMain does not call testserver.Main")
+	}
+	s := one[Server]()
+	s.mu.Lock()
+	t.Cleanup(s.mu.Unlock)
+	if !s.started {
+		s.server = start(&lasting{TB: t})
+		s.started = true
+	} else {
+		empty(t, s.server)
+	}
+	return s.server
+}
+
+// shared is the server of one type.
+type shared[Server any] struct {
+	mu      sync.Mutex
+	started bool
+	server  Server
+}
+
+// sharedServers has a *shared for each type of server.
+var sharedServers sync.Map
+
+func one[Server any]() *shared[Server] {
+	s, _ := sharedServers.LoadOrStore(fmt.Sprintf("%T", *new(Server)), &shared[Server]{})
+	return s.(*shared[Server])
+}
+
+// packageEnd is what ends when the tests of the package have ended.
+type packageEnd struct {
+	running bool // Main runs the tests
+	mu      sync.Mutex
+	ends    []func()
+}
+
+var forPackage packageEnd
+
+func (p *packageEnd) end() {
+	for _, end := range slices.Backward(p.ends) {
+		end()
+	}
+}
+
+// lasting is a test whose servers outlive it. Until the server has started it fails as the test that asked
+// first; after that no test is there to fail.
+type lasting struct{ testing.TB }
+
+func (l *lasting) Cleanup(end func()) {
+	forPackage.mu.Lock()
+	defer forPackage.mu.Unlock()
+	forPackage.ends = append(forPackage.ends, end)
+}
+
+func (l *lasting) TempDir() string {
+	dir, err := os.MkdirTemp("", "holdfast-shared-")
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,11 @@
+//go:build !soak
+
+package pgconn
+
+import (
+	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
