@@ -191,7 +191,7 @@ func (e *Engine) ask(c *Caller) Action {
 	if err := e.overloaded(); err != nil && !g.place.sent {
 		return e.failed(c, err, nil)
 	}
-	g.place.sent = true
+	t.fresh, g.place.sent = !g.place.sent, true
 	a := Action{Do: Try, Grant: driver.Grant{Request: c.settings.request(e.Prefix+c.name, g.place.owner)}}
 	a.Grant.Tokens = e.tokensFor(g, c)
 	switch {
@@ -259,8 +259,8 @@ func (e *Engine) answered(c *Caller, grant driver.Grant, err, over error) Action
 	}
 	if errors.Is(err, driver.ErrUncertain) {
 		g.place.stray, e.silence = true, err
-	} else if t.step != enqueue {
-		g.place.sent = false // the store has certainly not done it: nothing is to be withdrawn
+	} else if t.step != enqueue || t.fresh && !errors.Is(err, driver.ErrHeld) {
+		g.place.sent = false // the store has certainly not done it: nothing is to be withdrawn (P10)
 		if !e.Queue {
 			// Suppose a quorum has refused the request, and takes back the votes that it got. If the next one had
 			// the same owner, that might take its votes, and end a hold that is trusted (P1).

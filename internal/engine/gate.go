@@ -56,6 +56,7 @@ type dialogue struct {
 	pause   time.Duration     // before the next request; it grows
 	paused  bool              // the pause before the next request is over
 	grant   driver.Grant      // to be renewed before it is used
+	fresh   bool              // the request under way is the first of its owner
 }
 
 // step is what the head asks next.
