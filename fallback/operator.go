@@ -135,25 +135,22 @@ func (d *Driver) Break(ctx context.Context, name string, token driver.Token) err
 	})
 }
 
-// Watch implements driver.Watcher. It tells changes in both stores, and of the breaker.
+// Watch implements driver.Watcher. It tells changes in both stores, and of the breaker. While the breaker is open the
+// first store is not asked: then the watch tells changes in the second, and ends with the next change of the
+// breaker, so that the caller watches anew.
 func (d *Driver) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	if d.second == nil {
 		return driver.Forward{Driver: d.first}.Watch(ctx, name)
 	}
 	d.mu.Lock()
-	changed := d.changed
+	first, open, changed := d.first, d.state == StateOpen, d.changed
 	d.mu.Unlock()
-	first, err := d.firstNow()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	a, err := driver.Forward{Driver: first}.Watch(ctx, name)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
+	var a <-chan struct{} // nil: the first store is silent
 	b, err := driver.Forward{Driver: d.second}.Watch(ctx, name)
+	if err == nil && !open {
+		a, err = driver.Forward{Driver: first}.Watch(ctx, name)
+	}
 	if err != nil {
 		cancel()
 		return nil, err
@@ -167,6 +164,9 @@ func (d *Driver) Watch(ctx context.Context, name string) (<-chan struct{}, error
 			case _, more = <-a:
 			case _, more = <-b:
 			case <-changed:
+				if open {
+					return
+				}
 				d.mu.Lock()
 				changed = d.changed
 				d.mu.Unlock()
