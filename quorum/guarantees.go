@@ -102,7 +102,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Keeps, Tokens: none,
-			Note: "as after a restart. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes",
+			Note: "as after a restart. A memory snapshot of a virtual machine that is put back is no restart: the votes since are forgotten, nobody notices, and two may have the lock. Restart the server before clients reach it. A lock-delay and a minimum hold are forgotten with the votes of more than half of the nodes",
 		},
 		driver.Failover: {
 			Exclusion: driver.Breaks, Tokens: none,

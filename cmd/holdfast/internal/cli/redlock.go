@@ -25,8 +25,8 @@ have forgotten who holds which lock, so it does not count until the longest TTL 
 (hf.maxttl in the URL, by default 30s). Servers that are new look the same: without init the
 first lock waits for that time.
 
-All servers must answer. Never do this while the servers are in use: if one of them has
-forgotten a lock, another may get that lock beside its holder.
+All servers must answer, and none may show a lock. Never do this while the servers are in use:
+if one of them has forgotten a lock, another may get that lock beside its holder.
 
 ` + exitCodes,
 		Example: `  holdfast redlock init redlock://redis1,redis2,redis3,redis4,redis5`,
