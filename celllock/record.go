@@ -133,7 +133,7 @@ func (c *client) takeLocked(r *record, h *cellv1.Holding) {
 // grantLocked returns the hold to who has asked for it, and begins its time.
 func (c *client) grantLocked(r *record, req *driver.Request) driver.Grant {
 	g := driver.Grant{
-		Request: *req, Token: r.token, Block: min(max(req.Tokens, 1), block), Contended: r.contended, Handle: r.session,
+		Request: *req, Token: r.token, Block: min(max(req.Tokens, 1), block), Contended: r.contended, Claim: r.claim, Handle: r.session,
 	}
 	g.Since, g.Valid = r.lastsLocked(req)
 	c.lastsUntilLocked(r, req, g.Since.Add(g.Valid))

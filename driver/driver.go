@@ -72,13 +72,18 @@ type Request struct {
 // Grant is a hold as the store granted it. Package holdfast gives it back to the driver to renew,
 // to release and to downgrade the hold. It then differs from what the driver returned in these
 // fields only: Mode and Note, if they were changed since; MinHold, which is 0 if the acquire is
-// undone rather than released; Tokens and Contended, which say nothing any more; Stray; HandedOver or
+// undone rather than released; Tokens, Claim and Contended, which say nothing any more; Stray; HandedOver or
 // Raised, and with them Token.
 type Grant struct {
 	Request
-	Token Token         // 0: the store gives none, or the outcome is not known
-	Since Instant       // provably not after the store started the TTL now running
-	Valid time.Duration // the TTL that the store granted, counted from Since
+	Token Token   // 0: the store gives none, or the outcome is not known
+	Since Instant // provably not after the store started the TTL now running
+	// Valid is for how long the hold is good, counted from Since. It MAY be less than the TTL, as where the
+	// store grants no longer one: package holdfast renews in time for it.
+	Valid time.Duration
+	// Claim says that the hold is a claim: see Queuer. Package holdfast renews one that is shorter than
+	// the TTL even if the holder wants no renewals, and one with a minimum hold before it is used.
+	Claim bool
 	// Block is how many tokens belong to the hold; Token is the first. It MUST be at most
 	// Request.Tokens. 0 counts as 1. The store MUST NOT give one of them to another hold on the
 	// name, except those that Release gives back.
@@ -180,8 +185,8 @@ type Queuer interface {
 	// be spurious and MAY be missed: the context ends after one poll. A Wait that ends without a
 	// grant MUST leave the place as it is.
 	//
-	// A hold that the store granted while the client waited is a claim: Valid MUST be at most two
-	// polls, and Since MUST be the sending of the last request of this owner that the store
+	// A hold that the store granted while the client waited is a claim, so that one who has died
+	// delays others no longer (P7): Claim MUST be set, Valid MUST be at most two polls, and Since MUST be the sending of the last request of this owner that the store
 	// answered before granting.
 	Wait(context.Context, Request) (Grant, error)
 }

@@ -146,6 +146,8 @@ func claimShort(t *trial) {
 		if err != nil {
 			t.Fatalf("P7: the first waiter was not granted the released name: %v", err)
 		}
+	} else if !next.Claim {
+		t.Errorf("P7: a hold that was handed over is no claim: Grant.Claim MUST be set")
 	} else if next.Valid > 2*t.poll {
 		t.Errorf("P7: a handed-over claim is valid for %v, longer than two polls of %v", next.Valid, t.poll)
 	}

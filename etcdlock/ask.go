@@ -415,7 +415,7 @@ func (c *client) beginLocked(r *record, req *driver.Request, t term) driver.Gran
 	r.state, r.claim, r.began = held, t.claim, c.clock.Now()
 	c.expireAtLocked(r, since.Add(t.keyLasts))
 	g := c.granted(r, req)
-	g.Since, g.Valid = since, t.lasts
+	g.Since, g.Valid, g.Claim = since, t.lasts, t.claim
 	return g
 }
 

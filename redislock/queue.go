@@ -192,7 +192,7 @@ func (c *client) receiveGrant(fields string) {
 	}
 	w.news <- driver.Grant{
 		Request: w.request, Token: driver.Token(token), Block: block, Contended: f[4] == "1",
-		Since: driver.Instant(asked), Valid: min(duration(claim), w.request.TTL),
+		Since: driver.Instant(asked), Valid: min(duration(claim), w.request.TTL), Claim: true,
 	}
 }
 

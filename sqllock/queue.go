@@ -197,7 +197,7 @@ func (c *client) receiveHandOffLocked(text string) {
 	}
 	g, claim := driver.Grant{}, int64(0)
 	if n, _ := fmt.Sscan(text, &g.Token, &g.Block, &g.Contended, &claim, &g.Since); n == numbers {
-		g.Valid = duration(claim)
+		g.Valid, g.Claim = duration(claim), true
 		w.handOver(g)
 	}
 }

@@ -250,7 +250,7 @@ func (a *attempt) hold(claim bool) (driver.Grant, error) {
 	}
 	r.state, r.claim = held, claim
 	g := a.grant()
-	g.Since, g.Valid = r.session.trust.Since, a.term.lasts
+	g.Since, g.Valid, g.Claim = r.session.trust.Since, a.term.lasts, claim
 	g.Contended = a.view.behind
 	stays := a.req.TTL + a.req.LockDelay
 	if claim {

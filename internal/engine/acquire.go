@@ -150,7 +150,7 @@ func (e *Engine) begin(c *Caller, contended bool) Action {
 		t.step = begin
 		return Action{Do: Sleep} // until lateAnswered
 	case g.place.granted != nil:
-		t.step = g.place.lateStep // what was granted during a wait is a claim: see accept
+		t.step = enqueue
 		grant := *g.place.granted
 		g.place.granted = nil
 		return e.accept(c, grant)
@@ -284,8 +284,7 @@ func (e *Engine) accept(c *Caller, grant driver.Grant) Action {
 		e.discard(c, grant)
 		return e.failed(c, lost, nil)
 	}
-	claim := t.step == await && e.Queue && c.settings.MinHold > 0
-	if !claim && c.settings.timeLeft(&grant, e.now) > grant.Valid/3 {
+	if !(grant.Claim && c.settings.MinHold > 0) && c.settings.timeLeft(&grant, e.now) > grant.Valid/3 {
 		return e.take(c, grant)
 	}
 	if c.gate.place.stray {
@@ -319,7 +318,7 @@ func (e *Engine) confirmed(c *Caller, r driver.Renewal, over error) Action {
 		}
 		return e.failed(c, r.Err, over)
 	}
-	grant.Since, grant.Valid = r.Since, r.Valid
+	grant.Since, grant.Valid, grant.Claim = r.Since, r.Valid, false
 	switch lost := c.gate.place.lost; {
 	case e.closed:
 		e.discard(c, grant)

@@ -81,7 +81,7 @@ func newHold(c *Caller, g *driver.Grant, now driver.Instant) *Hold {
 		name: c.name, settings: c.settings,
 		owner: g.Owner, token: g.Token, handle: g.Handle, mode: g.Mode, stray: g.Stray, handed: g.HandedOver, degraded: g.Degraded, block: int32(g.Block),
 		valid: g.Valid, taken: now,
-		machine: lease.Start(now, g.Since, g.Valid, &c.settings.Pace),
+		machine: lease.Start(now, g.Since, g.Valid, g.Claim, &c.settings.Pace),
 	}
 	h.add(c)
 	return h

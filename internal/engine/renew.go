@@ -18,7 +18,7 @@ const renewWithin = 5 * time.Second
 // renewalRules are how renewals share batches.
 var renewalRules = batch.Rules[*Hold]{
 	Entry:   func(h *Hold) *batch.Entry { return &h.renewal },
-	Slack:   func(h *Hold) time.Duration { return max(0, h.settings.RenewEvery) / 8 },
+	Slack:   func(h *Hold) time.Duration { return max(0, min(h.settings.RenewEvery, h.valid/3)) / 8 },
 	Left:    func(h *Hold, now driver.Instant) time.Duration { return h.machine.Until().Sub(now) },
 	Longest: renewWithin,
 }

@@ -44,7 +44,7 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 		"lease.Start(now, g.Since, g.Valid,", "lease.Start(now, now, g.Valid,"},
 	{"break", "a grant is used though the store has told that it is gone", "engine/hold.go", "\t\t\tg.place.lost = reason\n", ""},
 	{"minimum hold, impatience", "a claim is used before the store knows of its minimum hold", "engine/acquire.go",
-		"t.step = g.place.lateStep", "t.step = enqueue"},
+		"grant.Claim && ", "false && "},
 
 	// Of owners that are withdrawn.
 	{"no queue, late withdrawals", "a store without a queue is asked again under an owner that it refused", "engine/acquire.go",

@@ -24,14 +24,14 @@ const (
 // Machine is one lease. Make one by Start; the zero value is of no use. Not safe for concurrent
 // use.
 type Machine struct {
-	state    State
-	sent     bool           // a renewal is under way
-	complete bool           // the hold is no short claim: it has the TTL asked for, or was renewed
-	final    bool           // it is no longer renewed: until does not move
-	since    driver.Instant // the latest request that until is counted from
-	until    driver.Instant // the trust deadline
-	renewAt  driver.Instant // when to renew next; meaningless while sent
-	pace     *Pace
+	state   State
+	sent    bool           // a renewal is under way
+	claim   bool           // a short one: it is renewed even if no other renewal is wanted
+	final   bool           // it is no longer renewed: until does not move
+	since   driver.Instant // the latest request that until is counted from
+	until   driver.Instant // the trust deadline
+	renewAt driver.Instant // when to renew next; meaningless while sent
+	pace    *Pace
 }
 
 // Pace is what leases with the same settings have in common. It does not change.
@@ -63,10 +63,10 @@ func Margin(set, valid time.Duration) time.Duration {
 }
 
 // Start begins the life of a hold that the store granted for valid, counted from since. The hold is
-// renewed each time that pace.Every has passed; if that is negative, only to turn a claim into the
-// full TTL.
-func Start(now, since driver.Instant, valid time.Duration, pace *Pace) Machine {
-	m := Machine{pace: pace, complete: valid >= pace.TTL}
+// renewed each time that pace.Every has passed; if that is negative, only to turn a short claim into
+// a whole hold.
+func Start(now, since driver.Instant, valid time.Duration, claim bool, pace *Pace) Machine {
+	m := Machine{pace: pace, claim: claim && valid < pace.TTL}
 	m.extend(now, since, valid)
 	return m
 }
@@ -84,7 +84,7 @@ func (m *Machine) extend(now, since driver.Instant, valid time.Duration) {
 	}
 	m.until = m.since.Add(trusted)
 	m.renewAt = since.Add(m.pace.every(valid, trusted))
-	if left := m.until.Sub(now); !m.complete {
+	if left := m.until.Sub(now); m.claim {
 		// A claim is renewed in the background, and not at once: most sections are over before
 		// a third of it has passed, and cost no renewal at all.
 		m.renewAt = now.Add(left / 3)
@@ -112,7 +112,7 @@ func (m *Machine) Trusted(now driver.Instant) bool {
 // RenewAt returns when the next renewal is due. It returns false if none is to be sent, or one is
 // under way.
 func (m *Machine) RenewAt() (driver.Instant, bool) {
-	if m.state > Doubt || m.sent || m.final || m.pace.Every < 0 && m.complete {
+	if m.state > Doubt || m.sent || m.final || m.pace.Every < 0 && !m.claim {
 		return 0, false
 	}
 	return m.renewAt, true
@@ -150,7 +150,7 @@ func (m *Machine) Renewed(now, since driver.Instant, valid time.Duration) bool {
 		return false
 	}
 	m.state = Held
-	m.complete = true // it is as long as this store makes it
+	m.claim = false
 	m.extend(now, since, valid)
 	return true
 }
@@ -207,7 +207,7 @@ func (m *Machine) Release(now driver.Instant) bool {
 // AppendState appends to b what distinguishes this state from others.
 func (m *Machine) AppendState(b []byte, now driver.Instant) []byte {
 	flags := int64(m.state)
-	for i, flag := range []bool{m.sent, m.complete, m.final} {
+	for i, flag := range []bool{m.sent, m.claim, m.final} {
 		if flag {
 			flags |= 1 << (4 + i)
 		}

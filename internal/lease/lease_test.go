@@ -35,19 +35,24 @@ func TestStart(t *testing.T) {
 		name       string
 		now, since driver.Instant
 		valid      time.Duration
+		claim      bool
 		every      time.Duration
 		until      driver.Instant
 		renewAt    driver.Instant // 0: never
 	}{
-		{"at once", 0, 0, ttl, every, 29 * second, 10 * second},
-		{"the answer took a while", 4 * second, 0, ttl, every, 29 * second, 10 * second},
-		{"so long that a renewal is due", 12 * second, 0, ttl, every, 29 * second, 10 * second},
-		{"never renewed", 4 * second, 0, ttl, -1, 29 * second, 0},
-		{"more than was asked for", 0, 0, ttl + every, every, 39 * second, 10 * second},
-		{"a claim", 1 * second, 0, 8 * time.Second, every, 7 * second, 3 * second},
-		{"a claim, then never", 1 * second, 0, 8 * time.Second, -1, 7 * second, 3 * second},
+		{"at once", 0, 0, ttl, false, every, 29 * second, 10 * second},
+		{"the answer took a while", 4 * second, 0, ttl, false, every, 29 * second, 10 * second},
+		{"so long that a renewal is due", 12 * second, 0, ttl, false, every, 29 * second, 10 * second},
+		{"never renewed", 4 * second, 0, ttl, false, -1, 29 * second, 0},
+		{"more than was asked for", 0, 0, ttl + every, false, every, 39 * second, 10 * second},
+		{"a claim", 1 * second, 0, 8 * time.Second, true, every, 7 * second, 3 * second},
+		{"a claim, then never", 1 * second, 0, 8 * time.Second, true, -1, 7 * second, 3 * second},
+		{"a claim of the whole TTL", 2 * second, 0, ttl, true, every, 29 * second, 10 * second},
+		{"a claim of the whole TTL, never renewed", 2 * second, 0, ttl, true, -1, 29 * second, 0},
+		{"less than was asked for", 1 * second, 0, 15 * time.Second, false, every, 14 * second, 5 * second},
+		{"a little less, never renewed", 0, 0, ttl - time.Second, false, -1, 28 * second, 0}, // as votes of a quorum
 	} {
-		m := lease.Start(c.now, c.since, c.valid,
+		m := lease.Start(c.now, c.since, c.valid, c.claim,
 			&lease.Pace{TTL: ttl, Every: c.every, Margin: time.Second})
 		at, ok := m.RenewAt()
 		if m.Until() != c.until || at != c.renewAt || ok != (c.renewAt != 0) || m.State() != lease.Held {
@@ -70,7 +75,7 @@ func TestRenewedAgain(t *testing.T) {
 		{60 * time.Second, 15 * time.Second, 31 * time.Second, 10 * time.Second},
 		{60 * time.Second, -1, 31 * time.Second, 0},
 	} {
-		m := lease.Start(0, 0, c.ttl, &lease.Pace{TTL: c.ttl, Every: c.every, Margin: time.Second})
+		m := lease.Start(0, 0, c.ttl, false, &lease.Pace{TTL: c.ttl, Every: c.every, Margin: time.Second})
 		if c.want != 0 && !m.Send(second) || !m.Renewed(2*second, second, c.valid) {
 			t.Fatal("not renewed")
 		}
@@ -88,7 +93,7 @@ func TestHandedOver(t *testing.T) {
 		{20 * second, 5 * second, 20 * second, 5 * second},
 		{40 * second, 15 * second, 29 * second, 10 * second},
 	} {
-		m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+		m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 		m.HandedOver(c.until, c.renew)
 		if at, _ := m.RenewAt(); m.Until() != c.wantUntil || at != c.wantRenew {
 			t.Errorf("HandedOver(%v, %v): trusted until %v, renewed at %v", c.until, c.renew, m.Until(), at)
@@ -98,7 +103,7 @@ func TestHandedOver(t *testing.T) {
 
 // TestTrusted: a lease is lost at its deadline, and for good once Trusted has said so.
 func TestTrusted(t *testing.T) {
-	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	if !m.Trusted(29*second-1) || m.State() != lease.Held {
 		t.Error("not trusted just before the deadline")
 	}
@@ -115,7 +120,7 @@ func TestTrusted(t *testing.T) {
 
 // TestRenewal follows a lease through a renewal, two failures and a recovery.
 func TestRenewal(t *testing.T) {
-	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	renewAt := func(want driver.Instant) {
 		t.Helper()
 		if at, ok := m.RenewAt(); !ok || at != want {
@@ -155,7 +160,7 @@ func TestRenewal(t *testing.T) {
 
 // TestLastAttempts: attempts just before the deadline are kept apart.
 func TestLastAttempts(t *testing.T) {
-	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	now := 29*second - 1
 	m.Send(now)
 	m.Failed(now)
@@ -167,7 +172,7 @@ func TestLastAttempts(t *testing.T) {
 // TestFinish: after Finish no renewal is due, and the answer to one that is under way does not move
 // the deadline.
 func TestFinish(t *testing.T) {
-	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	m.Send(10 * second)
 	m.Finish()
 	if m.Renewed(12*second, 10*second, ttl) || m.Failed(13*second) {
@@ -180,7 +185,7 @@ func TestFinish(t *testing.T) {
 		m.Trusted(29*second) {
 		t.Errorf("state %v until %v, want the deadline that stood", m.State(), m.Until())
 	}
-	m = lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m = lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	m.Finish()
 	if !m.Gone() {
 		t.Error("a hold that the store has dropped is trusted, because renewals have ended")
@@ -194,7 +199,7 @@ func TestOver(t *testing.T) {
 		"gone":     func(m *lease.Machine) bool { return m.Gone() },
 		"expired":  func(m *lease.Machine) bool { return !m.Trusted(29 * second) },
 	} {
-		m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+		m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 		m.Send(0)
 		if !end(&m) {
 			t.Errorf("%s: it did not end", name)
@@ -208,7 +213,7 @@ func TestOver(t *testing.T) {
 			t.Errorf("%s: state %v until %v, was %v", name, m.State(), m.Until(), state)
 		}
 	}
-	m := lease.Start(0, 0, ttl, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
+	m := lease.Start(0, 0, ttl, false, &lease.Pace{TTL: ttl, Every: every, Margin: time.Second})
 	if m.Release(29*second) || m.State() != lease.Lost {
 		t.Error("released after the deadline: it was lost")
 	}

@@ -78,7 +78,7 @@ func renewed(w *world, c call, err error) {
 }
 
 func (s *store) model() explore.Model[world, world] {
-	w := world{m: Start(0, 0, s.valid, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}),
+	w := world{m: Start(0, 0, s.valid, s.valid < modelTTL, &Pace{TTL: modelTTL, Every: s.every, Margin: s.margin}),
 		left: s.valid}
 	return explore.Model[world, world]{
 		Start: w,

@@ -363,7 +363,7 @@ func (rules *Rules) giveBack(h *Hold, used driver.Token) {
 func (r *Record) Grant(h *Hold) driver.Grant {
 	return driver.Grant{
 		Request: h.Request, Token: h.Token, Block: int(max(h.Last-h.Token, 0)) + 1, Contended: r.queued() > 0,
-		Since: h.Since, Valid: h.Valid,
+		Since: h.Since, Valid: h.Valid, Claim: h.Claim,
 	}
 }
 
