@@ -82,8 +82,8 @@
 // (4 to 40 seconds): Caps.MinTTL is the least; a longer TTL is granted as the longest, and a lock-delay for
 // which there is no room is refused. If maxSessionTimeout is lowered, longer sessions are over when their clients
 // connect again. Where the leader takes no clients (leaderServes=no), or srvr is not in
-// 4lw.commands.whitelist, any server will do, and Guarantees say what can break then. A connection that
-// breaks for less than a session costs nothing.
+// 4lw.commands.whitelist, any server will do, and Guarantees say what can break then. New decides that: all
+// servers must answer. A connection that breaks for less than a session costs nothing.
 //
 // PREFIX/.holdfast is a node that stays: its data tells this store from others (Caps.Store). A client needs
 // three connections at most for each session, two of which ask for a moment who leads.

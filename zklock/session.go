@@ -186,7 +186,7 @@ func (s *session) connect(ctx context.Context) error {
 		s.failed = why
 		c.mu.Unlock()
 	}
-	opened, err := zk.Open(ctx, config)
+	opened, err := c.open(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (s *session) connect(ctx context.Context) error {
 	}
 	s.zk, s.node = opened, c.layout.session(opened.ID())
 	c.mu.Lock()
-	s.trust.Timeout, s.trust.AnyServer = opened.Timeout(), c.wire.AnyServer
+	s.trust.Timeout, s.trust.AnyServer = opened.Timeout(), opened.AnyServer()
 	c.mu.Unlock()
 	if err := s.makeNode(ctx); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)

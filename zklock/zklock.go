@@ -78,6 +78,10 @@ type client struct {
 	onRevoke func(name string, token driver.Token)
 	retry    retry.Policy
 
+	// anyServer says that srvr of all servers has told that none of them leads, when the client was opened.
+	// Each new session asks again, and is at the leader if there is one; other clients never go elsewhere (P1).
+	anyServer bool
+
 	timer      *timer.Timer
 	life       context.Context // until Close
 	die        context.CancelFunc
@@ -158,8 +162,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 	defer cancel()
 	long, err := c.probe(ctx, longestAsked)
 	if errors.Is(err, zk.ErrNoLeader) {
-		// The leader takes no clients, or no server says which of them is the leader.
-		c.wire.AnyServer = true
+		c.anyServer = true
 		long, err = c.probe(ctx, longestAsked)
 	}
 	if err != nil {
@@ -190,7 +193,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		Store: "zk:" + id, Ops: ops,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, Poll: poll, TokenBlock: 1,
-		Guarantees: guarantees(c.tick(ctx, long.Server(), shortest), c.wire.AnyServer),
+		Guarantees: guarantees(c.tick(ctx, long.Server(), shortest), c.anyServer),
 	}
 	return nil
 }
@@ -218,7 +221,18 @@ func (c *client) tick(ctx context.Context, server string, shortest time.Duration
 func (c *client) probe(ctx context.Context, timeout time.Duration) (*zk.Session, error) {
 	config := c.wire
 	config.Timeout = timeout
-	return zk.Open(ctx, config)
+	return c.open(ctx, config)
+}
+
+// open opens a session at the leader, or at any server if none leads and none did when the client was opened.
+func (c *client) open(ctx context.Context, config zk.Config) (*zk.Session, error) {
+	config.Leaderless = c.anyServer
+	s, err := zk.Open(ctx, config)
+	if c.anyServer && errors.Is(err, zk.ErrNoLeader) {
+		config.AnyServer = true
+		s, err = zk.Open(ctx, config)
+	}
+	return s, err
 }
 
 func endProbe(s *zk.Session) {

@@ -123,8 +123,8 @@ var (
 	// this package reads (4 MiB).
 	ErrTooLarge = errors.New("zk: too large")
 
-	// ErrNoLeader says that servers answer and none of them says that it is the leader: the leader
-	// takes no clients (leaderServes=no), is not in the list, or srvr is not permitted
+	// ErrNoLeader says that all servers answer, and that none of them says that it is the leader: the
+	// leader takes no clients (leaderServes=no), is not in the list, or srvr is not permitted
 	// (4lw.commands.whitelist). Open with AnyServer works there.
 	ErrNoLeader = errors.New("zk: no server says that it is the leader")
 

@@ -36,7 +36,7 @@ func (s *Session) open(ctx context.Context) (*conn, error) {
 			return nil, &driver.UnansweredError{Ended: context.Cause(ctx), Why: err}
 		case !err.again && !err.noLeader:
 			return nil, err
-		case err.noLeader && round >= leaderRounds, time.Since(start) > openPatience:
+		case err.noLeader && (round >= leaderRounds || s.config.Leaderless), time.Since(start) > openPatience:
 			return nil, err
 		}
 		if sleep(ctx, pause); ctx.Err() != nil {
@@ -90,7 +90,7 @@ func sleep(ctx context.Context, d time.Duration) {
 type roundError struct {
 	error
 	again    bool // servers answer, but none serves yet
-	noLeader bool // servers tell their roles, and none leads
+	noLeader bool // all servers tell that they do not lead, or none tells its role
 }
 
 func (e *roundError) Unwrap() error { return e.error }
@@ -107,7 +107,7 @@ func (s *Session) round(ctx context.Context, each time.Duration) (*conn, *roundE
 		return s.anyOf(ctx, addresses, each)
 	}
 	a := addresses[0]
-	if len(addresses) > 1 || s.ID() == 0 { // no session is opened where it could not stay
+	if len(addresses) > 1 || !s.isOpen { // no session is opened where it could not stay
 		var rerr *roundError
 		if a, rerr = s.leaderOf(rctx, addresses); rerr != nil {
 			return nil, rerr
@@ -187,7 +187,8 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, *
 	var best *answer
 	var grace <-chan time.Time
 	var errs said
-	var again, telling bool
+	var again, follows, untold bool
+	unheard := 0
 wait:
 	for range addresses {
 		select {
@@ -195,11 +196,13 @@ wait:
 			switch {
 			case a.err != nil:
 				errs = append(errs, fmt.Errorf("%s: %w", a.dial, a.err))
+				unheard++
 				continue
 			case !a.info.Role.leads():
 				errs = append(errs, fmt.Errorf("%s: %s", a.dial, a.info.Role.word()))
 				again = again || a.info.Role == NotServing
-				telling = telling || a.info.Role != NotServing
+				untold = untold || a.info.Role == Untold
+				follows = follows || a.info.Role != NotServing && a.info.Role != Untold
 				continue
 			}
 			if best == nil {
@@ -217,13 +220,19 @@ wait:
 	switch {
 	case best != nil:
 		return best.address, nil
-	case telling:
+	case follows && unheard > 0 && !s.config.Leaderless:
+		// The leader may be one that cannot be reached now. Another server would answer for it.
+		return address{}, &roundError{error: fmt.Errorf("%w: %w", errUnreached, errs), again: true}
+	case follows || untold:
 		return address{}, &roundError{error: fmt.Errorf("%w: %w", ErrNoLeader, errs), noLeader: true}
 	case again:
 		return address{}, &roundError{error: fmt.Errorf("%w: %w", ErrNoQuorum, errs), again: true}
 	}
 	return address{}, &roundError{error: fmt.Errorf("zk: no server answers: %w", errs)}
 }
+
+// errUnreached says that the leader was not found among the servers that answer.
+var errUnreached = errors.New("zk: the leader is none of the servers that answer")
 
 // word says a role where it is expected to lead.
 func (r Role) word() string {
@@ -320,9 +329,8 @@ func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 		}
 		if !info.Role.leads() {
 			return nil, &roundError{
-				error:    fmt.Errorf("%w: %s: %s", ErrNoLeader, a.dial, info.Role.word()),
-				again:    info.Role == NotServing,
-				noLeader: info.Role != NotServing,
+				error: fmt.Errorf("%w: %s: %s", errUnreached, a.dial, info.Role.word()), // it was a moment ago
+				again: true,
 			}
 		}
 	}

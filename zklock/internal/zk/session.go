@@ -37,6 +37,10 @@ type Config struct {
 	// a server without an ensemble.
 	AnyServer bool
 
+	// Leaderless says that no server led when an earlier session was opened. Then Open asks once for a
+	// leader, and a server that cannot be reached is none.
+	Leaderless bool
+
 	// Clock stamps [Reply.Sent]; nil is [driver.HostClock]. Deadlines and pauses are real time.
 	Clock driver.Clock
 
@@ -119,6 +123,9 @@ func (s *Session) Timeout() time.Duration {
 	defer s.mu.Unlock()
 	return s.timeout
 }
+
+// AnyServer reports whether the session may be at a server that does not lead.
+func (s *Session) AnyServer() bool { return s.config.AnyServer }
 
 // Server returns the address of the server that the session is or was last connected to.
 func (s *Session) Server() string {
