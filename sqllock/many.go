@@ -37,11 +37,11 @@ func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []
 		rest = nil
 		now := which
 		for range 3 {
-			n, err := c.execList(ctx, conn, renewText, grants, now)
+			n, err := c.renewList(ctx, conn, grants, now)
 			if err != nil || n == int64(len(now)) {
 				return err
 			}
-			plain, err := c.plain(ctx, conn, grants, now, true)
+			plain, err := c.plain(ctx, conn, grants, now)
 			if err != nil {
 				return err
 			}
@@ -65,78 +65,73 @@ func (c *client) renewBatch(ctx context.Context, grants []driver.Grant, which []
 
 // releaseMany releases those of the grants that are exclusive holds for which nobody waits,
 // batchSize at a time, and sets the errors of batches that failed. It returns the grants
-// that must be released in another way.
+// that must be released in another way, lost ones among them.
 func (c *client) releaseMany(ctx context.Context, grants []driver.Grant, which []int, errs []error) (rest []int) {
 	for batch := range slices.Chunk(which, batchSize) {
-		left, unsure, err := c.releaseBatch(ctx, grants, batch)
-		rest = append(rest, left...)
-		for _, i := range unsure {
-			if err == nil {
-				errs[i] = c.release(ctx, &grants[i])
-			} else {
+		ended := map[string]bool{}
+		for _, i := range batch {
+			c.forget(grants[i].Owner)
+		}
+		_, err := c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error {
+			clear(ended)
+			return c.endList(ctx, conn, grants, batch, ended)
+		})
+		for _, i := range batch {
+			if err != nil {
 				errs[i] = err
-			}
-			if errs[i] == driver.ErrNotHeld {
-				errs[i] = nil // it was released a moment ago
+			} else if !ended[grants[i].Name] {
+				rest = append(rest, i)
 			}
 		}
 	}
 	return rest
 }
 
-// releaseBatch releases some grants. It returns those that are no plain holds, which it has
-// not tried to release, and those for which it does not know whether it has.
-func (c *client) releaseBatch(ctx context.Context, grants []driver.Grant, which []int) (rest, unsure []int, err error) {
-	for _, i := range which {
-		c.forget(grants[i].Owner)
-	}
-	_, err = c.request(ctx, releasing, func(ctx context.Context, conn *sql.Conn) error {
-		rest, unsure = nil, which
-		plain, err := c.plain(ctx, conn, grants, which, false)
-		if err != nil {
-			return err
-		}
-		unsure = nil
-		for _, i := range which {
-			if plain[grants[i].Owner] == grants[i].Name {
-				unsure = append(unsure, i)
-			} else {
-				rest = append(rest, i)
-			}
-		}
-		if len(unsure) == 0 {
-			return nil
-		}
-		n, err := c.execList(ctx, conn, endText, grants, unsure)
-		if err == nil && n == int64(len(unsure)) {
-			unsure = nil
-		}
+// endList ends those of some grants that are plain exclusive holds for which nobody waits, and notes their
+// names. An UPDATE of MySQL does not tell which rows it has changed, so they are read and locked before.
+func (c *client) endList(ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int, ended map[string]bool) error {
+	names, owners := namesOf(grants, which), ownersOf(grants, which)
+	each := func(scan func(...any) error) error {
+		var name string
+		err := scan(&name)
+		ended[name] = true
 		return err
-	})
-	return rest, unsure, err
+	}
+	if c.statements.dialect != MySQL {
+		q, args := c.statements.list(endText+" RETURNING name", names, owners)
+		return c.withWriterLock(ctx, func(bool) error {
+			clear(ended)
+			return c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error { return each(rows.Scan) })
+		})
+	}
+	locked, args := c.statements.list(plainText+" AND crowd = 0 FOR UPDATE", names, owners)
+	end, _ := c.statements.list(endText, names, owners)
+	read := locked.bound(args...)
+	read.Each = func(scan func(...any) error) error {
+		return each(func(into ...any) error { return scan(into[0], new(string)) })
+	}
+	err := c.together(ctx, conn, slices.Concat(bound(c.statements.begin[:2]), []Statement{read, end.bound(args...)}, bound(c.statements.commit)))
+	if err != nil {
+		c.discard(conn) // with what it has not committed
+	}
+	return err
 }
 
-func (c *client) execList(ctx context.Context, conn *sql.Conn, text string, grants []driver.Grant, which []int) (int64, error) {
-	q, args := c.statements.list(text, namesOf(grants, which), ownersOf(grants, which))
+func (c *client) renewList(ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int) (int64, error) {
+	q, args := c.statements.list(renewText, namesOf(grants, which), ownersOf(grants, which))
 	var n int64
 	err := c.withWriterLock(ctx, func(bool) (err error) { n, err = c.exec(ctx, conn, &q, args...); return err })
 	return n, err
 }
 
-// plain returns the names, by owner, of the grants that are plain exclusive holds; with waited,
-// also those for which others wait.
-func (c *client) plain(
-	ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int, waited bool,
-) (map[string]string, error) {
+// plain returns the names, by owner, of the grants that are plain exclusive holds.
+func (c *client) plain(ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int) (map[string]string, error) {
 	q, args := c.statements.list(plainText, namesOf(grants, which), ownersOf(grants, which))
 	plain := map[string]string{}
 	err := c.scan(ctx, conn, &q, args, func(rows *sql.Rows) error {
 		var name, owner string
-		var crowd int64
-		err := rows.Scan(&name, &owner, &crowd)
-		if crowd == 0 || waited {
-			plain[owner] = name
-		}
+		err := rows.Scan(&name, &owner)
+		plain[owner] = name
 		return err
 	})
 	return plain, err

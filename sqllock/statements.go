@@ -149,7 +149,7 @@ const (
 	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now}"
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
 	endText      = freeText + pairs + " AND crowd = 0"
-	plainText    = "SELECT name, owner, crowd FROM {locks}" + pairs
+	plainText    = "SELECT name, owner FROM {locks}" + pairs
 	rowsText     = "SELECT name, {now}, " + rowColumns + " FROM {locks} WHERE name IN ({names}) {primary}"
 	placesOfText = "SELECT name, " + placeColumns + " FROM {places} WHERE name IN ({names}) ORDER BY ticket"
 	versionsText = "SELECT name, version FROM {locks} WHERE name IN ({names}) {primary}"

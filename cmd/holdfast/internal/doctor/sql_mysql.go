@@ -45,10 +45,6 @@ func mysqlRole(_ context.Context, d *database) []Finding {
 		f.Found, f.Remedy = fmt.Sprintf("this is %s %s", program, text), fmt.Sprintf("use %d.%d or later", oldest[0], oldest[1])
 	case d.settings["read_only"] == "ON", d.settings["innodb_read_only"] == "ON":
 		f.Found, f.Remedy = "the server is read-only, as a replica is", "name the primary"
-		if d.Client != nil {
-			f.Severity, f.Found = Warning, "the server is read-only, though not for this user"
-			f.Risk = "if it is a replica, its locks exclude nobody who uses the primary, and break its replication"
-		}
 	case d.settings["autocommit"] == "OFF":
 		f.Found, f.Remedy = "autocommit is off in this user's sessions",
 			"remove autocommit=0 from the URL, or from init_connect on the server"

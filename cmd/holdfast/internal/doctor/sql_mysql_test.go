@@ -76,7 +76,7 @@ func onMySQL(t *testing.T, server *testserver.MySQL, isolation string) {
 	for set, w := range map[string]want{
 		"innodb_flush_log_at_trx_commit = 2 DEFAULT 1": {"durability", Warning, "is 2"},
 		"binlog_format = 'STATEMENT' DEFAULT 'ROW'":    {"replication", Warning, "STATEMENT"},
-		"read_only = ON DEFAULT OFF":                   {"role", Warning, "not for this user"},
+		"read_only = ON DEFAULT OFF":                   {"role", Error, "read-only"},
 	} {
 		name, values, _ := strings.Cut(set, " = ")
 		bad, usual, _ := strings.Cut(values, " DEFAULT ")
