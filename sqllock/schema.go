@@ -181,18 +181,39 @@ func withTable(name string) string {
 		" WHERE c.relname = '" + name + "' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'"
 }
 
-// fixSchema finds out in which schema of PostgreSQL the tables are, and names it in all statements: if
-// the role's search_path changes, later connections would lead to other tables. It tells of tables of the
-// same name in other schemas.
-func (c *client) fixSchema(ctx context.Context, prefix string) error {
-	if c.statements.dialect != Postgres || strings.Contains(prefix, ".") {
+// fixSchema finds out in which schema of PostgreSQL, or in which database of MySQL, the tables are, and
+// names it in all statements. If the role's search_path changes, or an application says USE on a
+// connection of the pool, the connection would lead to other tables.
+func (c *client) fixSchema(ctx context.Context, prefix string) (err error) {
+	if strings.Contains(prefix, ".") {
 		return nil
 	}
-	meta := tablesOf(prefix).meta
-	q := c.statements.query("SELECT n.nspname, pg_catalog.pg_table_is_visible(c.oid) FROM " + withTable(meta) + " ORDER BY n.nspname")
-	var ours string
+	schema, quote := "", ""
+	switch c.statements.dialect {
+	case Postgres:
+		quote = `"`
+		schema, err = c.schemaPostgres(ctx, prefix)
+	case MySQL:
+		quote = "`"
+		_, err = c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+			return conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&schema)
+		})
+	}
+	if err != nil || schema == "" || strings.Contains(schema, "$") { // $ begins placeholders
+		return err
+	}
+	name := quote + strings.ReplaceAll(schema, quote, quote+quote) + quote
+	c.statements = newStatements(c.statements.dialect, name+"."+prefix, c.library.Before)
+	return nil
+}
+
+// schemaPostgres returns the schema in which a role finds the tables, and tells of tables of the same name
+// in other schemas. "": the tables are temporary, or views.
+func (c *client) schemaPostgres(ctx context.Context, prefix string) (ours string, err error) {
+	q := c.statements.query("SELECT n.nspname, pg_catalog.pg_table_is_visible(c.oid) FROM " +
+		withTable(tablesOf(prefix).meta) + " ORDER BY n.nspname")
 	var others []string
-	if _, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+	_, err = c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
 		ours, others = "", nil
 		return c.scan(ctx, conn, &q, nil, func(rows *sql.Rows) error {
 			var schema string
@@ -205,15 +226,12 @@ func (c *client) fixSchema(ctx context.Context, prefix string) error {
 			}
 			return err
 		})
-	}); err != nil || ours == "" { // "": a temporary table, or a view
-		return err
-	}
-	if len(others) > 0 {
+	})
+	if err == nil && len(others) > 0 {
 		c.log.Warn("holdfast: other schemas have tables of the same name, which are stores of their own:"+
 			" name the schema in the URL, by hf.tables=SCHEMA."+prefix, "used", ours, "others", others)
 	}
-	c.statements = newStatements(Postgres, `"`+strings.ReplaceAll(ours, `"`, `""`)+`".`+prefix, c.library.Before)
-	return nil
+	return ours, err
 }
 
 // creationLock is the key of PostgreSQL's advisory lock for creating the tables.

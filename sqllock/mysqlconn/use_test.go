@@ -1,0 +1,27 @@
+package mysqlconn
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/sqllock/internal/sqltest"
+)
+
+// TestUse: a store stays in its database, whichever one an application has chosen on a connection of the pool.
+func TestUse(t *testing.T) {
+	onEach(t, func(t *testing.T, server *testserver.MySQL) {
+		admin := openDB(t, server, "?multiStatements=true")
+		const theirs = "`the``ir-s`"
+		if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+theirs+"; USE "+theirs+"; "+sqllock.MySQL.Schema("")+"USE test"); err != nil {
+			t.Fatal(err)
+		}
+		db := oneConn(openDB(t, server, ""))
+		sqltest.Pending(t, db, overPool(t, db), openIn(t, server.URL()), true, func(conn *sql.Conn) {
+			if _, err := conn.ExecContext(t.Context(), "USE "+theirs); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
