@@ -47,7 +47,9 @@ func Run(
 	case grace < 0:
 		return fmt.Errorf("asynq: grace is %v: it must not be negative", grace)
 	}
+	elected := false
 	err := office.Do(ctx, value, func(led context.Context, l *election.Leadership) error {
+		elected = true
 		s, err := newScheduler()
 		if err == nil {
 			err = s.Start()
@@ -63,7 +65,8 @@ func Run(
 		}
 		return nil
 	})
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	// Once elected, an error says that the office was lost or not given back, whatever context ended there.
+	if !elected && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // it ended while another process led
 	}
 	return err
