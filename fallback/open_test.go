@@ -48,7 +48,7 @@ func mustURL(t testing.TB, raw string) *url.URL {
 // await waits until a condition holds.
 func await(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("in vain: %s", what)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // within is how long a test waits for what should come soon.
-const within = 30 * time.Second
+const within = time.Minute
 
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {

@@ -44,7 +44,7 @@ func startAs(ctx context.Context, t *testing.T, c Config) (*Member, error) {
 	m, err := Start(ctx, c)
 	if err == nil {
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			if err := m.Stop(ctx); err != nil {
 				t.Error(err)

@@ -28,7 +28,7 @@ func start(t *testing.T) *Member { return startWith(t, nil) }
 // startWith starts a member that is configured otherwise.
 func startWith(t *testing.T, edit func(*Config)) *Member {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := Config{
 		Data: t.TempDir() + "/data", Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

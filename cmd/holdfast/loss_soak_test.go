@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // lossTTL has a margin of a tenth of a second, in which killed processes must be gone even if the machine
@@ -157,5 +158,35 @@ func TestChildrenOfOthersAreSpared(t *testing.T) {
 	defer syscall.Kill(pid, syscall.SIGKILL)
 	if !alive(pid) {
 		t.Error("a process that the command did not start was killed")
+	}
+}
+
+func TestLoss(t *testing.T) {
+	w := newWorld(t)
+	file, next := w.path("stamps"), w.path("next")
+	const grace, late = 4 * time.Second, 3 * time.Second // SIGTERM may be handled so late
+	p := w.start("--store", w.cutURL(), "run", "--ttl", renewedTTL, "--grace", grace.String(), "x", "--", "tree", file)
+	awaitStamps(t, treeFiles(file)...)
+	waiter := w.start("run", "x", "--", "once", next)
+	w.awaitQueue("x", 1)
+	w.cut()
+	p.ends(76)
+	p.expectErr(`lock "x" could not be renewed: the command is told to end, and killed in `)
+	if !strings.Contains(p.err.String(), errCut.Error()) || !strings.Contains(p.err.String(), "the command was killed") {
+		t.Errorf("it does not say why:\n%s", p.err.String())
+	}
+	waiter.ends(0)
+	goneBefore(t, next, treeFiles(file)...)
+	// The command had its grace, and the daemon is not of its group. SIGTERM comes a grace before
+	// the deadline and no sooner; SIGKILL at the deadline, in time for the margin of the TTL.
+	ttl, err := time.ParseDuration(renewedTTL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range treeFiles(file)[:2] {
+		term, last := stamped(f+".term"), stamped(f)
+		if had := last.Sub(term); term == 0 || had < grace-late || had > grace+ttl/50 {
+			t.Errorf("%s: SIGTERM at %v, the end %v later", filepath.Base(f), term, had)
+		}
 	}
 }

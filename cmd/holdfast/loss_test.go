@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // cutURL is a URL of the world's store whose users can be cut off.
@@ -25,36 +24,6 @@ func (w *world) cut() {
 // renewedTTL is for holds that must not be lost if a renewal is late because the machine is busy, and that
 // learn of a break at the next renewal, three seconds later.
 const renewedTTL = "9s"
-
-func TestLoss(t *testing.T) {
-	w := newWorld(t)
-	file, next := w.path("stamps"), w.path("next")
-	const grace, late = 4 * time.Second, 3 * time.Second // SIGTERM may be handled so late
-	p := w.start("--store", w.cutURL(), "run", "--ttl", renewedTTL, "--grace", grace.String(), "x", "--", "tree", file)
-	awaitStamps(t, treeFiles(file)...)
-	waiter := w.start("run", "x", "--", "once", next)
-	w.awaitQueue("x", 1)
-	w.cut()
-	p.ends(76)
-	p.expectErr(`lock "x" could not be renewed: the command is told to end, and killed in `)
-	if !strings.Contains(p.err.String(), errCut.Error()) || !strings.Contains(p.err.String(), "the command was killed") {
-		t.Errorf("it does not say why:\n%s", p.err.String())
-	}
-	waiter.ends(0)
-	goneBefore(t, next, treeFiles(file)...)
-	// The command had its grace, and the daemon is not of its group. SIGTERM comes a grace before
-	// the deadline and no sooner; SIGKILL at the deadline, in time for the margin of the TTL.
-	ttl, err := time.ParseDuration(renewedTTL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range treeFiles(file)[:2] {
-		term, last := stamped(f+".term"), stamped(f)
-		if had := last.Sub(term); term == 0 || had < grace-late || had > grace+ttl/50 {
-			t.Errorf("%s: SIGTERM at %v, the end %v later", filepath.Base(f), term, had)
-		}
-	}
-}
 
 func TestBreak(t *testing.T) {
 	w := newWorld(t)

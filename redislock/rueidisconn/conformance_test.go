@@ -58,7 +58,7 @@ func linesUp(t testing.TB, conn redislock.Conn) lined {
 	t.Helper()
 	c := conn.(*opened)
 	l := lined{c, c.Reserve()}
-	for late := time.Now().Add(20 * time.Second); !l.up(); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(time.Minute); !l.up(); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the lines do not connect")
 		}

@@ -40,8 +40,8 @@ func TestPromisesAreKeptWhereThePageSays(t *testing.T) {
 //     not Go, such as a Lua script, has nothing after it.
 //   - Kept by: a function, a method as Type.Method, a type, a constant or a variable. The
 //     file is no test.
-//   - Tested by: a function in a test file whose name begins with Test, Fuzz or Example,
-//     or the cases of a theme of the conformance suite: `drivertest: tokensCases`.
+//   - Tested by: a function in a test file of the gate whose name begins with Test, Fuzz or
+//     Example, or the cases of a theme of the conformance suite: `drivertest: tokensCases`.
 func wrongPromises(r *repo, page string, n int) (found []string) {
 	rows, err := promiseRows(r.texts[page])
 	if err != nil {
@@ -137,7 +137,7 @@ func wrongTest(r *repo, span string) string {
 	place, name, _ := strings.Cut(span, ": ")
 	switch {
 	case testName.MatchString(name):
-		return notDeclared(r, place, name, (*gofile).isTest)
+		return notDeclared(r, place, name, (*gofile).inGate)
 	case strings.HasSuffix(name, "Cases") && strings.HasPrefix(place+"/", "drivertest/"):
 		return notDeclared(r, place, name, func(f *gofile) bool { return !f.isTest() })
 	}
@@ -198,6 +198,7 @@ func TestWrongPromises(t *testing.T) {
 	for name, src := range map[string]string{
 		"x/x.go":               "package x\ntype T[P any] struct{}\nfunc (*T[P]) M() {}\nfunc F() {}\nconst C, D = 1, 2\nvar V int\n",
 		"x/x_test.go":          "package x\nfunc TestF() {}\nfunc FuzzF() {}\nfunc ExampleF() {}\nfunc helper() {}\nfunc Testing() {}\nvar moreCases int\n",
+		"x/soak_test.go":       "//go:build soak\n\npackage x\nfunc TestSoak() {}\n",
 		"drivertest/tokens.go": "package drivertest\nvar tokensCases int\n",
 	} {
 		r.gofiles = append(r.gofiles, mustParse(t, name, src))
@@ -235,6 +236,7 @@ func TestWrongPromises(t *testing.T) {
 		"a script with a name":         {row("`x/free.lua: F`", "`x: TestF`"), 1, []string{"not Go has no declaration"}},
 		"kept by a test":               {row("`x/x_test.go: TestF`", "`x: TestF`"), 1, []string{"there is no such file"}},
 		"no such test":                 {row("`x: F`", "`x: TestG`"), 1, []string{"`x: TestG`: nothing of this name"}},
+		"a test of the soak":           {row("`x: F`", "`x: TestSoak`"), 1, []string{"`x: TestSoak`: nothing of this name"}},
 		"a test elsewhere":             {row("`x: F`", "`drivertest: TestF`"), 1, []string{"there is no such file"}},
 		"no test but a function":       {row("`x: F`", "`x: helper`"), 1, []string{"neither a test nor"}},
 		"a name like a test's":         {row("`x: F`", "`x: Testing`"), 1, []string{"neither a test nor"}},

@@ -36,6 +36,12 @@ type gofile struct {
 
 func (f *gofile) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
+// inGate reports whether a file is a test of the gate.
+func (f *gofile) inGate() bool {
+	line, _, _ := strings.Cut(f.src, "\n")
+	return f.isTest() && !(strings.HasPrefix(line, "//go:build ") && strings.Contains(line, "soak"))
+}
+
 // at says where in the file a node is.
 func (f *gofile) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", f.name, f.fset.Position(n.Pos()).Line)

@@ -17,7 +17,7 @@ const password = "s3cr3t-" + "word"
 // examine returns the findings for a store, by check.
 func examine(t *testing.T, rawURL string) map[string]Finding {
 	t.Helper()
-	return examineWithin(t, rawURL, 10*time.Second)
+	return examineWithin(t, rawURL, time.Minute)
 }
 
 // examineWithin is examine with a limit for opening the store.
@@ -33,7 +33,7 @@ func examineWithin(t *testing.T, rawURL string, within time.Duration) map[string
 	if p.Client, p.Err = holdfast.Open(opening, rawURL); p.Err == nil {
 		defer p.Client.Close()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	found := map[string]Finding{}
 	for _, f := range Examine(ctx, p) {
