@@ -157,9 +157,10 @@ func (a *attempt) look(ctx context.Context, confirm bool) error {
 	return a.see(replies[0])
 }
 
-// freshSince is since when the session's timeout must run for a hold that is taken now.
+// freshSince is since when the session's timeout must run for a hold that is taken now. A claim counts from
+// there too, and most of it must be left (P7).
 func (a *attempt) freshSince() driver.Instant {
-	return a.c.clock.Now().Add(-min(a.req.TTL, a.term.session) / 3)
+	return a.c.clock.Now().Add(-min(a.req.TTL, a.term.session, 2*a.c.caps.Poll) / 3)
 }
 
 // refuse takes back the node of a Try, if others still come first at that moment. Suppose that it were

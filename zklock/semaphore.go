@@ -20,6 +20,24 @@ import (
 func (c *client) locks(name string) string  { return c.layout.path(name) + "/" + locksDir }
 func (c *client) leases(name string) string { return c.layout.path(name) + "/" + leasesDir }
 
+// createLease makes the node of one permit.
+func (c *client) createLease(r *driver.Request, g guid) zk.Op {
+	return zk.Create(c.leases(r.Name)+"/"+g.protected()+stemLease, []byte(r.Note), c.acl, zk.Ephemeral|zk.Sequential)
+}
+
+// checkPermits refuses more permits than one transaction makes (P10): beside them it has three other operations.
+func (c *client) checkPermits(r *driver.Request) error {
+	if r.Mode != driver.Slot {
+		return nil
+	}
+	each := zk.SizeInMulti(c.createLease(r, guidOf(r.Owner)))
+	if most := zk.MaxRequest/each - 3; r.Permits > most {
+		return fmt.Errorf("%d permits at once: %w: of this name ZooKeeper takes %d in one transaction, of 1 MiB",
+			r.Permits, driver.ErrUnsupported, most)
+	}
+	return nil
+}
+
 // createSlots takes a place below locks, and reads all that decides, in one round trip.
 func (a *attempt) createSlots(ctx context.Context) error {
 	locks, leases := a.c.locks(a.req.Name), a.c.leases(a.req.Name)
@@ -119,14 +137,10 @@ func (a *attempt) settleSlots(ctx context.Context, claim bool) (driver.Grant, er
 		}
 		first := len(ops)
 		for range a.req.Permits {
-			ops = append(ops, zk.Create(leases+"/"+a.r.guid.protected()+stemLease, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential))
+			ops = append(ops, a.c.createLease(a.req, a.r.guid))
 		}
 		ops = append(ops, zk.Delete(a.r.nodes[0], zk.AnyVersion))
 		replies, err := a.r.session.do(ctx, zk.Multi(ops...))
-		if errors.Is(err, zk.ErrTooLarge) { // nothing was sent, nor ever can be
-			return driver.Grant{Request: *a.req}, a.takeBack(ctx, fmt.Errorf(
-				"%d permits at once: %w: ZooKeeper takes no transaction of that size", a.req.Permits, driver.ErrUnsupported))
-		}
 		if err != nil {
 			return driver.Grant{Request: *a.req}, a.uncertain(err)
 		}
@@ -206,7 +220,17 @@ func (a *attempt) adoptSlots(ctx context.Context) (driver.Grant, error) {
 		}
 	}
 	if len(leases) == 0 {
-		if err := a.lookSlots(ctx); err != nil {
+		replies, err := a.r.session.do(ctx, zk.Children(a.c.layout.path(a.req.Name), nil))
+		if err == nil {
+			err = replies[0].Err
+		}
+		if err == nil && len(parseChildren(replies[0].Children).entries) > 0 {
+			return driver.Grant{Request: *a.req}, a.takeBack(ctx, driver.ErrMismatch)
+		}
+		if err == nil {
+			err = a.lookSlots(ctx)
+		}
+		if err != nil {
 			return driver.Grant{Request: *a.req}, a.uncertain(err)
 		}
 		return a.settleSlots(ctx, false)

@@ -57,6 +57,9 @@ func (c *client) termOf(r *driver.Request) (term, error) {
 		return term{}, fmt.Errorf("a TTL of %v and a lock-delay of %v: %w: the server's longest session is %v",
 			r.TTL, r.LockDelay, driver.ErrUnsupported, longest)
 	}
+	if err := c.checkPermits(r); err != nil {
+		return term{}, err
+	}
 	whole := (r.TTL + r.LockDelay + time.Second - 1) / time.Second * time.Second
 	t := term{session: max(c.caps.MinTTL, min(whole, longest))}
 	t.lasts = min(r.TTL, t.session-r.LockDelay)

@@ -103,7 +103,10 @@ type view struct {
 // again goes on with a request of the same owner that was made before. It returns errGone if there is
 // none.
 func (a *attempt) again(ctx context.Context) (driver.Grant, error) {
-	switch r := a.r; r.state {
+	a.c.mu.Lock()
+	state := a.r.state // who looks at a hold in the background may find it broken
+	a.c.mu.Unlock()
+	switch state {
 	case held:
 		return a.collect(ctx)
 	case queued, doubtful:
@@ -184,6 +187,9 @@ func (a *attempt) adopt(ctx context.Context) (driver.Grant, error) {
 	}
 	if err != nil {
 		return driver.Grant{Request: *a.req}, driver.Uncertain(err)
+	}
+	if err := a.checkKind(ctx); err != nil {
+		return driver.Grant{Request: *a.req}, err
 	}
 	return a.settle(ctx, false)
 }

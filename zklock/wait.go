@@ -69,7 +69,10 @@ func (a *attempt) step(ctx context.Context) (driver.Grant, error) {
 	if a.c.life.Err() != nil {
 		return driver.Grant{}, driver.ErrClosed
 	}
-	if r.state != queued || p == nil || r.session.zk.Err() != nil {
+	a.c.mu.Lock()
+	state := r.state
+	a.c.mu.Unlock()
+	if state != queued || p == nil || r.session.zk.Err() != nil {
 		return driver.Grant{}, driver.ErrHeld // Enqueue takes another place, or tells what became of this
 	}
 	if p.armed {

@@ -193,7 +193,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		Store: "zk:" + id, Ops: ops,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, Poll: poll, TokenBlock: 1,
-		Guarantees: guarantees(c.tick(ctx, long.Server(), shortest), c.anyServer),
+		Guarantees: guarantees(tick(ctx, long, shortest), c.anyServer),
 	}
 	return nil
 }
@@ -201,11 +201,11 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 // tick returns how late a server ends sessions, at most: by its tick. If it does not tell that (conf is not in
 // 4lw.commands.whitelist by default), it is the usual one, or the shortest session if that is longer, which is
 // two ticks unless the server was told otherwise.
-func (c *client) tick(ctx context.Context, server string, shortest time.Duration) time.Duration {
+func tick(ctx context.Context, s *zk.Session, shortest time.Duration) time.Duration {
 	const usual, longest = 2 * time.Second, 10 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	text, _ := zk.FourLetters(ctx, c.wire, server, "conf")
+	text, _ := s.FourLetters(ctx, "conf")
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, "tickTime="); ok {
 			ms, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)

@@ -107,7 +107,7 @@ func (s *Session) notSent(err error) error {
 // silentLocked returns why there is no answer.
 func (s *Session) silentLocked() error {
 	if s.conn != nil {
-		return fmt.Errorf("zk: %s has not answered", s.conn.server)
+		return fmt.Errorf("zk: %s has not answered", s.conn.at.dial)
 	}
 	return s.failed
 }

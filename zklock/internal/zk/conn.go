@@ -15,12 +15,12 @@ import (
 
 // conn is one connection of a session, after the handshake. One goroutine writes, another reads.
 type conn struct {
-	s      *Session
-	nc     net.Conn
-	r      *bufio.Reader
-	server string
-	nth    int            // of the session's connections, from 1
-	heard  driver.Instant // when the server last said something; the reader's
+	s     *Session
+	nc    net.Conn
+	r     *bufio.Reader
+	at    address
+	nth   int            // of the session's connections, from 1
+	heard driver.Instant // when the server last said something; the reader's
 
 	wake chan struct{} // holds a value when there may be something to write
 	over chan struct{} // closed when the reader has ended

@@ -336,5 +336,5 @@ func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 	}
 	ok = true
 	nc.SetDeadline(time.Time{})
-	return &conn{s: s, nc: nc, r: r, server: a.dial, heard: asked, wake: make(chan struct{}, 1), over: make(chan struct{})}, nil
+	return &conn{s: s, nc: nc, r: r, at: a, heard: asked, wake: make(chan struct{}, 1), over: make(chan struct{})}, nil
 }

@@ -39,10 +39,12 @@ const (
 	watchData     int32 = 2
 )
 
+// MaxRequest is how many bytes a request has at most: jute.maxbuffer, as servers have it by default.
+const MaxRequest = 1<<20 - 1
+
 const (
-	maxRequest = 1<<20 - 1 // jute.maxbuffer, as servers have it by default
-	maxReply   = 4 << 20   // so much is read of one answer
-	maxFrame   = 256 << 20 // an answer between the two is skipped; beyond is garbage
+	maxReply = 4 << 20   // so much is read of one answer
+	maxFrame = 256 << 20 // an answer between the two is skipped; beyond is garbage
 )
 
 // Op is one operation. It may be sent more than once.
@@ -128,6 +130,21 @@ func committed(err error) bool {
 	return false
 }
 
+// appendInMulti appends the operation as one of a Multi.
+func (op *Op) appendInMulti(e *encoder) {
+	e.int32(int32(op.code))
+	e.bool(false)
+	e.int32(-1)
+	op.encode(e)
+}
+
+// SizeInMulti returns how many bytes an operation takes in a Multi.
+func SizeInMulti(op Op) int {
+	var e encoder
+	op.appendInMulti(&e)
+	return len(e.b)
+}
+
 // encode appends what follows the header.
 func (op *Op) encode(e *encoder) {
 	switch op.code {
@@ -157,10 +174,7 @@ func (op *Op) encode(e *encoder) {
 		e.int32(op.number)
 	case opMulti:
 		for i := range op.ops {
-			e.int32(int32(op.ops[i].code))
-			e.bool(false)
-			e.int32(-1)
-			op.ops[i].encode(e)
+			op.ops[i].appendInMulti(e)
 		}
 		e.int32(-1)
 		e.bool(true)
@@ -181,7 +195,7 @@ func (op *Op) frame(e *encoder) error {
 // endFrame writes the length of the frame that starts there.
 func endFrame(e *encoder, start int) error {
 	n := len(e.b) - start - 4
-	if n > maxRequest {
+	if n > MaxRequest {
 		return ErrTooLarge
 	}
 	binary.BigEndian.PutUint32(e.b[start:], uint32(n))

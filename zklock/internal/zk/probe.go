@@ -63,6 +63,14 @@ func FourLetters(ctx context.Context, c Config, addr, word string) (string, erro
 	return c.ask(ctx, address{dial: addr, name: host(addr)}, nil, word)
 }
 
+// FourLetters is [FourLetters], to the server that the session is or was last connected to.
+func (s *Session) FourLetters(ctx context.Context, word string) (string, error) {
+	s.mu.Lock()
+	at := s.at
+	s.mu.Unlock()
+	return s.config.ask(ctx, at, nil, word)
+}
+
 // errElsewhere says that a second connection did not reach the server of the first.
 var errElsewhere = errors.New("zk: the address leads to different servers")
 

@@ -76,7 +76,7 @@ type Session struct {
 	zxid     int64 // the last one that was seen
 	conn     *conn // nil: suspended
 	conns    int   // how many there were
-	server   string
+	at       address
 	queue    []*Calls // not written yet
 	watches  watchTable
 	closing  bool
@@ -131,7 +131,7 @@ func (s *Session) AnyServer() bool { return s.config.AnyServer }
 func (s *Session) Server() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.server
+	return s.at.dial
 }
 
 // Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
@@ -293,7 +293,7 @@ func (s *Session) run(c *conn) {
 func (s *Session) begin(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conn, s.server = c, c.server
+	s.conn, s.at = c, c.at
 	s.conns++
 	c.nth = s.conns
 	var e encoder
@@ -321,7 +321,7 @@ func (s *Session) begin(c *conn) {
 func (s *Session) suspend(c *conn, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conn, s.failed = nil, fmt.Errorf("zk: the connection to %s was lost: %w", c.server, why)
+	s.conn, s.failed = nil, fmt.Errorf("zk: the connection to %s was lost: %w", c.at.dial, why)
 	err := ErrConnectionLoss
 	if s.err != nil {
 		err = s.err

@@ -1,0 +1,167 @@
+package zklock
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// TestShortPoll: a claim of two short polls, in a session that was last written long before.
+func TestShortPoll(t *testing.T) {
+	t.Parallel()
+	x := fixture{start(t)}
+	clock := &handClock{}
+	clock.pass(time.Hour)
+	const poll = time.Second
+	a, b := x.open(t), x.openWith(t, Config{Poll: poll, Clock: clock})
+	g, r := take(t, a, request("short")), request("short")
+	queue(t, b, r)
+	for range 4 {
+		clock.pass(poll)
+		queue(t, b, r) // confirms the place
+	}
+	release(t, a, g)
+	claim := granted(t, b, r)
+	if left := claim.Since.Add(claim.Valid).Sub(clock.Now()); left < poll {
+		t.Errorf("P7: a claim of two polls of %v has %v left when it is granted", poll, left)
+	}
+	if renewal := b.Renew(t.Context(), []driver.Grant{claim})[0]; renewal.Err != nil {
+		t.Errorf("P8: the claim is lost: %v", renewal.Err)
+	}
+}
+
+// TestManyPermits: more permits than a transaction makes are refused before anything is asked for.
+func TestManyPermits(t *testing.T) {
+	t.Parallel()
+	x := fixture{start(t)}
+	c := x.open(t)
+	r := request("many")
+	r.Mode, r.Slots = driver.Slot, 20000
+	most := zk.MaxRequest/zk.SizeInMulti(c.createLease(&r, guidOf(r.Owner))) - 3
+	before := received(t, x.Members[0])
+	for method, ask := range map[string]func(context.Context, driver.Request) (driver.Grant, error){"Try": c.Try, "Enqueue": c.Enqueue, "Wait": c.Wait} {
+		r.Permits = most + 1
+		if _, err := ask(t.Context(), r); !errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrUncertain) {
+			t.Errorf("P10: %s of %d permits: %v", method, r.Permits, err)
+		}
+	}
+	if n := received(t, x.Members[0]) - before; n > 3 { // the asking, and pings
+		t.Errorf("P10: what is refused has cost %d requests", n)
+	}
+	r.Permits = most
+	release(t, c, take(t, c, r))
+}
+
+// TestKindAfterALostAnswer: a name is in use as another kind, and the answer that would have said so was lost.
+func TestKindAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	x := fixture{start(t)}
+	for name, held := range map[string]driver.Mode{"semaphore": driver.Slot, "mutex": driver.Exclusive} {
+		t.Run("held as a "+name, func(t *testing.T) {
+			t.Parallel()
+			proxy := chaos.StartProxy(t, x.Members[0].Addr)
+			other, c := x.open(t), dial(t, Config{Servers: []string{proxy.Addr}})
+			t.Cleanup(func() { c.Close() })
+			first, r := request("kind/"+name), request("kind/"+name)
+			semaphore := &first
+			if held == driver.Exclusive {
+				semaphore = &r
+			}
+			semaphore.Mode, semaphore.Slots, semaphore.Permits = driver.Slot, 2, 1
+			g := take(t, other, first)
+			warm := request("warm/" + name)
+			release(t, c, take(t, c, warm)) // its session is open
+			java := x.raw(t)
+			path := "/kind/" + name
+			if held == driver.Exclusive {
+				path += "/" + locksDir
+			}
+			proxy.HoldReplies()
+			ctx, cancel := context.WithCancel(t.Context())
+			asked := make(chan error, 1)
+			go func() {
+				_, err := c.Try(ctx, r)
+				asked <- err
+			}()
+			eventually(t, "the node is made", func() bool {
+				replies, err := java.Do(t.Context(), zk.Children(path, nil))
+				return err == nil && replies[0].Err == nil && len(parseChildren(replies[0].Children).entries) > 0
+			})
+			cancel()
+			if err := <-asked; !errors.Is(err, driver.ErrUncertain) {
+				t.Errorf("P6: a Try without an answer: %v", err)
+			}
+			proxy.Heal()
+			got, err := c.Try(t.Context(), r)
+			if !errors.Is(err, driver.ErrMismatch) {
+				t.Errorf("P10: %s was granted beside %s: %+v, %v", r.Mode, first.Mode, got, err)
+			}
+			c.Release(t.Context(), []driver.Grant{{Request: r}})
+			release(t, other, g)
+		})
+	}
+}
+
+// TestTickOverTLS: the server's certificate has its name only, not its address.
+func TestTickOverTLS(t *testing.T) {
+	t.Parallel()
+	cert, key := certificateOf(t, "localhost")
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second, Cert: cert, Key: key})
+	_, port, err := net.SplitHostPort(server.TLSAddrs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := openURL(t, "zks://localhost:"+port+"?hf.ca="+cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Caps().Guarantees.Lateness; got != 2*time.Second {
+		t.Errorf("P5: the server tells a tick of 1 s, and a dead holder's name opens %v late at most", got)
+	}
+}
+
+// certificateOf makes a certificate for a name that is its own authority, and returns the files of it and its key.
+func certificateOf(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
