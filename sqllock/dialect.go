@@ -43,7 +43,7 @@ type grammar struct {
 	ignore, orIgnore string
 	orReplace        string // makes an INSERT change the place that the owner has
 	ifDone           string // whether the transaction's first statement has changed a row
-	primary          string // fails a statement that reads, if the server takes no writes
+	primary          string // fails a statement if the server takes no writes
 	// limit begins a LIMIT with an argument. From 3.47 on SQLite compiles a statement anew at each
 	// run if an argument alone is its LIMIT: that took more than half of its time.
 	limit string

@@ -124,7 +124,7 @@ const (
  WHERE l.extra = '' AND l.crowd = 0 AND (l.owner = '' OR l.expires + l.delay <= {now}) RETURNING token`
 	takeMySQL = `UPDATE {locks} SET version = {max}(version + 1, {now}), token = LAST_INSERT_ID({max}(token + 1, {now})),
  owner = $2, client = $3, ttl = $4, delay = $5, note = $6, taken = {now}, expires = {now} + $4
- WHERE name = $1 AND extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now})`
+ WHERE name = $1 AND extra = '' AND crowd = 0 AND (owner = '' OR expires + delay <= {now}) {primary}`
 
 	// Ends such a hold. Its row keeps the token.
 	freeText = "UPDATE {locks} SET version = {max}(version + 1, {now})," +
@@ -146,7 +146,7 @@ const (
 	removeText = "DELETE FROM {locks} WHERE name = $1 AND version = $2"
 
 	// Each owner has one name, so a list of names and one of owners make pairs.
-	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now}"
+	pairs        = " WHERE name IN ({names}) AND owner IN ({owners}) AND extra = '' AND expires > {now} {primary}"
 	renewText    = "UPDATE {locks} SET version = {max}(version + 1, {now}), expires = {now} + ttl" + pairs
 	endText      = freeText + pairs + " AND crowd = 0"
 	plainText    = "SELECT name, owner FROM {locks}" + pairs

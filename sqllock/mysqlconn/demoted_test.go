@@ -93,9 +93,16 @@ func TestReadOnly(t *testing.T) {
 			u := strings.Replace(server.URL(), "root", user, 1)
 			d, other := openIn(t, u), openIn(t, u)
 			held := driver.Request{Name: user + " held", Owner: user, TTL: time.Minute}
-			if _, err := d.Try(t.Context(), held); err != nil {
+			writer, err := d.Try(t.Context(), held)
+			if err != nil {
 				t.Fatal(err)
 			}
+			free := driver.Request{Name: user + " free", Owner: user, TTL: time.Minute}
+			g, err := d.Try(t.Context(), free)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Release(t.Context(), []driver.Grant{g})
 			readers := []driver.Grant{}
 			for _, name := range []string{user + " read", user + " read too"} {
 				g, err := d.Try(t.Context(), driver.Request{Name: name, Owner: "reader of " + name, Mode: driver.Shared, TTL: time.Minute})
@@ -122,6 +129,8 @@ func TestReadOnly(t *testing.T) {
 					_, err := other.Try(t.Context(), driver.Request{Name: held.Name, Owner: "another", Mode: driver.Shared, TTL: time.Minute})
 					return err
 				},
+				"Try, free":        func() error { _, err := other.Try(t.Context(), free); return err },
+				"Renew, exclusive": func() error { return d.Renew(t.Context(), []driver.Grant{writer})[0].Err },
 				"Renew": func() error {
 					var errs []error
 					for _, r := range d.Renew(t.Context(), readers) {
