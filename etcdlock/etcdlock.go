@@ -26,7 +26,8 @@
 // for what remains of its promises when things go wrong.
 //
 // A client opened by URL has two connections to each member: one for renewals and
-// releases, and one for everything else.
+// releases, and one for everything else. It has one stream on which it keeps its leases alive, and one
+// of watches: with a password each connection and each stream costs the server a check of it.
 package etcdlock
 
 import (
@@ -110,7 +111,8 @@ type client struct {
 	places     map[*record]*place // of those that are queued
 	firstN     int32              // the least number for new keys: those before may be there yet
 	losses     chan driver.Loss
-	breaks     *watch // on what operators break; nil: none
+	breaks     *watch      // on what operators break; nil: none
+	kept       *keepAlives // nil: no lease was kept alive yet
 	followers  map[span]*follower
 	wanted     map[string]int // followers of a name, by the beginning of its keys
 	crowded    crowded

@@ -53,10 +53,12 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 			}
 		}
 		done, err := commit(ctx, c.direct, table.Break(&e, marker, "", lease))
-		if err != nil || done.Succeeded {
+		c.misses(err)
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) && (err != nil || done.Succeeded) {
 			return err
 		}
-		// It has ended meanwhile, or its value or lease has been changed: read again.
+		// It has ended meanwhile, its value or lease has been changed, or the lease of tombstones has ended:
+		// read again.
 	}
 }
 

@@ -251,6 +251,7 @@ func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) erro
 		clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
 	).Then(then...).Else(otherwise...).Commit()
 	if err != nil {
+		c.misses(err)
 		return err
 	}
 	if !resp.Succeeded {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -90,7 +88,7 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 	if s.id == 0 { // changed only by the goroutine that has busy
 		return sent, s.grant(ctx, sent)
 	}
-	ttl, err := s.c.keepAlive(ctx, s.id)
+	ttl, err := s.c.keepAlive(ctx, s.id, s.seconds)
 	if err != nil {
 		return 0, err
 	}
@@ -108,25 +106,6 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 	}
 	s.since = sent
 	return sent, nil
-}
-
-// keepAlive asks once, and returns the seconds that the lease lasts from now: 0 if
-// it has ended. The library's own function asks again and again, without a pause.
-func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel() // ends the stream
-	stream, err := etcdserverpb.NewLeaseClient(c.spareRoute().etcd.ActiveConnection()).LeaseKeepAlive(ctx)
-	if err == nil {
-		err = stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
-	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: Recv says why
-		return 0, ended(ctx, clientv3.ContextError(ctx, err))
-	}
-	resp, err := stream.Recv()
-	if err != nil {
-		return 0, ended(ctx, clientv3.ContextError(ctx, err))
-	}
-	return resp.TTL, nil
 }
 
 // lease returns the id of the lease.
