@@ -33,8 +33,11 @@ func (p *place) close() {
 	}
 }
 
-// lockName is the file of pathsLock.
-const lockName = "lock"
+// The files of fileLocks: that of the paths, and that of the boot.
+const (
+	lockName    = "lock"
+	bootingName = "booting"
+)
 
 // view returns the directories as far as they exist, nil if they do not, and
 // changes nothing. It returns an error if they are not ours.
@@ -117,8 +120,8 @@ func (s *store) attach(ctx context.Context, now driver.Instant) error {
 	if err != nil {
 		return err
 	}
-	if s.paths.fd, err = p.openLock(); err != nil {
-		return explain(err, "", p.top.at(lockName))
+	if s.paths.fd, err = p.openLock(lockName); err != nil {
+		return err
 	}
 	if err := s.begin(ctx, p, now); err != nil {
 		closeFD(s.paths.fd)
@@ -223,23 +226,23 @@ func (d *folder) makeSub(name string) error {
 	return nil
 }
 
-// openLock opens the file of pathsLock.
-func (p *place) openLock() (int, error) {
+// openLock opens the file of a fileLock, made if there is none.
+func (p *place) openLock(name string) (int, error) {
 	for {
-		fd, st, err := p.top.openRegular(lockName, os.O_RDWR)
+		fd, st, err := p.top.openRegular(name, os.O_RDWR)
 		if err == nil && st.Size != 0 {
 			closeFD(fd)
-			return -1, errForeign // ours are empty
+			err = errForeign // ours are empty
 		}
 		if err == nil {
 			p.top.tighten(fd, fs.FileMode(st.Mode)&0o777)
 			return fd, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return -1, err
+		if errors.Is(err, fs.ErrNotExist) {
+			err = p.top.publish(name, nil, false)
 		}
-		if err := p.top.publish(lockName, nil, false); err != nil {
-			return -1, err
+		if err != nil {
+			return -1, explain(err, "", p.top.at(name))
 		}
 	}
 }

@@ -30,19 +30,20 @@ func (s *store) begin(ctx context.Context, p *place, now driver.Instant) error {
 	}
 	// Almost always the file tells this boot, and nothing is to be changed: a crowd that starts
 	// together must not wait for each other.
-	if err := s.paths.lock(ctx, syscall.LOCK_SH, 5*time.Second); err != nil {
-		return fmt.Errorf("%s: %w", s.dir, err)
+	unlock, err := p.lockBoot(ctx, syscall.LOCK_SH)
+	if err != nil {
+		return err
 	}
 	then, err := readBoot(p.top)
-	s.paths.unlock()
+	unlock()
 	if err == nil && then.id == id {
 		s.epoch = then.epoch
 		return nil
 	}
-	if err := s.paths.lock(ctx, syscall.LOCK_EX, 5*time.Second); err != nil {
-		return fmt.Errorf("%s: %w", s.dir, err)
+	if unlock, err = p.lockBoot(ctx, syscall.LOCK_EX); err != nil {
+		return err
 	}
-	defer s.paths.unlock()
+	defer unlock()
 	then, err = readBoot(p.top)
 	switch {
 	case err == nil && then.id == id:
@@ -69,6 +70,39 @@ func (s *store) begin(ctx context.Context, p *place, now driver.Instant) error {
 	wall := time.Now()
 	s.epoch = max(wall.UnixNano(), int64(last+tokenBlock)*int64(time.Microsecond), then.began+1) - int64(now)
 	return explain(writeBoot(p.top, boot{id, s.epoch, s.epoch + int64(now)}), "", p.top.at(bootName))
+}
+
+// confirmBoot is called by a client once others see that it lives. A process that is shown another boot id
+// may have found nobody alive since attach, and may have ended all holds (P1).
+func (s *store) confirmBoot(ctx context.Context) error {
+	p := s.place.Load()
+	unlock, err := p.lockBoot(ctx, syscall.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	then, err := readBoot(p.top)
+	unlock()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged) {
+		return nil // a cleaner has deleted it: whoever begins next sees this client
+	}
+	id, idErr := bootID()
+	if err = errors.Join(err, idErr); err == nil && then.id != id {
+		return s.otherBoot(then.id, id)
+	}
+	return explain(err, "", p.top.at(bootName))
+}
+
+// lockBoot waits for the lock of the boot. A process that is stopped while it deletes a record does not have it.
+func (p *place) lockBoot(ctx context.Context, how int) (unlock func(), err error) {
+	var l fileLock
+	if l.fd, err = p.openLock(bootingName); err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx, how, 5*time.Second); err != nil {
+		closeFD(l.fd)
+		return nil, fmt.Errorf("%s: %w", p.top.path, err)
+	}
+	return func() { closeFD(l.fd) }, nil
 }
 
 func (s *store) otherBoot(then, now string) error {
@@ -106,7 +140,7 @@ func (b boot) String() string {
 	return fmt.Sprintf("holdfast1 boot %q epoch %d began %d\n", b.id, b.epoch, b.began)
 }
 
-// writeBoot expects the file to be ours, if there is one, and the paths to be
+// writeBoot expects the file to be ours, if there is one, and the boot to be
 // locked. It writes in place: in a directory with the sticky bit only its owner
 // could replace the file. One that has a name elsewhere too is replaced.
 func writeBoot(top *folder, b boot) error {

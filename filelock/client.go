@@ -71,6 +71,10 @@ func (c *client) attach(ctx context.Context) error {
 	if c.life, err = newLife(c.store.place.Load().clients, c.id); err != nil {
 		return err
 	}
+	if err := c.store.confirmBoot(ctx); err != nil {
+		c.life.end(true)
+		return err
+	}
 	local.Store(c.id, c)
 	c.attached.Store(true)
 	c.cleaning.Go(c.cleanUp) // beside the caller, who has a deadline (P11)

@@ -54,8 +54,10 @@
 //
 // A process that is stopped or killed at any point, also in the middle of a change, damages no
 // record, and closes its name to others for less than a poll (TestKilledWhileWriting,
-// TestCutShort, TestStoppedInsideAnOperation). Root can do everything, and a full disk stops
-// changes (TestDiskFull).
+// TestCutShort, TestStoppedInsideAnOperation). There is one exception: a process that is stopped
+// within the microseconds in which it deletes the record of a name that nobody uses closes that
+// name until it goes on or is killed, and no other (TestStoppedWhileRemoving). Root can do
+// everything, and a full disk stops changes (TestDiskFull).
 //
 // # Systems
 //

@@ -37,7 +37,7 @@ var guarantees = driver.Guarantees{
 		},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "whoever deletes the directory frees what is held there; holders notice at their next renewal, and their clients must be opened again. Tokens go on from the wall clock",
+			Note: "whoever deletes the directory, or files in it, frees what is held there; holders notice at their next renewal, and their clients must be opened again. Tokens go on from the wall clock",
 		},
 		driver.ClockForward: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,

@@ -240,32 +240,40 @@ func (f *file) unlock() { flock(f.fd, syscall.LOCK_UN) }
 
 func (f *file) close() { closeFD(f.fd) }
 
-// pathsLock is held by whoever makes the path of a record lead elsewhere or
+// fileLock is the flock of a file of the directory. There are two.
+//
+// That of the paths is held by whoever makes the path of a record lead elsewhere or
 // nowhere. Without it a thief and a deleter, or two thieves, could each act on
 // what the other has just replaced, for no call renames or unlinks a path only
 // if it leads to a certain file. A stopped process may hold it for long, so
 // nobody needs it for more than moving and cleaning.
-type pathsLock struct {
+//
+// That of the boot is held by whoever makes the records fit for a boot of the host. New clients wait for it.
+type fileLock struct {
 	mu sync.Mutex
 	fd int
 }
 
-func (p *pathsLock) tryLock() bool { return p.try(syscall.LOCK_EX) }
+func (p *fileLock) tryLock() bool { return p.try(syscall.LOCK_EX) }
 
-func (p *pathsLock) try(how int) bool {
+func (p *fileLock) try(how int) bool {
 	if !p.mu.TryLock() {
 		return false
 	}
-	if flock(p.fd, how|syscall.LOCK_NB) != nil {
-		p.mu.Unlock()
-		return false
+	var st syscall.Stat_t
+	if flock(p.fd, how|syscall.LOCK_NB) == nil {
+		if syscall.Fstat(p.fd, &st) == nil && st.Nlink > 0 {
+			return true
+		}
+		flock(p.fd, syscall.LOCK_UN) // the file was deleted: others lock another one
 	}
-	return true
+	p.mu.Unlock()
+	return false
 }
 
 // lock waits for the lock, for at most d. With syscall.LOCK_SH it keeps away those only who would
 // change something.
-func (p *pathsLock) lock(ctx context.Context, how int, d time.Duration) error {
+func (p *fileLock) lock(ctx context.Context, how int, d time.Duration) error {
 	for end := time.Now().Add(d); !p.try(how); time.Sleep(time.Millisecond) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -277,7 +285,7 @@ func (p *pathsLock) lock(ctx context.Context, how int, d time.Duration) error {
 	return nil
 }
 
-func (p *pathsLock) unlock() {
+func (p *fileLock) unlock() {
 	flock(p.fd, syscall.LOCK_UN)
 	p.mu.Unlock()
 }

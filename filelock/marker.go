@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -54,7 +55,11 @@ func (d *folder) marked() (bool, error) {
 	if rest == "" {
 		return false, nil
 	}
-	// Empty files and folders of the right names prove nothing.
+	// Empty files and folders of the right names prove nothing. But where nothing else is left, a cleaner has
+	// deleted our files, or somebody has made the folders for us: nothing of others can be locked or deleted.
+	if !slices.ContainsFunc(names, func(name string) bool { return name != "names" && name != "clients" && !isTemporary(name) }) {
+		return false, nil
+	}
 	if content, err := d.read(bootName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, d.foreign(bootName, err)
 	} else if !ownText(content) {
@@ -121,7 +126,7 @@ func (d *folder) proveTop(name string) error {
 			}
 		}
 		return nil
-	case lockName, markerName, bootName:
+	case lockName, bootingName, markerName, bootName:
 		content, err := d.read(name)
 		if err != nil || blank(content) || name == bootName && ownText(content) {
 			return err

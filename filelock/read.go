@@ -68,7 +68,7 @@ func (s *store) sameBoot(p *place) (bool, error) {
 	case err == nil && then.id == id:
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged):
-		return false, nil
+		return s.anybody() // as begin has it: while somebody lives, no boot can have come in between
 	case err != nil:
 		return false, explain(err, "", p.top.at(bootName))
 	}

@@ -36,7 +36,7 @@ type store struct {
 	epoch     int64         // see token
 
 	stripes  [64]stripe
-	paths    pathsLock
+	paths    fileLock
 	liveness liveness
 
 	mu         sync.Mutex

@@ -411,7 +411,7 @@ func TestReplacedDirectory(t *testing.T) {
 func TestAttachHeedsItsContext(t *testing.T) {
 	dir := t.TempDir()
 	attachTest(t, dir).Close()
-	f, err := os.OpenFile(dir+"/lock", os.O_RDWR, 0)
+	f, err := os.OpenFile(dir+"/booting", os.O_RDWR, 0)
 	must(t, err)
 	defer f.Close()
 	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
