@@ -23,8 +23,8 @@ type Fault string
 // The faults that every store is judged by.
 const (
 	ClientCrash   Fault = "client crash"         // the holder's process is killed, or its host dies
-	ClientPause   Fault = "client pause"         // the holder stands still beyond its TTL, then acts without asking
-	ClientSuspend Fault = "client suspend"       // the holder's host sleeps for longer than the TTL
+	ClientPause   Fault = "client pause"         // the holder stands still beyond its TTL, then acts without asking; or a hypervisor pauses its machine, clocks and all
+	ClientSuspend Fault = "client suspend"       // the holder's host sleeps for longer than the TTL, and its kernel knows
 	StorePause    Fault = "store pause"          // the store stands still for longer than the TTL
 	StoreRestart  Fault = "store restart"        // the store is killed and started again with its data
 	StoreWiped    Fault = "store memory lost"    // the store comes back without its data

@@ -25,8 +25,8 @@ type Store struct {
 // meanings explains each fault.
 var meanings = map[driver.Fault]string{
 	driver.ClientCrash:   "the holder's process is killed, or its host dies",
-	driver.ClientPause:   "the holder stands still for longer than its TTL, and then acts without asking its lease",
-	driver.ClientSuspend: "the holder's host sleeps for longer than the TTL",
+	driver.ClientPause:   "the holder stands still for longer than its TTL, and then acts without asking its lease; or a hypervisor pauses its machine, whose clocks may stand still too, so that asking does not help",
+	driver.ClientSuspend: "the holder's host sleeps for longer than the TTL, and its kernel knows",
 	driver.Partition:     "the holder is cut off from the store",
 	driver.LateReplies:   "requests arrive, replies are held back",
 	driver.StorePause:    "the store stands still for longer than the TTL",

@@ -79,7 +79,11 @@ func fromOutside(err error) bool {
 	var cell *connect.Error
 	var network net.Error
 	var errno syscall.Errno
-	return errors.As(err, &path) || errors.As(err, &cell) || errors.As(err, &network) || errors.As(err, &errno) ||
+	var etcd interface { // what etcd answers, that the password is wrong for example
+		error
+		Code() codes.Code
+	}
+	return errors.As(err, &etcd) || errors.As(err, &path) || errors.As(err, &cell) || errors.As(err, &network) || errors.As(err, &errno) ||
 		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
