@@ -40,7 +40,7 @@ func TestHandOffMessage(t *testing.T) {
 		got := <-w.woken
 		want := driver.Grant{
 			Request: w.request, Token: driver.Token(snapshot.now), Block: tokens, Contended: true,
-			Since: asked, Valid: claim,
+			Since: asked, Valid: claim, Claim: true,
 		}
 		if got != want {
 			t.Errorf("the message %q is received as\n%+v, want\n%+v", messages[0].Payload, got, want)

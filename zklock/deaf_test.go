@@ -59,7 +59,6 @@ func lockClient(t *testing.T, server string) *holdfast.Client {
 // TestUnheardWaiter: a waiter hears nothing for as long as its session lasts. The server may have kept that session:
 // the place that is left there does not keep the waiter itself waiting.
 func TestUnheardWaiter(t *testing.T) {
-	t.Parallel()
 	x := fixture{start(t)}
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
 	clock := &handClock{}

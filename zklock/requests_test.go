@@ -169,7 +169,6 @@ func TestRequestsOfManyHolds(t *testing.T) {
 // TestPermitsTooMany: permits that are too many for one transaction are refused, not asked for until the context
 // ends, and nothing is left of the request.
 func TestPermitsTooMany(t *testing.T) {
-	t.Parallel()
 	x := fixture{start(t)}
 	c := x.open(t)
 	for what, ask := range map[string]func(context.Context, driver.Request) (driver.Grant, error){"try": c.Try, "enqueue": c.Enqueue} {

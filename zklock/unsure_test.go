@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,13 +17,11 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
 // TestShortPoll: a claim of two short polls, in a session that was last written long before.
 func TestShortPoll(t *testing.T) {
-	t.Parallel()
 	x := fixture{start(t)}
 	clock := &handClock{}
 	clock.pass(time.Hour)
@@ -48,7 +45,6 @@ func TestShortPoll(t *testing.T) {
 
 // TestManyPermits: more permits than a transaction makes are refused before anything is asked for.
 func TestManyPermits(t *testing.T) {
-	t.Parallel()
 	x := fixture{start(t)}
 	c := x.open(t)
 	r := request("many")
@@ -70,7 +66,6 @@ func TestManyPermits(t *testing.T) {
 
 // TestKindAfterALostAnswer: a name is in use as another kind, and the answer that would have said so was lost.
 func TestKindAfterALostAnswer(t *testing.T) {
-	t.Parallel()
 	x := fixture{start(t)}
 	for name, held := range map[string]driver.Mode{"semaphore": driver.Slot, "mutex": driver.Exclusive} {
 		t.Run("held as a "+name, func(t *testing.T) {
@@ -115,24 +110,6 @@ func TestKindAfterALostAnswer(t *testing.T) {
 			c.Release(t.Context(), []driver.Grant{{Request: r}})
 			release(t, other, g)
 		})
-	}
-}
-
-// TestTickOverTLS: the server's certificate has its name only, not its address.
-func TestTickOverTLS(t *testing.T) {
-	t.Parallel()
-	cert, key := certificateOf(t, "localhost")
-	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second, Cert: cert, Key: key})
-	_, port, err := net.SplitHostPort(server.TLSAddrs())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := openURL(t, "zks://localhost:"+port+"?hf.ca="+cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.Caps().Guarantees.Lateness; got != 2*time.Second {
-		t.Errorf("P5: the server tells a tick of 1 s, and a dead holder's name opens %v late at most", got)
 	}
 }
 

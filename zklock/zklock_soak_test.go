@@ -13,17 +13,6 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-func granted(t *testing.T, c *client, r driver.Request) driver.Grant {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	g, err := await(ctx, c, r)
-	if err != nil {
-		t.Fatalf("waiting for %q: %v", r.Name, err)
-	}
-	return g
-}
-
 // TestNodesOfOthers: nodes that other programs make exclude, in the order of the server's numbers, also
 // where that has wrapped.
 func TestNodesOfOthers(t *testing.T) {

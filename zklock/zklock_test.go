@@ -200,7 +200,6 @@ func received(t *testing.T, m *testserver.ZooKeeperMember) int {
 
 // TestWhatJavaSees: the nodes have Curator's names, parents and data.
 func TestWhatJavaSees(t *testing.T) {
-	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.openWith(t, Config{Prefix: "app"}), x.raw(t)
 	guid := guidOf("me").protected()
@@ -242,7 +241,6 @@ func TestWhatJavaSees(t *testing.T) {
 
 // TestKinds: a name that another program uses as another kind of lock is refused.
 func TestKinds(t *testing.T) {
-	t.Parallel()
 	x := fixture{start(t)}
 	c, java := x.open(t), x.raw(t)
 	slot := func(name string) driver.Request {
@@ -277,4 +275,15 @@ func TestKinds(t *testing.T) {
 	both := slot("sem")
 	both.Permits = 2
 	refused(t, c, both)
+}
+
+func granted(t *testing.T, c *client, r driver.Request) driver.Grant {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	g, err := await(ctx, c, r)
+	if err != nil {
+		t.Fatalf("waiting for %q: %v", r.Name, err)
+	}
+	return g
 }

@@ -20,7 +20,7 @@ func Main(m *testing.M) {
 // Shared returns the server of this type that the tests of the package share. The first test that asks
 // starts it, and it ends with the package, whose TestMain must call [Main]. A test has it to itself until
 // the test ends, and finds it empty. So a test must not ask twice, and must not kill the server or change
-// its settings. In the soak each test has a server of its own.
+// its settings, nor be parallel. In the soak each test has a server of its own.
 func Shared[Server any](t testing.TB, start func(testing.TB) Server, empty func(testing.TB, Server)) Server {
 	t.Helper()
 	if Soak {
@@ -29,6 +29,9 @@ func Shared[Server any](t testing.TB, start func(testing.TB) Server, empty func(
 	if !forPackage.running {
 		t.Fatal("testserver.Shared: the package's TestMain does not call testserver.Main")
 	}
+	// A parallel test that waits for the server would keep one of the few places that the subtests of the
+	// test that has the server may need. Setenv fails in parallel tests, and says so.
+	t.Setenv("HOLDFAST_TEST_SHARES", "a server")
 	s := one[Server]()
 	s.mu.Lock()
 	t.Cleanup(s.mu.Unlock)
