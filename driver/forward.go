@@ -132,6 +132,14 @@ func (f Forward) Admit(ctx context.Context, life Life) error {
 	return ErrUnsupported
 }
 
+// Durable implements Voter.
+func (f Forward) Durable(ctx context.Context) (bool, error) {
+	if v, ok := As[Voter](f.Driver, OpVote); ok {
+		return v.Durable(ctx)
+	}
+	return false, ErrUnsupported
+}
+
 // Raise implements Raiser.
 func (f Forward) Raise(ctx context.Context, grants []Grant) []Renewal {
 	if r, ok := As[Raiser](f.Driver, OpRaise); ok {

@@ -24,6 +24,9 @@ type Voter interface {
 	// Admit notes in the store, for all clients, that nothing is trusted any more which it may have
 	// forgotten before this life. It MUST do nothing, and return an error, in another life.
 	Admit(ctx context.Context, life Life) error
+	// Durable reports whether the store keeps on disk all that it acknowledges, before it does: false only if it is
+	// known not to.
+	Durable(ctx context.Context) (bool, error)
 }
 
 // Raiser is a driver that can give a hold a token which another store has chosen (OpRaise), so that it can

@@ -81,7 +81,7 @@ func TestRedisson(t *testing.T) {
 		t.Parallel()
 		var addresses []string
 		for range 3 {
-			addresses = append(addresses, testserver.StartRedis(t, testserver.RedisOptions{}).Addr)
+			addresses = append(addresses, testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr)
 		}
 		servers := "redlock://" + strings.Join(addresses, ",")
 		var programs []*program

@@ -25,7 +25,7 @@ func TestRedlock(t *testing.T) {
 	var addresses []string
 	var pools []pool.Pool
 	for range 3 {
-		server := testserver.StartRedis(t, testserver.RedisOptions{})
+		server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
 		addresses = append(addresses, server.Addr)
 		pools = append(pools, goredis.NewPool(connect(t, server.Addr)))
 	}

@@ -97,7 +97,7 @@ func (n *node) tryOpen() {
 	defer cancel()
 	d, err := n.open(ctx)
 	if err == nil {
-		if err = n.q.admit(n.name, d.Caps()); err != nil {
+		if err = n.q.admit(ctx, n.name, d); err != nil {
 			d.Close()
 		}
 	}

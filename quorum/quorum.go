@@ -30,7 +30,7 @@ type Options struct {
 	MaxTTL time.Duration
 	// Durable says that no node ever forgets what it has acknowledged: of Redis servers, that each has
 	// appendonly yes and appendfsync always. Then a node counts at once when it is back, and there is no MaxTTL.
-	// If that is not so, a restart can let two have a lock.
+	// If that is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
 	//
 	// Locks of durable nodes have fencing tokens, if each node has (driver.Caps.Fencing), and they can be raised
 	// (driver.Raiser): each request then takes one round trip more. Nodes that may forget have none, because
@@ -111,7 +111,7 @@ func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
 	}
 	for i, d := range drivers {
 		q.nodes[i].driver = d
-		if err := q.admit(names[i], d.Caps()); err != nil {
+		if err := q.admitNow(names[i], d); err != nil {
 			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
 		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
@@ -236,11 +236,19 @@ func (r refusal) Error() string { return string(r) }
 
 // admit refuses a node, when it is opened, that would let two clients have a majority each (P1): one that may come
 // back without votes and does not say when, such as a server behind which sentinels or a cluster put a
-// replica; and one that is another node, too.
-func (q *quorum) admit(name string, node driver.Caps) error {
+// replica; one that is said to be durable and is not; and one that is another node, too.
+func (q *quorum) admit(ctx context.Context, name string, d driver.Driver) error {
+	node := d.Caps()
 	forgets := node.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks
 	if q.rules.MaxTTL != 0 && forgets && !node.Ops.Has(driver.OpVote) {
 		return refusal("it may forget its votes, and does not tell when (driver.Voter): use single servers, or say that they are durable, if they are")
+	}
+	if v, ok := driver.As[driver.Voter](d, driver.OpVote); ok && q.rules.MaxTTL == 0 {
+		if durable, err := v.Durable(ctx); err != nil {
+			return err
+		} else if !durable {
+			return refusal("it is said to be durable (Options.Durable, hf.durable), and is not: a Redis server needs appendonly yes and appendfsync always")
+		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -249,6 +257,13 @@ func (q *quorum) admit(name string, node driver.Caps) error {
 	}
 	q.stores[node.Store] = name
 	return nil
+}
+
+// admitNow is admit for a driver that is open already.
+func (q *quorum) admitNow(name string, d driver.Driver) error {
+	ctx, cancel := q.within(openWithin)
+	defer cancel()
+	return q.admit(ctx, name, d)
 }
 
 // join returns what a quorum can do that could do so much without a node.

@@ -321,6 +321,7 @@ type voter struct {
 	driver.Driver
 	life     atomic.Uint64
 	admitted atomic.Uint64 // a life
+	forgets  bool          // it is not durable
 }
 
 func (v *voter) Caps() driver.Caps {
@@ -338,6 +339,8 @@ func (v *voter) Life(_ context.Context, longest time.Duration) (driver.Life, boo
 	life := v.life.Load()
 	return driver.Life(life), life == v.admitted.Load(), longest, nil
 }
+
+func (v *voter) Durable(context.Context) (bool, error) { return !v.forgets, nil }
 
 func (v *voter) Admit(_ context.Context, life driver.Life) error {
 	v.admitted.Store(uint64(life))

@@ -170,6 +170,30 @@ func (c *client) Admit(ctx context.Context, life driver.Life) error {
 	return Explain(reply.Err)
 }
 
+// durable are the settings by which a server syncs each write to its disk before it answers.
+var durable = [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}}
+
+// Durable implements driver.Voter. A server that does not tell its settings, or not to this user, is believed.
+func (c *client) Durable(ctx context.Context) (bool, error) {
+	if err := c.alive(ctx); err != nil {
+		return false, err
+	}
+	var commands []Command
+	for _, setting := range durable {
+		commands = append(commands, Command{Args: []string{"CONFIG", "GET", setting[0]}})
+	}
+	for i, reply := range c.shared.do(ctx, commands) {
+		if reply.Err != nil && !isRefusal(reply.Err) {
+			return false, reply.Err
+		}
+		told := fmt.Sprint(reply.Value) // a list of the name and the value, or a map
+		if strings.Contains(told, durable[i][0]) && !strings.Contains(told, durable[i][1]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // Vote implements driver.Voter.
 func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
 	if req.Mode != driver.Exclusive {
@@ -188,6 +212,9 @@ func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (
 func (s setnx) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
 	return s.c.Life(ctx, longest)
 }
+
+// Durable implements driver.Voter.
+func (s setnx) Durable(ctx context.Context) (bool, error) { return s.c.Durable(ctx) }
 
 // Admit implements driver.Voter.
 func (s setnx) Admit(ctx context.Context, life driver.Life) error { return s.c.Admit(ctx, life) }
@@ -208,6 +235,9 @@ func (r redisson) Vote(ctx context.Context, req driver.Request, life driver.Life
 func (r redisson) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
 	return r.c.Life(ctx, longest)
 }
+
+// Durable implements driver.Voter.
+func (r redisson) Durable(ctx context.Context) (bool, error) { return r.c.Durable(ctx) }
 
 // Admit implements driver.Voter.
 func (r redisson) Admit(ctx context.Context, life driver.Life) error { return r.c.Admit(ctx, life) }

@@ -31,7 +31,7 @@ func documented(t *testing.T) []guarantees.Store {
 		store(t, "etcdlock", "etcd://a,b,c", "etcd://"+testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()),
 		store(t, "zklock", "zk://a,b,c/prefix", "zk://"+testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{}).Addrs()+"/guarantees"),
 		store(t, "celllock", "cell://a,b,c/prefix", "cell://"+testserver.StartCell(t, testserver.CellOptions{}).Addrs()),
-		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr),
+		store(t, "redislock", "redis://localhost:6379", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr),
 		store(t, "quorum", "redlock://a,b,c,d,e", "redlock://"+strings.Join(redisServers(t, 5), ",")),
 		store(t, "sqllock/pgconn", "postgres://localhost/app", testserver.StartPostgres(t).URL("postgres")),
 		store(t, "sqllock/mysqlconn", "mysql://localhost/app", testserver.StartMariaDB(t).URL()),
@@ -50,7 +50,7 @@ func store(t *testing.T, pkg, example, url string) guarantees.Store {
 func redisServers(t *testing.T, n int) (addresses []string) {
 	t.Helper()
 	for range n {
-		addresses = append(addresses, testserver.StartRedis(t, testserver.RedisOptions{}).Addr)
+		addresses = append(addresses, testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr)
 	}
 	return addresses
 }
@@ -82,20 +82,20 @@ func overTwo(t *testing.T) guarantees.Store {
 // TestGuaranteesDoc checks that the documentation is what the drivers' Caps generate.
 func TestGuaranteesDoc(t *testing.T) {
 	stores := documented(t)
-	setnx := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=setnx")
+	setnx := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=setnx")
 	setnx.Layout = "setnx"
-	redisson := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=redisson")
+	redisson := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=redisson")
 	redisson.Layout = "redisson"
-	fair := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=redisson&hf.redisson=fair")
+	fair := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=redisson&hf.redisson=fair")
 	fair.Layout = "redisson, fair"
-	fenced := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.layout=redisson&hf.redisson=fenced")
+	fenced := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.layout=redisson&hf.redisson=fenced")
 	fenced.Layout = "redisson, fenced"
 	sentinels := testserver.StartSentinels(t, testserver.SentinelOptions{Replicas: 1})
 	sentinel := store(t, "redislock", "", "redis+sentinel://"+sentinels.Addrs()+"/"+testserver.PrimaryName)
 	sentinel.Deployment = "sentinel"
 	cluster := store(t, "redislock", "", "redis+cluster://"+testserver.StartCluster(t, testserver.ClusterOptions{}).Addrs())
 	cluster.Deployment = "cluster"
-	replicas := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{}).Addr+"?hf.replicas=1")
+	replicas := store(t, "redislock", "", "redis://"+testserver.StartRedis(t, testserver.RedisOptions{AOF: true}).Addr+"?hf.replicas=1")
 	replicas.With = "hf.replicas=1"
 	durable := store(t, "quorum", "", "redlock://"+strings.Join(redisServers(t, 3), ",")+"?hf.durable=yes")
 	durable.With = "hf.durable=yes"

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
@@ -13,8 +15,8 @@ import (
 // by its next vote, and then by Life.
 func TestLongestTTL(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	open := func() driver.Voter {
-		d, err := redislock.New(t.Context(), fromURL(t, server.Addr), nil)
+	open := func(conn redislock.Conn) driver.Voter {
+		d, err := redislock.New(t.Context(), conn, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +27,12 @@ func TestLongestTTL(t *testing.T) {
 		}
 		return v
 	}
-	short, long := open(), open()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	short, long := open(fromURL(t, server.Addr)), open(Wrap(client)) // in both versions of the protocol
 	tell := func(v driver.Voter, own, want time.Duration) driver.Life {
 		t.Helper()
 		life, _, longest, err := v.Life(t.Context(), own)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -324,6 +326,13 @@ func forget(server *testserver.Redis) {
 	server.Start()
 }
 
+// forgetDisk is forget of a server that was durable.
+func forgetDisk(server *testserver.Redis) {
+	server.Kill()
+	os.RemoveAll(filepath.Join(filepath.Dir(server.Socket), "appendonlydir"))
+	server.Start()
+}
+
 // setForward sets a server's clock forward, so that all its holds end.
 func setForward(server *testserver.Redis) { server.Clock.Set(time.Minute) }
 
@@ -332,7 +341,7 @@ func setForward(server *testserver.Redis) { server.Clock.Set(time.Minute) }
 func bareMajority(t *testing.T, o quorum.Options, lose func(*testserver.Redis)) (a driver.Grant, b driver.Driver) {
 	t.Helper()
 	o.NodeTimeout = 2 * time.Second // a machine that is busy is no fault of a node
-	nodes := startNodes(t, 5, testserver.RedisOptions{Clock: true})
+	nodes := startNodes(t, 5, testserver.RedisOptions{Clock: true, AOF: o.Durable})
 	addresses := nodes.addresses()
 	for i := 3; i < 5; i++ {
 		proxy := chaos.StartProxy(t, addresses[i])
@@ -356,7 +365,7 @@ func bareMajority(t *testing.T, o quorum.Options, lose func(*testserver.Redis)) 
 }
 
 // TestRedlockNodeForgets: a node restarts without the vote that A's majority needs. B gets the name only when A's
-// hold is over. With nodes that are wrongly said to be durable, B gets it beside A, and so it does if the vote
+// hold is over. With nodes that are said to be durable and lose their disks, B gets it beside A, and so it does if the vote
 // ends early by the node's clock: the guarantees say that.
 func TestRedlockNodeForgets(t *testing.T) {
 	now := driver.HostClock.Now
@@ -381,7 +390,7 @@ func TestRedlockNodeForgets(t *testing.T) {
 	})
 	t.Run("without", func(t *testing.T) {
 		t.Parallel()
-		a, b := bareMajority(t, quorum.Options{Durable: true}, forget)
+		a, b := bareMajority(t, quorum.Options{Durable: true}, forgetDisk)
 		until(b, a.Name)
 		if now() >= a.Since.Add(a.Valid) {
 			t.Error("without the delay, B got the name only when A's hold was over: what the delay prevents was not shown")

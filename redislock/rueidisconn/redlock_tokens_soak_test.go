@@ -178,10 +178,10 @@ func TestRedlockTokensOfAMajority(t *testing.T) {
 		verdict(t, driver.ClockForward, second > first)
 	})
 	t.Run("data lost", func(t *testing.T) {
-		nodes := ahead(t, testserver.RedisOptions{}, testserver.RedisOptions{}, clock) // the first two are not durable
+		nodes := ahead(t, aof, aof, clock)
 		nodes[2].Clock.Set(time.Minute)
 		first := token(t, nodes.only(t, 1, 2))
-		forget(nodes[1])
+		forgetDisk(nodes[1])
 		second := token(t, nodes.only(t, 0, 1))
 		verdict(t, driver.StoreWiped, second > first)
 	})

@@ -38,7 +38,6 @@ func TestRedlock(t *testing.T) {
 	for check, want := range map[string]Severity{
 		"persistence of " + durable.Addr:   OK,
 		"persistence of " + forgetful.Addr: Error,
-		"lock":                             OK,
 	} {
 		if f := found[check]; f.Severity != want {
 			t.Errorf("hf.durable: %s: %+v, want %s", check, f, want)
