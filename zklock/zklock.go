@@ -25,6 +25,20 @@ import (
 // they elect a leader, which takes seconds. The error that has it says what each server said.
 var ErrNoQuorum = zk.ErrNoQuorum
 
+// ErrHungUp says that a server ended the connection in place of an answer: it has too many of this host
+// (maxClientCnxns), or does not serve yet. New waits for it, for five seconds at most.
+var ErrHungUp = zk.ErrHungUp
+
+// OpenError says that the servers could not be reached, refuse the user, or are not as locks need them, as opposed to a
+// mistake in the configuration. It matches the error inside it.
+type OpenError struct{ Err error }
+
+// Error returns the text of the error.
+func (e *OpenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *OpenError) Unwrap() error { return e.Err }
+
 // Config configures a driver. Only Servers is needed.
 type Config struct {
 	// Servers are the ensemble's servers, as host:port; at least one.
@@ -147,7 +161,7 @@ func connect(ctx context.Context, config Config) (*client, error) {
 	if err := c.contact(ctx, config.Poll); err != nil {
 		c.die()
 		c.timer.Close()
-		return nil, err
+		return nil, &OpenError{err}
 	}
 	return c, nil
 }

@@ -145,7 +145,7 @@ func (s *Session) anyOf(ctx context.Context, addresses []address, each time.Dura
 			return nil, asRoundError(err)
 		}
 		errs = append(errs, err)
-		again = again || errors.Is(err, errHungUp)
+		again = again || errors.Is(err, ErrHungUp)
 	}
 	return nil, &roundError{error: fmt.Errorf("zk: no server answers: %w", errs), again: again}
 }
@@ -187,7 +187,7 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, *
 	var best *answer
 	var grace <-chan time.Time
 	var errs said
-	var again, follows, untold bool
+	var again, follows, untold, hungUp bool
 	unheard := 0
 wait:
 	for range addresses {
@@ -195,7 +195,8 @@ wait:
 		case a := <-answers:
 			switch {
 			case a.err != nil:
-				errs = append(errs, fmt.Errorf("%s: %w", a.dial, a.err))
+				errs = append(errs, a.because(a.err))
+				hungUp = hungUp || isEOF(a.err)
 				unheard++
 				continue
 			case !a.info.Role.leads():
@@ -228,7 +229,7 @@ wait:
 	case again:
 		return address{}, &roundError{error: fmt.Errorf("%w: %w", ErrNoQuorum, errs), again: true}
 	}
-	return address{}, &roundError{error: fmt.Errorf("zk: no server answers: %w", errs)}
+	return address{}, &roundError{error: fmt.Errorf("zk: no server answers: %w", errs), again: hungUp}
 }
 
 // errUnreached says that the leader was not found among the servers that answer.
@@ -245,14 +246,14 @@ func (r Role) word() string {
 	return string(r)
 }
 
-// errHungUp says that a server ended the connection in place of an answer to the handshake: it has
-// too many of this host (maxClientCnxns), does not serve yet, or is behind what the session has seen.
-var errHungUp = errors.New("the server ended the connection in place of an answer")
+// ErrHungUp says that a server ended the connection in place of an answer: it has too many of this host
+// (maxClientCnxns), does not serve yet, or is behind what the session has seen.
+var ErrHungUp = errors.New("the server ended the connection in place of an answer")
 
 // because says why nobody could be asked at an address.
 func (a address) because(err error) error {
 	if isEOF(err) {
-		return &roundError{error: fmt.Errorf("%s: %w: %w", a.dial, errHungUp, err), again: true}
+		return &roundError{error: fmt.Errorf("%s: %w: %w", a.dial, ErrHungUp, err), again: true}
 	}
 	return fmt.Errorf("%s: %w", a.dial, err)
 }
@@ -325,7 +326,7 @@ func (s *Session) attempt(ctx context.Context, a address) (*conn, error) {
 		}
 		info, err := s.config.probe(ctx, same, nc)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.dial, err)
+			return nil, a.because(err)
 		}
 		if !info.Role.leads() {
 			return nil, &roundError{

@@ -343,7 +343,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(within(t), 500*time.Millisecond)
 	defer cancel()
-	if _, err := Open(ctx, c); err == nil || !errors.Is(err, errHungUp) {
+	if _, err := Open(ctx, c); err == nil || !errors.Is(err, ErrHungUp) {
 		t.Errorf("one too many: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/sqllock"
+	"github.com/holdfastlock/holdfast/zklock"
 )
 
 // The exit codes. They are an interface: see the help texts. Codes from 64 to 78 are as in
@@ -76,6 +77,7 @@ func fromOutside(err error) bool {
 	var refused *redislock.ServerError
 	var database *sqllock.OpenError
 	var directory *filelock.OpenError
+	var ensemble *zklock.OpenError
 	var cell *connect.Error
 	var network net.Error
 	var errno syscall.Errno
@@ -84,7 +86,7 @@ func fromOutside(err error) bool {
 		Code() codes.Code
 	}
 	return errors.As(err, &etcd) || errors.As(err, &path) || errors.As(err, &cell) || errors.As(err, &network) || errors.As(err, &errno) ||
-		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) ||
+		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) || errors.As(err, &ensemble) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/redislock"
+	"github.com/holdfastlock/holdfast/zklock"
 )
 
 // patience says for how long run tries again what a store could not do at the moment. Suppose two
@@ -137,6 +138,8 @@ func overloaded(err error) bool {
 	var maria *mysql.MySQLError
 	var lite *sqlite.Error
 	switch {
+	case errors.Is(err, zklock.ErrHungUp):
+		return true
 	case errors.As(err, &errno):
 		return overloadedHost(errno)
 	case errors.As(err, &redis):
