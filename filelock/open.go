@@ -113,7 +113,7 @@ func newStore(dir string) *store {
 		dir:       dir,
 		attaching: make(chan struct{}, 1),
 		caps: driver.Caps{
-			Store:   "file://" + dir,
+			Store:   "file://" + identity(dir),
 			Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: 10 * time.Millisecond, Poll: poll, TokenBlock: tokenBlock,

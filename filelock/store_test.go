@@ -72,7 +72,7 @@ func TestOneStoreByAnyPath(t *testing.T) {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory was made as %v, %v", info, err)
 	}
-	if a.Caps().Store != b.Caps().Store || !strings.HasPrefix(a.Caps().Store, "file:///") {
+	if a.Caps().Store != b.Caps().Store || !strings.HasPrefix(a.Caps().Store, "file://") {
 		t.Errorf("one directory is %q and %q", a.Caps().Store, b.Caps().Store)
 	}
 	if a.(*client).store != b.store {
