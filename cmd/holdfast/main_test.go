@@ -205,7 +205,7 @@ func (w *world) start(args ...string) *process {
 }
 
 // timeLimit is how long an operation may take that should take almost no time.
-const timeLimit = 2 * time.Minute
+const timeLimit = 5 * time.Minute
 
 // wait waits for the end, and returns the exit code.
 func (p *process) wait() int {
