@@ -67,7 +67,7 @@ func (t *trial) opens(c *holdfast.Client, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, opensWithin)
 	defer cancel()
-	lease, err := c.Mutex(t.name, t.briefOptions()).Acquire(ctx)
+	lease, err := c.Mutex(t.name, t.patient()).Acquire(ctx)
 	if err != nil {
 		t.Errorf("%s: %v", why, err)
 		return
