@@ -30,7 +30,7 @@ func TestStoreUnreachable(t *testing.T) {
 func TestLockedLockFile(t *testing.T) {
 	w := newWorld(t)
 	w.run(0, "run", "x", "--", "true")
-	f, err := os.OpenFile(filepath.Join(w.locks, "lock"), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(w.locks, "booting"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
