@@ -91,3 +91,28 @@ func TestUnheardWaiter(t *testing.T) {
 		}
 	}
 }
+
+// TestUnheardHolder: a holder hears nothing for as long as its session lasts. The server still has its node, so a
+// renewal does not say that the hold is gone (P4).
+func TestUnheardHolder(t *testing.T) {
+	x := fixture{start(t)}
+	proxy := chaos.StartProxy(t, x.Members[0].Addr)
+	clock := &handClock{}
+	clock.pass(time.Hour)
+	holder, other := dial(t, Config{Servers: []string{proxy.Addr}, Clock: clock}), x.open(t)
+	defer holder.Close()
+	r := request("unheard holder")
+	r.TTL = 2 * time.Minute
+	g := take(t, holder, r)
+	s := holder.known(r.Name, r.Owner).session
+	proxy.Cut()
+	clock.pass(s.timeout)
+	eventually(t, "the session is lost by the client's clock", func() bool { return s.since() == 0 })
+	proxy.Heal()
+	if err := holder.Renew(t.Context(), []driver.Grant{g})[0].Err; err == nil || driver.Gone(err) {
+		t.Errorf("P4: the server has the hold's node, and its renewal returned %v", err)
+	}
+	if _, err := other.Try(t.Context(), request(r.Name)); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("P1: the server has the hold's node, and another Try returned %v", err)
+	}
+}

@@ -93,8 +93,11 @@ func (c *client) renewableLocked(r *record, g *driver.Grant, now driver.Instant)
 	if err := c.tombstones.Get(g.Owner, now); err != nil {
 		return err
 	}
-	if r == nil || r.state != held || g.Token != 0 && g.Token != r.token || r.session.trust.Over {
+	if r == nil || r.state != held || g.Token != 0 && g.Token != r.token {
 		return driver.ErrNotHeld
+	}
+	if r.session.trust.Over {
+		return r.session.lost()
 	}
 	stays := r.until
 	if !r.claim {
@@ -154,7 +157,7 @@ func (c *client) renewed(s *session, one renewing, replies []zk.Reply, err error
 	r := one.r
 	switch {
 	case s.trust.Over:
-		return driver.Renewal{Err: driver.ErrNotHeld}
+		return driver.Renewal{Err: s.lost()}
 	case err != nil:
 		return driver.Renewal{Err: err}
 	}

@@ -389,6 +389,15 @@ func (s *session) since() driver.Instant {
 	return s.trust.Since
 }
 
+// lost says what is known of a hold whose session is over. No server has said that of a session which was
+// not heard of for its timeout: its nodes may last as long again, and close the name to others (P4).
+func (s *session) lost() error {
+	if errors.Is(s.zk.Err(), zk.ErrUnheard) {
+		return errOver
+	}
+	return driver.ErrNotHeld
+}
+
 // end notes that a server has said that a session is over: its holds are lost, and its places worth
 // nothing.
 func (c *client) end(s *session, why error) {
