@@ -139,11 +139,18 @@ func (c *client) sessionOf(ctx context.Context, g *driver.Grant) (*session, erro
 // why asks what became of a hold that the client does not know: broken, or not held.
 func (c *client) why(ctx context.Context, g *driver.Grant) error {
 	err := c.change(ctx, g, &cellv1.SetNoteRequest{})
-	if err == nil || !driver.Gone(err) && cell.ReasonOf(err) != 0 {
+	switch {
+	case err == nil:
+		return errGivenUp
+	case !driver.Gone(err) && cell.ReasonOf(err) != 0:
 		return driver.ErrNotHeld
 	}
 	return err
 }
+
+// errGivenUp says that a hold is in a session which was lost by the client's clock: the cell may keep it for
+// another TTL, and close the name to others meanwhile (P4).
+var errGivenUp = errors.New("the client has heard nothing of its session for the TTL, and given it up")
 
 // Annotate implements driver.Annotator.
 func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
