@@ -64,10 +64,9 @@ func TestStoreTrustsForLessThanTheTTL(t *testing.T) {
 			t.Errorf("%d renewals in an hour; one each 8.75 to 10 s is right", n)
 		}
 		often := w.acquire(c.Mutex("y", &holdfast.Options{RenewEvery: time.Second}))
-		time.Sleep(most) // what is shorter than its TTL is a claim, until its first renewal
 		before := f.renewals.Load()
 		time.Sleep(time.Minute)
-		if n := f.renewals.Load() - before; often.Err() != nil || n < 60 || n > 2*60 {
+		if n := f.renewals.Load() - before; often.Err() != nil || n < 60-1 || n > 2*60 { // the last may be due as this ends
 			t.Errorf("%d renewals in a minute, where one is wanted each second: %v", n, often.Err())
 		}
 	})
