@@ -3,7 +3,6 @@ package redislock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -115,8 +114,6 @@ func refusal(req *driver.Request, value any) error {
 			Name: req.Name, Queued: int(number(fields, 1)), ExpiresIn: duration(number(fields, 2)),
 			Note: str(fields, 3), Token: driver.Token(number(fields, 4)), Ahead: int(number(fields, 5)),
 		}
-	case replyOldForm:
-		return errOldForm(req.Name)
 	case replyMismatch:
 		return driver.ErrMismatch
 	}
@@ -124,13 +121,6 @@ func refusal(req *driver.Request, value any) error {
 		return err
 	}
 	return driver.Uncertain(errUnexpected(value))
-}
-
-// errOldForm says that an older version of Holdfast uses the name. Neither version grants a hold
-// beside one of the other.
-func errOldForm(name string) error {
-	return fmt.Errorf("an older version of Holdfast, which keeps locks in another form, has %q or waits for it: "+
-		"end the programs of that version, or use it until nobody there has the lock or waits for it", name)
 }
 
 // listedStatusError is statusError for a status that is the first of a list.

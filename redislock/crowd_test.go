@@ -91,10 +91,6 @@ func TestKeysAreDeclared(t *testing.T) {
 	p.Break(t.Context(), "n", g.Token)
 	p.release(g, driver.ErrBroken)
 	p.release(driver.Grant{Request: p.request("b")}, nil)
-	p.clock.conn.do(t, "HSET", p.layout.record("old"), "last", "00000000000000001"+"1")
-	old := p.request("c")
-	old.Name = "old"
-	p.release(p.take(old), nil)
 	p.clock.conn.do(t, "PING", "the end")
 
 	words := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)

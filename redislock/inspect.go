@@ -33,8 +33,6 @@ func (c *client) inspect(ctx context.Context, names ...string) ([]driver.Info, e
 		switch {
 		case reply.Err != nil:
 			return nil, Explain(reply.Err)
-		case number(fields, 0) == replyOldForm && len(fields) == 1:
-			return nil, errOldForm(names[i])
 		case len(fields) != 4:
 			return nil, errUnexpected(reply.Value)
 		}

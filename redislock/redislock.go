@@ -21,20 +21,12 @@
 // A waiting client confirms its place about once a second, which writes its own entry only, and a
 // hand-over touches the first places only, however many wait. A place is about 250 bytes.
 //
-// Versions before this layout kept all of a name in one hash. Neither grants a hold beside one of the
-// other. A new client takes over a hash in which nobody has or wants the name any more, with its
-// last token; else it refuses, and says what to do. An old client gets the error WRONGTYPE from a name
-// that a new one has used, until ten to twenty-five minutes after its last use. So programs of the old
-// version may run on beside new ones where they use other names. Where they use the same, end them
-// all, wait until what they held has ended, and start the new ones: holdfast doctor names records in
-// the old form that are still in use.
-//
 // An ACL user needs the keys and channels that begin with the prefix, and these
 // commands:
 //
 //	ACL SETUSER app on >PASSWORD ~holdfast:* &holdfast:* +hello +ping +select
 //		+eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set
-//		+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire
+//		+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire
 //
 // With sentinels the user needs +role too, in a cluster +cluster|slots, +asking, +ssubscribe and +spublish
 // (without the last two all its servers hear of each grant), and with Options.Replicas +wait.

@@ -21,7 +21,7 @@ var remedies = map[string]string{
 	"MISCONF":     "the server cannot write to its disk, and is set up to refuse writes then: see its log",
 	"NOREPLICAS":  "the server has fewer replicas than min-replicas-to-write says",
 	"BUSY":        "somebody's script runs for too long: SCRIPT KILL ends it",
-	"WRONGTYPE":   "another version of Holdfast, or another program, uses the key: see the documentation of package redislock",
+	"WRONGTYPE":   "another program uses the key: give the locks another prefix",
 	"MOVED":       "the server is a node of a cluster: open it by redis+cluster://",
 	"CLUSTERDOWN": "the cluster has a hash slot without a master, or has just lost one: see CLUSTER INFO",
 	"TRYAGAIN":    "the name's hash slot is being moved to another server",

@@ -1,6 +1,9 @@
 package redislock
 
 import (
+	"errors"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +32,30 @@ func TestNoteStaysWhole(t *testing.T) {
 		if err != nil || len(info.Holders) != 1 || info.Holders[0].Note != note {
 			t.Fatalf("after a renewal there is %+v, error %v", info.Holders, err)
 		}
+	}
+}
+
+// Another program's key is refused as a lock's, and stays as it is.
+func TestForeignKeyIsRefused(t *testing.T) {
+	server := shared(t)
+	conn := dialResp(t, server.Addr)
+	d, err := New(t.Context(), conn, &Options{Prefix: "foreign"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	conn.do(t, "HSET", "foreign:{a}", "field", "value")
+	req := driver.Request{Name: "a", Owner: "o", TTL: time.Minute}
+	_, taken := d.Try(t.Context(), req)
+	_, queued := d.(driver.Queuer).Enqueue(t.Context(), req)
+	_, inspected := d.(driver.Inspector).Inspect(t.Context(), "a")
+	for what, err := range map[string]error{"Try": taken, "Enqueue": queued, "Inspect": inspected} {
+		if err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "another program") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := conn.do(t, "HGETALL", "foreign:{a}"); !reflect.DeepEqual(got, []any{"field", "value"}) && !reflect.DeepEqual(got, map[any]any{"field": "value"}) {
+		t.Errorf("the key is %v", got)
 	}
 }
 

@@ -28,9 +28,6 @@ var takeLua string
 //go:embed lua/record.lua
 var recordLua string
 
-//go:embed lua/old.lua
-var oldLua string
-
 //go:embed lua/ask.lua
 var askLua string
 
@@ -60,14 +57,14 @@ type script struct{ text, sha string }
 
 var (
 	takeScript      = scriptOf(clockLua + fieldsLua + idleLua + takeLua)
-	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[3] then\n" + idleLua + "else\n" + confirmLua + "end\n" + recordLua + oldLua + askLua)
+	askScript       = scriptOf(clockLua + fieldsLua + "if ARGV[3] then\n" + idleLua + "else\n" + confirmLua + "end\n" + recordLua + askLua)
 	renewScript     = scriptOf(clockLua + recordLua + renewLua)
 	raiseScript     = scriptOf(clockLua + recordLua + raiseLua)
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)
 	downgradeScript = scriptOf(clockLua + recordLua + downgradeLua)
 	annotateScript  = scriptOf(clockLua + recordLua + annotateLua)
-	inspectScript   = scriptOf(clockLua + fieldsLua + recordLua + oldLua + inspectLua)
+	inspectScript   = scriptOf(clockLua + fieldsLua + recordLua + inspectLua)
 )
 
 func scriptOf(text string) *script {
@@ -117,7 +114,6 @@ const (
 	replyMismatch
 	replyNotHeld
 	replyBroken
-	replyOldForm
 )
 
 // errUnexpected says that the reply is not one of our scripts': another program has answered, or has

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// schemaVersion is the version of the tables' form. Clients refuse another; see upgrade for
-// the one before.
+// schemaVersion is the version of the tables' form. Clients refuse another.
 const schemaVersion = "2"
 
 // One row of {locks} is one name: the version, which each write raises, the last token, and one

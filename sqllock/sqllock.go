@@ -268,15 +268,6 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 			return meta{}, err
 		}
 	}
-	if values["version"] == oldVersion {
-		if err := c.upgrade(ctx, prefix); err != nil {
-			return meta{}, err
-		}
-		var err error
-		if values, err = c.readMeta(ctx); err != nil {
-			return meta{}, err
-		}
-	}
 	us, err := strconv.ParseInt(values["poll"], 10, 64)
 	m := meta{values["store"], duration(us)}
 	switch {
@@ -288,6 +279,17 @@ func (c *client) open(ctx context.Context, prefix string, poll time.Duration) (m
 		return m, fmt.Errorf("poll %v: this store's is %v, fixed when its tables were made", poll, m.poll)
 	}
 	return m, nil
+}
+
+// runText runs a statement without arguments.
+func (c *client) runText(ctx context.Context, text string) error {
+	_, err := c.request(ctx, reading, func(ctx context.Context, conn *sql.Conn) error {
+		return c.withWriterLock(ctx, func(bool) error {
+			_, err := conn.ExecContext(ctx, text)
+			return err
+		})
+	})
+	return err
 }
 
 func (c *client) readMeta(ctx context.Context) (map[string]string, error) {

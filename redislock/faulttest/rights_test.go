@@ -13,7 +13,7 @@ import (
 
 // rights are those of the page docs/stores/redis.md for one server; a deployment needs a few more.
 const rights = "~holdfast:* &holdfast:* +hello +ping +select +eval +evalsha +subscribe +publish +pubsub|numsub " +
-	"+time +scan +get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire "
+	"+time +scan +get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire "
 
 // grant gives a user rights on all servers.
 func grant(t *testing.T, servers []*testserver.Redis, more string) {

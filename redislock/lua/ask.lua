@@ -13,15 +13,8 @@ local req = {
   poll = tonumber(poll), tokens = tonumber(tokens), asked = asked,
 }
 
-if fields.err then
-  local last = in_old_form(KEYS[1])
-  if not last then return {OLD_FORM} end
-  local old = call('HGETALL', KEYS[1])
-  for i = 1, #old, 2 do call('HDEL', KEYS[1], old[i]) end
-  fields = {'e:0', last}
-end
+if fields.err then return {err = fields.err} end -- nothing is written to another program's key
 local r = read(1, fields)
-if r.stored['e:0'] then write(r) end -- keeps the last token
 
 local function granted(h)
   return {OK, h.token, r.stored[ARGV[1]] and 1 or 0, block(h), head(r) and 1 or 0}

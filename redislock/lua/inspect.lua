@@ -1,7 +1,6 @@
 -- KEYS: those of the name. Replies {slots, closed for, holders, waiters}: of a holder its owner,
--- mode, permits, note, token, age and rest; of a waiter its owner, mode, permits, note and age. Or
--- {OLD_FORM}.
-if fields.err then return in_old_form(KEYS[1]) and {0, 0, {}, {}} or {OLD_FORM} end
+-- mode, permits, note, token, age and rest; of a waiter its owner, mode, permits, note and age.
+if fields.err then return {err = fields.err} end
 local r = read(1, fields)
 drop_heads(r)
 local slots, closed, holders, waiters = 0, 0, {}, {}

@@ -13,7 +13,7 @@
 local KEYS_OF_A_NAME = 5
 
 local EXCLUSIVE, SHARED, SLOT = 0, 1, 2 -- modes
-local OK, HELD, MISMATCH, NOT_HELD, BROKEN, OLD_FORM = 0, 1, 2, 3, 4, 5 -- replies
+local OK, HELD, MISMATCH, NOT_HELD, BROKEN = 0, 1, 2, 3, 4 -- replies
 
 local winners = {} -- holds granted out of the queue, whose owners must be told
 

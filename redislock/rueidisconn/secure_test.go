@@ -167,7 +167,7 @@ func TestCertificatesReplaced(t *testing.T) {
 
 // permissions are what the documentation says that a user needs.
 const permissions = "~holdfast:* &holdfast:* +hello +ping +select +eval +evalsha +subscribe +publish +pubsub|numsub +time +scan " +
-	"+get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire"
+	"+get +set +zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire"
 
 // TestUser: a user with few permissions can do all that locks do, and one
 // without is told.

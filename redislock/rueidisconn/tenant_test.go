@@ -11,7 +11,7 @@ import (
 // tenantRights are those that docs/stores/redis.md names for a user of the names below one prefix.
 const tenantRights = "~holdfast:{billing/* ~holdfast:store &holdfast:wake:* " +
 	"+hello +ping +select +eval +evalsha +subscribe +publish +pubsub|numsub +time +scan +get +set " +
-	"+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +hgetall +pexpire"
+	"+zadd +zrem +zrange +zrank +zscore +zcard +hset +hget +hdel +pexpire"
 
 // TestTenantRights: a user that may only use the keys below a prefix locks names there, and no others. The error
 // names what could be granted.

@@ -68,11 +68,6 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 	}
 	t.Run("a crowd", func(t *testing.T) { sqltest.Crowd(t, crowd, 6, own(t, "crowd")) })
 	t.Run("a dead crowd", func(t *testing.T) { sqltest.DeadCrowd(t, own(t, "dead")) })
-	t.Run("upgrade", func(t *testing.T) {
-		sqltest.Upgrade(t, admin, sqllock.MySQL, func() (driver.Driver, error) {
-			return New(t.Context(), openDB(t, server, ""), &sqllock.Options{Prefix: sqltest.OldPrefix})
-		})
-	})
 	t.Run("blocks of tokens", func(t *testing.T) { sqltest.Blocks(t, dial(t, server, nil), dial(t, server, nil)) })
 	t.Run("start together", func(t *testing.T) {
 		sqltest.StartTogether(t, func() (driver.Driver, error) { return openURL(t.Context(), server.URL()+"?hf.tables=together") })

@@ -62,11 +62,6 @@ func TestServer(t *testing.T) {
 	}
 	t.Run("a crowd", func(t *testing.T) { sqltest.Crowd(t, crowd, 6, own(t, "crowd")) })
 	t.Run("a dead crowd", func(t *testing.T) { sqltest.DeadCrowd(t, own(t, "dead")) })
-	t.Run("upgrade", func(t *testing.T) {
-		sqltest.Upgrade(t, admin, sqllock.Postgres, func() (driver.Driver, error) {
-			return New(t.Context(), openDB(t, server), &sqllock.Options{Prefix: sqltest.OldPrefix})
-		})
-	})
 	t.Run("batches", func(t *testing.T) { sqltest.Batches(t, openWith(t, server, "batches", sqltest.TwinPoll)) })
 	t.Run("contended", func(t *testing.T) {
 		for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {

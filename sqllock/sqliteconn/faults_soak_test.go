@@ -58,13 +58,6 @@ func TestCrowd(t *testing.T) {
 	t.Run("dead", func(t *testing.T) { sqltest.DeadCrowd(t, open) })
 }
 
-func TestUpgrade(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "locks.db")
-	sqltest.Upgrade(t, openDB(t, file), sqllock.SQLite, func() (driver.Driver, error) {
-		return New(t.Context(), openDB(t, file), &sqllock.Options{Prefix: sqltest.OldPrefix})
-	})
-}
-
 func TestBlocks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	sqltest.Blocks(t, dial(t, file, nil), dial(t, file, nil))

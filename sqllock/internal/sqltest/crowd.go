@@ -2,6 +2,7 @@ package sqltest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -116,7 +117,7 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 	ofDead := map[string]bool{}
 	var requests []driver.Request
 	for range all {
-		r := driver.Request{Name: name, Owner: ownerName(), TTL: time.Minute}
+		r := driver.Request{Name: name, Owner: rand.Text(), TTL: time.Minute}
 		ofDead[r.Owner] = true
 		requests = append(requests, r)
 	}
