@@ -58,7 +58,6 @@ type acquisition struct {
 	err     error // why there is no lease
 	waiting *waiting
 	wakes   driver.Wakes // nil: not asked for yet, or the store does not tell
-	asked   *outliving   // the request whose outcome the engine is to be told next; nil: none
 }
 
 // leave ends an acquire. If the driver has panicked, it leaves nothing behind either (P6).
@@ -90,9 +89,6 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 	le := a.lease
 	event := engine.Event{Kind: kind, Caller: &le.caller}
 	if kind == engine.Entered {
-		if end, ok := ctx.Deadline(); ok {
-			event.Patience = max(time.Until(end), 1)
-		}
 		// Without the mutex: a driver that blocks must not delay the client.
 		event.Contended = c.hinter != nil && !a.try && c.hinter.Contended(c.opts.Prefix+le.Name())
 	}
@@ -105,18 +101,10 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 			event.Grant, event.Err = c.driver.Try(ctx, next.Grant.Request)
 		case engine.Enqueue:
 			event.Kind = engine.Answered
-			if next.Outlives {
-				c.askOutliving(ctx, a, &next)
-			} else {
-				event.Grant, event.Err = c.queuer.Enqueue(ctx, next.Grant.Request)
-			}
+			event.Grant, event.Err = c.queuer.Enqueue(ctx, next.Grant.Request)
 		case engine.Await:
 			event.Kind = engine.Answered
-			if next.Outlives {
-				c.askOutliving(ctx, a, &next)
-			} else {
-				event.Grant, event.Err = c.await(ctx, a, &next)
-			}
+			event.Grant, event.Err = c.await(ctx, a, &next)
 		case engine.Confirm: // the grant must be renewed before it is used
 			event.Kind = engine.Confirmed
 			event.Renewal = c.renew1(ctx, next.Grant)
@@ -145,10 +133,6 @@ func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	if !a.entered {
 		a.entered = true
 		c.active++
-	}
-	if a.asked != nil {
-		a.asked.tellLocked(ev)
-		a.asked = nil
 	}
 	next := c.stepLocked(ev)
 	if next.Do == engine.Sleep || next.Do == engine.Pause {
@@ -236,75 +220,6 @@ func (c *Client) await(
 func isUnanswered(err error) bool {
 	var unanswered *driver.UnansweredError
 	return errors.As(err, &unanswered)
-}
-
-// outliving is a request that goes on when its caller has given up. The client's mutex guards it.
-type outliving struct {
-	answered chan struct{}
-	grant    driver.Grant
-	err      error
-	done     bool // it is answered, and its caller gets that
-	outlived bool // its caller has left: the engine gets the answer
-}
-
-// tellLocked makes ev say how the request has ended for its caller. The engine must be told in the same
-// critical section: suppose the answer came between the two. Then the engine would hear of it before
-// it heard that somebody would wait for it, and the next caller would wait for ever.
-func (r *outliving) tellLocked(ev *engine.Event) {
-	if r.done {
-		ev.Grant, ev.Err = r.grant, r.err
-		return
-	}
-	r.outlived, ev.Kind = true, engine.Outlived
-}
-
-// outlivesFor bounds a request for a place that has outlived its caller.
-const outlivesFor = 2 * time.Second
-
-// askOutliving asks for a place, or awaits the store. If the caller's context ends first, that goes
-// on in the background, and the answer is for the next caller.
-func (c *Client) askOutliving(ctx context.Context, a *acquisition, next *engine.Action) {
-	do := next.Do
-	r := &outliving{answered: make(chan struct{})}
-	a.asked = r
-	caller, req := &a.lease.caller, next.Grant.Request
-	method, ask, within := "Enqueue", c.queuer.Enqueue, outlivesFor
-	if do == engine.Await {
-		method, ask, within = "Wait", c.queuer.Wait, next.For
-	}
-	c.mu.Lock()
-	c.active++
-	c.mu.Unlock()
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-		defer cancel()
-		defer context.AfterFunc(c.closing, cancel)()
-		le := caller.Ref.(*Lease)
-		grant, failure := driver.Grant{}, error(ErrHeld)
-		if !c.interruptible(le, cancel) {
-			if panicked := c.guarded(method, func() { grant, failure = ask(ctx, req) }); panicked != nil {
-				failure = driver.Uncertain(panicked)
-			}
-		}
-		c.interruptible(le, nil)
-		if failure != nil && do == engine.Await && ctx.Err() != nil {
-			failure = ErrHeld // time to ask again
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if r.outlived {
-			grant.Request = req
-			c.stepLocked(&engine.Event{Kind: engine.LateAnswered, Caller: caller, Grant: grant, Err: failure})
-		} else {
-			r.grant, r.err, r.done = grant, failure, true
-			close(r.answered)
-		}
-		c.finishLocked(1)
-	}()
-	select {
-	case <-r.answered:
-	case <-ctx.Done():
-	}
 }
 
 // interruptible says how the lease's wait for the store is ended, and reports whether that has

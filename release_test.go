@@ -219,17 +219,17 @@ func TestMinHoldOfACrash(t *testing.T) {
 				got <- w.acquire(job)
 			} else {
 				first := w.acquire(a.Mutex("x", nil))
+				leaving, leave := context.WithCancel(w.ctx)
 				if way == "inherited" {
-					w.impatiently(3, job)
-				} else {
-					go func() { got <- w.acquire(job) }()
+					go job.Acquire(leaving)
 					synctest.Wait()
 				}
+				go func() { got <- w.acquire(job) }()
+				synctest.Wait()
+				leave()
+				synctest.Wait()
 				if err := first.Release(); err != nil {
 					t.Fatal(err)
-				}
-				if synctest.Wait(); way == "inherited" {
-					got <- w.acquire(job)
 				}
 			}
 			lease := <-got

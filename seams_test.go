@@ -79,8 +79,7 @@ const (
 
 var moments = []moment{before, after, told, lost, late, fails, panics}
 
-// settles is for how long a call takes in which something else happens: longer than the callers wait
-// who give up soon, and shorter than their places linger.
+// settles is for how long a call takes in which something else happens.
 const settles = 7 * time.Millisecond
 
 // scene is one case.
@@ -292,13 +291,6 @@ func (s *scene) subject(f func(*holdfast.Lease)) {
 
 func nothing(*holdfast.Lease) {}
 
-// impatientSubject is one that gives up after 5 ms. The answer to its request comes just then.
-func (s *scene) impatientSubject() {
-	s.trap.answers = 8 * time.Millisecond
-	s.ctx, s.cancel = context.WithTimeout(s.ctx, 5*time.Millisecond)
-	s.subject(nothing)
-}
-
 // occupied lets the other client hold the name for a while.
 func (s *scene) occupied(d time.Duration) {
 	lease := s.acquire(s.theirs)
@@ -350,32 +342,6 @@ var seams = map[string]func(*scene){
 		s.occupied(40 * time.Millisecond)
 		s.trap.arm("Wait")
 		s.subject(nothing)
-	},
-	"Enqueue that outlives": func(s *scene) {
-		s.occupied(60 * time.Millisecond)
-		s.impatiently(2, s.lock)
-		time.Sleep(20 * time.Millisecond) // the place lingers no longer
-		s.trap.arm("Enqueue")
-		s.impatientSubject()
-	},
-	"Enqueue that outlives, free": func(s *scene) {
-		s.occupied(20 * time.Millisecond)
-		s.impatiently(2, s.lock)
-		time.Sleep(25 * time.Millisecond)
-		s.trap.arm("Enqueue")
-		s.impatientSubject()
-	},
-	"Wait that outlives": func(s *scene) {
-		s.occupied(50 * time.Millisecond)
-		s.impatiently(2, s.lock)
-		s.trap.arm("Wait")
-		s.impatientSubject()
-	},
-	"Wait that outlives, soon free": func(s *scene) {
-		s.occupied(14 * time.Millisecond)
-		s.impatiently(2, s.lock)
-		s.trap.arm("Wait")
-		s.impatientSubject()
 	},
 	"the renewal of a stale grant": func(s *scene) {
 		s.trap.slowTry = 25 * time.Second

@@ -23,8 +23,7 @@ type Caller struct {
 	prev, next *Caller // at the gate; next: of the same hold
 	hold       *Hold
 	entered    driver.Instant
-	patience   time.Duration // for how long it waits at most; 0: its context has no deadline
-	err        error         // refused: what is known of the holder; ended: why; then what its release returned
+	err        error // refused: what is known of the holder; ended: why; then what its release returned
 	release    releaseState
 }
 
@@ -60,22 +59,18 @@ func (c *Caller) Init(name string, s *Settings, try bool, ref any) {
 	*c = Caller{Ref: ref, name: name, settings: s, try: try}
 }
 
-// Asleep reports whether the caller waits behind others of its client, or for the answer to
-// the request of one that has given up.
-func (c *Caller) Asleep() bool {
-	return c.state == behind || c.state == head && c.gate.place.late
-}
+// Asleep reports whether the caller waits behind others of its client.
+func (c *Caller) Asleep() bool { return c.state == behind }
 
 // Name returns the name that it wants or holds, without the client's prefix.
 func (c *Caller) Name() string { return c.name }
 
 // entered takes a caller in: it is the head, or waits behind others.
-func (e *Engine) entered(c *Caller, contended bool, patience time.Duration) Action {
+func (e *Engine) entered(c *Caller, contended bool) Action {
 	if e.closed {
 		return Action{Do: No, Err: driver.ErrClosed}
 	}
 	g := e.gate(c.name)
-	e.adopt(g, c)
 	switch {
 	case g.mismatched(c):
 		return Action{Do: No, Err: driver.ErrMismatch}
@@ -83,7 +78,7 @@ func (e *Engine) entered(c *Caller, contended bool, patience time.Duration) Acti
 		c.state, c.err = refused, e.knownHolder(g, c.name)
 		return Action{Do: No, Err: c.err}
 	}
-	c.entered, c.patience = e.now, patience
+	c.entered = e.now
 	if g.empty() {
 		c.state = head
 		g.talk = dialogue{}
@@ -146,20 +141,32 @@ func (e *Engine) begin(c *Caller, contended bool) Action {
 	switch sent := g.place.sent; {
 	case c.try && sent:
 		e.withdrawPlace(c.name, g.renounce())
-	case g.place.late:
-		t.step = begin
-		return Action{Do: Sleep} // until lateAnswered
-	case g.place.granted != nil:
-		t.step = enqueue
-		grant := *g.place.granted
-		g.place.granted = nil
-		return e.accept(c, grant)
 	case e.Queue && !c.try && e.queuedLately(g):
 		t.step, t.contact, t.held = await, true, g.place.held
-	case e.Queue && !c.try && (sent || g.hot || g.told || contended || e.gaveUpLately(c.name)):
+	case e.Queue && !c.try && (sent || g.hot || g.told || contended):
 		t.step = enqueue
 	}
 	return e.ask(c)
+}
+
+// queuedLately reports whether the store has confirmed the place so short a time ago that a
+// new head can wait at once.
+func (e *Engine) queuedLately(g *gate) bool {
+	p := &g.place
+	return p.sent && !p.stray && p.confirmed != 0 && e.now < p.confirmed.Add(e.Poll/2)
+}
+
+// untilConfirm returns how long the head waits before it confirms the place again.
+func (e *Engine) untilConfirm(g *gate) time.Duration {
+	every := e.Poll
+	if held := g.talk.held; held != nil {
+		every = driver.Caps{Poll: e.Poll}.ConfirmEvery(held.Ahead)
+	}
+	every = e.Jitter(every)
+	if at := g.place.confirmed; at != 0 {
+		return max(at.Add(every).Sub(e.now), 0)
+	}
+	return every
 }
 
 // ensurePlace gives the gate an owner under which the head asks the store: that of the
@@ -196,9 +203,9 @@ func (e *Engine) ask(c *Caller) Action {
 	a.Grant.Tokens = e.tokensFor(g, c)
 	switch {
 	case t.step == enqueue:
-		a.Do, a.Outlives = Enqueue, e.gaveUpLately(g.name)
+		a.Do = Enqueue
 	case t.step == await && e.Queue:
-		a.Do, a.For, a.Outlives = Await, t.untilOpen(e.untilConfirm(g)), e.gaveUpLately(g.name)
+		a.Do, a.For = Await, t.untilOpen(e.untilConfirm(g))
 		return a
 	}
 	g.place.tokens = a.Grant.Tokens
@@ -482,12 +489,7 @@ func (e *Engine) giveUp(c *Caller, err error) Action {
 	c.state = gaveUp
 	if wasHead {
 		usable := e.Queue && g.first != nil && g.place.terms != nil && g.first.settings.Terms == *g.place.terms
-		switch {
-		case usable:
-		case err == nil && e.lingers(g, c):
-			e.lingering.Set(g, e.now.Add(LingerFor))
-			g.told = false
-		default:
+		if !usable {
 			e.withdrawPlace(c.name, g.renounce())
 			g.told = false
 		}

@@ -13,7 +13,6 @@
 //	acquire.go   a caller enters, waits at the gate, and asks the store as its head
 //	hold.go      the store has granted: a hold, its callers, and how it is lost
 //	cohort.go    a hold is handed over inside the client, without the store
-//	linger.go    a place that nobody waits for any more stays for the next caller
 //	renew.go     holds are renewed together before they end
 //	release.go   the last caller of a hold releases it
 //	withdraw.go  what the store may still know is withdrawn until it confirms that
@@ -55,15 +54,13 @@ type Config struct {
 type Engine struct {
 	Config
 	gates     map[string]*gate
-	spare     []*gate                   // empty, to be used again
-	deadlines due.Queue[*Hold]          // all holds, by the next instant at which the clock changes them
-	renewals  *batch.Plan[*Hold]        // the holds to renew
-	withdrawn *batch.Plan[*withdrawal]  // what the store is to forget
-	cohorts   due.Queue[*gate]          // the gates with a cohort, by its end
-	lingering due.Queue[*gate]          // the gates without callers whose places linger, by the end of that
-	impatient map[string]driver.Instant // names whose callers gave up soon: when the last did
-	open      int                       // withdrawals in the plan or under way
-	silence   error                     // the last uncertain or failed answer; nil: the store has confirmed a withdrawal since
+	spare     []*gate                  // empty, to be used again
+	deadlines due.Queue[*Hold]         // all holds, by the next instant at which the clock changes them
+	renewals  *batch.Plan[*Hold]       // the holds to renew
+	withdrawn *batch.Plan[*withdrawal] // what the store is to forget
+	cohorts   due.Queue[*gate]         // the gates with a cohort, by its end
+	open      int                      // withdrawals in the plan or under way
+	silence   error                    // the last uncertain or failed answer; nil: the store has confirmed a withdrawal since
 	closed    bool
 	left      []driver.Grant // held at the Close, to be released once the work has stopped
 	effects   []Effect
@@ -77,8 +74,6 @@ func New(c Config) *Engine {
 		gates:     map[string]*gate{},
 		deadlines: due.New(deadlineOf),
 		cohorts:   due.New(cohortEnd),
-		lingering: due.New(lingerEnd),
-		impatient: map[string]driver.Instant{},
 		renewals:  batch.New(renewalRules),
 		withdrawn: batch.New(withdrawalRules),
 	}
@@ -90,15 +85,13 @@ type Kind uint8
 // The kinds of events, and the fields that each needs beside Now.
 const (
 	// A caller's acquire.
-	Entered      Kind = iota // Caller, Contended: it wants the name
-	Woken                    // Caller: an effect has woken it while it slept or paused
-	Rested                   // Caller, Ended: its pause is over
-	Answered                 // Caller, Grant, Err, Ended: the store has answered its request
-	Outlived                 // Caller: its context has ended first; its request goes on (LateAnswered)
-	LateAnswered             // Caller, Grant, Err: the store has answered the request that Outlived told of
-	Confirmed                // Caller, Renewal, Ended: the store has renewed its grant before it is used
-	Cancelled                // Caller: its context or the client has ended while it slept
-	Abandoned                // Caller: its goroutine is gone, in a panic of the driver
+	Entered   Kind = iota // Caller, Contended: it wants the name
+	Woken                 // Caller: an effect has woken it while it slept or paused
+	Rested                // Caller, Ended: its pause is over
+	Answered              // Caller, Grant, Err, Ended: the store has answered its request
+	Confirmed             // Caller, Renewal, Ended: the store has renewed its grant before it is used
+	Cancelled             // Caller: its context or the client has ended while it slept
+	Abandoned             // Caller: its goroutine is gone, in a panic of the driver
 
 	// A caller's lease.
 	Checked   // Caller: is it still trusted?
@@ -134,11 +127,10 @@ type Event struct {
 
 	Grant     driver.Grant
 	Renewal   driver.Renewal
-	Err       error         // of the store
-	Ended     error         // of the caller's context; nil: it has not ended
-	Patience  time.Duration // until its context's deadline; 0: it has none
-	Contended bool          // the driver knows that others want the name
-	Unused    bool          // nothing was done under the lease
+	Err       error // of the store
+	Ended     error // of the caller's context; nil: it has not ended
+	Contended bool  // the driver knows that others want the name
+	Unused    bool  // nothing was done under the lease
 	Other     *Caller
 	Mode      driver.Mode
 	Note      string
@@ -176,15 +168,14 @@ const (
 
 // Action is what the caller of an event does next.
 type Action struct {
-	Do       Do
-	Grant    driver.Grant
-	For      time.Duration
-	Opens    time.Duration     // of Pause, if the store said that the name is held: in how long it opens by itself; 0: it did not say when
-	Poll     bool              // of Pause: the store is polled after it, and may be polled later if it tells when the name is free
-	Outlives bool              // of Enqueue and Await: if the caller's context ends first, they go on (Outlived)
-	Err      error             // nil after an acquire: its context or the client has ended
-	Held     *driver.HeldError // the last that the store said of the holder
-	Last     error             // its last error
+	Do    Do
+	Grant driver.Grant
+	For   time.Duration
+	Opens time.Duration     // of Pause, if the store said that the name is held: in how long it opens by itself; 0: it did not say when
+	Poll  bool              // of Pause: the store is polled after it, and may be polled later if it tells when the name is free
+	Err   error             // nil after an acquire: its context or the client has ended
+	Held  *driver.HeldError // the last that the store said of the holder
+	Last  error             // its last error
 }
 
 // EffectKind is what is to be done for others than the event's caller.
@@ -193,7 +184,7 @@ type EffectKind uint8
 // The kinds of effects, and the fields that each has.
 const (
 	Wake       EffectKind = iota // Caller: it sleeps or pauses, and there is news
-	Interrupt                    // Caller: its Await, or what has outlived it, is to end now
+	Interrupt                    // Caller: its Await is to end now
 	End                          // Caller, Err: its lease is over
 	Tell                         // News: hooks and the logger hear of it
 	FindShards                   // Due: ask the driver for the shards of Due.Requests
@@ -254,17 +245,13 @@ func (e *Engine) step(ev *Event) Action {
 	c := ev.Caller
 	switch ev.Kind {
 	case Entered:
-		return e.entered(c, ev.Contended, ev.Patience)
+		return e.entered(c, ev.Contended)
 	case Woken:
 		return e.woken(c)
 	case Rested:
 		return e.rested(c, ev.Ended)
 	case Answered:
 		return e.answered(c, ev.Grant, ev.Err, ev.Ended)
-	case Outlived:
-		return e.outlived(c)
-	case LateAnswered:
-		e.lateAnswered(c.name, ev.Grant, ev.Err)
 	case Confirmed:
 		return e.confirmed(c, ev.Renewal, ev.Ended)
 	case Cancelled, Abandoned:
@@ -340,8 +327,6 @@ func (e *Engine) Next() (at driver.Instant, ok bool) {
 	sooner(e.withdrawn.Next())
 	_, t, some = e.cohorts.First()
 	sooner(t, some)
-	_, t, some = e.lingering.First()
-	sooner(t, some)
 	return at, ok
 }
 
@@ -364,7 +349,6 @@ func (e *Engine) ticked() {
 	for g, at, ok := e.cohorts.First(); ok && at <= e.now; g, at, ok = e.cohorts.First() {
 		e.endCohort(g)
 	}
-	e.endLingering(e.now)
 	d := &Due{holds: e.renewals.Due(e.now), withdrawals: e.withdrawn.Due(e.now)}
 	switch {
 	case len(d.holds)+len(d.withdrawals) == 0:
@@ -419,7 +403,6 @@ func (e *Engine) send(d *Due, shards []string) {
 // close ends all leases and refuses new callers.
 func (e *Engine) close() {
 	e.closed = true
-	e.endLingering(e.now.Add(LingerFor))
 	for h, _, ok := e.deadlines.First(); ok; h, _, ok = e.deadlines.First() {
 		if !h.machine.Release(e.now) {
 			e.lose(h, nil)

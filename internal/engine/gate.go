@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/due"
 )
 
 // gate is the queue of one client's callers for one name. Only the first of them, the head,
@@ -26,20 +25,15 @@ type gate struct {
 	followed    bool // since the last grant, or at it, others have waited behind the head
 	closed      bool
 	cohort      cohort
-	lingers     due.Entry // until when its place waits for another caller; see linger.go
 }
 
 // place is the gate's one place in the store's queue. A head that gives up leaves it to the
-// next, if that one's terms are the same (linger.go).
+// next, if that one's terms are the same.
 type place struct {
 	owner     string // "": none
 	terms     *Terms
 	sent      bool              // the store may know it: it must be used or withdrawn
 	stray     bool              // a request for it got no answer and may still be on its way
-	late      bool              // a request for it has outlived its caller, and is under way
-	lateStep  step              // which that is
-	lateOf    *Caller           // whose it was
-	granted   *driver.Grant     // the answer to that, which nobody has used yet
 	handle    any               // what the driver has said of it: driver.Grant.Handle
 	tokens    int               // that were asked for
 	lost      error             // the store has told that its hold is gone, before a caller had it
@@ -91,7 +85,7 @@ func (e *Engine) gate(name string) *gate {
 
 // tidy forgets a gate at which nobody is (P9).
 func (e *Engine) tidy(name string, g *gate) {
-	if g.empty() && !e.lingering.Has(g) && e.gates[name] == g {
+	if g.empty() && e.gates[name] == g {
 		delete(e.gates, name)
 		if len(e.spare) < maxSpare {
 			*g = gate{}
@@ -100,8 +94,8 @@ func (e *Engine) tidy(name string, g *gate) {
 	}
 }
 
-// empty reports whether nobody is at the gate, and nobody's hold keeps it closed. Unless
-// its place lingers, the last to leave a gate has it withdrawn, and the gate can be forgotten.
+// empty reports whether nobody is at the gate, and nobody's hold keeps it closed. The last to leave
+// a gate has its place withdrawn, and the gate can be forgotten.
 func (g *gate) empty() bool { return g.first == nil && !g.closed }
 
 // hasFollowers reports whether anybody is behind the first.

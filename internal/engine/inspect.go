@@ -34,8 +34,6 @@ func (e *Engine) Clone() (*Engine, *Copy) {
 	c.left = slices.Clone(e.left)
 	c.deadlines = e.deadlines.Clone(m.Hold)
 	c.cohorts = e.cohorts.Clone(m.gate)
-	c.lingering = e.lingering.Clone(m.gate)
-	c.impatient = maps.Clone(e.impatient)
 	c.renewals = e.renewals.Clone(m.Hold)
 	c.withdrawn = e.withdrawn.Clone(m.withdrawal)
 	return &c, m
@@ -92,7 +90,6 @@ func (m *Copy) gate(g *gate) *gate {
 	m.gates[g] = twin
 	twin.first, twin.last = m.Caller(g.first), m.Caller(g.last)
 	twin.cohort.hold = m.Hold(g.cohort.hold)
-	twin.place.lateOf = m.Caller(g.place.lateOf)
 	return twin
 }
 
@@ -131,7 +128,7 @@ func (c *Caller) Fresh() *Caller {
 
 // Idle reports whether the engine has forgotten everything (P9).
 func (e *Engine) Idle() bool {
-	return len(e.gates) == 0 && e.deadlines.Len() == 0 && e.cohorts.Len() == 0 && e.lingering.Len() == 0 &&
+	return len(e.gates) == 0 && e.deadlines.Len() == 0 && e.cohorts.Len() == 0 &&
 		e.renewals.Len() == 0 && e.withdrawn.Len() == 0 && e.open == 0
 }
 
@@ -145,13 +142,6 @@ func (e *Engine) AppendState(b []byte, now driver.Instant, number func(*Caller) 
 	for _, name := range slices.Sorted(maps.Keys(e.gates)) {
 		w.text(name)
 		w.gate(e.gates[name])
-		if g := e.gates[name]; e.lingering.Has(g) {
-			w.at(g.lingers.At())
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(e.impatient)) {
-		w.text(name)
-		w.at(max(e.impatient[name], now.Add(-AgainWithin-1)))
 	}
 	holds := slices.Clone(e.deadlines.All())
 	slices.SortFunc(holds, func(a, b *Hold) int { return strings.Compare(a.owner, b.owner) })
@@ -211,15 +201,11 @@ func (w *stateWriter) bits(bits ...bool) {
 }
 
 func (w *stateWriter) gate(g *gate) {
-	w.bits(g.told, g.hot, g.followed, g.closed, g.place.sent, g.place.stray, g.place.late, g.place.granted != nil, g.place.lost != nil, g.talk.contact, g.talk.held != nil, g.talk.last != nil, g.talk.paused)
-	w.int(int64(g.talk.step), int64(g.talk.pause), int64(g.place.tokens), int64(g.place.lateStep))
+	w.bits(g.told, g.hot, g.followed, g.closed, g.place.sent, g.place.stray, g.place.lost != nil, g.talk.contact, g.talk.held != nil, g.talk.last != nil, g.talk.paused)
+	w.int(int64(g.talk.step), int64(g.talk.pause), int64(g.place.tokens))
 	w.text(g.place.owner)
 	if g.place.confirmed != 0 {
 		w.at(g.place.confirmed)
-	}
-	if grant := g.place.granted; grant != nil {
-		w.at(grant.Since)
-		w.int(int64(grant.Valid), int64(grant.Token))
 	}
 	for c := range g.callers() {
 		w.int(int64(w.number(c)), int64(c.state))
@@ -253,12 +239,6 @@ func (w *stateWriter) hold(h *Hold) {
 // Check returns what is wrong with the state, whatever led to it.
 func (e *Engine) Check() error {
 	for name, g := range e.gates {
-		if e.lingering.Has(g) {
-			if g.first != nil || g.closed || !g.place.sent {
-				return fmt.Errorf("P6: the place of gate %q lingers for nothing", name)
-			}
-			continue
-		}
 		if err := g.check(); err != nil {
 			return fmt.Errorf("gate %q: %w", name, err)
 		}

@@ -48,12 +48,9 @@ func (e *Engine) withdrawPlace(name string, p place) {
 	if !p.sent {
 		return
 	}
-	if p.late {
-		e.effect(Effect{Kind: Interrupt, Caller: p.lateOf})
-	}
 	r := p.terms.request(e.Prefix+name, p.owner)
 	r.MinHold = 0
-	e.withdraw(driver.Grant{Request: r, Stray: p.stray || p.late, Handle: p.handle})
+	e.withdraw(driver.Grant{Request: r, Stray: p.stray, Handle: p.handle})
 }
 
 // overloaded returns why no acquire may begin that might have to be withdrawn, or nil: too

@@ -29,11 +29,6 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 		"\tcase released:\n\t\treturn Action{Do: Done, Err: c.err}\n", ""},
 	{"readers", "a writer shares a hold of readers", "engine/hold.go",
 		"c.settings.Terms == h.settings.Terms && c.settings.MaxHold", "c.settings.MaxHold"},
-	{"impatience", "a place lingers for ever", "engine/acquire.go", "\t\t\te.lingering.Set(g, e.now.Add(LingerFor))\n", ""},
-	{"impatience", "the answer to a late request wakes nobody", "engine/linger.go",
-		"\tif g.first != nil {\n\t\te.wake(g.first)\n\t}\n", ""},
-	{"impatience", "a place is withdrawn that another has adopted", "engine/linger.go",
-		"\te.lingering.Drop(g)\n\tif c.try", "\tif c.try"},
 	{"two: cancel, lost answer", "a place is left in the store", "engine/acquire.go",
 		"\t\t\te.withdrawPlace(c.name, g.renounce())\n\t\t\tg.told = false\n", "\t\t\tg.renounce()\n\t\t\tg.told = false\n"},
 	{"two: cancel, lost answer", "an unknown outcome counts as a no", "engine/acquire.go",
@@ -43,7 +38,7 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 	{"one caller, renewed", "trust is counted from the arrival of the grant", "engine/hold.go",
 		"lease.Start(now, g.Since, g.Valid,", "lease.Start(now, now, g.Valid,"},
 	{"break", "a grant is used though the store has told that it is gone", "engine/hold.go", "\t\t\tg.place.lost = reason\n", ""},
-	{"minimum hold, impatience", "a claim is used before the store knows of its minimum hold", "engine/acquire.go",
+	{"minimum hold, callers give up", "a claim is used before the store knows of its minimum hold", "engine/acquire.go",
 		"grant.Claim && ", "false && "},
 
 	// Of owners that are withdrawn.
@@ -55,7 +50,6 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 		"\t\t\te.withdrawPlace(c.name, g.renounce())\n\t\t\tg.told = false\n", "\t\t\te.withdrawPlace(c.name, g.place)\n\t\t\tg.told = false\n"},
 
 	// Of time.
-	{"impatience, lost answer", "a place lingers a tick too long", "engine/linger.go", "at <= then", "at < then"},
 	{"renewed in time", "the tick at a deadline comes too late", "engine/engine.go",
 		"e.deadlines.First()\n\tsooner(t, some)", "e.deadlines.First()\n\tsooner(t+1, some)"},
 	{"renewed in time", "a renewal that is due is forgotten", "engine/hold.go", "e.renewals.Set(h, at)", "_ = at"},

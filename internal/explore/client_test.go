@@ -31,24 +31,24 @@ func small() map[string]*setup {
 		return []wish{{name: "a", works: d}, {name: "a", works: d}, {name: "a", works: d}, {name: "a", works: d}}
 	}
 	worlds := map[string]*setup{
-		"hand-over":                {wishes: three, block: 3},
-		"a stranger":               {wishes: three, block: 3, stranger: true},
-		"cancel":                   {wishes: three, block: 3, budget: budget{cancels: 1}},
-		"cancel, no hand-over":     {wishes: three, budget: budget{cancels: 2}},
-		"impatience":               {wishes: three, stranger: true, held: true, budget: budget{cancels: 3}},
-		"impatience, lost answer":  {wishes: two, stranger: true, held: true, budget: budget{cancels: 2, losses: 1}},
-		"a lost answer":            {wishes: three, block: 3, budget: budget{losses: 1}},
-		"a failed request":         {wishes: three, block: 3, budget: budget{fails: 2}},
-		"break":                    {wishes: three, block: 3, budget: budget{breaks: 1}},
-		"close":                    {wishes: three, block: 3, budget: budget{closes: 1}},
-		"a try":                    {wishes: tries, block: 3, budget: budget{cancels: 1}},
-		"readers":                  {wishes: readers, block: 3, budget: budget{cancels: 1}},
-		"no queue":                 {wishes: three, block: 3, noQueue: true, budget: budget{cancels: 1}},
-		"no queue, a lost answer":  {wishes: two, block: 3, noQueue: true, stranger: true, budget: budget{losses: 1}},
-		"two: cancel, lost answer": {wishes: two, block: 3, stranger: true, budget: budget{cancels: 1, losses: 1}},
-		"two: break, failure":      {wishes: two, block: 3, stranger: true, budget: budget{breaks: 1, fails: 1}},
-		"two: close, lost answer":  {wishes: two, block: 3, budget: budget{closes: 1, losses: 1}},
-		"minimum hold, impatience": {wishes: []wish{once, once, once}, stranger: true, held: true, budget: budget{cancels: 2}},
+		"hand-over":                     {wishes: three, block: 3},
+		"a stranger":                    {wishes: three, block: 3, stranger: true},
+		"cancel":                        {wishes: three, block: 3, budget: budget{cancels: 1}},
+		"cancel, no hand-over":          {wishes: three, budget: budget{cancels: 2}},
+		"callers give up":               {wishes: three, stranger: true, held: true, budget: budget{cancels: 3}},
+		"callers give up, lost answer":  {wishes: two, stranger: true, held: true, budget: budget{cancels: 2, losses: 1}},
+		"a lost answer":                 {wishes: three, block: 3, budget: budget{losses: 1}},
+		"a failed request":              {wishes: three, block: 3, budget: budget{fails: 2}},
+		"break":                         {wishes: three, block: 3, budget: budget{breaks: 1}},
+		"close":                         {wishes: three, block: 3, budget: budget{closes: 1}},
+		"a try":                         {wishes: tries, block: 3, budget: budget{cancels: 1}},
+		"readers":                       {wishes: readers, block: 3, budget: budget{cancels: 1}},
+		"no queue":                      {wishes: three, block: 3, noQueue: true, budget: budget{cancels: 1}},
+		"no queue, a lost answer":       {wishes: two, block: 3, noQueue: true, stranger: true, budget: budget{losses: 1}},
+		"two: cancel, lost answer":      {wishes: two, block: 3, stranger: true, budget: budget{cancels: 1, losses: 1}},
+		"two: break, failure":           {wishes: two, block: 3, stranger: true, budget: budget{breaks: 1, fails: 1}},
+		"two: close, lost answer":       {wishes: two, block: 3, budget: budget{closes: 1, losses: 1}},
+		"minimum hold, callers give up": {wishes: []wish{once, once, once}, stranger: true, held: true, budget: budget{cancels: 2}},
 		// Suppose the engine asked again under an owner that is withdrawn: that would take back its next hold.
 		"no queue, late withdrawals": {wishes: two, noQueue: true, stranger: true, held: true, budget: budget{losses: 1, lates: 2}},
 		"late withdrawals":           {wishes: readers[1:], block: 3, stranger: true, held: true, budget: budget{cancels: 1, losses: 1, lates: 1}},
@@ -73,13 +73,6 @@ func small() map[string]*setup {
 // explored whole.
 func large() map[string]*setup {
 	return map[string]*setup{
-		// A place lingers, and time passes: it ends, or the next caller adopts it.
-		"impatience, time passes": {
-			wishes: []wish{
-				{name: "a", patience: engine.LingerFor}, {name: "a", patience: engine.LingerFor}, {name: "a"},
-			},
-			stranger: true, held: true, budget: budget{cancels: 3, times: 3},
-		},
 		"two callers, renewed": {
 			wishes: []wish{{name: "a"}, {name: "a", maxHold: 30 * time.Millisecond}}, block: 3, stranger: true,
 			budget: budget{fails: 1, breaks: 1, times: 6},
@@ -93,8 +86,8 @@ func large() map[string]*setup {
 
 // soaked are the small worlds that take most of the time. The gate only walks through them.
 var soaked = []string{
-	"one caller, renewed", "a failed request", "impatience", "readers", "no queue", "impatience, lost answer", "close", "a try",
-	"two: cancel, lost answer", "minimum hold, impatience", "cancel, no hand-over",
+	"one caller, renewed", "a failed request", "callers give up", "readers", "no queue", "callers give up, lost answer", "close", "a try",
+	"two: cancel, lost answer", "minimum hold, callers give up", "cancel, no hand-over",
 }
 
 // TestClient explores the engine that ships. The race detector would make that ten times as

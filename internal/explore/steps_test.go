@@ -40,9 +40,6 @@ func (w *world) next() []explore.Step[*world] {
 			w.execute(s.do, &s.grant, s.sentAt)
 		})
 	}
-	for i, l := range w.late {
-		w.lateSteps(i, l, can)
-	}
 	w.otherSteps(can)
 	at, due := w.e.Next()
 	if due && at <= w.now {
@@ -84,11 +81,6 @@ func (w *world) later() (next driver.Instant, ok bool) {
 			sooner(p.begun.Add(p.works))
 		}
 	}
-	for i := range w.late {
-		if w.late[i].do == engine.Await {
-			sooner(w.late[i].until)
-		}
-	}
 	for _, r := range w.names {
 		for i := range r.Holds {
 			sooner(r.Holds[i].Expires)
@@ -107,7 +99,7 @@ func (w *world) personSteps(i int, can func(string, func(*world))) {
 	case out:
 		on("comes", func(w *world, p *person) {
 			w.arrived = append(w.arrived, i)
-			w.callerStep(p, engine.Event{Kind: engine.Entered, Patience: p.patience})
+			w.callerStep(p, engine.Event{Kind: engine.Entered})
 		})
 	case asleep:
 		if p.woken {
@@ -167,14 +159,6 @@ var errCancelled = errors.New("cancelled")
 
 // requestSteps are what can become of a request.
 func (w *world) requestSteps(p *person, on func(string, func(*world, *person))) {
-	if p.action.Outlives && p.cancelled {
-		on("gives up, and its request goes on", func(w *world, p *person) {
-			w.late = append(w.late, lateRequest{
-				who: p.c.Ref.(int), do: p.action.Do, until: p.until, request: p.action.Grant.Request, sentAt: p.sentAt,
-			})
-			w.callerStep(p, engine.Event{Kind: engine.Outlived})
-		})
-	}
 	if p.action.Do == engine.Await {
 		r := w.names[p.name]
 		if r.Held(p.action.Grant.Owner) != nil {
@@ -213,38 +197,6 @@ func (w *world) requestSteps(p *person, on func(string, func(*world, *person))) 
 		on("is late, and nobody waits for its answer", func(w *world, p *person) {
 			w.strays = append(w.strays, stray{do: p.action.Do, grant: p.action.Grant, sentAt: p.sentAt})
 			lost(w, p)
-		})
-	}
-}
-
-// lateSteps are what can become of a request that has outlived its caller.
-func (w *world) lateSteps(i int, l lateRequest, can func(string, func(*world))) {
-	answer := func(w *world, r reply) {
-		w.late = slices.Delete(w.late, i, i+1)
-		r.grant.Request = l.request
-		w.step(engine.Event{Kind: engine.LateAnswered, Caller: w.people[l.who].c, Grant: r.grant, Err: r.err})
-	}
-	if l.executed {
-		can(fmt.Sprintf("the answer to the request of %s arrives", l.request.Owner), func(w *world) { answer(w, l.reply) })
-		return
-	}
-	if l.do == engine.Await {
-		if w.names[l.request.Name].Held(l.request.Owner) == nil {
-			if w.now >= l.until {
-				can(fmt.Sprintf("the wait of %s is over", l.request.Owner), func(w *world) { answer(w, reply{err: driver.ErrHeld}) })
-			}
-			return
-		}
-	}
-	can(fmt.Sprintf("the request of %s is heard", l.request.Owner), func(w *world) {
-		w.late[i].executed = true
-		w.late[i].reply = w.execute(l.do, &driver.Grant{Request: l.request}, l.sentAt)
-	})
-	if w.losses > 0 && l.do == engine.Enqueue {
-		can(fmt.Sprintf("the request of %s gets no answer", l.request.Owner), func(w *world) {
-			w.losses--
-			w.strays = append(w.strays, stray{do: engine.Enqueue, grant: driver.Grant{Request: l.request}, sentAt: l.sentAt})
-			answer(w, reply{err: driver.Uncertain(errStore)})
 		})
 	}
 }
@@ -413,13 +365,7 @@ func (w *world) step(ev engine.Event) engine.Action {
 		case engine.Wake:
 			w.people[f.Caller.Ref.(int)].woken = true
 		case engine.Interrupt:
-			who := f.Caller.Ref.(int)
-			w.people[who].until = w.now // it polls at once
-			for i := range w.late {
-				if w.late[i].who == who {
-					w.late[i].until = w.now
-				}
-			}
+			w.people[f.Caller.Ref.(int)].until = w.now // it polls at once
 		case engine.End:
 			p := w.people[f.Caller.Ref.(int)]
 			if p.over {

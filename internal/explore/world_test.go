@@ -37,7 +37,6 @@ type wish struct {
 	maxHold time.Duration
 	works   time.Duration // for how long it holds the name; 0: until anything else happens, or not
 
-	patience time.Duration // until its context's deadline; 0: it has none
 }
 
 // setup is what is explored.
@@ -121,17 +120,6 @@ type stray struct {
 	slow   bool // time passes before it arrives, even in a patient world
 }
 
-// lateRequest is a request for a place that has outlived its caller.
-type lateRequest struct {
-	who      int
-	do       engine.Do
-	until    driver.Instant // of a wait
-	request  driver.Request
-	sentAt   driver.Instant
-	executed bool
-	reply    reply
-}
-
 // world is a state.
 type world struct {
 	*setup
@@ -150,7 +138,6 @@ type world struct {
 	untold   []string                  // those of which the store will tell the client
 	ops      []*operation
 	strays   []stray
-	late     []lateRequest
 	arrived  []int // people in the order of their arrival, but for those who have left
 	stranger phase
 	closed   bool // Closed, and not yet WorkStopped
@@ -222,7 +209,7 @@ func (w *world) clone() *world {
 		c.names[name] = &record.Record{Holds: slices.Clone(r.Holds), Queue: slices.Clone(r.Queue)}
 	}
 	c.refused, c.broken, c.untold, c.told = slices.Clone(w.refused), slices.Clone(w.broken), slices.Clone(w.untold), slices.Clone(w.told)
-	c.strays, c.arrived, c.late = slices.Clone(w.strays), slices.Clone(w.arrived), slices.Clone(w.late)
+	c.strays, c.arrived = slices.Clone(w.strays), slices.Clone(w.arrived)
 	c.ops = make([]*operation, len(w.ops))
 	for i, op := range w.ops {
 		twin := *op
@@ -249,7 +236,6 @@ func (w *world) key() []byte {
 		switch p.phase {
 		case sent:
 			k.num(int(p.action.Do), p.action.Grant.Tokens)
-			k.flags(p.action.Outlives)
 			k.grant(&p.action.Grant)
 			k.at(p.sentAt, p.until)
 		case replied:
@@ -291,19 +277,6 @@ func (w *world) key() []byte {
 		k.num(int(w.strays[i].do))
 		k.flags(w.strays[i].slow)
 		k.grant(&w.strays[i].grant)
-	}
-	for i := range w.late {
-		l := &w.late[i]
-		k.num(l.who, l.request.Tokens, int(l.do))
-		if l.do == engine.Await {
-			k.at(l.until)
-		}
-		k.texts([]string{l.request.Owner})
-		k.at(l.sentAt)
-		if k.flags(l.executed); l.executed {
-			k.grant(&l.reply.grant)
-			k.err(l.reply.err)
-		}
 	}
 	return w.e.AppendState(k.b, w.now, number)
 }
