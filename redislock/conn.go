@@ -36,10 +36,8 @@ type Reserver interface {
 }
 
 // Listener is a Conn to one server, or to one at a time, that can be subscribed to many channels on one
-// connection, and knows its database. Without it waiters of the layout SetNX poll only.
+// connection. Without it waiters of the layout Redisson poll only.
 type Listener interface {
-	// Database returns the number of the database that commands go to, and false if it is not known.
-	Database() (number int, known bool)
 	// Listen returns a connection for subscriptions. Heard is called with each message, and with ""
 	// when the server has confirmed a channel, one call at a time. It does not block. When the
 	// connection has been closed, heard MUST NOT be called any more.

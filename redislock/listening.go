@@ -11,21 +11,18 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// wakeups hears when names may be free, for layouts without a queue, in which other programs release locks
-// too. While anybody waits, one goroutine of the client keeps one connection subscribed to the channels of
-// the names that are waited for, and asks once in a poll whether the server still tells.
+// wakeups hears when names may be free, for the layout Redisson, which has no queue and in which programs in
+// Java release locks too. While anybody waits, one goroutine of the client keeps one connection subscribed to
+// the channels of the names that are waited for.
 type wakeups struct {
 	open     func(ctx context.Context, heard func(channel, message string)) (Listening, error)
 	channels func(name string) []string // on which the name's releases are told
-	frees    func(message string) bool  // whether a name may be free after a message
-	ask      func(context.Context) bool // whether the server tells; nil: it always does
 	life     context.Context
 	end      context.CancelFunc
 	news     chan struct{} // there are names to subscribe to
 	work     sync.WaitGroup
 
 	mu      sync.Mutex
-	on      bool                  // the server tells, as far as is known
 	runs    bool                  // the goroutine
 	awaited map[string]*awaited   // names that are waited for, or were a moment ago
 	of      map[string][]*awaited // the same, by channel: Redisson has one for several names
@@ -46,7 +43,7 @@ func newWakeups(
 	open func(context.Context, func(channel, message string)) (Listening, error), channels func(name string) []string,
 ) *wakeups {
 	k := &wakeups{
-		open: open, channels: channels, frees: func(string) bool { return true }, on: true,
+		open: open, channels: channels,
 		news: make(chan struct{}, 1), awaited: map[string]*awaited{}, of: map[string][]*awaited{},
 	}
 	k.life, k.end = context.WithCancel(context.Background())
@@ -94,7 +91,7 @@ func (w *wakes) C() <-chan struct{} { return w.c }
 func (w *wakes) Sure() bool {
 	w.k.mu.Lock()
 	defer w.k.mu.Unlock()
-	return w.k.on && w.name.sure()
+	return w.name.sure()
 }
 
 // Stop implements driver.Wakes. The channel stays subscribed for a moment, because where one has waited
@@ -120,13 +117,10 @@ func (k *wakeups) heard(channel, message string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, n := range k.of[channel] {
-		switch {
-		case message == "":
+		if message == "" {
 			n.heard[channel] = struct{}{}
-			n.wake()
-		case k.frees(message):
-			n.wake()
 		}
+		n.wake()
 	}
 }
 
@@ -151,11 +145,6 @@ const askWithin = 5 * time.Second
 func (k *wakeups) run() {
 	pause := firstListen
 	for k.anyAwaited() {
-		if !k.check() {
-			k.rest(once())
-			k.forgetIdle()
-			continue
-		}
 		began := time.Now()
 		if k.listen() == nil {
 			continue
@@ -168,7 +157,7 @@ func (k *wakeups) run() {
 	}
 }
 
-// once returns how long it takes until the server is asked again whether it tells.
+// once returns how long it takes until the names are forgotten that nobody waits for any more.
 func once() time.Duration { return driver.DefaultPoll/2 + rand.N(driver.DefaultPoll/2) }
 
 func (k *wakeups) rest(d time.Duration) {
@@ -197,19 +186,8 @@ func (k *wakeups) anyAwaited() bool {
 	return false
 }
 
-// check asks whether the server tells. When it does not any more, the waiters poll.
-func (k *wakeups) check() bool {
-	ctx, cancel := context.WithTimeout(k.life, askWithin)
-	defer cancel()
-	on := k.ask == nil || k.ask(ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.on = on
-	return on
-}
-
-// listen keeps a connection subscribed to what is waited for. It returns nil when nothing is, or when the
-// server does not tell any more, and an error when the connection is lost.
+// listen keeps a connection subscribed to what is waited for. It returns nil when nothing is, and an error
+// when the connection is lost.
 func (k *wakeups) listen() error {
 	l, err := k.connect()
 	if err != nil {
@@ -236,7 +214,7 @@ func (k *wakeups) listen() error {
 			k.mu.Lock()
 			n := len(k.awaited)
 			k.mu.Unlock()
-			if n == 0 || !k.check() {
+			if n == 0 {
 				return nil
 			}
 			tick.Reset(once())

@@ -105,12 +105,10 @@ type Layout string
 //	SET NAME VALUE NX PX MILLISECONDS
 //
 // and released and extended by a script that compares the value first. Holdfast and they exclude each
-// other. It has exclusive holds only, and no queue: waiters poll, by default each 50 to 100 ms in the
-// end, or each half to whole second where the server tells them of released keys: if the Conn is a
-// Listener, and the server's KeyspaceParameter is enough when the driver is made (TellsOfKeys) and the user
-// may read it. Tokens grow among Holdfast's holders only, so Caps.Fencing is false: a stale holder of another
-// program has no token that a guard could refuse. Notes, tokens and what else the string cannot carry
-// are in keys of their own under the prefix.
+// other. It has exclusive holds only, and no queue: waiters poll every 50 to 100 ms. Tokens grow among
+// Holdfast's holders only, so Caps.Fencing is false: a stale holder of another program has no token that a
+// guard could refuse. Notes, tokens and what else the string cannot carry are in keys of their own under the
+// prefix.
 //
 // The keys of locks do not begin with the prefix: names that do are refused. A program whose data are at a lock's name has the
 // lock, as long as the data are there; if they are no string, the error is driver.ErrMismatch. Holdfast
@@ -335,9 +333,6 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		c.caps.Guarantees = acknowledged(c.caps.Guarantees, o.Replicas)
 	}
 	if o.Layout == SetNX {
-		if c.wakeups = c.newKeyspace(ctx); c.wakeups != nil {
-			c.unsubscribe = c.wakeups.close
-		}
 		return c, nil
 	}
 	if o.Layout == Redisson {

@@ -53,7 +53,7 @@ var (
 )
 
 // setnxPoll is the longest pause between two polls of a waiter, unless Options.Poll says another.
-// Nobody tells a waiter that the name is free, unless the server does: see keyspace.go.
+// Nobody tells a waiter that the name is free.
 const setnxPoll = 100 * time.Millisecond
 
 // setnxCaps are the abilities of the layout, of those of Redis.
@@ -96,14 +96,6 @@ func (l layout) setnxName(key string) (string, bool) {
 
 // setnxSuffix is what the key of a record ends with, after the key of the name.
 const setnxSuffix = ":setnx"
-
-// Wakes implements driver.Waker.
-func (s setnx) Wakes(name string) driver.Wakes {
-	if s.c.wakeups == nil {
-		return nil
-	}
-	return s.c.wakeups.wakes(name)
-}
 
 // Caps implements driver.Driver.
 func (s setnx) Caps() driver.Caps { return s.c.caps }

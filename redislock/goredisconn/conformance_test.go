@@ -92,4 +92,3 @@ func inDatabase2(_ testing.TB, address string) redislock.Conn {
 }
 
 func TestListening(t *testing.T) { conntest.RunListening(t, inDatabase2) }
-func TestTold(t *testing.T)      { conntest.RunTold(t, inDatabase2) }

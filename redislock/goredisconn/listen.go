@@ -9,9 +9,6 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// Database implements redislock.Listener.
-func (c *conn) Database() (int, bool) { return c.client.Options().DB, true }
-
 // Listen implements redislock.Listener, on a connection of its own, which is made by the first Subscribe.
 func (c *conn) Listen(ctx context.Context, heard func(channel, message string)) (redislock.Listening, error) {
 	return &listening{subscriptions: c.client.Subscribe(ctx), heard: heard, lost: make(chan struct{})}, nil

@@ -9,12 +9,6 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// Database implements redislock.Listener. A client that was wrapped does not tell.
-func (c *conn) Database() (int, bool) { return 0, false }
-
-// Database implements redislock.Listener.
-func (c *opened) Database() (int, bool) { return c.option.SelectDB, true }
-
 // Listen implements redislock.Listener, on a connection of its own.
 func (c *conn) Listen(ctx context.Context, heard func(channel, message string)) (redislock.Listening, error) {
 	return c.listen(ctx, false, heard)

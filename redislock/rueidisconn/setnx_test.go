@@ -53,4 +53,3 @@ func inDatabase2(t testing.TB, address string) redislock.Conn {
 }
 
 func TestListening(t *testing.T) { conntest.RunListening(t, inDatabase2) }
-func TestTold(t *testing.T)      { conntest.RunTold(t, inDatabase2) }

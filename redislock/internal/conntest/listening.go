@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
 )
@@ -16,9 +15,6 @@ func RunListening(t *testing.T, connect func(t testing.TB, address string) redis
 	c := connect(t, server.Addr)
 	defer c.Close()
 	listener := c.(redislock.Listener)
-	if n, known := listener.Database(); n != 2 || !known {
-		t.Errorf("the database is %d, %v", n, known)
-	}
 	type message struct{ channel, text string }
 	heard := make(chan message, 100)
 	expect := func(channel, text string) {
@@ -121,52 +117,5 @@ func lost(t *testing.T, l redislock.Listening) {
 	case <-l.Lost():
 	case <-time.After(20 * time.Second):
 		t.Fatal("the loss is not noticed")
-	}
-}
-
-// RunTold checks a driver of the layout SetNX over a Conn to database 2 of a server that tells of keys: a
-// waiter hears of a DEL there, and not of one in another database.
-func RunTold(t *testing.T, connect func(t testing.TB, address string) redislock.Conn) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--notify-keyspace-events", "Kgx"}})
-	c := connect(t, server.Addr)
-	d, err := redislock.New(t.Context(), c, &redislock.Options{Layout: redislock.SetNX})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	w := d.(driver.Waker).Wakes("n")
-	if w == nil {
-		t.Fatal("the driver does not listen, although the server tells")
-	}
-	defer w.Stop()
-	for late := time.After(time.Minute); !w.Sure(); {
-		select {
-		case <-w.C():
-		case <-late:
-			t.Fatal("the server has not confirmed the channel")
-		}
-	}
-	select {
-	case <-w.C():
-	default:
-	}
-	if answer := server.Ask("SET", "n", "in database 0"); answer != "OK" {
-		t.Fatal(answer)
-	}
-	server.Ask("DEL", "n")
-	do := func(args ...string) { c.Do(t.Context(), []redislock.Command{{Args: args}}) }
-	do("SET", "other", "x")
-	do("DEL", "other")
-	select {
-	case <-w.C():
-		t.Error("a DEL in another database, or of another key, was heard")
-	default:
-	}
-	do("SET", "n", "x")
-	do("DEL", "n")
-	select {
-	case <-w.C():
-	case <-time.After(time.Minute):
-		t.Error("P7: a DEL was not heard")
 	}
 }

@@ -37,14 +37,6 @@ func (f *follower) Reserve() func(context.Context, []redislock.Command) []redisl
 	}
 }
 
-// Database implements redislock.Listener.
-func (f *follower) Database() (int, bool) {
-	if l, ok := f.Conn.(redislock.Listener); ok {
-		return l.Database()
-	}
-	return 0, false
-}
-
 // Listen implements redislock.Listener.
 func (f *follower) Listen(ctx context.Context, heard func(channel, message string)) (redislock.Listening, error) {
 	if l, ok := f.Conn.(redislock.Listener); ok {

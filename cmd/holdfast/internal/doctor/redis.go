@@ -57,7 +57,7 @@ func redisServerChecks(ctx context.Context, p Patient) []Finding {
 func (r *redisServer) examine(ctx context.Context) (findings []Finding) {
 	for _, check := range []func(context.Context, *redisServer) []Finding{
 		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,
-		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer, redisKeyspace, redissonData,
+		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer, redissonData,
 	} {
 		findings = append(findings, check(ctx, r)...)
 	}
@@ -93,7 +93,6 @@ var (
 	parameters = []string{
 		"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
 		"min-replicas-to-write", "maxclients", "timeout", "client-output-buffer-limit",
-		redislock.KeyspaceParameter,
 	}
 )
 

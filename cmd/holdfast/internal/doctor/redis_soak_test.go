@@ -116,34 +116,6 @@ func TestRedisSetBadly(t *testing.T) {
 	}
 }
 
-// TestRedisKeyspace: of the layout setnx doctor says whether waiters are told, and what is missing.
-func TestRedisKeyspace(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{})
-	ask := admin(t, redisURL(server.Addr, ""))
-	const check, store = "keyspace notifications", "?hf.layout=setnx"
-	for flags, w := range map[string]struct {
-		severity     Severity
-		says, remedy string
-	}{
-		"":    {Note, "they are off", "notify-keyspace-events Kgx,"},
-		"Elx": {Note, "so waiters are not told", "notify-keyspace-events "},
-		"Kgx": {OK, "waiters are told", ""},
-	} {
-		ask("CONFIG", "SET", "notify-keyspace-events", flags)
-		found := examine(t, redisURL(server.Addr, "")+store)
-		expect(t, found, want{check, w.severity, w.says})
-		if remedy := found[check].Remedy; !strings.Contains(remedy, w.remedy) {
-			t.Errorf("with %q the remedy is %q", flags, remedy)
-		}
-	}
-	if _, other := examine(t, redisURL(server.Addr, ""))[check]; other {
-		t.Error("it matters without the layout")
-	}
-	ask("ACL", "SETUSER", "blind", "on", ">"+password, "~*", "&*", "+@all", "-config")
-	expect(t, examine(t, redisURL(server.Addr, "blind")+store), want{check, Note, "not seen"})
-}
-
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	for policy, w := range map[string]want{

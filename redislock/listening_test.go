@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// Database implements Listener.
-func (c *respConn) Database() (int, bool) { return 0, true }
-
 // Listen implements Listener.
 func (c *respConn) Listen(_ context.Context, heard func(channel, message string)) (Listening, error) {
 	conn, err := net.Dial("tcp", c.address)
