@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,43 +122,6 @@ func TestCohortDowngraded(t *testing.T) {
 		}
 		w.release(reader)
 		w.release(lease)
-	})
-}
-
-// hookedClock is a clock that calls hook, once, before it returns the time.
-type hookedClock struct {
-	driver.Clock
-	hook atomic.Pointer[func()]
-}
-
-func (c *hookedClock) Now() driver.Instant {
-	if hook := c.hook.Swap(nil); hook != nil {
-		(*hook)()
-	}
-	return c.Clock.Now()
-}
-
-// TestCohortNoteTooLate: if a note is set while the hold is handed over, the next holder does not
-// get it.
-func TestCohortNoteTooLate(t *testing.T) {
-	withBlocks(t, func(w *world) {
-		clock := &hookedClock{Clock: w.clock}
-		c, err := holdfast.New(w.store.Client(), &holdfast.ClientOptions{Clock: clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		q, first := w.contend(c, 2, &holdfast.Options{Note: "ours"})
-		release := func() { w.release(first) }
-		clock.hook.Store(&release)
-		if err := first.SetNote(w.ctx, "mine"); !errors.Is(err, holdfast.ErrReleased) {
-			t.Errorf("P4: a note for a released hold: %v", err)
-		}
-		next := q.next("it was handed over")
-		if note := w.holder().Note; note != "ours" {
-			t.Errorf("P4: the next holder has the note %q", note)
-		}
-		w.release(next)
 	})
 }
 

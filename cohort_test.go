@@ -361,11 +361,6 @@ func TestCohortRefusesTries(t *testing.T) {
 
 // TestCohortRefusals: a hold that may not be handed over locally goes back to the store at once.
 func TestCohortRefusals(t *testing.T) {
-	note := func(w *world, l *holdfast.Lease) {
-		if err := l.SetNote(w.ctx, "another"); err != nil {
-			w.Error(err)
-		}
-	}
 	for _, c := range []struct {
 		name    string
 		options holdfast.Options // of the waiters
@@ -377,14 +372,6 @@ func TestCohortRefusals(t *testing.T) {
 			time.Sleep(8 * time.Millisecond)
 		}},
 		{name: "a long suspend", do: func(w *world, _ *holdfast.Client, _ *faulty, _ *holdfast.Lease) { w.clock.suspend(time.Second / 10) }},
-		{name: "a note of its own", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) { note(w, l) }},
-		{name: "a note in doubt", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) {
-			ctx, cancel := context.WithCancel(w.ctx)
-			cancel()
-			if err := l.SetNote(ctx, "another"); !errors.Is(err, context.Canceled) {
-				w.Errorf("set note: %v", err)
-			}
-		}},
 		{name: "in doubt", do: func(w *world, _ *holdfast.Client, f *faulty, l *holdfast.Lease) {
 			f.set(func() { f.renew = failRenewals })
 			if err := l.Renew(w.ctx); !errors.Is(err, errStore) {

@@ -225,16 +225,13 @@ func TestMaxHoldLateTimer(t *testing.T) {
 }
 
 // TestMaxHoldOfSharedLeases: the maximum counts from the taking of the hold, for all of its leases.
-// Reenter, SetNote and Downgrade do not change it.
+// Reenter and Downgrade do not change it.
 func TestMaxHoldOfSharedLeases(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var told expiries
 		c, _ := w.client(told.options())
 		lease := w.acquire(c.Mutex("x", &holdfast.Options{MaxHold: 25 * time.Second}))
 		time.Sleep(9 * time.Second)
-		if err := lease.SetNote(w.ctx, "half way"); err != nil {
-			t.Error(err)
-		}
 		if err := lease.Downgrade(w.ctx); err != nil {
 			t.Error(err)
 		}
@@ -244,8 +241,7 @@ func TestMaxHoldOfSharedLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second) // beyond the maximum
-		if err := errors.Join(lease.Err(), again.SetNote(w.ctx, "nearly done"),
-			again.Downgrade(w.ctx)); err != nil {
+		if err := errors.Join(lease.Err(), again.Downgrade(w.ctx)); err != nil {
 			t.Error(err)
 		}
 		<-lease.Done()

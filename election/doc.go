@@ -18,7 +18,5 @@
 // concurrency: both kinds of candidates take part in one election.
 //
 // Over ZooKeeper with hf.leader=latch or hf.leader=selector it is that of Curator's LeaderLatch or
-// LeaderSelector, and the values are the ids of the participants. Proclaim is refused at a latch:
-// Curator's next candidate would take the change for its one wake-up, and would sleep on when the leader
-// has gone.
+// LeaderSelector, and the values are the ids of the participants.
 package election

@@ -51,7 +51,6 @@ type Hold struct {
 // extras is what most holds never have.
 type extras struct {
 	trouble     error   // of the last renewal, if it failed
-	note        *string // set later; nil: that of the terms
 	downgrading bool    // a downgrade has been sent: others may share the name by now (P1)
 	used        bool    // a caller has released its lease after use: MinHold counts
 	hearsay     bool    // it is lost by the store's news, which may be about an earlier hold of its owner
@@ -156,9 +155,6 @@ func (h *Hold) seenMode() driver.Mode {
 func (e *Engine) request(h *Hold) driver.Request {
 	r := h.settings.request(e.Prefix+h.name, h.owner)
 	r.Mode = h.mode
-	if note := h.extras().note; note != nil {
-		r.Note = *note
-	}
 	return r
 }
 
@@ -374,28 +370,5 @@ func (e *Engine) downgradeAnswered(c *Caller, g driver.Grant, err error) Action 
 		h.mode, h.token, h.handle = g.Mode, g.Token, g.Handle
 	}
 	e.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
-	return Action{Do: Done, Err: err}
-}
-
-// annotateCalled begins the change of a hold's note.
-func (e *Engine) annotateCalled(c *Caller, note string) Action {
-	if c.state != holding {
-		// What the store has under the owner may be another's by now.
-		return Action{Do: No, Err: c.err}
-	}
-	e.endCohortOf(c.hold) // whatever the store answers, its note may be another now
-	grant := e.grant(c.hold)
-	grant.Note = note
-	return Action{Do: Ask, Grant: grant}
-}
-
-// annotateAnswered takes in the store's answer.
-func (e *Engine) annotateAnswered(c *Caller, note string, err error) Action {
-	switch {
-	case err == nil:
-		c.hold.ensureExtras().note = &note
-	case driver.Gone(err):
-		e.renewed(c.hold, driver.Renewal{Err: err}) // it says what a renewal's answer would
-	}
 	return Action{Do: Done, Err: err}
 }
