@@ -68,7 +68,7 @@ func TestReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 				clients = append(clients, c)
-				logs = append(logs, replay.Record(c.engine))
+				logs = append(logs, c.Record())
 			}
 			var people sync.WaitGroup
 			for i := range 12 {
