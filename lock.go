@@ -30,9 +30,9 @@ func (l *Lock) Name() string { return l.name }
 // outcome is not known, it is withdrawn in the background.
 //
 // Until the store has answered once, Acquire returns the store's errors at once; after that it
-// retries while the context lasts. Suppose a store does not answer, and 16384 acquires and releases
-// of the client await it. Then a further acquire does not ask the store: it returns the store's
-// error, or retries as above.
+// retries while the context lasts. While 16384 acquires and releases of the client await a store that
+// does not answer, a further acquire does not ask the store: it returns the store's error, or retries
+// as above.
 //
 // The goroutines of one client are served in the order in which they came. Where Caps.Fair, clients
 // are served in the order of the store's queue, each for one hold or, where Caps.TokenBlock allows,

@@ -10,9 +10,9 @@
 // promises of leases: at most one leadership is trusted at any instant (P1), and its loss is neither
 // silent nor late (P2).
 //
-// Suppose that the leader is paused for longer than its lease, and another is elected. When the first
-// goes on, it does not know at once that it has been replaced. So a leader that changes something
-// outside should pass its token on, and the other side should refuse old tokens: see package fence.
+// A leader that was paused for longer than its lease does not know at once that another has been elected.
+// So a leader that changes something outside should pass its token on, and the other side should refuse
+// old tokens: see package fence.
 //
 // Over etcd with the layout "stock" this is the same election as that of etcd's own package
 // concurrency: both kinds of candidates take part in one election.

@@ -243,9 +243,9 @@ func (e *Engine) lose(h *Hold, reason error) {
 	e.endAll(h, lost)
 }
 
-// lossesTold takes in the store's news of holds that are gone. It may be old. Suppose a claim is
-// broken, its owner has not heard of either, asks again, and is granted the name. Then the news comes.
-// So each of these holds is also released, once the work under it has stopped.
+// lossesTold takes in the store's news of holds that are gone. The news may be old: an operator broke the
+// owner's claim, the owner heard of neither, asked again and was granted the name. So each of these holds
+// is also released, once the work under it has stopped.
 func (e *Engine) lossesTold(reasons map[string]error) {
 	for _, h := range e.deadlines.All() {
 		if reasons[h.owner] != nil {
@@ -256,9 +256,9 @@ func (e *Engine) lossesTold(reasons map[string]error) {
 }
 
 // gone ends the holds of owners of which the store says that it has no such hold any more,
-// each for its reason. It goes by owners, because a hold may have been handed over: suppose
-// A's renewal is under way when A releases, B gets the hold as it is, and then the store
-// answers A that it is broken. Then B's is.
+// each for its reason. It goes by owners, because a hold may have been handed over: A's
+// renewal is under way when A releases and B gets the hold. If the store answers A that the hold is
+// broken, B's is.
 func (e *Engine) gone(reasons map[string]error) {
 	if len(reasons) == 0 {
 		return
