@@ -182,38 +182,19 @@ func (c *Client) Close() error {
 
 // Caps implements driver.Driver.
 func (c *Client) Caps() driver.Caps {
-	kept := driver.Verdict{
-		Exclusion: driver.Keeps, Tokens: driver.Keeps,
-		Note: "Holds are in a file.",
-	}
-	faults := map[driver.Fault]driver.Verdict{}
-	for _, f := range driver.Faults() {
-		faults[f] = kept
-	}
-	faults[driver.ClientPause] = driver.Verdict{
-		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "A holder that acts without a check must be stopped by its token.",
-	}
-	faults[driver.StoreWiped] = driver.Verdict{
-		Exclusion: driver.Breaks, Tokens: driver.Breaks,
-		Note: "The file is all there is.",
-	}
-	faults[driver.Failover] = driver.Verdict{
-		Exclusion: driver.Impossible, Tokens: driver.Impossible,
-		Note: "There is one server.",
-	}
-	faults[driver.ClockForward] = driver.Verdict{
-		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "Holds end early.",
-	}
-	faults[driver.ClockBack] = driver.Verdict{
-		Exclusion: driver.Delays, Tokens: driver.Keeps,
-		Note: "Holds end late.",
-	}
+	kept := driver.Verdict{Exclusion: driver.Keeps, Tokens: driver.Keeps, Note: "Holds are in a file."}
 	return driver.Caps{
 		Store: c.store, Fencing: true, Poll: 400 * time.Millisecond,
 		Guarantees: driver.Guarantees{
-			Summary: "One server, whose file is all there is.", Tokens: "A counter in the file.", Faults: faults,
+			Summary: "One server, whose file is all there is.", Tokens: "A counter in the file.",
+			Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
+				driver.StoreRestart: kept,
+				driver.StoreWiped:   {Exclusion: driver.Breaks, Tokens: driver.Breaks, Note: "The file is all there is."},
+				driver.Failover:     {Exclusion: driver.Impossible, Tokens: driver.Impossible, Note: "There is one server."},
+				driver.ClockForward: {Exclusion: driver.Breaks, Tokens: driver.Keeps, Note: "Holds end early."},
+				driver.ClockBack:    {Exclusion: driver.Delays, Tokens: driver.Keeps, Note: "Holds end late."},
+				driver.DiskFull:     kept,
+			}),
 		},
 	}
 }
