@@ -14,26 +14,14 @@ func guarantees(tick time.Duration, anyServer bool) driver.Guarantees {
 		// A session has a whole number of seconds, and ends up to a tick late.
 		Lateness: time.Second + tick,
 		Tokens:   "The zxid of the transaction that made the hold's node. It grows with every change of the ensemble, and survives everything but the loss of the data.",
-		Faults: map[driver.Fault]driver.Verdict{
+		Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
 			driver.ClientCrash: {
 				Exclusion: driver.Keeps, Tokens: driver.Keeps,
 				Note: "the holds and places of a client that died end with their sessions: with their TTL and lock-delay, in whole seconds, counted from its last sign of life",
 			},
-			driver.ClientPause: {
-				Exclusion: driver.Breaks, Tokens: driver.Keeps,
-				Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
-			},
-			driver.ClientSuspend: {
-				Exclusion: driver.Keeps, Tokens: driver.Keeps,
-				Note: "leases count suspended time: on waking the holder knows that it has lost",
-			},
 			driver.Partition: {
 				Exclusion: driver.Keeps, Tokens: driver.Keeps,
 				Note: "only a write that a majority has committed renews a hold, so the holder stops trusting before the leader ends its session",
-			},
-			driver.LateReplies: {
-				Exclusion: driver.Keeps, Tokens: driver.Keeps,
-				Note: "leases count from the sending of the request",
 			},
 			driver.StorePause: {
 				Exclusion: driver.Delays, Tokens: driver.Keeps,
@@ -63,7 +51,7 @@ func guarantees(tick time.Duration, anyServer bool) driver.Guarantees {
 				Exclusion: driver.Delays, Tokens: driver.Keeps,
 				Note: "a server that cannot write its log serves nobody; the others go on while they are a majority. One that got room again and was not restarted may have a gap in its log (ZOOKEEPER-4882): give it an empty data directory before it is started again. 3.9.5 refuses to start with the gap; 3.8.0 does not look for it, and may forget what was acknowledged",
 			},
-		},
+		}),
 	}
 	if anyServer {
 		g.Summary = "The consensus of a majority of the ensemble's servers; its leader takes no clients, or cannot be found, so sessions are trusted as far as a follower tells."
