@@ -25,16 +25,14 @@ const shortestPoll = 2 * time.Millisecond
 
 // note takes in an attempt. Two at once may forget one of them.
 func (p *pace) note(took time.Duration, split bool) {
-	last := p.took.Load()
+	last, share, was := p.took.Load(), int64(0), p.split.Load()
 	if last == 0 {
 		last = int64(took)
 	}
-	p.took.Store(last + (int64(took)-last)/8)
-	share := int64(0)
 	if split {
 		share = 1_000_000
 	}
-	was := p.split.Load()
+	p.took.Store(last + (int64(took)-last)/8)
 	p.split.Store(was + (share-was)/8)
 }
 
