@@ -99,7 +99,7 @@ func (s *survey) info() driver.Info {
 // a majority of the votes, with the same token, or can have none.
 func (q *quorum) inspect(ctx context.Context, name string) (*survey, error) {
 	s := &survey{q: q, name: name, silent: len(q.nodes)}
-	err := gather(ctx, q, func(ctx context.Context, d driver.Forward) (driver.Info, error) {
+	err := gather(ctx, q, func(ctx context.Context, _ *node, d driver.Forward) (driver.Info, error) {
 		return d.Inspect(ctx, name)
 	}, func(info driver.Info) (enough bool) {
 		s.infos = append(s.infos, info)
@@ -115,7 +115,7 @@ func (q *quorum) inspect(ctx context.Context, name string) (*survey, error) {
 // gather asks all nodes at the same time, and takes in each answer, one at a time, until there are
 // enough or all. It returns what the nodes that failed have said.
 func gather[T any](
-	ctx context.Context, q *quorum, ask func(context.Context, driver.Forward) (T, error), take func(T) (enough bool),
+	ctx context.Context, q *quorum, ask func(context.Context, *node, driver.Forward) (T, error), take func(T) (enough bool),
 ) error {
 	if err := q.alive(ctx); err != nil {
 		return err
@@ -129,7 +129,7 @@ func gather[T any](
 		var a answer
 		d, err := n.get(ctx)
 		if err == nil {
-			if a.value, err = ask(ctx, driver.Forward{Driver: d}); err != nil {
+			if a.value, err = ask(ctx, n, driver.Forward{Driver: d}); err != nil {
 				err = fmt.Errorf("node %s: %w", n.name, err)
 			}
 		}
@@ -168,8 +168,8 @@ func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) 
 // List implements driver.Inspector. It asks all nodes for all their names.
 func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		names, answered := map[string]*survey{}, 0
-		err := gather(ctx, q, func(ctx context.Context, d driver.Forward) (infos []driver.Info, err error) {
+		names, answered := map[string][]driver.Info{}, 0
+		err := gather(ctx, q, func(ctx context.Context, _ *node, d driver.Forward) (infos []driver.Info, err error) {
 			for info, err := range d.List(ctx, prefix) {
 				if err != nil {
 					return nil, err
@@ -179,12 +179,7 @@ func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			return infos, nil
 		}, func(infos []driver.Info) bool {
 			for _, info := range infos {
-				s := names[info.Name]
-				if s == nil {
-					s = &survey{q: q, name: info.Name}
-					names[info.Name] = s
-				}
-				s.infos = append(s.infos, info)
+				names[info.Name] = append(names[info.Name], info)
 			}
 			answered++
 			return false
@@ -194,8 +189,7 @@ func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			s := names[name]
-			s.silent = len(q.nodes) - answered
+			s := survey{q: q, name: name, infos: names[name], silent: len(q.nodes) - answered}
 			if info := s.info(); !info.Idle() && !yield(info, nil) {
 				return
 			}
@@ -216,7 +210,7 @@ func (q *quorum) Break(ctx context.Context, name string, token driver.Token) err
 		return driver.ErrNotHeld
 	}
 	free := 0
-	err = gather(ctx, q, func(ctx context.Context, d driver.Forward) (_ struct{}, err error) {
+	err = gather(ctx, q, func(ctx context.Context, _ *node, d driver.Forward) (_ struct{}, err error) {
 		info, err := d.Inspect(ctx, name)
 		for _, h := range info.Holders { // each node may have a token of its own for the hold
 			if h.Owner == holds[i].Owner && err == nil {
@@ -251,25 +245,10 @@ func Init(ctx context.Context, d driver.Driver) error {
 		return errors.New("the nodes are said to be durable: all of them count at once")
 	}
 	none := func(struct{}) bool { return false }
-	err := gather(ctx, q, func(ctx context.Context, d driver.Forward) (none struct{}, err error) {
-		for info, err := range d.List(ctx, "") {
-			if errors.Is(err, driver.ErrUnsupported) {
-				break
-			}
-			if err == nil && len(info.Holders) > 0 { // P1
-				err = fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
-			}
-			if err != nil {
-				return none, err
-			}
-		}
-		return none, nil
-	}, none)
-	if err != nil {
+	if err := gather(ctx, q, unused, none); err != nil {
 		return err
 	}
-	errs := make(chan error, len(q.nodes))
-	q.all(operatorTimeout, func(ctx context.Context, n *node) {
+	return gather(ctx, q, func(ctx context.Context, n *node, _ driver.Forward) (_ struct{}, err error) {
 		m, err := n.learn(ctx)
 		if err == nil {
 			err = n.lives.Admit(ctx, m.Life)
@@ -277,10 +256,19 @@ func Init(ctx context.Context, d driver.Driver) error {
 		if err == nil {
 			_, err = n.learn(ctx)
 		}
-		errs <- err
-	})
-	for range q.nodes {
-		err = errors.Join(err, <-errs)
+		return struct{}{}, err
+	}, none)
+}
+
+// unused returns an error if the node shows a hold (P1).
+func unused(ctx context.Context, _ *node, d driver.Forward) (_ struct{}, err error) {
+	for info, err := range d.List(ctx, "") {
+		if err == nil && len(info.Holders) > 0 {
+			err = fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
+		}
+		if err != nil && !errors.Is(err, driver.ErrUnsupported) {
+			return struct{}{}, err
+		}
 	}
-	return err
+	return struct{}{}, nil
 }
