@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"math"
 	"sync"
 
@@ -23,10 +24,11 @@ type hold struct {
 // ballot is the vote of one node.
 type ballot struct {
 	state  state
-	token  driver.Token // what the node gave, or was told to record
-	raised bool         // the node was told
-	handle any          // the node's own
-	freed  error        // what the node said when it was asked to give the vote up, if that is why it is absent
+	token  driver.Token  // what the node gave, or was told to record
+	raised bool          // the node was told
+	handle any           // the node's own
+	freed  error         // what the node said when it was asked to give the vote up, if that is why it is absent
+	asking chan struct{} // asked: closed when the node answers
 }
 
 // state says whether a node has the vote.
@@ -38,6 +40,14 @@ const (
 	maybe               // a request for it has got no answer
 	given
 )
+
+// begin notes that a node is asked for its vote. A renewal may ask it again before it has answered.
+func (h *hold) begin(node int) {
+	b := &h.ballots[node]
+	if b.state = asked; b.asking == nil {
+		b.asking = make(chan struct{})
+	}
+}
 
 // underWay returns the nodes that have not answered a request for their votes, if a majority has. When
 // they answer, a hold that is over gives the vote back. A withdrawal now might come before the request, and
@@ -57,13 +67,16 @@ func (h *hold) underWay(rules vote.Rules) (set vote.Set) {
 // answered takes in a node's answer to the request for its vote. A vote for a hold that is over is withdrawn.
 func (h *hold) answered(n *node, r driver.Request, g driver.Grant, answer vote.Answer) {
 	b := &h.ballots[n.index]
+	if b.asking != nil {
+		close(b.asking)
+	}
 	switch answer {
 	case vote.Given:
 		*b = ballot{state: given, token: g.Token, handle: g.Handle}
 	case vote.Refused:
 		*b = ballot{}
 	default:
-		b.state = maybe
+		b.state, b.asking = maybe, nil
 	}
 	if part, may := h.grant(n.index, driver.Grant{Request: r}); h.over && may {
 		n.owe(h, part)
@@ -78,6 +91,22 @@ func (h *hold) gaveUp(node int, why error) {
 	if b := &h.ballots[node]; b.state != asked {
 		*b = ballot{freed: why}
 	}
+}
+
+// settled waits until the node has answered a request for its vote that is under way, or ctx ends. Then it
+// returns grant of the node.
+func (h *hold) settled(ctx context.Context, node int, g driver.Grant) (driver.Grant, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if asking := h.ballots[node].asking; asking != nil {
+		h.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+		}
+		h.mu.Lock()
+	}
+	return h.grant(node, g)
 }
 
 // grant returns the hold as the node knows it, and false if the node certainly does not have it. A vote

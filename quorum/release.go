@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
 // Release implements driver.Driver. A hold is released when a majority of the nodes is free of it. The
@@ -26,9 +27,9 @@ func (q *quorum) release(ctx context.Context, g driver.Grant) error {
 		return err
 	}
 	h := q.holdOf(g)
-	parts := make([]*driver.Grant, len(q.nodes)) // what each node is to release
-	var left, freed, gone int                    // nodes: asked; certainly without the vote; of these, without it before
-	var broken bool                              // at one of these an operator broke it
+	var ask vote.Set          // nodes that may have the vote
+	var left, freed, gone int // nodes: still to answer; certainly without the vote; of these, without it before
+	var broken bool           // at one of these an operator broke it
 	without := func(why error) {
 		if freed++; why != nil {
 			gone++
@@ -40,11 +41,11 @@ func (q *quorum) release(ctx context.Context, g driver.Grant) error {
 	granted, valid := h.until != 0, !h.foreign && q.clock.Now() < h.until
 	underWay := h.underWay(q.rules)
 	for i := range q.nodes {
-		part, may := h.grant(i, g)
+		_, may := h.grant(i, g)
 		switch {
 		case underWay.Has(i): // the vote is withdrawn when it comes
 		case may:
-			parts[i] = &part
+			ask |= vote.Of(i)
 			left++
 		default:
 			without(h.ballots[i].freed)
@@ -53,15 +54,20 @@ func (q *quorum) release(ctx context.Context, g driver.Grant) error {
 	h.mu.Unlock()
 	answers := make(chan error, len(q.nodes))
 	q.all(q.patience(g.TTL), func(ctx context.Context, n *node) {
-		if part := parts[n.index]; part != nil {
-			err := n.free(ctx, h, *part)
-			if err != nil && !driver.Gone(err) {
-				// Package holdfast repeats a release that has failed. One that a majority has confirmed is
-				// repeated here where it has not arrived.
-				n.owe(h, *part)
-			}
-			answers <- err
+		if !ask.Has(n.index) {
+			return
 		}
+		part, may := h.settled(ctx, n.index, g)
+		var err error
+		if may {
+			err = n.free(ctx, h, part)
+		}
+		if err != nil && !driver.Gone(err) {
+			// Package holdfast repeats a release that has failed. One that a majority has confirmed is
+			// repeated here where it has not arrived.
+			n.owe(h, part)
+		}
+		answers <- err
 	})
 	var errs []error
 	for ; left > 0 && freed < q.rules.Majority(); left-- {

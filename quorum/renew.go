@@ -146,7 +146,7 @@ func (r *renewing) restore(n *node) {
 		restored(vote.Refused, vote.Memory{}, driver.ErrNotHeld)
 		return
 	}
-	h.ballots[n.index].state = asked
+	h.begin(n.index)
 	ok := r.q.spawn(func() {
 		ctx, cancel := r.q.within(r.q.patience(request.TTL))
 		defer cancel()

@@ -32,7 +32,10 @@ func (q *quorum) Try(ctx context.Context, r driver.Request) (driver.Grant, error
 	}
 	a := &attempt{
 		q: q, request: r, decided: make(chan struct{}), errs: make([]error, len(q.nodes)),
-		hold: &hold{ballots: slices.Repeat([]ballot{{state: asked}}, len(q.nodes))},
+		hold: &hold{ballots: make([]ballot, len(q.nodes))},
+	}
+	for i := range q.nodes {
+		a.hold.begin(i)
 	}
 	a.request.Tokens = 1
 	a.vote = q.rules.Begin(r.TTL, q.clock.Now())
