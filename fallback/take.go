@@ -37,10 +37,10 @@ func (d *Driver) take(
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(epoch, cancel)()
-	err = d.ask(r, func(at driver.Forward) (err error) {
+	err = d.ask([]driver.Grant{{Request: r}}, func(at driver.Forward) []error {
 		grant, err = ask(at, asking, r)
-		return err
-	})
+		return []error{err}
+	})[0]
 	if isAnswer(err) || ctx.Err() != nil || epoch.Err() == nil {
 		return grant, err
 	}

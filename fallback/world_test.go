@@ -81,15 +81,20 @@ type client struct {
 // client makes a client that is closed at the end of the test.
 func (w *world) client(two bool, o fallback.Options) *client {
 	w.Helper()
+	if two {
+		return w.clientOver(w.second.Client(), o)
+	}
+	return w.clientOver(nil, o)
+}
+
+// clientOver is client with a driver of the second store, or nil.
+func (w *world) clientOver(second driver.Driver, o fallback.Options) *client {
+	w.Helper()
 	c := &client{w: w, wire: chaos.New(w.first.Client(), chaos.Options{})}
 	o.OnChange = func(ch fallback.Change) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.changes = append(c.changes, ch.State)
-	}
-	var second driver.Driver
-	if two {
-		second = w.second.Client()
 	}
 	c.d = w.over(c.wire, second, o)
 	note := func(e holdfast.Event) {
