@@ -3,7 +3,6 @@ package quorum_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,7 +88,9 @@ func TestNotDurable(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		nodes := make([]driver.Driver, 3)
 		for i := range nodes {
-			nodes[i] = &voter{Driver: memlock.NewStore(nil).Client(), forgets: forgets && i == 2}
+			v := newVoter()
+			v.forgets = forgets && i == 2
+			nodes[i] = v
 		}
 		d, err := quorum.New(nodes, &quorum.Options{Durable: true})
 		if err == nil {
@@ -120,9 +121,7 @@ func TestLongestOfAll(t *testing.T) {
 	clock.now.Store(1)
 	var nodes []driver.Driver
 	for range 3 {
-		v := &voter{Driver: memlock.NewStore(nil).Client()}
-		v.life.Store(1)
-		nodes = append(nodes, told{v})
+		nodes = append(nodes, told{newVoter()})
 	}
 	d, err := quorum.New(nodes, &quorum.Options{MaxTTL: time.Second, NodeTimeout: bound, Clock: clock})
 	if err != nil {
@@ -147,30 +146,11 @@ func TestLongestOfAll(t *testing.T) {
 	}
 }
 
-// inspected is a voter whose holds can be shown.
-type inspected struct{ *voter }
-
-func (i inspected) Caps() driver.Caps {
-	c := i.voter.Caps()
-	c.Ops |= driver.OpInspect
-	return c
-}
-
-func (i inspected) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	return driver.Forward{Driver: i.voter.Driver}.Inspect(ctx, name)
-}
-
-func (i inspected) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return driver.Forward{Driver: i.voter.Driver}.List(ctx, prefix)
-}
-
 // TestInitInUse: P1: nodes of which one shows a hold are not said to be new. When it is released, they are.
 func TestInitInUse(t *testing.T) {
 	var nodes []driver.Driver
 	for range 3 {
-		v := &voter{Driver: memlock.NewStore(nil).Client()}
-		v.life.Store(1)
-		nodes = append(nodes, inspected{v})
+		nodes = append(nodes, newVoter())
 	}
 	d, err := quorum.New(nodes, &quorum.Options{NodeTimeout: bound})
 	if err != nil {
