@@ -33,6 +33,7 @@ func TestRefusesAtOnce(t *testing.T) {
 		c.wire.Heal()
 		c.becomes(fallback.StateClosed, 10*time.Second)
 		release(t, c.acquire("x"), held)
+		synctest.Wait() // for OnChange
 		if want := []fallback.State{fallback.StateOpen, fallback.StateClosed}; !slices.Equal(c.changes, want) {
 			t.Errorf("the breaker was %v, not %v", c.changes, want)
 		}

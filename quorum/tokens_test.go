@@ -46,7 +46,7 @@ func (w *world) shown(d driver.Driver) driver.Token {
 
 // TestTokensGrow: P3: the tokens of holds grow, whichever majority of nodes grants each.
 func TestTokensGrow(t *testing.T) {
-	w := newWorld(t, 5, &quorum.Options{Durable: true, NodeTimeout: time.Second})
+	w := newWorld(t, 5, durable)
 	w.uneven()
 	if !w.driver.Caps().Fencing {
 		t.Fatal("durable nodes have no tokens")
