@@ -2,70 +2,65 @@ package fallback
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
 
 // State is what the breaker thinks of the first store.
-type State uint8
+type State string
 
 // The states.
 const (
-	// StateClosed: the first store is in use.
-	StateClosed State = iota
-	// StateOpen: the first store is silent, and is probed every Options.Probe.
-	StateOpen
-	// StateHalfOpen: the first store has answered a probe, or somebody uses the second. The first is in
-	// use, but for names that are in use in the second. A probe without an answer opens the breaker
-	// again. Otherwise it closes when nobody uses the second any more.
-	StateHalfOpen
+	StateClosed State = "closed" // the first store is in use, but for names that are in use in the second
+	StateOpen   State = "open"   // the first store is silent, and is probed every Options.Probe
 )
 
-// String returns "closed", "open" or "half-open".
-func (s State) String() string {
-	switch s {
-	case StateClosed:
-		return "closed"
-	case StateOpen:
-		return "open"
-	case StateHalfOpen:
-		return "half-open"
-	}
-	return "unknown state"
-}
-
-// ErrSilent: the first store does not answer, and is not asked until it answers a probe. The
-// details are in a *SilentError.
+// ErrSilent: the first store does not answer, and is not asked until it answers a probe.
 var ErrSilent = errors.New("the store does not answer")
 
-// SilentError is ErrSilent with details.
-type SilentError struct {
-	For time.Duration // for how long the store has been silent
-	Err error         // the last error of a request or probe; nil: there was none
+// breaker is what is known of the first store. The driver's mutex guards it.
+type breaker struct {
+	open  bool
+	epoch context.Context    // ends when the breaker opens
+	end   context.CancelFunc // ends the epoch
+
+	since    driver.Instant // the first request since the last answer; 0: every request was answered
+	answered driver.Instant // the last answer; 0: none yet
+	underway int            // requests
+	err      error          // the last error of a request that was not answered
+
+	// mixed says that others may have locks in the second store: since the breaker opened, or since this
+	// client had no answer for Options.Silence. It ends when the second store is empty.
+	mixed bool
 }
 
-// Error says for how long the store has been silent, and why.
-func (e *SilentError) Error() string {
-	text := fmt.Sprintf("%v: no answer for %v", ErrSilent, e.For.Round(time.Second/10))
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
+func (d *Driver) now() driver.Instant { return d.opts.Clock.Now() }
+
+// Status returns how the driver fares at present.
+func (d *Driver) Status() Change {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := Change{State: StateClosed, Degraded: len(d.holds), Err: d.err}
+	if d.open {
+		c.State, c.Silent = StateOpen, d.now().Sub(d.since)
 	}
-	return text
+	return c
 }
 
-// Is makes a SilentError match ErrSilent.
-func (e *SilentError) Is(target error) bool { return target == ErrSilent }
-
-// Unwrap returns the last error of the store, unless that is the end of its context, which was not
-// the caller's.
-func (e *SilentError) Unwrap() error {
-	if errors.Is(e.Err, context.Canceled) || errors.Is(e.Err, context.DeadlineExceeded) {
-		return nil
+// silence returns the error of requests that are refused because the first store is silent. The error does
+// not match the end of a context of the driver's own, which would look like the caller's.
+func (d *Driver) silence() error {
+	s := d.Status()
+	why := "no answer for " + s.Silent.Round(time.Second/10).String()
+	if s.Err == nil || errors.Is(s.Err, context.Canceled) || errors.Is(s.Err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %s", ErrSilent, why)
 	}
-	return e.Err
+	return fmt.Errorf("%w: %s: %w", ErrSilent, why, s.Err)
 }
 
 // isAnswer reports whether a store has answered the question about a lock.
@@ -74,237 +69,120 @@ func isAnswer(err error) bool {
 		errors.Is(err, driver.ErrMismatch) || errors.Is(err, driver.ErrUnsupported)
 }
 
-// breaker is the state of the first store. The driver's mutex guards it.
-type breaker struct {
-	state   State
-	changed chan struct{}      // closed at the next change of the state
-	epoch   context.Context    // ends when the breaker opens
-	open    context.CancelFunc // ends the epoch
-
-	// Suppose requests are under way and none has been answered. Then the silence lasts since asked.
-	silent   bool
-	asked    driver.Instant
-	answered driver.Instant // the last answer
-	heard    bool           // there was an answer
-	underway int
-	err      error // the last error of a request that was not answered
-
-	timer      *time.Timer // checks for silence; nil: there is none
-	monitoring bool        // the goroutine of monitor runs
-	opened     int         // how often the breaker has opened
-}
-
-// begin counts a request to the first store.
-func (d *Driver) begin(r driver.Request) {
+// ask calls f with the first driver, whatever the breaker's state, and returns what f does: an error for each
+// grant. The store has answered if one of them is an answer.
+func (d *Driver) ask(grants []driver.Grant, f func(driver.Forward) []error) []error {
+	first := d.firstNow()
+	if first == nil {
+		return slices.Repeat([]error{d.silence()}, len(grants))
+	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.clock.Now()
-	if !d.silent {
-		d.silent, d.asked = true, now
+	if d.since == 0 {
+		d.since = d.now()
 	}
 	d.underway++
-	d.last = r
-	d.startTimerLocked()
-}
-
-// startTimerLocked has the silence checked later, unless the monitor does it already.
-func (d *Driver) startTimerLocked() {
-	if d.timer == nil && !d.monitoring && !d.closed {
-		d.timer = time.AfterFunc(d.opts.Silence/2, d.suspect)
-	}
-}
-
-// end counts the request out, with what the store has said.
-func (d *Driver) end(err error) {
+	d.last = grants[0].Request
+	d.mu.Unlock()
+	errs := f(driver.Forward{Driver: first})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.underway--
-	d.noteLocked(err)
+	d.noteLocked(errs[max(0, slices.IndexFunc(errs, isAnswer))])
+	return errs
 }
 
 // noteLocked takes in an answer, or that there was none.
 func (d *Driver) noteLocked(err error) {
-	now := d.clock.Now()
 	if !isAnswer(err) {
-		if d.err == nil || !errors.Is(err, context.Canceled) { // who gave up says less
+		if d.err == nil || !errors.Is(err, context.Canceled) { // the error of a caller that gave up says less
 			d.err = err
 		}
 		return
 	}
-	d.heard, d.answered, d.err = true, now, nil
-	// While the breaker is open, renewals are still sent: if one is answered, the time until the
-	// second store may be used begins anew, because others may have been answered too.
-	d.asked = now
-	if d.state != StateOpen {
-		d.silent = d.underway > 0
+	// P1: an open breaker still sends renewals. If one is answered, others may have been answered too, so
+	// the time until the second store may be used begins anew.
+	d.answered, d.err = d.now(), nil
+	if d.since = 0; d.underway > 0 || d.open {
+		d.since = d.answered
 	}
 }
 
-// suspect is called by the timer. If requests have not been answered for half of Options.Silence,
-// it goes on as the monitor.
-func (d *Driver) suspect() {
-	d.mu.Lock()
-	d.timer = nil
-	if d.closed || d.monitoring || !d.silent {
-		d.mu.Unlock()
-		return
-	}
-	if half := d.opts.Silence / 2; d.clock.Now().Sub(d.asked) < half {
-		d.startTimerLocked()
-	} else {
-		d.startMonitorLocked()
-	}
-	d.mu.Unlock()
-}
-
-// startMonitorLocked starts the goroutine of monitor, if it does not run.
-func (d *Driver) startMonitorLocked() {
-	if !d.monitoring && !d.closed {
-		d.monitoring = true
-		d.background.Go(d.monitor)
-	}
-}
-
-// monitor probes the first store until the breaker is closed and nothing speaks against it.
-func (d *Driver) monitor() {
+// watch moves the breaker until the driver is closed.
+func (d *Driver) watch() {
+	told, pause := StateClosed, time.Duration(0)
 	for {
-		d.tellChanges()
-		err := d.probe()
-		clear := err == nil && d.secondIsClear()
-		pause, more := d.judge(err, clear)
-		d.tellChanges()
-		if !more || !d.sleep(pause) {
+		if c := d.Status(); c.State != told && d.opts.OnChange != nil {
+			told = c.State
+			d.opts.OnChange(c)
+		}
+		select {
+		case <-time.After(pause):
+		case <-d.life.Done():
 			return
 		}
+		pause = d.check()
 	}
 }
 
-// judge takes in the outcome of a probe. It returns how long to wait before the next, and false if
-// there is no need for another.
-func (d *Driver) judge(err error, clear bool) (pause time.Duration, more bool) {
+// check probes the first store if the breaker is open, or if half of Options.Silence has passed without an
+// answer. It moves the breaker, and returns when to check again.
+func (d *Driver) check() (pause time.Duration) {
+	pause = d.opts.Probe
+	defer func() { recover() }() // a panic of a driver does not end the program
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.clock.Now()
-	switch {
-	case d.closed:
-		d.monitoring = false
-		return 0, false
-	case d.state == StateOpen && err == nil:
-		d.silent = d.underway > 0
-		d.turnLocked(StateHalfOpen, nil)
-	case d.state == StateHalfOpen && err != nil:
-		if !d.silent { // the probe was the first that got no answer
-			d.silent, d.asked = true, d.probed
-		}
-		d.turnLocked(StateOpen, err)
-	case d.state == StateHalfOpen && clear:
-		d.turnLocked(StateClosed, nil)
-	case d.state == StateClosed && d.silent && err != nil:
-		left := d.opts.Silence - now.Sub(d.asked)
-		if left > 0 {
-			return left, true
-		}
-		d.turnLocked(StateOpen, err)
+	open, mixed, passed, half := d.open, d.mixed, time.Duration(0), d.opts.Silence/2
+	if d.since != 0 {
+		passed = d.now().Sub(d.since)
 	}
-	if d.state == StateClosed {
-		d.monitoring = false
-		if d.silent {
-			d.startTimerLocked() // others are under way
-		}
-		return 0, false
-	}
-	return d.opts.Probe, true
-}
-
-// turnLocked changes the state.
-func (d *Driver) turnLocked(to State, err error) {
-	d.state = to
-	close(d.changed)
-	d.changed = make(chan struct{})
-	if to == StateOpen {
-		d.opened++
-		d.open()
-	} else if d.epoch.Err() != nil {
-		d.epoch, d.open = context.WithCancel(context.Background())
-	}
-	if d.opts.OnChange != nil {
-		d.untold = append(d.untold, Change{State: to, Degraded: d.degradedLocked(), Err: err})
-	}
-}
-
-// tellChanges calls the hook for the changes that it has not been told of. The monitor calls it.
-func (d *Driver) tellChanges() {
-	d.mu.Lock()
-	untold := d.untold
-	d.untold = nil
 	d.mu.Unlock()
-	for _, c := range untold {
-		d.opts.OnChange(c)
-	}
-}
-
-// probe asks the first store something that changes nothing, and withdraws what it may still know
-// of requests that have gone to the second. Only an error without an answer is returned.
-func (d *Driver) probe() (err error) {
-	ctx, cancel := context.WithTimeout(d.life, d.probeWithin())
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the driver panicked: %v", p)
-		}
-		// A store that answers with an error is not silent.
+	if !open && mixed && d.secondIsEmpty() {
 		d.mu.Lock()
-		d.noteLocked(err)
+		d.mixed = false
 		d.mu.Unlock()
-	}()
-	first, err := d.reachFirst(ctx)
-	if err != nil {
-		return err
 	}
-	grants := d.owed()
-	if len(grants) == 0 {
-		return nil // it has just been opened
+	if !open && passed < half {
+		return min(pause, half-passed)
 	}
-	errs := first.Release(ctx, grants)
-	if len(errs) != len(grants) {
-		return fmt.Errorf("the driver returned %d results for %d releases", len(errs), len(grants))
-	}
-	d.paid(grants, errs)
-	if last := errs[len(errs)-1]; !isAnswer(last) {
-		return last
-	}
-	return nil
-}
-
-// probeWithin is how long a probe may take. One that decides whether the breaker opens may take as
-// long as is left of Options.Silence.
-func (d *Driver) probeWithin() time.Duration {
+	err := d.probe(half)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := d.clock.Now()
-	d.probed = now
-	if d.state == StateClosed && d.silent {
-		return max(d.opts.Silence-now.Sub(d.asked), d.opts.Silence/10)
+	switch {
+	case open && err == nil:
+		d.open = false
+		if d.since = 0; d.underway > 0 {
+			d.since = d.answered
+		}
+		d.epoch, d.end = context.WithCancel(context.Background())
+	case !open && err != nil && d.since != 0 && d.now().Sub(d.since) >= d.opts.Silence:
+		d.openLocked()
 	}
-	return d.opts.Silence
+	return pause
 }
 
-// silentLocked returns the error of requests that are refused.
-func (d *Driver) silentLocked() error {
-	return &SilentError{For: d.clock.Now().Sub(d.asked), Err: d.err}
+// openLocked opens the breaker.
+func (d *Driver) openLocked() {
+	d.open, d.mixed = true, d.second != nil
+	d.end()
 }
 
-// sleep waits for d, and returns false if the driver is closed first.
-func (d *Driver) sleep(pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-d.life.Done():
-		d.mu.Lock()
-		d.monitoring = false
-		d.mu.Unlock()
-		return false
+// probe asks the first store to forget a request that was never made. It returns an error if there was no
+// answer: a store that refuses locks, but can still forget, is not silent.
+func (d *Driver) probe(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(d.life, within)
+	defer cancel()
+	first, err := d.reach(ctx)
+	d.mu.Lock()
+	r := d.last
+	d.mu.Unlock()
+	if err == nil && r.Name != "" { // else the store has just been opened
+		r.Owner, r.MinHold, r.Tokens = rand.Text(), 0, 0
+		err = first.Release(ctx, []driver.Grant{{Request: r}})[0]
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.noteLocked(err)
+	if isAnswer(err) {
+		return nil
+	}
+	return err
 }

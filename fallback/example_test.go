@@ -2,7 +2,6 @@ package fallback_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,39 +12,9 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
-// Without a second store locks are refused at once while the store is silent.
-func ExampleNew() {
-	store := chaos.New(memlock.NewStore(nil).Client(), chaos.Options{})
-	silent := make(chan struct{})
-	d, err := fallback.New(store, nil, &fallback.Options{
-		Silence: 20 * time.Millisecond,
-		OnChange: func(c fallback.Change) {
-			fmt.Println("breaker:", c.State)
-			close(silent)
-		},
-	})
-	if err != nil {
-		panic(err)
-	}
-	locks, err := holdfast.New(d, nil)
-	if err != nil {
-		panic(err)
-	}
-	ctx := context.Background()
-	store.Partition() // the store answers nothing any more
-	if _, err = locks.Mutex("orders/42", nil).Acquire(ctx); errors.Is(err, fallback.ErrSilent) {
-		fmt.Println("no lock, and no work")
-	}
-	<-silent
-	d.Close()
-	// Unordered output:
-	// breaker: open
-	// no lock, and no work
-}
-
 // With a second store locks are taken there. The options say that a lock that two have at the same
 // time harms nobody, so that nobody waits for the end of the first store's holds.
-func ExampleNew_second() {
+func ExampleNew() {
 	store := chaos.New(memlock.NewStore(nil).Client(), chaos.Options{})
 	var second driver.Driver = memlock.NewStore(nil).Client()
 	d, err := fallback.New(store, second, &fallback.Options{Silence: 20 * time.Millisecond, After: -1})

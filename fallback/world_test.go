@@ -33,7 +33,6 @@ type world struct {
 
 func inWorld(t *testing.T, test func(*world)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		clock := bubbleClock{time.Now()}
 		test(&world{
@@ -42,6 +41,29 @@ func inWorld(t *testing.T, test func(*world)) {
 			second: memlock.NewStore(&memlock.Options{Clock: clock}),
 		})
 	})
+}
+
+// over returns a driver that is closed at the end of the test.
+func (w *world) over(first, second driver.Driver, o fallback.Options) *fallback.Driver {
+	w.Helper()
+	o.Clock = w.clock
+	d, err := fallback.New(first, second, &o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// holders checks how many hold a name in a store.
+func (w *world) holders(s *memlock.Store, name string, want int) {
+	w.Helper()
+	d := s.Client()
+	defer d.Close()
+	info, err := d.(driver.Inspector).Inspect(w.ctx, name)
+	if err != nil || len(info.Holders) != want || want == 0 && !info.Idle() {
+		w.Errorf("the store has %+v (%v), not %d holders", info, err, want)
+	}
 }
 
 // client is one client of both stores, or of the first only.
@@ -59,26 +81,28 @@ type client struct {
 // client makes a client that is closed at the end of the test.
 func (w *world) client(two bool, o fallback.Options) *client {
 	w.Helper()
+	if two {
+		return w.clientOver(w.second.Client(), o)
+	}
+	return w.clientOver(nil, o)
+}
+
+// clientOver is client with a driver of the second store, or nil.
+func (w *world) clientOver(second driver.Driver, o fallback.Options) *client {
+	w.Helper()
 	c := &client{w: w, wire: chaos.New(w.first.Client(), chaos.Options{})}
-	o.Clock = w.clock
 	o.OnChange = func(ch fallback.Change) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.changes = append(c.changes, ch.State)
 	}
-	var second driver.Driver
-	if two {
-		second = w.second.Client()
-	}
-	var err error
-	if c.d, err = fallback.New(c.wire, second, &o); err != nil {
-		w.Fatal(err)
-	}
+	c.d = w.over(c.wire, second, o)
 	note := func(e holdfast.Event) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.events = append(c.events, e)
 	}
+	var err error
 	c.Client, err = holdfast.New(c.d, &holdfast.ClientOptions{
 		Clock:  w.clock,
 		Events: holdfast.Events{Acquired: note, Lost: note, Released: note},

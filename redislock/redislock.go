@@ -241,7 +241,7 @@ func New(ctx context.Context, conn Conn, o *Options) (driver.Driver, error) {
 		return c, nil
 	}
 	if o.Layout == SetNX {
-		return setnx{c}, nil
+		return setnx{lives{c}}, nil
 	}
 	d, err := newRedisson(ctx, c, cmp.Or(o.Redisson, RedissonLock))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // A request that is repeated finds its hold and does not enter it again. So an owner is in a hash once, and
 // a release frees its hold whatever was repeated.
 type redisson struct {
-	c       *client
+	lives
 	mutex   *way   // what a mutex is
 	publish string // the command by which Redisson publishes on this deployment
 	cluster bool
@@ -109,7 +109,7 @@ func redissonCaps(caps driver.Caps, kind RedissonKind) driver.Caps {
 
 // newRedisson returns the driver of a kind, over a client that is connected.
 func newRedisson(ctx context.Context, c *client, kind RedissonKind) (driver.Driver, error) {
-	r := redisson{c: c, mutex: lockWay, publish: "PUBLISH", cluster: deploymentOf(c.conn) == Cluster}
+	r := redisson{lives: lives{c}, mutex: lockWay, publish: "PUBLISH", cluster: deploymentOf(c.conn) == Cluster}
 	if r.cluster {
 		reply := c.shared.do(ctx, []Command{{Args: []string{"PUBSUB", "SHARDNUMSUB"}}})[0]
 		switch {

@@ -20,7 +20,7 @@ import (
 //
 // A release and a renewal compare the value first, in a script. So they change nothing if the hold has
 // expired and a stranger has the name, and they expect the same of the stranger.
-type setnx struct{ c *client }
+type setnx struct{ lives }
 
 //go:embed lua/setnx.lua
 var setnxLua string

@@ -47,6 +47,17 @@ if random ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], random .. ' ' .. longest .. ' ' .. ARGV[2])
 return 1`)
 
+// lives is a driver.Voter but for Vote, for the layouts of other programs.
+type lives struct{ c *client }
+
+func (l lives) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+	return l.c.Life(ctx, longest)
+}
+
+func (l lives) Durable(ctx context.Context) (bool, error) { return l.c.Durable(ctx) }
+
+func (l lives) Admit(ctx context.Context, life driver.Life) error { return l.c.Admit(ctx, life) }
+
 // present is a server's life, and what the server remembers of it.
 type present struct {
 	life     driver.Life
@@ -208,17 +219,6 @@ func (s setnx) Vote(ctx context.Context, req driver.Request, life driver.Life) (
 	return g, s.c.isIn(life, replies[1:]), err
 }
 
-// Life implements driver.Voter.
-func (s setnx) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
-	return s.c.Life(ctx, longest)
-}
-
-// Durable implements driver.Voter.
-func (s setnx) Durable(ctx context.Context) (bool, error) { return s.c.Durable(ctx) }
-
-// Admit implements driver.Voter.
-func (s setnx) Admit(ctx context.Context, life driver.Life) error { return s.c.Admit(ctx, life) }
-
 // Vote implements driver.Voter, for RedissonRedLock.
 func (r redisson) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
 	sent := r.c.clock.Now()
@@ -230,14 +230,3 @@ func (r redisson) Vote(ctx context.Context, req driver.Request, life driver.Life
 	g, err := r.taken(ctx, w, req, &replies[0], sent)
 	return g, r.c.isIn(life, replies[1:]), err
 }
-
-// Life implements driver.Voter.
-func (r redisson) Life(ctx context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
-	return r.c.Life(ctx, longest)
-}
-
-// Durable implements driver.Voter.
-func (r redisson) Durable(ctx context.Context) (bool, error) { return r.c.Durable(ctx) }
-
-// Admit implements driver.Voter.
-func (r redisson) Admit(ctx context.Context, life driver.Life) error { return r.c.Admit(ctx, life) }

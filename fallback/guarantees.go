@@ -6,11 +6,10 @@ import "github.com/holdfastlock/holdfast/driver"
 func meet(a, b driver.Caps, store string) driver.Caps {
 	c := driver.Caps{
 		Store: store,
-		// Batches go to each store by itself, so a store that is silent delays no other.
-		Ops:     a.Ops&b.Ops | driver.OpShard,
+		// A silent store delays no renewals in the other (OpShard). Renewals and polls tell losses and changes.
+		Ops:     a.Ops&(driver.OpQueue|driver.OpInspect|driver.OpBreak|driver.OpDowngrade&b.Ops) | driver.OpShard,
 		Shared:  a.Shared && b.Shared,
 		Slots:   a.Slots && b.Slots,
-		Fair:    a.Fair && b.Fair,
 		NoNotes: a.NoNotes || b.NoNotes,
 		MinTTL:  max(a.MinTTL, b.MinTTL),
 		MaxTTL:  a.MaxTTL,
@@ -28,7 +27,21 @@ func meet(a, b driver.Caps, store string) driver.Caps {
 		c.MaxTTL = b.MaxTTL
 	}
 	for _, f := range driver.Faults() {
-		c.Guarantees.Faults[f] = verdict(f, a.Guarantees.Faults[f], b.Guarantees.Faults[f])
+		x, y := a.Guarantees.Faults[f], b.Guarantees.Faults[f]
+		v := driver.Verdict{Exclusion: max(x.Exclusion, y.Exclusion), Tokens: driver.Impossible, Note: x.Note}
+		if x.Note != y.Note {
+			v.Note = "in the first store: " + x.Note + "; in the second: " + y.Note
+		}
+		why := apart[f]
+		switch {
+		case why != "" && v.Exclusion == driver.Breaks:
+			v.Note = why + "; " + v.Note
+		case why != "":
+			v.Exclusion, v.Note = driver.Breaks, why
+		case x.Exclusion == driver.Unstated || y.Exclusion == driver.Unstated:
+			v.Exclusion = driver.Unstated
+		}
+		c.Guarantees.Faults[f] = v
 	}
 	return c
 }
@@ -42,32 +55,4 @@ var apart = map[driver.Fault]string{
 	driver.Failover:     "as after a pause, if it takes longer than Options.Silence",
 	driver.StoreWiped:   "as after a pause, if the store is away for longer than Options.Silence",
 	driver.DiskFull:     "as after a pause, if the first store cannot even withdraw a request, so that probes fail",
-}
-
-// verdict says what a fault does to locks that are in one of two stores.
-func verdict(f driver.Fault, a, b driver.Verdict) driver.Verdict {
-	v := driver.Verdict{
-		Exclusion: max(a.Exclusion, b.Exclusion),
-		Tokens:    driver.Impossible, // there are none that grow over both stores
-		Note:      a.Note,
-	}
-	if a.Exclusion == driver.Unstated || b.Exclusion == driver.Unstated {
-		v.Exclusion = driver.Unstated
-	}
-	switch {
-	case a.Note == b.Note:
-	case a.Note != "" && b.Note != "":
-		v.Note = "in the first store: " + a.Note + "; in the second: " + b.Note
-	case a.Note != "":
-		v.Note = "in the first store: " + a.Note
-	default:
-		v.Note = "in the second store: " + b.Note
-	}
-	if why := apart[f]; why != "" {
-		if v.Exclusion == driver.Breaks {
-			why += "; " + v.Note
-		}
-		v.Exclusion, v.Note = driver.Breaks, why
-	}
-	return v
 }
