@@ -84,6 +84,8 @@ type testCase struct {
 
 	timed bool // judges by how long something takes: Harness.Untimed leaves it out
 
+	kinds []kind // runs once with each of these that the driver has, on a name of its own
+
 	serial bool // counts what the whole process has: no other case may run beside it
 	run    func(*trial)
 }
@@ -193,11 +195,11 @@ func (s *suite) applies(c *testCase) bool {
 		return false
 	}
 	if ops := need.Ops &^ s.caps.Ops; ops != 0 {
-		c.run = func(t *trial) { t.refusesOps(ops) }
+		c.kinds, c.run = nil, func(t *trial) { t.refusesOps(ops) }
 	} else if need.Shared && !s.caps.Shared {
-		c.run = func(t *trial) { t.refusesMode(t.shared()) }
+		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.shared()) }
 	} else if need.Slots && !s.caps.Slots {
-		c.run = func(t *trial) { t.refusesMode(t.slot(2, 1)) }
+		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.slot(2, 1)) }
 	}
 	return true
 }
@@ -206,7 +208,12 @@ func (s *suite) applies(c *testCase) bool {
 func (s *suite) perform(tb testing.TB, title string, c testCase) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.caseTimeout())
 	tb.Cleanup(cancel)
-	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: "drivertest: " + title})
+	t := &trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: "drivertest: " + title}
+	if c.kinds != nil {
+		t.eachKind(c)
+	} else {
+		c.run(t)
+	}
 }
 
 // caseTimeout bounds one case, which may wait for several steps.
