@@ -148,28 +148,27 @@ func watchTells(t *trial) {
 		g = t.annotate(a, g, "new")
 		t.hinted(b, hints, "P7: a watch was not told of a new note", func(i driver.Info) bool { return i.Holders[0].Note == "new" })
 	}
-	if t.caps.Ops.Has(driver.OpDowngrade) && t.caps.Shared {
-		g = t.downgrade(a, g)
-		t.hinted(b, hints, "P7: a watch was not told of a downgrade", func(i driver.Info) bool { return i.Holders[0].Mode == driver.Shared })
-	}
 	if t.caps.Ops.Has(driver.OpQueue) {
 		r := t.request()
+		r.Note = g.Note // nothing but the owner changes
 		t.queued(a, r)
 		w := t.waitFor(a, r)
 		t.release(a, g)
 		t.hinted(b, hints, "P7: a watch was not told of a hand-off", func(i driver.Info) bool { return len(i.Holders) == 1 && i.Holders[0].Owner == r.Owner })
 		g = t.renew(a, t.granted(w, t.poll, "P7: a waiter was not granted the released name"))
 	}
-	if t.caps.Ops.Has(driver.OpBreak) && t.caps.Fencing {
-		t.breakHold(a, g)
-		t.hinted(b, hints, "P7: a watch was not told of a break", driver.Info.Idle)
-		g = t.take(a, t.request())
+	if t.caps.Ops.Has(driver.OpDowngrade) && t.caps.Shared {
+		g = t.downgrade(a, g)
+		t.hinted(b, hints, "P7: a watch was not told of a downgrade", func(i driver.Info) bool { return i.Holders[0].Mode == driver.Shared })
 	}
 	t.release(a, g)
 	t.hinted(b, hints, "P7: a watch was not told of a release", driver.Info.Idle)
 	next := t.take(b, t.request()) // a client's own too
 	t.hinted(b, hints, "P7: a watch was not told of its own client's hold", func(i driver.Info) bool { return len(i.Holders) == 1 })
-	t.release(b, next)
+	if t.caps.Ops.Has(driver.OpBreak) && t.caps.Fencing {
+		t.breakHold(a, next)
+		t.hinted(b, hints, "P7: a watch was not told of a break", driver.Info.Idle)
+	}
 }
 
 func watchEnds(t *trial) {

@@ -88,9 +88,7 @@ func downgradeExtends(t *trial) {
 func downgradeChecksOwner(t *trial) {
 	a, b := t.open(), t.open()
 	g := t.take(a, t.request())
-	stranger := g
-	stranger.Owner = newOwner()
-	if _, err := (driver.Forward{Driver: b}).Downgrade(t.ctx, stranger); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := (driver.Forward{Driver: b}).Downgrade(t.ctx, stranger(g)); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P4: Downgrade by another owner returned %v, not ErrNotHeld", err)
 	}
 	t.refused(b, t.shared(), "P4: Downgrade by another owner changed the hold")

@@ -66,8 +66,8 @@ func (t *trial) inPlace(d driver.Driver, r driver.Request, ahead, queued int) {
 	var held *driver.HeldError
 	if !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("P1: Enqueue behind a holder: %v", err)
-	} else if errors.As(err, &held) && (held.Ahead != 0 && held.Ahead != ahead || held.Queued != 0 && held.Queued != queued) {
-		t.Errorf("P8: a place is told that %d of %d are ahead of it; %d of %d are right", held.Ahead, held.Queued, ahead, queued)
+	} else if errors.As(err, &held) && (held.Ahead != 0 && held.Ahead != ahead && held.Ahead != ahead+1 || held.Queued != 0 && held.Queued != queued) { // the holder may count as one
+		t.Errorf("P8: a place is told that %d are ahead of it and %d wait; %d and %d are right", held.Ahead, held.Queued, ahead, queued)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -47,6 +48,9 @@ var (
 	})
 )
 
+// suffix names the kind after its case.
+func (k kind) suffix() string { return " (" + k.name + ")" }
+
 // has reports whether the driver has holds of a kind.
 func (s *suite) has(k kind) bool {
 	switch {
@@ -70,13 +74,13 @@ func (t *trial) eachKind(c testCase) {
 	limit, pool := make(chan struct{}, atOnce), &pool{}
 	var all sync.WaitGroup
 	for _, k := range c.kinds {
-		if !t.has(k) {
+		if !t.has(k) || slices.Contains(t.h.Except, strings.TrimPrefix(t.title, titled)+k.suffix()) {
 			continue
 		}
 		limit <- struct{}{}
 		all.Go(func() {
 			defer func() { <-limit }()
-			c.run(&trial{TB: part{t.TB, k.name}, suite: t.suite, ctx: t.ctx, name: t.freshName(), title: t.title, kind: k, pool: pool})
+			c.run(&trial{TB: part{t.TB, k}, suite: t.suite, ctx: t.ctx, name: t.freshName(), title: t.title, kind: k, pool: pool})
 		})
 	}
 	all.Wait()
@@ -85,12 +89,12 @@ func (t *trial) eachKind(c testCase) {
 // part is the test of a case with one kind. What ends it leaves the other kinds alone.
 type part struct {
 	testing.TB
-	kind string
+	kind kind
 }
 
 func (p part) Errorf(format string, args ...any) {
 	p.Helper()
-	p.TB.Errorf("%s (%s)", fmt.Sprintf(format, args...), p.kind)
+	p.TB.Errorf("%s%s", fmt.Sprintf(format, args...), p.kind.suffix())
 }
 
 func (p part) Fatalf(format string, args ...any) {

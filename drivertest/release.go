@@ -14,9 +14,7 @@ var releaseCases = []testCase{
 func releaseByStranger(t *trial) {
 	a, b := t.open(), t.open()
 	g := t.have(a, t.hold())
-	stranger := g
-	stranger.Owner = newOwner()
-	if err := t.release1(b, stranger); err != nil && !driver.Gone(err) {
+	if err := t.release1(b, stranger(g)); err != nil && !driver.Gone(err) {
 		t.Errorf("P4: release by another owner returned %v; ErrNotHeld or nil is right", err)
 	}
 	t.refused(b, t.rival(), "P4: release by another owner freed the hold")

@@ -43,10 +43,8 @@ func (t *trial) extends(renew func(driver.Driver, driver.Grant) driver.Renewal) 
 func renewChecksOwner(t *trial) {
 	a, b := t.open(), t.open()
 	g := t.have(a, t.briefHold())
-	stranger := g
-	stranger.Owner = newOwner()
 	t.pass(t.ttl / 2)
-	if r := t.renew1(b, stranger); !errors.Is(r.Err, driver.ErrNotHeld) {
+	if r := t.renew1(b, stranger(g)); !errors.Is(r.Err, driver.ErrNotHeld) {
 		t.Errorf("P4: a renewal by another owner returned %v, not ErrNotHeld", r.Err)
 	}
 	t.outlive(t.ttl / 2)

@@ -59,7 +59,10 @@ func newSuite(t testing.TB, h Harness) *suite {
 	}
 	for _, name := range h.Except {
 		if !slices.ContainsFunc(s.themes(), func(th theme) bool {
-			return slices.ContainsFunc(th.cases, func(c testCase) bool { return th.name+"/"+c.name == name })
+			return slices.ContainsFunc(th.cases, func(c testCase) bool {
+				of, title := func(k kind) bool { return th.name+"/"+c.name+k.suffix() == name }, th.name+"/"+c.name
+				return title == name || slices.ContainsFunc(c.kinds, of)
+			})
 		}) {
 			t.Fatalf("drivertest: Harness.Except has %q, which is no case", name)
 		}
@@ -208,13 +211,16 @@ func (s *suite) applies(c *testCase) bool {
 func (s *suite) perform(tb testing.TB, title string, c testCase) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.caseTimeout())
 	tb.Cleanup(cancel)
-	t := &trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: "drivertest: " + title}
+	t := &trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: titled + title}
 	if c.kinds != nil {
 		t.eachKind(c)
 	} else {
 		c.run(t)
 	}
 }
+
+// titled begins the note of every hold.
+const titled = "drivertest: "
 
 // caseTimeout bounds one case, which may wait for several steps.
 func (s *suite) caseTimeout() time.Duration { return max(2*time.Minute, 8*s.slack) }
