@@ -12,15 +12,15 @@ import (
 var delaysCases = []testCase{
 	{name: "lock-delay after expiry", kinds: kinds, time: true, run: lockDelayAfterExpiry},
 	{name: "no lock-delay after release", kinds: kinds, run: noLockDelayAfterRelease},
-	{name: "lock-delay holds waiters back", need: queues, kinds: kinds, time: true, run: lockDelayQueue},
+	{name: "lock-delay holds waiters back", need: queues, kinds: modes, time: true, run: lockDelayQueue},
 	{name: "minimum hold", kinds: kinds, time: true, run: minHold},
-	{name: "minimum hold that is over", kinds: kinds, time: true, run: minHoldOver},
+	{name: "minimum hold that is over", kinds: modes, time: true, run: minHoldOver},
 	{name: "a hold that is undone ignores the minimum hold", kinds: kinds, run: undoIgnoresMinHold},
 	{name: "minimum hold after expiry", kinds: kinds, time: true, run: minHoldAfterExpiry},
-	{name: "minimum hold that was over at expiry", kinds: kinds, time: true, run: minHoldOverAtExpiry},
-	{name: "minimum hold and lock-delay after expiry", kinds: kinds, time: true, run: minHoldAndDelay},
+	{name: "minimum hold that was over at expiry", kinds: modes, time: true, run: minHoldOverAtExpiry},
+	{name: "minimum hold and lock-delay after expiry", kinds: modes, time: true, run: minHoldAndDelay},
 	{name: "minimum hold of a client that ends", kinds: kinds, time: true, run: minHoldOfEndedClient},
-	{name: "minimum hold holds waiters back", need: queues, kinds: kinds, time: true, run: minHoldQueue},
+	{name: "minimum hold holds waiters back", need: queues, kinds: modes, time: true, run: minHoldQueue},
 	{name: "a dead winner has no minimum hold", need: queues, kinds: modes, run: minHoldOfDeadWinner},
 }
 

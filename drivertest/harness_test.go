@@ -114,13 +114,13 @@ func TestBlindStorePasses(t *testing.T) {
 func TestReadWriteApart(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: fastPoll})
 	wrap := breaks(func(b *bad) {
-		b.try, b.enqueue = writeLockApart((*bad).goodTry), writeLockApart((*bad).goodEnqueue)
+		b.try, b.enqueue = altered((*bad).goodTry, apart), altered((*bad).goodEnqueue, apart)
 		b.renew = func(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-			g.Request = apart(g.Request)
+			apart(&g.Request)
 			return b.good1(ctx, g)
 		}
 		b.release = func(b *bad, ctx context.Context, g driver.Grant) error {
-			g.Request = apart(g.Request)
+			apart(&g.Request)
 			return b.goodRelease(ctx, g)
 		}
 	})

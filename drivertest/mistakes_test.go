@@ -40,20 +40,6 @@ func checkThenTake(b *bad, ctx context.Context, r driver.Request) (driver.Grant,
 	return driver.Grant{Request: r, Token: 1 << 40, Since: now, Valid: r.TTL}, nil
 }
 
-func onePermit(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	one := r
-	one.Permits = min(1, r.Permits)
-	g, err := b.Driver.Try(ctx, one)
-	g.Request = r
-	return g, err
-}
-
-func sinceReceipt(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := b.Forward.Wait(ctx, r)
-	g.Since = driver.HostClock.Now()
-	return g, err
-}
-
 func renewClaimsMore(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
 	now := driver.HostClock.Now()
 	if info, _ := b.Inspect(ctx, g.Name); len(info.Holders) == 0 {
@@ -119,24 +105,6 @@ func manyTokens(b *bad) driver.Caps {
 	return caps
 }
 
-// claimsTokens reserves one token and claims a block of them.
-func claimsTokens(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	one := r
-	one.Tokens = 1
-	g, err := b.Driver.Try(ctx, one)
-	g.Request, g.Block = r, r.Tokens
-	return g, err
-}
-
-// alwaysReserves reserves a block for every hold.
-func alwaysReserves(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	wide := r
-	wide.Tokens = b.Caps().TokenBlock
-	g, err := b.Driver.Try(ctx, wide)
-	g.Request = r
-	return g, err
-}
-
 // notesToken notes the first token of each hold, for releaseOldToken.
 func notesToken(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Driver.Try(ctx, r)
@@ -189,14 +157,6 @@ func breakAnyHold(b *bad, ctx context.Context, name string, token driver.Token) 
 		token = h.Token
 	}
 	return b.Forward.Break(ctx, name, token)
-}
-
-func minHoldOfClaims(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	long := r
-	long.LockDelay = r.MinHold
-	g, err := b.Forward.Enqueue(ctx, long)
-	g.Request = r
-	return g, err
 }
 
 // noWithdrawal does nothing for a release without a token.
@@ -281,14 +241,6 @@ func leavesGoroutine(b *bad, ctx context.Context, r driver.Request) (driver.Gran
 	return b.Driver.Try(ctx, r)
 }
 
-func foldsNames(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	folded := r
-	folded.Name = strings.ToLower(r.Name)
-	g, err := b.Driver.Try(ctx, folded)
-	g.Request = r
-	return g, err
-}
-
 func noMismatch(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
 	g, err := b.Driver.Try(ctx, r)
 	if err != nil {
@@ -327,28 +279,11 @@ func hidesShared(b *bad) driver.Caps {
 	return c
 }
 
-func alwaysUnfair(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-	r.Unfair = true
-	g, err := b.Driver.Try(ctx, r)
-	g.Unfair = false
-	return g, err
-}
-
-// writeLockApart keeps read-write locks under names of their own.
-func writeLockApart(good asking) asking {
-	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-		g, err := good(b, ctx, apart(r))
-		g.Request = r
-		return g, err
-	}
-}
-
-// apart gives the name of a read-write lock in a layout that keeps those apart.
-func apart(r driver.Request) driver.Request {
+// apart gives a read-write lock the name that it has in a layout that keeps those apart.
+func apart(r *driver.Request) {
 	if r.RW {
 		r.Name += "/rw"
 	}
-	return r
 }
 
 // writeLockMismatch takes a mutex and a write lock for two kinds.
@@ -358,30 +293,6 @@ func writeLockMismatch(b *bad, ctx context.Context, r driver.Request) (driver.Gr
 		err = driver.ErrMismatch
 	}
 	return g, err
-}
-
-// contended says the same of every grant.
-func contended(always bool, good asking) asking {
-	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-		g, err := good(b, ctx, r)
-		g.Contended = always
-		return g, err
-	}
-}
-
-// sinceArrival reads the clock after the reply.
-func sinceArrival(good asking) asking {
-	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
-		g, err := good(b, ctx, r)
-		g.Since = driver.HostClock.Now()
-		return g, err
-	}
-}
-
-func renewedAtArrival(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	r := b.good1(ctx, g)
-	r.Since = driver.HostClock.Now()
-	return r
 }
 
 // plainError returns a plain error although the outcome is not known.
@@ -523,12 +434,16 @@ func alters(b *bad, change func(*driver.Request)) {
 	}
 }
 
-func noLockDelay(r *driver.Request) { r.LockDelay = 0 }
-func noMinHold(r *driver.Request)   { r.MinHold = 0 }
-func noteCut(r *driver.Request)     { r.Note = r.Note[:min(len(r.Note), 250)] }
-func halfTheTTL(r *driver.Request)  { r.TTL /= 2 }
-func fewPermits(r *driver.Request)  { r.Permits = min(1, r.Permits) }
-func isUnfair(r *driver.Request)    { r.Unfair = true }
+func noLockDelay(r *driver.Request)  { r.LockDelay = 0 }
+func noMinHold(r *driver.Request)    { r.MinHold = 0 }
+func noteCut(r *driver.Request)      { r.Note = r.Note[:min(len(r.Note), 250)] }
+func halfTheTTL(r *driver.Request)   { r.TTL /= 2 }
+func fewPermits(r *driver.Request)   { r.Permits = min(1, r.Permits) }
+func isUnfair(r *driver.Request)     { r.Unfair = true }
+func manyReserved(r *driver.Request) { r.Tokens = 16 }
+func oneReserved(r *driver.Request)  { r.Tokens = 1 }
+func delayed(r *driver.Request)      { r.LockDelay = r.MinHold }
+func folded(r *driver.Request)       { r.Name = strings.ToLower(r.Name) }
 
 // regrants changes the grants of a good driver.
 func regrants(good asking, change func(*driver.Grant)) asking {
@@ -541,6 +456,10 @@ func regrants(good asking, change func(*driver.Grant)) asking {
 	}
 }
 
+func sinceNow(g *driver.Grant)     { g.Since = driver.HostClock.Now() }
+func isContended(g *driver.Grant)  { g.Contended = true }
+func isQuiet(g *driver.Grant)      { g.Contended = false }
+func wideBlock(g *driver.Grant)    { g.Block = max(1, g.Tokens) }
 func sinceZero(g *driver.Grant)    { g.Since = 0 }
 func noClaim(g *driver.Grant)      { g.Claim = false }
 func wholeClaim(g *driver.Grant)   { g.Valid = g.TTL }
@@ -659,12 +578,6 @@ func annotateCuts(b *bad, ctx context.Context, g driver.Grant) error {
 	return b.Forward.Annotate(ctx, g)
 }
 
-func downgradedAtArrival(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	g, err := b.Forward.Downgrade(ctx, g)
-	g.Since = driver.HostClock.Now()
-	return g, err
-}
-
 // downgradeAnew releases the hold and takes a shared one that the change has altered.
 func downgradeAnew(change func(*driver.Request)) func(*bad, context.Context, driver.Grant) (driver.Grant, error) {
 	return func(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
@@ -699,10 +612,19 @@ func downgradeRevives(b *bad, ctx context.Context, g driver.Grant) (driver.Grant
 	return shared, err
 }
 
-func raisedAtArrival(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	r := b.Forward.Raise(ctx, []driver.Grant{g})[0]
-	r.Since = driver.HostClock.Now()
-	return r
+// atArrival counts a renewal from the arrival of its reply.
+func atArrival(good func(*bad, context.Context, driver.Grant) driver.Renewal) func(*bad, context.Context, driver.Grant) driver.Renewal {
+	return func(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+		r := good(b, ctx, g)
+		r.Since = driver.HostClock.Now()
+		return r
+	}
+}
+
+func downgradedAtArrival(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	g, err := b.Forward.Downgrade(ctx, g)
+	sinceNow(&g)
+	return g, err
 }
 
 // holders changes each holder that is shown.

@@ -28,16 +28,16 @@ var mutants = []mutant{
 	{"double grant", func(b *bad) { b.try = doubleGrant }, "exclusive/one holder", "P1", nil},
 	{"double grant in a stampede", func(b *bad) { b.try = checkThenTake }, "concurrency/a stampede has one winner", "P1", nil},
 	{"double grant in a history", func(b *bad) { b.try = checkThenTake }, "history/scans", "P1", nil},
-	{"permits are not counted", func(b *bad) { b.try = onePermit }, "slots/permits are counted", "P1", nil},
+	{"permits are not counted", func(b *bad) { b.try = altered((*bad).goodTry, fewPermits) }, "slots/permits are counted", "P1", nil},
 	{"a cut-off client says its hold is gone", func(b *bad) { b.renew = goneOnTimeout }, "faults/a cut holder loses its hold", "P2", nil},
 	{"token repeats", func(b *bad) { b.try = tokenRepeats }, "tokens/increase from hold to hold", "P3", nil},
 	{"token repeats in a history", func(b *bad) { b.try = tokenRepeats }, "history/scans", "P3", nil},
 	{"token reset after delete", func(b *bad) { b.try = tokenReset }, "tokens/increase after the name was idle", "P3", nil},
-	{"token block without tokens", func(b *bad) { b.caps, b.try = manyTokens, claimsTokens }, "tokens/of a block are nobody else's", "P3", nil},
+	{"token block without tokens", func(b *bad) { b.caps, b.try = manyTokens, regrants(altered((*bad).goodTry, oneReserved), wideBlock) }, "tokens/of a block are nobody else's", "P3", nil},
 	{"token block without a word to the store", func(b *bad) { b.caps, b.renew = manyTokens, renewOldToken }, "tokens/of a block are nobody else's", "P3", nil},
 	{"token block of which a release tells nothing", func(b *bad) { b.caps, b.try, b.release = manyTokens, notesToken, releaseOldToken }, "tokens/of a block are nobody else's", "P3", nil},
 	{"token block that a break gives to others", func(b *bad) { b.caps, b.break_ = manyTokens, breakByRelease }, "tokens/of a block are nobody else's", "P3", nil},
-	{"token block that nobody asked for", func(b *bad) { b.caps, b.try = manyTokens, alwaysReserves }, "tokens/of a block are nobody else's", "P3", nil},
+	{"token block that nobody asked for", func(b *bad) { b.caps, b.try = manyTokens, altered((*bad).goodTry, manyReserved) }, "tokens/of a block are nobody else's", "P3", nil},
 	{"a token of another store is not shown", func(b *bad) { b.raisesNothing = true }, "raise/is shown and broken by", "P3", nil},
 	{"a token of another store is forgotten", func(b *bad) { b.raisesNothing = true }, "raise/the next token is higher", "P3", nil},
 	{"release by name in a history", func(b *bad) { b.release = releaseByName }, "history/linearizable", "P1", nil},
@@ -45,7 +45,7 @@ var mutants = []mutant{
 	{"a late request takes effect through faults", func(b *bad) { b.release = noTombstone }, "faults/a request later than its withdrawal", "P6", nil},
 	{"lost wake-up", func(b *bad) { b.enqueue, b.wait = neverAsksAgain, sleeps }, "queue/a missed wake-up is made up by a poll", "P7", nil},
 	{"overtaking in a history", func(b *bad) { b.enqueue, b.wait = takesNoPlace, sleeps }, "history/scans", "P8", nil},
-	{"readers overtake writers", func(b *bad) { b.try = alwaysUnfair }, "fairness/a reader does not overtake a writer", "P8", nil},
+	{"readers overtake writers", func(b *bad) { b.try = altered((*bad).goodTry, isUnfair) }, "fairness/a reader does not overtake a writer", "P8", nil},
 	{"double grant under locks", func(b *bad) { b.try, b.enqueue, b.wait = checkThenTake, checkThenTake, sleeps }, "client/no update is lost", "P1", nil},
 	{"a timed-out acquire of a lock is left behind", func(b *bad) { b.release = noWithdrawal }, "client/a timed-out acquire leaves nothing", "P6", nil},
 	{"a renewal is not sent for a lock", func(b *bad) { b.renew = renewClaimsMore }, "client/renewals outlive the TTL", "P2", nil},
@@ -58,35 +58,35 @@ var mutants = []mutant{
 	{"a watch is not told", func(b *bad) { b.watch = neverTold }, "watch/tells of every change", "P7", nil},
 	{"a watch does not end", func(b *bad) { b.watch = watchesOn }, "watch/ends with its context", "P9", nil},
 	{"a watch wakes itself", func(b *bad) { b.watch = toldAlways }, "watch/does not wake itself", "P9", nil},
-	{"names are folded", func(b *bad) { b.try = foldsNames }, "names/awkward names are kept apart", "P10", nil},
+	{"names are folded", func(b *bad) { b.try = altered((*bad).goodTry, folded) }, "names/awkward names are kept apart", "P10", nil},
 	{"mismatch is not told", func(b *bad) { b.try = noMismatch }, "mismatch/more slots", "P10", nil},
 	{"caps differ", func(b *bad) { b.caps = storeByClient }, "guarantees/caps are the same for every client", "P10", nil},
 	{"a fault without a verdict", func(b *bad) { b.caps = noVerdict }, "guarantees/every fault has a verdict", "P10", nil},
 	{"caps list what is not there", func(b *bad) { b.caps = claimsShards }, "guarantees/operations are there, or refused", "P10", nil},
 	{"does what caps do not list", func(b *bad) { b.caps = hidesShared }, "shared/readers together", "P10", nil},
-	{"a write lock is another lock than the mutex", func(b *bad) { b.try = writeLockApart((*bad).goodTry) }, "read-write/a mutex and a write lock", "P1", nil},
-	{"a mutex is another lock than the write lock", func(b *bad) { b.try = writeLockApart((*bad).goodTry) }, "read-write/a write lock and a mutex", "P1", nil},
-	{"a read lock is another lock than the mutex", func(b *bad) { b.try = writeLockApart((*bad).goodTry) }, "read-write/a mutex and a read lock", "P1", nil},
-	{"a mutex is another lock than the read lock", func(b *bad) { b.try = writeLockApart((*bad).goodTry) }, "read-write/a read lock and a mutex", "P1", nil},
-	{"a write lock queues for another lock than the mutex", func(b *bad) { b.enqueue = writeLockApart((*bad).goodEnqueue) }, "read-write/a write lock waits behind a mutex", "P1", nil},
+	{"a write lock is another lock than the mutex", func(b *bad) { b.try = altered((*bad).goodTry, apart) }, "read-write/a mutex and a write lock", "P1", nil},
+	{"a mutex is another lock than the write lock", func(b *bad) { b.try = altered((*bad).goodTry, apart) }, "read-write/a write lock and a mutex", "P1", nil},
+	{"a read lock is another lock than the mutex", func(b *bad) { b.try = altered((*bad).goodTry, apart) }, "read-write/a mutex and a read lock", "P1", nil},
+	{"a mutex is another lock than the read lock", func(b *bad) { b.try = altered((*bad).goodTry, apart) }, "read-write/a read lock and a mutex", "P1", nil},
+	{"a write lock queues for another lock than the mutex", func(b *bad) { b.enqueue = altered((*bad).goodEnqueue, apart) }, "read-write/a write lock waits behind a mutex", "P1", nil},
 	{"a write lock is another kind than the mutex", func(b *bad) { b.try = writeLockMismatch }, "read-write/a mutex and a write lock", "P10", nil},
 	{"no grant is contended", func(b *bad) {
 		b.caps = manyTokens
-		b.enqueue, b.wait = contended(false, (*bad).goodEnqueue), contended(false, (*bad).goodWait)
+		b.enqueue, b.wait = regrants((*bad).goodEnqueue, isQuiet), regrants((*bad).goodWait, isQuiet)
 	}, "contention/another is queued at the grant", "P8", nil},
-	{"every grant of a try is contended", func(b *bad) { b.caps, b.try = manyTokens, contended(true, (*bad).goodTry) }, "contention/no other is queued at the grant", "P8", nil},
+	{"every grant of a try is contended", func(b *bad) { b.caps, b.try = manyTokens, regrants((*bad).goodTry, isContended) }, "contention/no other is queued at the grant", "P8", nil},
 	{"every grant of the queue is contended", func(b *bad) {
 		b.caps = manyTokens
-		b.enqueue, b.wait = contended(true, (*bad).goodEnqueue), contended(true, (*bad).goodWait)
+		b.enqueue, b.wait = regrants((*bad).goodEnqueue, isContended), regrants((*bad).goodWait, isContended)
 	}, "contention/no other is queued at the grant", "P8", nil},
 	{"the last grant of the queue is contended", func(b *bad) {
 		b.caps = manyTokens
-		b.enqueue, b.wait = contended(true, (*bad).goodEnqueue), contended(true, (*bad).goodWait)
+		b.enqueue, b.wait = regrants((*bad).goodEnqueue, isContended), regrants((*bad).goodWait, isContended)
 	}, "contention/another is queued at the grant", "P8", nil},
-	{"a block that nobody asked for", func(b *bad) { b.caps, b.try = manyTokens, alwaysReserves }, "tokens/no more are reserved than were asked for", "P3", nil},
+	{"a block that nobody asked for", func(b *bad) { b.caps, b.try = manyTokens, altered((*bad).goodTry, manyReserved) }, "tokens/no more are reserved than were asked for", "P3", nil},
 	{"a release goes on from the first token of the block", func(b *bad) { b.caps, b.try, b.release = manyTokens, notesToken, releaseOldToken }, "tokens/increase after a block that was used in part", "P3", nil},
 	{"a hand-off goes on from the first token of the block", func(b *bad) { b.caps, b.try, b.release = manyTokens, notesToken, releaseOldToken }, "tokens/increase over a hand-off after a block that was used in part", "P3", nil},
-	{"a block of the dead is not reserved", func(b *bad) { b.caps, b.try = manyTokens, claimsTokens }, "tokens/increase after a block whose holder died", "P3", nil},
+	{"a block of the dead is not reserved", func(b *bad) { b.caps, b.try = manyTokens, regrants(altered((*bad).goodTry, oneReserved), wideBlock) }, "tokens/increase after a block whose holder died", "P3", nil},
 	{"a try without an answer is a plain error", func(b *bad) { b.try = plainError((*bad).goodTry) }, "transport/a try without an answer is uncertain", "P6", nil},
 	{"a try whose connection breaks is a plain error", func(b *bad) { b.try = plainError((*bad).goodTry) }, "transport/a try whose connection breaks is uncertain", "P6", nil},
 	{"a place without an answer is a plain error", func(b *bad) { b.enqueue = plainError((*bad).goodEnqueue) }, "transport/a place without an answer is uncertain", "P6", nil},
@@ -104,7 +104,7 @@ var mutants = []mutant{
 	{"a downgrade revives an expired hold", func(b *bad) { b.downgrade = downgradeRevives }, "downgrade/of a hold that is gone", "P2", nil},
 	{"a downgrade lets all readers in", func(b *bad) { alters(b, isUnfair) }, "downgrade/lets waiting readers in", "P8", nil},
 	{"a writer that is unfair intrudes", func(b *bad) { b.try = unfairIntrudes }, "fairness/unfair may overtake but not intrude", "P1", nil},
-	{"a raise counts from the reply", func(b *bad) { b.raise = raisedAtArrival }, "transport/a late reply to a raise counts from its request", "P1", nil},
+	{"a raise counts from the reply", func(b *bad) { b.raise = atArrival((*bad).goodRaise) }, "transport/a late reply to a raise counts from its request", "P1", nil},
 	{"a handle that cannot be compared", func(b *bad) { b.try = regrants((*bad).goodTry, unlikeHandle) }, "exclusive/free after release", "P9", nil},
 	{"a watch is not told of a downgrade", func(b *bad) { b.watch = toldOf(holdersShown) }, "watch/tells of every change", "P7", nil},
 	{"a watch is not told of a hand-off", func(b *bad) { b.watch = toldOf(notesShown) }, "watch/tells of every change", "P7", nil},
@@ -144,11 +144,11 @@ var mutantsOfAMode = []mutant{
 	{"annotate forgets", func(b *bad) { b.annotate = annotatesNothing }, "annotate/changes the note and nothing else", "P9", nil},
 	{"since long ago", func(b *bad) { b.try = regrants((*bad).goodTry, sinceZero) }, "release/by another owner", "P1", nil},
 	{"since long ago in the queue", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceZero) }, "release/by another owner", "P1", nil},
-	{"since the reply to a try", func(b *bad) { b.try = sinceArrival((*bad).goodTry) }, "transport/a late reply to a try counts from its request", "P1", nil},
-	{"since the reply to a renewal", func(b *bad) { b.renew = renewedAtArrival }, "transport/a late reply to a renewal counts from its request", "P1", nil},
-	{"since the queue's reply", func(b *bad) { b.enqueue = sinceArrival((*bad).goodEnqueue) }, "transport/a late reply of the queue counts from its request", "P1", nil},
-	{"since the reply that hands over", func(b *bad) { b.enqueue = sinceArrival((*bad).goodEnqueue) }, "transport/a late reply that hands over counts from its request", "P1", nil},
-	{"since the wake-up", func(b *bad) { b.wait = sinceReceipt }, "queue/hand-off counts from before the release", "P1", nil},
+	{"since the reply to a try", func(b *bad) { b.try = regrants((*bad).goodTry, sinceNow) }, "transport/a late reply to a try counts from its request", "P1", nil},
+	{"since the reply to a renewal", func(b *bad) { b.renew = atArrival((*bad).good1) }, "transport/a late reply to a renewal counts from its request", "P1", nil},
+	{"since the queue's reply", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceNow) }, "transport/a late reply of the queue counts from its request", "P1", nil},
+	{"since the reply that hands over", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceNow) }, "transport/a late reply that hands over counts from its request", "P1", nil},
+	{"since the wake-up", func(b *bad) { b.wait = regrants((*bad).goodWait, sinceNow) }, "queue/hand-off counts from before the release", "P1", nil},
 	{"a claim that is not marked", func(b *bad) { b.wait = regrants((*bad).goodWait, noClaim) }, "queue/a claim is short and its renewal is not", "P7", nil},
 	{"a claim with the whole TTL", func(b *bad) { b.wait = regrants((*bad).goodWait, wholeClaim) }, "queue/a claim is short and its renewal is not", "P7", nil},
 	{"a low token", func(b *bad) {
@@ -174,9 +174,9 @@ var mutantsOfAMode = []mutant{
 
 // mutantsFarAway are found without a transport if calls take long enough.
 var mutantsFarAway = []mutant{
-	{"since is the arrival of the reply to a try", func(b *bad) { b.try = sinceArrival((*bad).goodTry) }, "local/a try counts from its request", "P1", nil},
-	{"since is the arrival of the reply to a renewal", func(b *bad) { b.renew = renewedAtArrival }, "local/a renewal counts from its request", "P1", nil},
-	{"since is the arrival of the queue's reply", func(b *bad) { b.enqueue = sinceArrival((*bad).goodEnqueue) }, "local/an answer of the queue counts from its request", "P1", nil},
+	{"since is the arrival of the reply to a try", func(b *bad) { b.try = regrants((*bad).goodTry, sinceNow) }, "local/a try counts from its request", "P1", nil},
+	{"since is the arrival of the reply to a renewal", func(b *bad) { b.renew = atArrival((*bad).good1) }, "local/a renewal counts from its request", "P1", nil},
+	{"since is the arrival of the queue's reply", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceNow) }, "local/an answer of the queue counts from its request", "P1", nil},
 	{"a try that is given up is a plain error", func(b *bad) { b.try = plainError((*bad).goodTry) }, "faults/a try that is given up leaves nothing", "P6", nil},
 }
 
@@ -438,6 +438,10 @@ func (b *bad) goodWait(ctx context.Context, r driver.Request) (driver.Grant, err
 
 func (b *bad) good1(ctx context.Context, g driver.Grant) driver.Renewal {
 	return b.Driver.Renew(ctx, []driver.Grant{g})[0]
+}
+
+func (b *bad) goodRaise(ctx context.Context, g driver.Grant) driver.Renewal {
+	return b.Forward.Raise(ctx, []driver.Grant{g})[0]
 }
 
 func (b *bad) goodRelease(ctx context.Context, g driver.Grant) error {

@@ -8,8 +8,8 @@ import (
 
 var renewCases = []testCase{
 	{name: "extends the hold", kinds: kinds, time: true, run: renewExtends},
-	{name: "checks the owner", kinds: kinds, time: true, run: renewChecksOwner},
-	{name: "never revives", kinds: kinds, time: true, run: renewNeverRevives},
+	{name: "checks the owner", kinds: modes, time: true, run: renewChecksOwner},
+	{name: "never revives", kinds: modes, time: true, run: renewNeverRevives},
 	{name: "after expiry does not touch the next hold", kinds: modes, time: true, run: renewAfterNextHolder},
 	{name: "after release", kinds: kinds, run: renewAfterRelease},
 	{name: "a batch keeps its order", kinds: modes, run: renewBatch},
