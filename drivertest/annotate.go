@@ -12,7 +12,7 @@ var annotates = driver.Caps{Ops: driver.OpAnnotate | driver.OpInspect}
 
 var annotateCases = []testCase{
 	{name: "changes the note and nothing else", need: annotates, kinds: kinds, run: annotateShows},
-	{name: "does not renew", need: annotates, run: annotateDoesNotRenew, time: true},
+	{name: "does not renew", need: annotates, kinds: modes, run: annotateDoesNotRenew, time: true},
 	{name: "of one of several", need: annotates, kinds: several, run: annotateOne},
 	{name: "of a hold that is gone", need: annotates, run: annotateGone},
 	{name: "is kept over a renewal", need: annotates, kinds: modes, run: annotateKept},
@@ -56,14 +56,14 @@ func annotateShows(t *trial) {
 
 func annotateDoesNotRenew(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.brief())
+	g := t.have(a, t.briefHold())
 	t.pass(t.ttl * 3 / 4)
 	g.Note = "again"
 	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); err != nil && !driver.Gone(err) {
 		t.Fatalf("P4: Annotate of a live hold: %v", err)
 	}
 	t.outlive(t.ttl / 2)
-	t.freeNow(b, t.request(), "P5: Annotate made a hold last longer")
+	t.freed(b, g, "P5: Annotate made a hold last longer")
 }
 
 func annotateOne(t *trial) {

@@ -19,7 +19,7 @@ var breaksCases = []testCase{
 		need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, kinds: modes, run: breakHandsOn},
 	{name: "ignores lock-delay", need: breaker, kinds: kinds, run: breakIgnoresDelay},
 	{name: "losses are true",
-		need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, run: lossesTrue},
+		need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, kinds: modes, run: lossesTrue},
 	{name: "close closes losses", need: driver.Caps{Ops: driver.OpNotify}, run: lossesClosed},
 }
 
@@ -139,8 +139,8 @@ func lossesTrue(t *trial) {
 	if losses == nil {
 		t.Fatalf("P10: Caps.Ops lists notify, and there is no channel")
 	}
-	broken := t.take(a, t.request())
-	other := t.request()
+	broken := t.take(a, t.hold())
+	other := t.hold()
 	other.Name = t.freshName()
 	stays := t.take(a, other)
 	t.breakHold(b, broken)
