@@ -154,7 +154,7 @@ func watchTells(t *trial) {
 		t.queued(a, r)
 		w := t.waitFor(a, r)
 		t.release(a, g)
-		t.hinted(b, hints, "P7: a watch was not told of a hand-off", func(i driver.Info) bool { return len(i.Holders) == 1 && i.Holders[0].Owner == r.Owner })
+		t.hinted(b, hints, "P7: a watch was not told of a hand-off", func(i driver.Info) bool { return len(i.Holders) == 1 && len(i.Waiters) == 0 })
 		g = t.renew(a, t.granted(w, t.poll, "P7: a waiter was not granted the released name"))
 	}
 	if t.caps.Ops.Has(driver.OpDowngrade) && t.caps.Shared {

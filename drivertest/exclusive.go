@@ -12,6 +12,7 @@ var exclusiveCases = []testCase{
 	{name: "one holder", run: oneHolder},
 	{name: "free after release", run: freeAfterRelease},
 	{name: "names are independent", run: independentNames},
+	{name: "a grant arrives with time to work", kinds: kinds, run: timeToWork},
 	{name: "held error tells the truth", kinds: kinds, run: heldErrorTellsTruth},
 	{name: "try takes no place", run: tryTakesNoPlace},
 	{name: "ended context takes nothing", kinds: modes, run: endedContext},
@@ -38,6 +39,17 @@ func independentNames(t *trial) {
 	other := t.request()
 	other.Name = t.freshName()
 	t.take(d, other)
+}
+
+// timeToWork: the TTL counts from a request of the caller, so when a grant arrives no more
+// of the TTL has passed than the call took. Since may be older than the call if the TTL is
+// that of a session.
+func timeToWork(t *trial) {
+	d := t.open()
+	g := t.have(d, t.hold())
+	if left := g.Since.Add(g.Valid).Sub(t.clock.Now()); left < t.long/4 {
+		t.Errorf("P1: of a fresh hold of %v only %v are left", t.long, left)
+	}
 }
 
 func heldErrorTellsTruth(t *trial) {

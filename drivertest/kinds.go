@@ -113,8 +113,6 @@ func (p part) FailNow() {
 	runtime.Goexit()
 }
 
-func (p part) SkipNow() { runtime.Goexit() }
-
 // pool has the clients that the kinds of one case share.
 type pool struct {
 	mu      sync.Mutex
@@ -130,6 +128,9 @@ func (p *pool) client(n int, open func() driver.Driver) driver.Driver {
 	}
 	return p.clients[n]
 }
+
+// done ends the case for its kind, without a failure: there is no more to assert.
+func (t *trial) done() { runtime.Goexit() }
 
 // hold returns the request for a hold of the case's kind.
 func (t *trial) hold() driver.Request {
@@ -173,7 +174,7 @@ func (t *trial) have(d driver.Driver, r driver.Request) driver.Grant {
 	switch {
 	case errors.Is(err, driver.ErrUnsupported) && (r.LockDelay != 0 || r.MinHold != 0):
 		t.freeNow(d, t.rival(), "P6: a request that the store refused left something behind")
-		t.SkipNow()
+		t.done()
 	case err != nil:
 		t.Fatalf("P7: a free name was not granted: %v", err)
 	case t.kind.path == downgraded:
@@ -186,7 +187,11 @@ func (t *trial) granting(d driver.Driver, r driver.Request) (driver.Grant, error
 	t.Helper()
 	switch t.kind.path {
 	case enqueued:
-		return t.enqueue(d, r)
+		g, err := t.enqueue(d, r)
+		if g.Claim {
+			g = t.renew(d, g)
+		}
+		return g, err
 	case handedOver:
 		other := t.open()
 		before := t.take(other, t.rival())
