@@ -17,7 +17,7 @@ var breaksCases = []testCase{
 	{name: "one of several", need: breaker, kinds: several, run: breakOne},
 	{name: "hands the name on",
 		need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, kinds: modes, run: breakHandsOn},
-	{name: "ignores lock-delay", need: breaker, kinds: kinds, run: breakIgnoresDelay},
+	{name: "ignores lock-delay", need: breaker, kinds: kinds, time: true, run: breakIgnoresDelay},
 	{name: "losses are true",
 		need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, kinds: modes, run: lossesTrue},
 	{name: "close closes losses", need: driver.Caps{Ops: driver.OpNotify}, run: lossesClosed},

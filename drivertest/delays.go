@@ -15,7 +15,7 @@ var delaysCases = []testCase{
 	{name: "lock-delay holds waiters back", need: queues, kinds: modes, time: true, run: lockDelayQueue},
 	{name: "minimum hold", kinds: kinds, time: true, run: minHold},
 	{name: "minimum hold that is over", kinds: modes, time: true, run: minHoldOver},
-	{name: "a hold that is undone ignores the minimum hold", kinds: kinds, run: undoIgnoresMinHold},
+	{name: "a hold that is undone ignores the minimum hold", kinds: kinds, time: true, run: undoIgnoresMinHold},
 	{name: "minimum hold after expiry", kinds: kinds, time: true, run: minHoldAfterExpiry},
 	{name: "minimum hold that was over at expiry", kinds: modes, time: true, run: minHoldOverAtExpiry},
 	{name: "minimum hold and lock-delay after expiry", kinds: modes, time: true, run: minHoldAndDelay},
@@ -32,9 +32,9 @@ func lockDelayAfterExpiry(t *trial) {
 	opens := t.until(g).Add(r.LockDelay)
 	t.outlive(t.ttl)
 	t.closedFor(b, opens, r.LockDelay)
-	t.closedUntil(b, opens, "P5: a vanished holder's lock-delay was not kept")
 	t.gone(a, g, "P2: a renewal revived a hold during its lock-delay")
-	t.outlive(2 * t.ttl)
+	t.staysClosed(b, opens, "P5: a vanished holder's lock-delay was not kept")
+	t.outliveUntil(t.had.Add(r.TTL + r.LockDelay))
 	t.freed(b, g, "P5: a dead holder's name did not open after TTL and lock-delay")
 }
 
@@ -65,13 +65,13 @@ func minHold(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.hold()
 	r.MinHold = 2 * t.ttl
-	opens := t.now().Add(r.MinHold)
 	g := t.have(a, r)
+	opens := t.asked.Add(r.MinHold)
 	t.release(a, g)
 	t.closedFor(b, opens, r.MinHold)
-	t.closedUntil(b, opens, "P5: a name released before its minimum hold opened too soon")
 	t.gone(a, g, "P2: a renewal revived a released hold during its minimum hold")
-	t.outlive(2 * t.ttl)
+	t.staysClosed(b, opens, "P5: a name released before its minimum hold opened too soon")
+	t.outliveUntil(t.had.Add(r.MinHold))
 	t.freed(b, g, "P5: a name did not open after its minimum hold")
 }
 
@@ -102,16 +102,16 @@ func minHoldAfterExpiry(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.briefHold()
 	r.MinHold = 3 * t.ttl
-	opens := t.now().Add(r.MinHold)
 	g := t.have(a, r)
+	opens := t.asked.Add(r.MinHold)
 	t.outlive(t.ttl)
 	if t.kind.mode != driver.Exclusive {
 		t.freeNow(b, t.beside(), "P1: the minimum hold of one keeps out another for which there is room")
 	}
 	t.closedFor(b, opens, r.MinHold)
-	t.closedUntil(b, opens, "P5: a vanished holder's name opened before its minimum hold was over")
 	t.gone(a, g, "P2: a renewal revived a vanished hold during its minimum hold")
-	t.outlive(2 * t.ttl)
+	t.staysClosed(b, opens, "P5: a vanished holder's name opened before its minimum hold was over")
+	t.outliveUntil(t.had.Add(r.MinHold))
 	t.freed(b, g, "P5: a vanished holder's name did not open after its minimum hold")
 }
 
@@ -133,9 +133,9 @@ func minHoldAndDelay(t *trial) {
 	r.LockDelay, r.MinHold = 2*t.ttl, 2*t.ttl
 	g := t.have(a, r)
 	opens := t.until(g).Add(r.LockDelay)
-	t.outlive(2 * t.ttl)
-	t.closedUntil(b, opens, "P5: a vanished holder's lock-delay was not kept beside its minimum hold")
 	t.outlive(t.ttl)
+	t.staysClosed(b, opens, "P5: a vanished holder's lock-delay was not kept beside its minimum hold")
+	t.outliveUntil(t.had.Add(r.TTL + r.LockDelay))
 	t.freed(b, g, "P5: a vanished holder's name did not open after lock-delay and minimum hold")
 }
 
@@ -150,14 +150,14 @@ func minHoldOfEndedClient(t *trial) {
 	}()
 	r := t.briefHold()
 	r.MinHold = 3 * t.ttl
-	opens := t.now().Add(r.MinHold)
 	g := t.have(a, r)
+	opens := t.asked.Add(r.MinHold)
 	if err := a.Close(); err != nil {
 		t.Errorf("P9: Close: %v", err)
 	}
 	a = nil
-	t.closedUntil(b, opens, "P5: the name of a client that was closed opened before its hold's minimum was over")
-	t.outlive(3 * t.ttl)
+	t.staysClosed(b, opens, "P5: the name of a client that was closed opened before its hold's minimum was over")
+	t.outliveUntil(t.had.Add(r.MinHold))
 	t.freed(b, g, "P5: the name of a client that was closed did not open after its hold's minimum")
 }
 
@@ -165,8 +165,8 @@ func minHoldQueue(t *trial) {
 	a, b := t.open(), t.open()
 	r := t.briefHold()
 	r.MinHold = 2 * t.ttl
-	opens := t.now().Add(r.MinHold)
 	t.have(a, r)
+	opens := t.asked.Add(r.MinHold)
 	t.outlive(t.ttl)
 	waiter := t.rival()
 	if _, err := t.enqueue(b, waiter); err == nil && t.now() < opens {
@@ -194,6 +194,20 @@ func minHoldOfDeadWinner(t *trial) {
 	t.release(a, g)
 	t.granted(w, 3*t.poll+t.caps.Guarantees.Lateness,
 		"P7: a waiter that never confirms keeps the name closed for its minimum hold")
+}
+
+// staysClosed asserts that the name is not granted before an instant, now and shortly before it.
+func (t *trial) staysClosed(d driver.Driver, until driver.Instant, why string) {
+	t.Helper()
+	t.closedUntil(d, until, why)
+	t.pass(max(0, until.Add(-t.ttl/8).Sub(t.now())))
+	t.closedUntil(d, until, why)
+}
+
+// outliveUntil is outlive until an instant at which the store must have opened the name.
+func (t *trial) outliveUntil(at driver.Instant) {
+	t.Helper()
+	t.outlive(max(0, at.Sub(t.now())))
 }
 
 // closedFor asserts that Inspect shows a name as closed until an instant, for at most so long.

@@ -170,6 +170,7 @@ func (t *trial) beside() driver.Request {
 // minimum hold, the driver MUST refuse it, and there is no more to assert.
 func (t *trial) have(d driver.Driver, r driver.Request) driver.Grant {
 	t.Helper()
+	t.asked = t.now()
 	g, err := t.granting(d, r)
 	switch {
 	case errors.Is(err, driver.ErrUnsupported) && (r.LockDelay != 0 || r.MinHold != 0):
@@ -180,6 +181,7 @@ func (t *trial) have(d driver.Driver, r driver.Request) driver.Grant {
 	case t.kind.path == downgraded:
 		g = t.downgrade(d, g)
 	}
+	t.had = t.now()
 	return g
 }
 
@@ -202,6 +204,10 @@ func (t *trial) granting(d driver.Driver, r driver.Request) (driver.Grant, error
 			return driver.Grant{}, err
 		}
 		w := t.waitFor(d, r)
+		if r.MinHold != 0 { // which counts from the grant, not from the place
+			t.pass(t.ttl / 2)
+		}
+		t.asked = t.now()
 		t.release(other, before)
 		g := t.granted(w, t.poll, "P7: a waiter was not granted the released name")
 		t.sane(g, w.request)

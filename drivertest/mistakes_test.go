@@ -434,16 +434,17 @@ func alters(b *bad, change func(*driver.Request)) {
 	}
 }
 
-func noLockDelay(r *driver.Request)  { r.LockDelay = 0 }
-func noMinHold(r *driver.Request)    { r.MinHold = 0 }
-func noteCut(r *driver.Request)      { r.Note = r.Note[:min(len(r.Note), 250)] }
-func halfTheTTL(r *driver.Request)   { r.TTL /= 2 }
-func fewPermits(r *driver.Request)   { r.Permits = min(1, r.Permits) }
-func isUnfair(r *driver.Request)     { r.Unfair = true }
-func manyReserved(r *driver.Request) { r.Tokens = 16 }
-func oneReserved(r *driver.Request)  { r.Tokens = 1 }
-func delayed(r *driver.Request)      { r.LockDelay = r.MinHold }
-func folded(r *driver.Request)       { r.Name = strings.ToLower(r.Name) }
+func noLockDelay(r *driver.Request)   { r.LockDelay = 0 }
+func noMinHold(r *driver.Request)     { r.MinHold = 0 }
+func halfTheDelays(r *driver.Request) { r.LockDelay /= 2; r.MinHold /= 2 }
+func noteCut(r *driver.Request)       { r.Note = r.Note[:min(len(r.Note), 250)] }
+func halfTheTTL(r *driver.Request)    { r.TTL /= 2 }
+func fewPermits(r *driver.Request)    { r.Permits = min(1, r.Permits) }
+func isUnfair(r *driver.Request)      { r.Unfair = true }
+func manyReserved(r *driver.Request)  { r.Tokens = 16 }
+func oneReserved(r *driver.Request)   { r.Tokens = 1 }
+func delayed(r *driver.Request)       { r.LockDelay = r.MinHold }
+func folded(r *driver.Request)        { r.Name = strings.ToLower(r.Name) }
 
 // regrants changes the grants of a good driver.
 func regrants(good asking, change func(*driver.Grant)) asking {
@@ -486,6 +487,7 @@ func releases(change func(*bad, *driver.Grant)) func(*bad, context.Context, driv
 }
 
 func releasedEarly(_ *bad, g *driver.Grant)     { g.MinHold = 0 }
+func releasedSoon(_ *bad, g *driver.Grant)      { g.MinHold /= 2 }
 func releasedWithDelay(_ *bad, g *driver.Grant) { g.MinHold = max(g.MinHold, g.LockDelay) }
 
 // noteMinHold and undoneLate keep the minimum hold of a hold that is undone.

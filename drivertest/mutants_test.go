@@ -128,6 +128,11 @@ var mutants = []mutant{
 var mutantsOfAMode = []mutant{
 	{"no lock-delay", func(b *bad) { b.try = altered((*bad).goodTry, noLockDelay) }, "delays/lock-delay after expiry", "P5", nil},
 	{"no lock-delay of the queue", func(b *bad) { alters(b, noLockDelay) }, "delays/lock-delay after expiry", "P5", nil},
+	{"half the lock-delay", func(b *bad) { b.try = altered((*bad).goodTry, halfTheDelays) }, "delays/lock-delay after expiry", "P5", nil},
+	{"half the lock-delay of the queue", func(b *bad) { alters(b, halfTheDelays) }, "delays/lock-delay after expiry", "P5", nil},
+	{"half the minimum hold", func(b *bad) { b.release = releases(releasedSoon) }, "delays/minimum hold", "P5", nil},
+	{"half the minimum hold of the dead", func(b *bad) { b.try = altered((*bad).goodTry, halfTheDelays) }, "delays/minimum hold after expiry", "P5", nil},
+	{"half the minimum hold of the queue's dead", func(b *bad) { alters(b, halfTheDelays) }, "delays/minimum hold after expiry", "P5", nil},
 	{"a lock-delay after a release", func(b *bad) { b.release = releases(releasedWithDelay) }, "delays/no lock-delay after release", "P5", nil},
 	{"no minimum hold", func(b *bad) { b.release = releases(releasedEarly) }, "delays/minimum hold", "P5", nil},
 	{"no minimum hold of the dead", func(b *bad) { b.try = altered((*bad).goodTry, noMinHold) }, "delays/minimum hold after expiry", "P5", nil},

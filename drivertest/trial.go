@@ -26,6 +26,8 @@ type trial struct {
 	kind   kind // of the holds that the case is about; zero: exclusive ones, by Try
 	pool   *pool
 	opened int // clients of the pool
+
+	asked, had driver.Instant // between these two the store has granted the last hold of have
 }
 
 // open returns a new client, closed when the case ends.

@@ -17,7 +17,7 @@ var withdrawalCases = []testCase{
 	{name: "before a stray request", need: queues, kinds: modes, run: releaseBeforeStray},
 	{name: "of a place", need: queues, kinds: modes, run: withdrawPlace},
 	{name: "of a hold that was handed over", need: queues, kinds: modes, run: withdrawHandedOver},
-	{name: "ignores the minimum hold", kinds: kinds, run: withdrawIgnoresMinHold},
+	{name: "ignores the minimum hold", kinds: kinds, time: true, run: withdrawIgnoresMinHold},
 }
 
 // withdraw withdraws a request.
