@@ -115,7 +115,7 @@ func (t *trial) shows(info driver.Info, g driver.Grant, before driver.Instant) {
 		t.Errorf("P9: a hold of at most %v is shown as %v old", took, h.Held)
 	case h.Expires <= 0 || h.Expires > g.TTL+t.caps.Guarantees.Lateness+tick:
 		t.Errorf("P9: a hold of %v is shown to expire in %v", g.TTL, h.Expires)
-	case h.Expires < g.Valid-took:
+	case h.Expires < g.Valid/2-took: // a store may not know how long ago a session was renewed
 		t.Errorf("P1: a hold that is valid for %v, and at most %v old, is shown to expire in %v", g.Valid, took, h.Expires)
 	}
 }
