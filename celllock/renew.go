@@ -140,12 +140,22 @@ func (c *client) sessionOf(ctx context.Context, g *driver.Grant) (*session, erro
 func (c *client) why(ctx context.Context, g *driver.Grant) error {
 	err := c.change(ctx, g, &cellv1.SetNoteRequest{})
 	switch {
-	case err == nil:
+	case err == nil && c.over(g):
 		return errGivenUp
+	case err == nil: // the client is releasing it
+		return driver.ErrNotHeld
 	case !driver.Gone(err) && cell.ReasonOf(err) != 0:
 		return driver.ErrNotHeld
 	}
 	return err
+}
+
+// over reports whether the client has given up the session of a grant.
+func (c *client) over(g *driver.Grant) bool {
+	s, known := g.Handle.(*session)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return known && s.over
 }
 
 // errGivenUp says that a hold is in a session which was lost by the client's clock: the cell may keep it for
@@ -184,6 +194,6 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err != nil {
 		return driver.Grant{}, c.translate(g.Name, err)
 	}
-	g.Mode, g.Since, g.Valid, g.HandedOver = driver.Shared, renewal.Since, renewal.Valid, false
+	g.Mode, g.Since, g.Valid, g.HandedOver, g.Claim = driver.Shared, renewal.Since, renewal.Valid, false, false
 	return g, nil
 }

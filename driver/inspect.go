@@ -57,7 +57,7 @@ type Holder struct {
 type Waiter struct {
 	Owner   string
 	Mode    Mode
-	Permits int
+	Permits int // of a semaphore; 0: the store does not know
 	Note    string
 	Waiting time.Duration // since when; 0: the store does not know
 }

@@ -11,12 +11,11 @@ import (
 var annotates = driver.Caps{Ops: driver.OpAnnotate | driver.OpInspect}
 
 var annotateCases = []testCase{
-	{name: "changes the note and nothing else", need: annotates, run: annotateShows},
-	{name: "does not renew", need: annotates, run: annotateDoesNotRenew, time: true},
-	{name: "of one of several readers", need: driver.Caps{Ops: annotates.Ops, Shared: true},
-		run: annotateReader},
+	{name: "changes the note and nothing else", need: annotates, kinds: kinds, run: annotateShows},
+	{name: "does not renew", need: annotates, kinds: modes, run: annotateDoesNotRenew, time: true},
+	{name: "of one of several", need: annotates, kinds: several, run: annotateOne},
 	{name: "of a hold that is gone", need: annotates, run: annotateGone},
-	{name: "is kept over a renewal", need: annotates, run: annotateKept},
+	{name: "is kept over a renewal", need: annotates, kinds: modes, run: annotateKept},
 }
 
 func (t *trial) annotate(d driver.Driver, g driver.Grant, note string) driver.Grant {
@@ -44,36 +43,32 @@ func (t *trial) noted(d driver.Driver, want map[string]string) {
 
 func annotateShows(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	before := t.inspect(b)
-	for _, note := range []string{"second: é 🔒 % {}", "", "a note with \"quotes\" 'and' such\\"} {
+	before := t.now()
+	g := t.have(a, t.hold())
+	for _, note := range []string{"second: é 🔒 % {}", "", longNote} {
 		g = t.annotate(a, g, note)
-		t.noted(b, map[string]string{g.Owner: note})
+		t.shown(b, g, before)
 	}
-	after := t.inspect(b)
-	if h := after.Holders[0]; h.Token != before.Holders[0].Token || g.Token != 0 && h.Token != g.Token || h.Mode != before.Holders[0].Mode {
-		t.Errorf("P3: Annotate changed the hold from %+v to %+v", before.Holders[0], h)
-	}
-	t.refused(b, t.request(), "P1: Annotate freed the name")
+	t.refused(b, t.rival(), "P1: Annotate freed the name")
 	t.release(a, g)
-	t.freeNow(b, t.request(), "P4: a hold with a new note was not freed by its release")
+	t.freed(b, g, "P4: a hold with a new note was not freed by its release")
 }
 
 func annotateDoesNotRenew(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.brief())
+	g := t.have(a, t.briefHold())
 	t.pass(t.ttl * 3 / 4)
 	g.Note = "again"
 	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); err != nil && !driver.Gone(err) {
 		t.Fatalf("P4: Annotate of a live hold: %v", err)
 	}
 	t.outlive(t.ttl / 2)
-	t.freeNow(b, t.request(), "P5: Annotate made a hold last longer")
+	t.freed(b, g, "P5: Annotate made a hold last longer")
 }
 
-func annotateReader(t *trial) {
+func annotateOne(t *trial) {
 	a, b := t.open(), t.open()
-	g, other := t.take(a, t.shared()), t.take(b, t.shared())
+	g, other := t.take(a, t.hold()), t.take(b, t.beside())
 	g = t.annotate(a, g, "mine")
 	t.noted(b, map[string]string{g.Owner: "mine", other.Owner: other.Note})
 	t.release(a, g)
@@ -99,10 +94,12 @@ func annotateGone(t *trial) {
 
 func annotateKept(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.annotate(a, t.take(a, t.request()), "new")
-	g = t.renew(a, g)
-	t.noted(b, map[string]string{g.Owner: "new"})
-	t.release(a, g)
+	before := t.now()
+	g := t.renew(a, t.annotate(a, t.have(a, t.hold()), longNote))
+	t.shown(b, g, before)
+	if g.Mode == driver.Exclusive && t.caps.Ops.Has(driver.OpDowngrade) {
+		t.shown(b, t.downgrade(a, g), before)
+	}
 }
 
 var watches = driver.Caps{Ops: driver.OpWatch | driver.OpInspect}
@@ -151,11 +148,27 @@ func watchTells(t *trial) {
 		g = t.annotate(a, g, "new")
 		t.hinted(b, hints, "P7: a watch was not told of a new note", func(i driver.Info) bool { return i.Holders[0].Note == "new" })
 	}
+	if t.caps.Ops.Has(driver.OpQueue) {
+		r := t.request()
+		r.Note = g.Note // nothing but the owner changes
+		t.queued(a, r)
+		w := t.waitFor(a, r)
+		t.release(a, g)
+		t.hinted(b, hints, "P7: a watch was not told of a hand-off", func(i driver.Info) bool { return len(i.Holders) == 1 && len(i.Waiters) == 0 })
+		g = t.renew(a, t.granted(w, t.poll, "P7: a waiter was not granted the released name"))
+	}
+	if t.caps.Ops.Has(driver.OpDowngrade) && t.caps.Shared {
+		g = t.downgrade(a, g)
+		t.hinted(b, hints, "P7: a watch was not told of a downgrade", func(i driver.Info) bool { return i.Holders[0].Mode == driver.Shared })
+	}
 	t.release(a, g)
 	t.hinted(b, hints, "P7: a watch was not told of a release", driver.Info.Idle)
 	next := t.take(b, t.request()) // a client's own too
 	t.hinted(b, hints, "P7: a watch was not told of its own client's hold", func(i driver.Info) bool { return len(i.Holders) == 1 })
-	t.release(b, next)
+	if t.caps.Ops.Has(driver.OpBreak) && t.caps.Fencing {
+		t.breakHold(a, next)
+		t.hinted(b, hints, "P7: a watch was not told of a break", driver.Info.Idle)
+	}
 }
 
 func watchEnds(t *trial) {

@@ -11,16 +11,15 @@ var breaker = driver.Caps{Ops: driver.OpBreak, Fencing: true}
 
 var breaksCases = []testCase{
 	{name: "absent or present", need: driver.Caps{Ops: driver.OpBreak}, run: breakNothing},
-	{name: "frees the name at once", need: breaker, run: breakFrees},
+	{name: "frees the name at once", need: breaker, kinds: kinds, run: breakFrees},
 	{name: "needs the token it saw", need: breaker, run: breakNeedsToken},
-	{name: "is told to the holder", need: breaker, run: breakTold},
-	{name: "one of several readers",
-		need: driver.Caps{Ops: driver.OpBreak, Fencing: true, Shared: true}, run: breakReader},
+	{name: "is told to the holder", need: breaker, kinds: kinds, run: breakTold},
+	{name: "one of several", need: breaker, kinds: several, run: breakOne},
 	{name: "hands the name on",
-		need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, run: breakHandsOn},
-	{name: "ignores lock-delay", need: breaker, run: breakIgnoresDelay},
+		need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, kinds: modes, run: breakHandsOn},
+	{name: "ignores lock-delay", need: breaker, kinds: kinds, time: true, run: breakIgnoresDelay},
 	{name: "losses are true",
-		need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, run: lossesTrue},
+		need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, kinds: modes, run: lossesTrue},
 	{name: "close closes losses", need: driver.Caps{Ops: driver.OpNotify}, run: lossesClosed},
 }
 
@@ -28,9 +27,18 @@ func (t *trial) break1(d driver.Driver, name string, token driver.Token) error {
 	return driver.Forward{Driver: d}.Break(t.ctx, name, token)
 }
 
+// breakHold breaks a hold by its token, or, if it has none, by what Inspect shows in its place.
 func (t *trial) breakHold(d driver.Driver, g driver.Grant) {
 	t.Helper()
-	if err := t.break1(d, g.Name, g.Token); err != nil {
+	token := g.Token
+	if token == 0 && t.caps.Ops.Has(driver.OpInspect) {
+		for _, h := range t.inspect(d).Holders {
+			if h.Owner == g.Owner {
+				token = h.Token
+			}
+		}
+	}
+	if err := t.break1(d, g.Name, token); err != nil {
 		t.Fatalf("P4: breaking a hold by its token failed: %v", err)
 	}
 }
@@ -45,9 +53,9 @@ func breakNothing(t *trial) {
 
 func breakFrees(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
+	g := t.have(a, t.hold())
 	t.breakHold(b, g)
-	t.freeNow(b, t.request(), "P4: a broken hold did not free the name at once")
+	t.freed(b, g, "P4: a broken hold did not free the name at once")
 	if err := t.break1(b, t.name, g.Token); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P4: breaking a hold twice returned %v, not ErrNotHeld", err)
 	}
@@ -70,16 +78,16 @@ func breakNeedsToken(t *trial) {
 
 func breakTold(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
+	g := t.have(a, t.hold())
 	t.breakHold(b, g)
 	t.told(a, g)
-	next := t.take(b, t.request())
+	next := t.take(b, t.rival())
 	t.told(a, g)
 	if err := t.release1(a, g); err != nil && !driver.Gone(err) {
 		t.Errorf("P4: releasing a broken hold returned %v; ErrBroken is right", err)
 	}
 	t.renew(b, next)
-	t.refused(a, t.request(), "P4: releasing a broken hold freed the next one")
+	t.refused(a, t.rival(), "P4: releasing a broken hold freed the next one")
 }
 
 // told asserts that a renewal says that the hold was broken.
@@ -92,38 +100,36 @@ func (t *trial) told(d driver.Driver, g driver.Grant) {
 	}
 }
 
-func breakReader(t *trial) {
+func breakOne(t *trial) {
 	a, b := t.open(), t.open()
-	g1, g2 := t.take(a, t.shared()), t.take(b, t.shared())
+	g1, g2 := t.take(a, t.beside()), t.take(b, t.hold())
 	t.breakHold(b, g1)
 	t.told(a, g1)
-	// Where two readers have one token, the break may have meant both.
-	if g1.Token != g2.Token {
+	// Where two holds have one token, the break may have meant both.
+	if g1.Token != g2.Token || g1.Token == 0 {
 		t.renew(b, g2)
-		t.refused(a, t.request(), "P4: breaking one reader's hold freed another's")
+		t.refused(a, t.rival(), "P4: breaking one of two holds freed the other")
 	}
 }
 
 func breakHandsOn(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	r := t.request()
+	g := t.take(a, t.rival())
+	r := t.hold()
 	t.queued(b, r)
 	w := t.waitFor(b, r)
 	t.breakHold(a, g)
-	next := t.granted(w, t.poll, "P7: a waiter was not granted the broken name")
-	t.higher(next, g.Token, "the hold before was broken")
+	t.after(t.granted(w, t.poll, "P7: a waiter was not granted the broken name"), g, "the hold before was broken")
 	t.told(a, g)
 }
 
 func breakIgnoresDelay(t *trial) {
 	a, b := t.open(), t.open()
-	r := t.request()
+	r := t.hold()
 	r.LockDelay, r.MinHold = t.long, t.long
-	if g, ok := t.takesDelays(a, r); ok {
-		t.breakHold(b, g)
-		t.freeNow(b, t.request(), "P4: a broken hold kept the name closed for its delays")
-	}
+	g := t.have(a, r)
+	t.breakHold(b, g)
+	t.freed(b, g, "P4: a broken hold kept the name closed for its delays")
 }
 
 // lossesTrue: notifications may be missed, but what they say must be so.
@@ -133,8 +139,8 @@ func lossesTrue(t *trial) {
 	if losses == nil {
 		t.Fatalf("P10: Caps.Ops lists notify, and there is no channel")
 	}
-	broken := t.take(a, t.request())
-	other := t.request()
+	broken := t.take(a, t.hold())
+	other := t.hold()
 	other.Name = t.freshName()
 	stays := t.take(a, other)
 	t.breakHold(b, broken)

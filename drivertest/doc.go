@@ -19,7 +19,9 @@
 // Each theme has a file. Each case uses names and owners of its own, so that cases run at the
 // same time on one store. Cases that let the store's time pass by Harness.Advance, restart
 // the store, or count goroutines run one by one. If a driver's Caps do not list what a case
-// needs, the case asserts that the driver refuses it. Package drivertest/faults goes on with
+// needs, the case asserts that the driver refuses it. Most cases run once with each kind of
+// hold: exclusive, shared and of a semaphore's slots; taken by Try, taken by Enqueue, handed
+// over to a waiter, and downgraded. A failure names the kind. Package drivertest/faults goes on with
 // a real server that it pauses, kills and cuts off.
 //
 // Random histories come from a seed, which is logged. They are checked twice: scans find

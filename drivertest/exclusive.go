@@ -12,10 +12,10 @@ var exclusiveCases = []testCase{
 	{name: "one holder", run: oneHolder},
 	{name: "free after release", run: freeAfterRelease},
 	{name: "names are independent", run: independentNames},
-	{name: "a grant arrives with time to work", run: timeToWork},
-	{name: "held error tells the truth", run: heldErrorTellsTruth},
+	{name: "a grant arrives with time to work", kinds: kinds, run: timeToWork},
+	{name: "held error tells the truth", kinds: kinds, run: heldErrorTellsTruth},
 	{name: "try takes no place", run: tryTakesNoPlace},
-	{name: "ended context takes nothing", run: endedContext},
+	{name: "ended context takes nothing", kinds: modes, run: endedContext},
 }
 
 func oneHolder(t *trial) {
@@ -46,7 +46,7 @@ func independentNames(t *trial) {
 // that of a session.
 func timeToWork(t *trial) {
 	d := t.open()
-	g := t.take(d, t.request())
+	g := t.have(d, t.hold())
 	if left := g.Since.Add(g.Valid).Sub(t.clock.Now()); left < t.long/4 {
 		t.Errorf("P1: of a fresh hold of %v only %v are left", t.long, left)
 	}
@@ -54,10 +54,10 @@ func timeToWork(t *trial) {
 
 func heldErrorTellsTruth(t *trial) {
 	a, b := t.open(), t.open()
-	r := t.request()
-	r.Note = "the holder's note"
-	g := t.take(a, r)
-	_, err := t.try1(b, t.request())
+	r := t.hold()
+	r.Note = longNote
+	g := t.have(a, r)
+	_, err := t.try1(b, t.rival())
 	if !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("P1: Try of a held name returned %v", err)
 	}
@@ -89,7 +89,7 @@ func endedContext(t *trial) {
 	a, b := t.open(), t.open()
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	r := t.request()
+	r := t.hold()
 	t.track(a, r)
 	g, err := a.Try(ctx, r)
 	if err == nil {
@@ -102,5 +102,5 @@ func endedContext(t *trial) {
 			t.Errorf("P6: withdrawing an uncertain Try failed: %v", err)
 		}
 	}
-	t.freeNow(b, t.request(), "P6: a Try with an ended context took the name")
+	t.freeNow(b, t.rival(), "P6: a Try with an ended context took the name")
 }

@@ -1,35 +1,24 @@
 package drivertest
 
-import "github.com/holdfastlock/holdfast/driver"
-
 var expiryCases = []testCase{
-	{name: "a dead holder's name opens", time: true, run: deadHolderOpens},
-	{name: "a hold lasts as long as it is trusted", time: true, run: holdLasts},
+	{name: "a hold lasts as long as it is trusted, and then opens", kinds: kinds, time: true, run: holdLasts},
 	{name: "the shortest TTL", time: true, run: shortestTTL},
-	{name: "an expired hold is not shown", need: driver.Caps{Ops: driver.OpInspect}, time: true, timed: true,
+	{name: "an expired hold is not shown", need: inspects, kinds: kinds, time: true, timed: true,
 		run: expiredNotShown},
-}
-
-func deadHolderOpens(t *trial) {
-	a, b := t.open(), t.open()
-	t.take(a, t.brief())
-	t.outlive(t.ttl)
-	t.freeNow(b, t.request(), "P5: a dead holder's name did not open after its TTL")
 }
 
 // holdLasts tries again and again to take a name while its holder trusts the hold.
 func holdLasts(t *trial) {
 	a, b := t.open(), t.open()
-	start := t.now()
-	t.take(a, t.brief())
-	taken := t.now() // on a slow store the hold may have begun only now
+	g := t.have(a, t.briefHold())
+	ends, taken := t.until(g), t.now() // on a slow store the hold may have begun only now
 	t.pass(t.ttl / 2)
-	for t.now() < start.Add(t.ttl*15/16) {
-		t.closedUntil(b, start.Add(t.ttl), "P1: a hold ended before its TTL")
+	for t.now() < ends.Add(-t.ttl/16) {
+		t.closedUntil(b, ends, "P1: a hold ended before its TTL")
 		t.pass(t.ttl / 16)
 	}
 	t.outlive(max(0, taken.Add(t.ttl).Sub(t.now())))
-	t.freeNow(b, t.request(), "P5: a dead holder's name did not open after its TTL")
+	t.freed(b, g, "P5: a dead holder's name did not open after its TTL")
 }
 
 func shortestTTL(t *trial) {
@@ -48,7 +37,7 @@ func shortestTTL(t *trial) {
 
 func expiredNotShown(t *trial) {
 	a := t.open()
-	t.take(a, t.brief())
+	t.have(a, t.briefHold())
 	t.outlive(t.ttl)
 	if info := t.inspect(a); !info.Idle() {
 		t.Errorf("P9: Inspect shows an expired hold: %+v", info)

@@ -14,24 +14,36 @@ var (
 )
 
 var fairnessCases = []testCase{
-	{name: "places are granted in order", need: fair, run: placesInOrder},
-	{name: "a try does not overtake", need: fair, run: tryDoesNotOvertake},
+	{name: "places are granted in order", need: fair, kinds: modes, run: placesInOrder},
+	{name: "a try does not overtake", need: fair, kinds: modes, run: tryDoesNotOvertake},
 	{name: "a reader does not overtake a writer", need: fairShared, run: readerBehindWriter},
 	{name: "neighbouring readers go together", need: fairShared, run: readersGoTogether},
 	{name: "small requests do not starve a big one", need: fairSlots, run: bigRequest},
 	{name: "unfair may overtake but not intrude",
-		need: driver.Caps{Ops: driver.OpQueue, Shared: true}, run: unfairExcludes},
+		need: queues, kinds: several, run: unfairExcludes},
 }
 
 // placesInOrder releases the name into a queue of six, again and again. Each time the next
-// place must be granted.
+// place must be granted, in whichever order the waiters confirm their places.
 func placesInOrder(t *trial) {
 	clients := []driver.Driver{t.open(), t.open(), t.open()}
-	holder, g := clients[0], t.take(clients[0], t.request())
+	holder, g := clients[0], t.take(clients[0], t.rival())
+	requests := make([]driver.Request, 6)
+	for i := range requests {
+		requests[i] = t.hold()
+		if t.kind.mode == driver.Shared && i%2 == 1 { // neighbouring readers would go together
+			requests[i] = t.rival()
+		}
+		t.inPlace(clients[i%3], requests[i], i, requests[:i+1])
+	}
+	for i := len(requests) - 1; i >= 0; i-- {
+		t.inPlace(clients[i%3], requests[i], i, requests)
+	}
+	if t.dropped(requests...) {
+		return
+	}
 	var waiters []*waiting
-	for i := range 6 {
-		r := t.request()
-		t.queued(clients[i%3], r)
+	for i, r := range requests {
 		waiters = append(waiters, t.waitFor(clients[i%3], r))
 	}
 	for i, w := range waiters {
@@ -50,13 +62,28 @@ func placesInOrder(t *trial) {
 	}
 }
 
+// inPlace takes or confirms a place, and checks what the store tells of it.
+func (t *trial) inPlace(d driver.Driver, r driver.Request, ahead int, queue []driver.Request) {
+	t.Helper()
+	dropped := t.dropped(queue...)
+	_, err := t.enqueue(d, r)
+	dropped = dropped || t.dropped(queue...)
+	queued := len(queue)
+	var held *driver.HeldError
+	if !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("P1: Enqueue behind a holder: %v", err)
+	} else if errors.As(err, &held) && !dropped && (held.Ahead != 0 && held.Ahead != ahead && held.Ahead != ahead+1 || held.Queued != 0 && held.Queued != queued) { // the holder may count as one
+		t.Errorf("P8: a place is told that %d are ahead of it and %d wait; %d and %d are right", held.Ahead, held.Queued, ahead, queued)
+	}
+}
+
 func tryDoesNotOvertake(t *trial) {
 	a, b, c := t.open(), t.open(), t.open()
-	g := t.take(a, t.request())
-	r := t.request()
+	g := t.take(a, t.rival())
+	r := t.hold()
 	t.queued(b, r)
 	t.release(a, g)
-	t.refused(c, t.request(), "P8: a Try overtook a waiter in the queue")
+	t.refused(c, t.rival(), "P8: a Try overtook a waiter in the queue")
 	t.arrives(b, r, t.poll, "P7: the waiter was not granted the free name")
 }
 
@@ -115,16 +142,16 @@ func bigRequest(t *trial) {
 
 func unfairExcludes(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.shared())
-	writer := t.request()
+	g := t.take(a, t.hold())
+	writer := t.rival()
 	t.queued(b, writer)
-	reader := t.shared()
+	reader := t.beside()
 	reader.Unfair = true
 	g2, err := t.try1(a, reader)
 	if err != nil && !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P8: an unfair Try returned %v", err)
 	}
-	intruder := t.request()
+	intruder := t.rival()
 	intruder.Unfair = true
 	t.refused(a, intruder, "P1: an unfair request was granted beside a hold")
 	t.release(a, g)

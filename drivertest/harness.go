@@ -90,8 +90,8 @@ type Harness struct {
 	// out the cases that need a stopwatch, and every bound is at least a minute.
 	Untimed bool
 
-	// Except lists cases, as theme/case, that are left out because no driver of this store
-	// could pass them. The driver's documentation MUST say why.
+	// Except lists cases, as theme/case, or as theme/case (kind) for one kind of hold, that are left out because
+	// no driver of this store could pass them. The driver's documentation MUST say why.
 	Except []string
 
 	// Leaks are more options for goleak, for goroutines of a client library that outlive its

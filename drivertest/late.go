@@ -10,16 +10,22 @@ import (
 // a renewal takes 5 s: a driver that counts the TTL from its arrival trusts the hold
 // for 5 s after the store has given it to another client (P1).
 var lateCases = []testCase{
-	{name: "a late reply to a try counts from its request", run: func(t *trial) { t.late(tries) }},
-	{name: "a late reply to a renewal counts from its request", run: func(t *trial) { t.late(renews) }},
-	{name: "a late reply of the queue counts from its request", need: queues, run: func(t *trial) { t.late(enqueues) }},
+	{name: "a late reply to a try counts from its request", kinds: modes, run: func(t *trial) { t.late(tries) }},
+	{name: "a late reply to a renewal counts from its request", kinds: modes, run: func(t *trial) { t.late(renews) }},
+	{name: "a late reply of the queue counts from its request", need: queues, kinds: modes, run: func(t *trial) { t.late(enqueues) }},
+	{name: "a late reply that hands over counts from its request", need: queues, kinds: modes, run: func(t *trial) { t.late(collects) }},
+	{name: "a late reply to a downgrade counts from its request", need: downgrades, run: func(t *trial) { t.late(lowers) }},
+	{name: "a late reply to a raise counts from its request", need: raises, run: func(t *trial) { t.late(lifts) }},
 }
 
 // localCases are for stores without a transport.
 var localCases = []testCase{
-	{name: "a try counts from its request", serial: true, run: func(t *trial) { t.countsFromRequest(tries) }},
-	{name: "a renewal counts from its request", serial: true, run: func(t *trial) { t.countsFromRequest(renews) }},
-	{name: "an answer of the queue counts from its request", need: queues, serial: true, run: func(t *trial) { t.countsFromRequest(enqueues) }},
+	{name: "a try counts from its request", kinds: modes, serial: true, run: func(t *trial) { t.countsFromRequest(tries) }},
+	{name: "a renewal counts from its request", kinds: modes, serial: true, run: func(t *trial) { t.countsFromRequest(renews) }},
+	{name: "an answer of the queue counts from its request", need: queues, kinds: modes, serial: true, run: func(t *trial) { t.countsFromRequest(enqueues) }},
+	{name: "an answer that hands over counts from its request", need: queues, kinds: modes, serial: true, run: func(t *trial) { t.countsFromRequest(collects) }},
+	{name: "a downgrade counts from its request", need: downgrades, serial: true, run: func(t *trial) { t.countsFromRequest(lowers) }},
+	{name: "a raise counts from its request", need: raises, serial: true, run: func(t *trial) { t.countsFromRequest(lifts) }},
 }
 
 // asks prepares a client, and returns a function that sends one request and returns the
@@ -27,7 +33,7 @@ var localCases = []testCase{
 type asks func(*trial, driver.Driver) func() (driver.Instant, error)
 
 func tries(t *trial, d driver.Driver) func() (driver.Instant, error) {
-	t.release(d, t.take(d, t.request())) // so that the driver is connected
+	t.release(d, t.take(d, t.hold())) // so that the driver is connected
 	return func() (driver.Instant, error) {
 		g, err := t.try1(d, t.elsewhere())
 		return g.Since, err
@@ -35,7 +41,7 @@ func tries(t *trial, d driver.Driver) func() (driver.Instant, error) {
 }
 
 func renews(t *trial, d driver.Driver) func() (driver.Instant, error) {
-	g := t.take(d, t.request())
+	g := t.take(d, t.hold())
 	return func() (driver.Instant, error) {
 		r := t.renew1(d, g)
 		return r.Since, r.Err
@@ -43,16 +49,46 @@ func renews(t *trial, d driver.Driver) func() (driver.Instant, error) {
 }
 
 func enqueues(t *trial, d driver.Driver) func() (driver.Instant, error) {
-	t.release(d, t.take(d, t.request()))
+	t.release(d, t.take(d, t.hold()))
 	return func() (driver.Instant, error) {
 		g, err := t.enqueue(d, t.elsewhere())
 		return g.Since, err
 	}
 }
 
+// collects asks again by Enqueue for a hold that was handed over.
+func collects(t *trial, d driver.Driver) func() (driver.Instant, error) {
+	other := t.open()
+	before := t.take(other, t.rival())
+	r := t.hold()
+	t.queued(d, r)
+	t.release(other, before)
+	return func() (driver.Instant, error) {
+		g, err := t.enqueue(d, r)
+		return g.Since, err
+	}
+}
+
+func lowers(t *trial, d driver.Driver) func() (driver.Instant, error) {
+	g := t.take(d, t.request())
+	return func() (driver.Instant, error) {
+		shared, err := driver.Forward{Driver: d}.Downgrade(t.ctx, g)
+		return shared.Since, err
+	}
+}
+
+func lifts(t *trial, d driver.Driver) func() (driver.Instant, error) {
+	g := t.take(d, t.request())
+	g.Raised = true
+	return func() (driver.Instant, error) {
+		r := t.raise1(d, g)
+		return r.Since, r.Err
+	}
+}
+
 // elsewhere returns a request for another name, which is unused.
 func (t *trial) elsewhere() driver.Request {
-	r := t.request()
+	r := t.hold()
 	r.Name = t.freshName()
 	return r
 }

@@ -116,8 +116,7 @@ func raiseExtends(t *trial) {
 func raiseOwner(t *trial) {
 	a, b := t.open(), t.open()
 	g := t.take(a, t.request())
-	other := g
-	other.Owner += "+"
+	other := stranger(g)
 	other.Token, other.Raised = g.Token+1_000_000, true
 	if r := t.raise1(b, other); !driver.Gone(r.Err) {
 		t.Errorf("P4: Raise by another owner: %+v", r)

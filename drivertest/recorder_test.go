@@ -75,13 +75,13 @@ func (r *recorder) cleanUp() {
 	}
 }
 
-// found reports whether the case has a failure whose text begins with the promise.
-func (r *recorder) found(caseName, promise string) bool {
+// found reports whether the case has a failure whose text begins with the promise, and has the kind in it.
+func (r *recorder) found(caseName, promise, kind string) bool {
 	if caseName != "" {
 		promise = caseName + ": " + promise
 	}
 	for _, f := range r.failures {
-		if strings.HasPrefix(f, promise+":") {
+		if strings.HasPrefix(f, promise+":") && strings.Contains(f, kind) {
 			return true
 		}
 	}

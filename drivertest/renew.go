@@ -7,12 +7,12 @@ import (
 )
 
 var renewCases = []testCase{
-	{name: "extends the hold", time: true, run: renewExtends},
-	{name: "checks the owner", time: true, run: renewChecksOwner},
-	{name: "never revives", time: true, run: renewNeverRevives},
-	{name: "after expiry does not touch the next hold", time: true, run: renewAfterNextHolder},
-	{name: "after release", run: renewAfterRelease},
-	{name: "a batch keeps its order", run: renewBatch},
+	{name: "extends the hold", kinds: kinds, time: true, run: renewExtends},
+	{name: "checks the owner", kinds: modes, time: true, run: renewChecksOwner},
+	{name: "never revives", kinds: modes, time: true, run: renewNeverRevives},
+	{name: "after expiry does not touch the next hold", kinds: modes, time: true, run: renewAfterNextHolder},
+	{name: "after release", kinds: kinds, run: renewAfterRelease},
+	{name: "a batch keeps its order", kinds: modes, run: renewBatch},
 	{name: "of nothing", run: renewNothing},
 }
 
@@ -22,42 +22,41 @@ func renewExtends(t *trial) { t.extends(t.renew1) }
 func (t *trial) extends(renew func(driver.Driver, driver.Grant) driver.Renewal) {
 	t.Helper()
 	a, b := t.open(), t.open()
-	start := t.now()
-	g := t.take(a, t.brief())
+	g := t.have(a, t.briefHold())
+	ends := t.until(g)
 	for range 4 {
 		t.pass(t.ttl / 3)
-		before := t.now()
 		r := renew(a, g)
-		if r.Err != nil && t.now() >= start.Add(t.ttl) {
+		if r.Err != nil && t.now() >= ends {
 			return // this machine stood still until the hold had expired
 		}
 		if r.Err != nil {
 			t.Fatalf("P2: a hold in time for its renewal was not renewed: %v", r.Err)
 		}
-		start = before
+		g.Since, g.Valid = r.Since, r.Valid
+		ends = t.until(g)
 	}
-	t.closedUntil(b, start.Add(t.ttl), "P1: a renewed hold was given to another")
+	t.pass(t.ttl / 2)
+	t.closedUntil(b, ends, "P1: a renewed hold was given to another")
 }
 
 func renewChecksOwner(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.brief())
-	stranger := g
-	stranger.Owner = newOwner()
+	g := t.have(a, t.briefHold())
 	t.pass(t.ttl / 2)
-	if r := t.renew1(b, stranger); !errors.Is(r.Err, driver.ErrNotHeld) {
+	if r := t.renew1(b, stranger(g)); !errors.Is(r.Err, driver.ErrNotHeld) {
 		t.Errorf("P4: a renewal by another owner returned %v, not ErrNotHeld", r.Err)
 	}
 	t.outlive(t.ttl / 2)
-	t.freeNow(b, t.request(), "P5: a renewal by another owner kept the name closed")
+	t.freed(b, g, "P5: a renewal by another owner kept the name closed")
 }
 
 func renewNeverRevives(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.brief())
+	g := t.have(a, t.briefHold())
 	t.outlive(t.ttl)
 	t.gone(a, g, "P2: a renewal revived an expired hold")
-	t.freeNow(b, t.request(), "P2: the renewal of an expired hold closed the name again")
+	t.freed(b, g, "P2: the renewal of an expired hold closed the name again")
 	t.gone(a, g, "P2: a renewal revived an expired hold after the name was used again")
 }
 
@@ -73,27 +72,27 @@ func (t *trial) gone(d driver.Driver, g driver.Grant, why string) {
 
 func renewAfterNextHolder(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.brief())
+	g := t.have(a, t.briefHold())
 	t.outlive(t.ttl)
-	next := t.take(b, t.request())
+	next := t.take(b, t.rival())
 	t.gone(a, g, "P1: a renewal revived an expired hold beside the next one")
 	t.renew(b, next)
-	t.refused(a, t.request(), "P1: a late renewal freed the next hold")
+	t.refused(a, t.rival(), "P1: a late renewal freed the next hold")
 }
 
 func renewAfterRelease(t *trial) {
-	d := t.open()
-	g := t.take(d, t.request())
-	t.release(d, g)
-	t.gone(d, g, "P2: a renewal revived a released hold")
-	t.freeNow(d, t.request(), "P2: the renewal of a released hold closed the name again")
+	a, b := t.open(), t.open()
+	g := t.have(a, t.hold())
+	t.release(a, g)
+	t.gone(a, g, "P2: a renewal revived a released hold")
+	t.freed(b, g, "P2: the renewal of a released hold closed the name again")
 }
 
 func renewBatch(t *trial) {
 	d := t.open()
 	var grants []driver.Grant
 	for i := range 9 {
-		r := t.request()
+		r := t.hold()
 		r.Name = t.freshName()
 		g := t.take(d, r)
 		if i%3 == 1 {

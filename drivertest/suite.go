@@ -59,7 +59,10 @@ func newSuite(t testing.TB, h Harness) *suite {
 	}
 	for _, name := range h.Except {
 		if !slices.ContainsFunc(s.themes(), func(th theme) bool {
-			return slices.ContainsFunc(th.cases, func(c testCase) bool { return th.name+"/"+c.name == name })
+			return slices.ContainsFunc(th.cases, func(c testCase) bool {
+				of, title := func(k kind) bool { return th.name+"/"+c.name+k.suffix() == name }, th.name+"/"+c.name
+				return title == name || slices.ContainsFunc(c.kinds, of)
+			})
 		}) {
 			t.Fatalf("drivertest: Harness.Except has %q, which is no case", name)
 		}
@@ -83,6 +86,8 @@ type testCase struct {
 	time bool        // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
 
 	timed bool // judges by how long something takes: Harness.Untimed leaves it out
+
+	kinds []kind // runs once with each of these that the driver has, on a name of its own
 
 	serial bool // counts what the whole process has: no other case may run beside it
 	run    func(*trial)
@@ -193,11 +198,11 @@ func (s *suite) applies(c *testCase) bool {
 		return false
 	}
 	if ops := need.Ops &^ s.caps.Ops; ops != 0 {
-		c.run = func(t *trial) { t.refusesOps(ops) }
+		c.kinds, c.run = nil, func(t *trial) { t.refusesOps(ops) }
 	} else if need.Shared && !s.caps.Shared {
-		c.run = func(t *trial) { t.refusesMode(t.shared()) }
+		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.shared()) }
 	} else if need.Slots && !s.caps.Slots {
-		c.run = func(t *trial) { t.refusesMode(t.slot(2, 1)) }
+		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.slot(2, 1)) }
 	}
 	return true
 }
@@ -206,8 +211,16 @@ func (s *suite) applies(c *testCase) bool {
 func (s *suite) perform(tb testing.TB, title string, c testCase) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.caseTimeout())
 	tb.Cleanup(cancel)
-	c.run(&trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: "drivertest: " + title})
+	t := &trial{TB: tb, suite: s, ctx: ctx, name: s.freshName(), title: titled + title}
+	if c.kinds != nil {
+		t.eachKind(c)
+	} else {
+		c.run(t)
+	}
 }
+
+// titled begins the note of every hold.
+const titled = "drivertest: "
 
 // caseTimeout bounds one case, which may wait for several steps.
 func (s *suite) caseTimeout() time.Duration { return max(2*time.Minute, 8*s.slack) }

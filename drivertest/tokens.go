@@ -11,17 +11,10 @@ var fences = driver.Caps{Fencing: true}
 var tokensCases = []testCase{
 	{name: "increase from hold to hold", need: fences, run: tokensIncrease},
 	{name: "increase after the name was idle", need: fences, time: true, run: tokensAfterIdle},
-	{name: "increase after expiry", need: fences, time: true, run: tokensAfterExpiry},
-	{name: "increase over a hand-off", need: driver.Caps{Fencing: true, Ops: driver.OpQueue},
-		run: tokensOverHandOff},
-	{name: "increase after a break", need: driver.Caps{Fencing: true, Ops: driver.OpBreak},
-		run: tokensAfterBreak},
 	{name: "readers come after the writer", need: driver.Caps{Fencing: true, Shared: true},
 		run: tokensShared},
 	{name: "of a block are nobody else's", need: driver.Caps{Fencing: true, Ops: driver.OpInspect},
 		run: tokensOfABlock},
-	{name: "stay over renewals", need: driver.Caps{Fencing: true, Ops: driver.OpInspect},
-		run: tokensStay},
 }
 
 // higher asserts that a grant's token is higher than the last, and returns it.
@@ -52,32 +45,6 @@ func tokensAfterIdle(t *trial) {
 	t.higher(t.take(b, t.request()), g.Token, "the name was idle in between")
 }
 
-func tokensAfterExpiry(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.brief())
-	t.outlive(t.ttl)
-	t.higher(t.take(b, t.request()), g.Token, "the hold before expired")
-}
-
-func tokensOverHandOff(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	r := t.request()
-	t.queued(b, r)
-	t.release(a, g)
-	next := t.arrives(b, r, t.poll, "P7: the waiter was not granted the free name")
-	last := t.higher(next, g.Token, "the name was handed over")
-	t.release(b, next)
-	t.higher(t.take(a, t.request()), last, "the hold before was handed over")
-}
-
-func tokensAfterBreak(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	t.breakHold(b, g)
-	t.higher(t.take(b, t.request()), g.Token, "the hold before was broken")
-}
-
 func tokensShared(t *trial) {
 	a, b := t.open(), t.open()
 	g := t.take(a, t.request())
@@ -95,19 +62,6 @@ func tokensShared(t *trial) {
 	t.higher(w, g.Token, "a writer after a writer, readers in between")
 	t.release(b, w)
 	t.higher(t.take(a, t.shared()), w.Token, "a reader after the second writer")
-}
-
-func tokensStay(t *trial) {
-	d := t.open()
-	g := t.take(d, t.request())
-	for range 3 {
-		t.renew(d, g)
-	}
-	for _, h := range t.inspect(d).Holders {
-		if h.Owner == g.Owner && h.Token != g.Token {
-			t.Errorf("P3: renewals changed the token from %d to %d", g.Token, h.Token)
-		}
-	}
 }
 
 // tokensOfABlock hands a hold over inside the process, as package holdfast does: under the same

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -21,10 +22,25 @@ type trial struct {
 	title string // of the case: the note of its holds
 	heard heard
 	aged  bool // time has passed until a hold expired, which a busy store may notice late
+
+	kind   kind // of the holds that the case is about; zero: exclusive ones, by Try
+	pool   *pool
+	opened int // clients of the pool
+
+	asked, had driver.Instant // between these two the store has granted the last hold of have
 }
 
 // open returns a new client, closed when the case ends.
 func (t *trial) open() driver.Driver {
+	t.Helper()
+	if t.pool != nil {
+		t.opened++
+		return t.pool.client(t.opened-1, t.openNew)
+	}
+	return t.openNew()
+}
+
+func (t *trial) openNew() driver.Driver {
 	t.Helper()
 	d := t.h.Open(t.TB)
 	t.Cleanup(func() {
@@ -93,6 +109,9 @@ func (t *trial) try1(d driver.Driver, r driver.Request) (driver.Grant, error) {
 	g, err := d.Try(t.ctx, r)
 	if err == nil {
 		t.sane(g, r)
+		if g.Claim {
+			t.Errorf("P7: a hold that was not handed over to a waiter is marked as a claim")
+		}
 	}
 	return g, err
 }
@@ -111,16 +130,28 @@ func (t *trial) track(d driver.Driver, r driver.Request) {
 func (t *trial) sane(g driver.Grant, r driver.Request) {
 	t.Helper()
 	now := t.clock.Now()
+	asked, got := r, g.Request
+	asked.Tokens, got.Tokens, asked.RW, got.RW = 0, 0, false, false // a driver may ignore them
 	switch {
-	case g.Name != r.Name || g.Owner != r.Owner || g.Mode != r.Mode || g.Slots != r.Slots || g.Permits != r.Permits:
+	case got != asked:
 		t.Errorf("P1: the grant is of another request: asked %+v, got %+v", r, g.Request)
 	case g.Since > now:
 		t.Errorf("P1: the grant's Since lies %v in the future", g.Since.Sub(now))
 	case g.Valid <= 0 || g.Valid > r.TTL:
 		t.Errorf("P1: the grant is valid for %v, asked were %v", g.Valid, r.TTL)
+	case g.Claim && g.Valid > 2*t.poll:
+		t.Errorf("P7: a claim is valid for %v, longer than two polls of %v", g.Valid, t.poll)
 	case t.caps.Fencing && r.Mode != driver.Slot && (g.Token <= 0 || g.Token >= 1<<53):
 		t.Errorf("P3: token %d of a driver with fencing tokens is not in 1…2^53-1", g.Token)
+	case g.Handle != nil && !reflect.TypeOf(g.Handle).Comparable():
+		t.Errorf("P9: the grant's Handle, a %T, is not comparable", g.Handle)
 	}
+}
+
+// stranger returns a grant that is another owner's.
+func stranger(g driver.Grant) driver.Grant {
+	g.Owner, g.Handle = newOwner(), nil
+	return g
 }
 
 // refused asserts that a Try is not granted. Why is the failure's text if it is; it begins
@@ -174,13 +205,15 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 	before := t.clock.Now()
 	r := t.renew1(d, g)
 	switch after := t.clock.Now(); {
+	case driver.Gone(r.Err) && t.pool != nil && t.now() >= t.until(g):
+		t.done() // this machine stood still until the hold had expired
 	case r.Err != nil:
 		t.Fatalf("P2: renewing a live hold failed: %v", r.Err)
 	case r.Since > after:
 		t.Errorf("P1: the renewal's Since is %v after its reply", r.Since.Sub(after))
 	case r.Valid <= 0 || r.Valid > g.TTL:
 		t.Errorf("P1: the renewal is valid for %v, asked were %v", r.Valid, g.TTL)
-	case r.Since < g.Since:
+	case r.Since < g.Since && r.Since.Add(r.Valid) < g.Since.Add(g.Valid):
 		t.Errorf("P2: a renewal counts from %v before what it replaces: its lease will not trust it",
 			g.Since.Sub(r.Since))
 	case r.Since.Add(r.Valid) < before:
@@ -224,7 +257,7 @@ func (t *trial) now() driver.Instant {
 // the grant arrives is compared, because this machine may stand still before the request.
 func (t *trial) closedUntil(d driver.Driver, until driver.Instant, why string) {
 	t.Helper()
-	g, err := t.try1(d, t.request())
+	g, err := t.try1(d, t.rival())
 	if now := t.now(); err == nil && now < until {
 		t.Errorf("%s: granted %v early", why, until.Sub(now))
 	}

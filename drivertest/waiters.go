@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,11 @@ func (h *heard) set(owner string, sent driver.Instant) { h.Store(owner, sent) }
 func (h *heard) over(r driver.Request, poll time.Duration, now driver.Instant) bool {
 	sent, ok := h.Load(r.Owner)
 	return ok && now.Sub(sent.(driver.Instant)) >= min(2*poll, r.TTL)
+}
+
+// dropped reports whether the store may have dropped one of the places by now, because this machine stood still.
+func (t *trial) dropped(places ...driver.Request) bool {
+	return slices.ContainsFunc(places, func(r driver.Request) bool { return t.heard.over(r, t.poll, t.clock.Now()) })
 }
 
 // await waits as package holdfast does: it asks, waits for at most a poll, and asks again. If

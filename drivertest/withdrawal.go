@@ -10,17 +10,14 @@ import (
 // them: it calls Release with token 0. From then on such a request MUST NOT hold the name,
 // wait for it, or take it later (P6).
 var withdrawalCases = []testCase{
-	{name: "of a hold", run: withdrawHold},
-	{name: "of nothing", run: withdrawNothing},
-	{name: "is repeatable", run: withdrawTwice},
-	{name: "before the request", run: withdrawBefore},
-	{name: "before the queued request", need: driver.Caps{Ops: driver.OpQueue},
-		run: withdrawBeforeEnqueue},
-	{name: "before a stray request", need: driver.Caps{Ops: driver.OpQueue}, run: releaseBeforeStray},
-	{name: "of a place", need: driver.Caps{Ops: driver.OpQueue}, run: withdrawPlace},
-	{name: "of a hold that was handed over", need: driver.Caps{Ops: driver.OpQueue},
-		run: withdrawHandedOver},
-	{name: "ignores the minimum hold", run: withdrawIgnoresMinHold},
+	{name: "of a hold", kinds: kinds, run: withdrawHold},
+	{name: "of nothing", kinds: modes, run: withdrawNothing},
+	{name: "before the request", kinds: modes, run: withdrawBefore},
+	{name: "before the queued request", need: queues, kinds: modes, run: withdrawBeforeEnqueue},
+	{name: "before a stray request", need: queues, kinds: modes, run: releaseBeforeStray},
+	{name: "of a place", need: queues, kinds: modes, run: withdrawPlace},
+	{name: "of a hold that was handed over", need: queues, kinds: modes, run: withdrawHandedOver},
+	{name: "ignores the minimum hold", kinds: kinds, time: true, run: withdrawIgnoresMinHold},
 }
 
 // withdraw withdraws a request.
@@ -34,34 +31,26 @@ func (t *trial) withdraw(d driver.Driver, r driver.Request) {
 
 func withdrawHold(t *trial) {
 	a, b := t.open(), t.open()
-	r := t.request()
-	t.take(a, r)
-	t.withdraw(a, r)
-	t.freeNow(b, t.request(), "P6: a withdrawn request still holds the name")
+	g := t.have(a, t.hold())
+	for range 2 {
+		t.withdraw(a, g.Request)
+		t.freed(b, g, "P6: a withdrawn request still holds the name")
+	}
 }
 
 func withdrawNothing(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	t.withdraw(b, t.request())
+	g := t.have(a, t.hold())
+	t.withdraw(b, t.hold())
 	t.renew(a, g)
-	t.refused(b, t.request(), "P4: withdrawing another's request freed the hold")
-}
-
-func withdrawTwice(t *trial) {
-	d := t.open()
-	r := t.request()
-	t.take(d, r)
-	t.withdraw(d, r)
-	t.withdraw(d, r)
-	t.freeNow(d, t.request(), "P6: a request withdrawn twice still holds the name")
+	t.refused(b, t.rival(), "P4: withdrawing another's request freed the hold")
 }
 
 // releaseBeforeStray: a request gets no answer, a second one of the same owner is granted and
 // released, and the first arrives after that.
 func releaseBeforeStray(t *trial) {
 	a, b := t.open(), t.open()
-	r := t.request()
+	r := t.hold()
 	g := t.take(a, r)
 	g.Stray = true
 	if err := t.release1(a, g); err != nil {
@@ -74,25 +63,25 @@ func releaseBeforeStray(t *trial) {
 	if _, err := a.(driver.Queuer).Enqueue(t.ctx, r); err == nil || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P6: a stray request took a place after the release: %v", err)
 	}
-	t.freeNow(b, t.request(), "P6: a stray request holds the name after the release")
+	t.freeNow(b, t.rival(), "P6: a stray request holds the name after the release")
 }
 
 // withdrawBefore: a request arrives after its withdrawal.
 func withdrawBefore(t *trial) {
 	a, b := t.open(), t.open()
-	r := t.request()
+	r := t.hold()
 	t.track(a, r)
 	t.withdraw(a, r)
 	if _, err := a.Try(t.ctx, r); err == nil {
 		t.Errorf("P6: a request took effect after it was withdrawn")
 	}
-	t.freeNow(b, t.request(), "P6: a request that arrived after its withdrawal holds the name")
+	t.freeNow(b, t.rival(), "P6: a request that arrived after its withdrawal holds the name")
 }
 
 func withdrawBeforeEnqueue(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(b, t.request())
-	r := t.request()
+	g := t.take(b, t.rival())
+	r := t.hold()
 	t.withdraw(a, r)
 	if _, err := t.enqueue(a, r); err == nil {
 		t.Errorf("P6: a withdrawn request was granted a held name")
@@ -101,14 +90,14 @@ func withdrawBeforeEnqueue(t *trial) {
 	if _, err := t.enqueue(a, r); err == nil {
 		t.Errorf("P6: a request took effect after it was withdrawn")
 	}
-	t.freeNow(b, t.request(),
+	t.freeNow(b, t.rival(),
 		"P6: a request that arrived after its withdrawal holds the name or waits for it")
 }
 
 func withdrawPlace(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	gone, stays := t.request(), t.request()
+	g := t.take(a, t.rival())
+	gone, stays := t.hold(), t.hold()
 	t.queued(b, gone)
 	t.queued(b, stays)
 	t.withdraw(b, gone)
@@ -119,28 +108,26 @@ func withdrawPlace(t *trial) {
 		t.Errorf("P6: a withdrawn place was granted")
 	}
 	t.release(b, next)
-	t.freeNow(a, t.request(), "P6: a withdrawn place still waits for the name")
+	t.freeNow(a, t.rival(), "P6: a withdrawn place still waits for the name")
 }
 
 func withdrawHandedOver(t *trial) {
 	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	r := t.request()
+	g := t.take(a, t.rival())
+	r := t.hold()
 	t.queued(b, r)
 	t.release(a, g) // hands the name over to the waiter
 	t.withdraw(b, r)
-	t.freeNow(a, t.request(), "P6: a waiter that withdrew after the hand-off still holds the name")
+	t.freeNow(a, t.rival(), "P6: a waiter that withdrew after the hand-off still holds the name")
 }
 
 func withdrawIgnoresMinHold(t *trial) {
 	a, b := t.open(), t.open()
-	r := t.request()
+	r := t.hold()
 	r.MinHold = t.long
-	if _, ok := t.takesDelays(a, r); !ok {
-		return
-	}
-	t.withdraw(a, r)
-	t.freeNow(b, t.request(), "P6: undoing a hold kept the name closed for its minimum hold")
+	g := t.have(a, r)
+	t.withdraw(a, g.Request)
+	t.freed(b, g, "P6: undoing a hold kept the name closed for its minimum hold")
 }
 
 // enqueue calls Enqueue once, and withdraws the request when the case ends.
@@ -155,6 +142,8 @@ func (t *trial) enqueue(d driver.Driver, r driver.Request) (driver.Grant, error)
 	g, err := q.Enqueue(t.ctx, r)
 	if errors.Is(err, driver.ErrHeld) {
 		t.heard.set(r.Owner, sent)
+	} else if err == nil {
+		t.sane(g, r)
 	}
 	return g, err
 }

@@ -253,7 +253,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err := c.changed(ctx, r, &g, func(v *table.Value) { v.Mode = driver.Shared.String() }); err != nil {
 		return driver.Grant{}, err
 	}
-	g.Mode, g.Since, g.Valid, g.Handle, g.HandedOver = driver.Shared, renewal.Since, renewal.Valid, r, false
+	g.Mode, g.Since, g.Valid, g.Handle, g.HandedOver, g.Claim = driver.Shared, renewal.Since, renewal.Valid, r, false, false
 	return g, nil
 }
 

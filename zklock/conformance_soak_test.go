@@ -14,6 +14,7 @@ var beyond = []string{
 	"exclusive/a grant arrives with time to work",
 	"transport/a late reply to a try counts from its request",
 	"transport/a late reply of the queue counts from its request",
+	"transport/a late reply that hands over counts from its request",
 }
 
 // TestConformanceOfOld has an old server with sessions of four seconds at most, which is less than most

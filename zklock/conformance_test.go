@@ -24,6 +24,11 @@ var except = []string{
 	"faults/a request later than its withdrawal",
 	"faults/a queued request later than its withdrawal",
 	"transport/a try later than its withdrawal",
+	// Curator's semaphore takes a place first, and permits by a second request: the session's timeout runs from there.
+	"queue/hand-off counts from before the release (slots)",
+	"transport/a late reply to a try counts from its request (slots)",
+	"transport/a late reply of the queue counts from its request (slots)",
+	"transport/a late reply that hands over counts from its request (slots)",
 }
 
 // dead is the case that needs sessions which are not much longer than a poll.

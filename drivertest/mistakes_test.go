@@ -1,0 +1,700 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+type asking = func(*bad, context.Context, driver.Request) (driver.Grant, error)
+
+// doubleGrant grants a name that is held again: it takes another name instead.
+func doubleGrant(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	if err == nil {
+		return g, nil
+	}
+	second := r
+	second.Name += "/again"
+	g, err = b.Driver.Try(ctx, second)
+	g.Request = r
+	return g, err
+}
+
+// checkThenTake checks whether the name is free, and takes it in a second step that does not
+// check again.
+func checkThenTake(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if info, err := b.Inspect(ctx, r.Name); err != nil || !info.Idle() {
+		return driver.Grant{}, driver.ErrHeld
+	}
+	time.Sleep(time.Millisecond)
+	if g, err := b.Driver.Try(ctx, r); err == nil {
+		return g, nil
+	}
+	now := driver.HostClock.Now()
+	return driver.Grant{Request: r, Token: 1 << 40, Since: now, Valid: r.TTL}, nil
+}
+
+func renewClaimsMore(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	now := driver.HostClock.Now()
+	if info, _ := b.Inspect(ctx, g.Name); len(info.Holders) == 0 {
+		return driver.Renewal{Err: driver.ErrNotHeld}
+	}
+	return driver.Renewal{Since: now, Valid: g.TTL} // without a request to the store
+}
+
+func renewRevives(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	r := b.good1(ctx, g)
+	if r.Err != nil {
+		if again, err := b.Driver.Try(ctx, g.Request); err == nil {
+			return driver.Renewal{Since: again.Since, Valid: again.Valid}
+		}
+	}
+	return r
+}
+
+func silentLoss(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	r := b.good1(ctx, g)
+	if driver.Gone(r.Err) {
+		return driver.Renewal{Since: driver.HostClock.Now(), Valid: g.TTL}
+	}
+	return r
+}
+
+func goneOnTimeout(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	r := b.good1(ctx, g)
+	if r.Err != nil {
+		r.Err = driver.ErrBroken
+	}
+	return r
+}
+
+func tokenRepeats(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	g.Token = (g.Token + 15) / 16
+	return g, err
+}
+
+// tokenReset keeps the counter in the record, which goes when the name is idle.
+func tokenReset(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	info, _ := b.Inspect(ctx, r.Name)
+	g, err := b.Driver.Try(ctx, r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tokens == nil {
+		b.tokens = map[string]driver.Token{}
+	}
+	if info.Idle() {
+		delete(b.tokens, r.Name)
+	}
+	if err == nil {
+		b.tokens[r.Name]++
+		g.Token = b.tokens[r.Name]
+	}
+	return g, err
+}
+
+func manyTokens(b *bad) driver.Caps {
+	caps := b.Driver.Caps()
+	caps.TokenBlock = 16
+	return caps
+}
+
+// notesToken notes the first token of each hold, for releaseOldToken.
+func notesToken(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tokens == nil {
+		b.tokens = map[string]driver.Token{}
+	}
+	if err == nil {
+		b.tokens[r.Owner] = g.Token
+	}
+	return g, err
+}
+
+// releaseOldToken releases a hold as if only the first token of its block had been used.
+func releaseOldToken(b *bad, ctx context.Context, g driver.Grant) error {
+	b.mu.Lock()
+	g.Token, g.HandedOver = b.tokens[g.Owner], false
+	b.mu.Unlock()
+	return b.goodRelease(ctx, g)
+}
+
+func renewOldToken(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	g.HandedOver = false
+	return b.good1(ctx, g)
+}
+
+// releaseByName frees the hold on the name, whichever owner has it.
+func releaseByName(b *bad, ctx context.Context, g driver.Grant) error {
+	info, _ := b.Inspect(ctx, g.Name)
+	for _, h := range info.Holders {
+		theirs := g
+		theirs.Owner, theirs.Token = h.Owner, h.Token
+		b.goodRelease(ctx, theirs)
+	}
+	return b.goodRelease(ctx, g)
+}
+
+func renewByName(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	info, _ := b.Inspect(ctx, g.Name)
+	for _, h := range info.Holders {
+		g.Owner = h.Owner
+	}
+	return b.good1(ctx, g)
+}
+
+func breakAnyHold(b *bad, ctx context.Context, name string, token driver.Token) error {
+	info, _ := b.Inspect(ctx, name)
+	for _, h := range info.Holders {
+		token = h.Token
+	}
+	return b.Forward.Break(ctx, name, token)
+}
+
+// noWithdrawal does nothing for a release without a token.
+func noWithdrawal(b *bad, ctx context.Context, g driver.Grant) error {
+	if g.Token == 0 {
+		return nil
+	}
+	return b.goodRelease(ctx, g)
+}
+
+// noTombstone withdraws what has arrived, and leaves no tombstone.
+func noTombstone(b *bad, ctx context.Context, g driver.Grant) error {
+	if g.Token == 0 {
+		g.Token = 1
+	}
+	return b.goodRelease(ctx, g)
+}
+
+// neverAsksAgain takes a place once, and then relies on a wake-up.
+func neverAsksAgain(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	b.mu.Lock()
+	asked := b.asked[r.Owner]
+	if b.asked == nil {
+		b.asked = map[string]bool{}
+	}
+	b.asked[r.Owner] = true
+	b.mu.Unlock()
+	if asked {
+		return driver.Grant{}, driver.ErrHeld
+	}
+	return b.Forward.Enqueue(ctx, r)
+}
+
+func sleeps(b *bad, ctx context.Context, _ driver.Request) (driver.Grant, error) {
+	select {
+	case <-ctx.Done():
+		return driver.Grant{}, ctx.Err()
+	case <-time.After(3 * time.Millisecond):
+		return driver.Grant{}, driver.ErrHeld
+	}
+}
+
+// immortalPlace confirms places in the background, whether or not their waiter lives, and
+// collects their grants.
+func immortalPlace(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Forward.Enqueue(ctx, r)
+	if err != nil {
+		b.wg.Go(func() {
+			for {
+				select {
+				case <-b.stop:
+					return
+				case <-time.After(fastPoll / 4):
+					b.Forward.Enqueue(context.Background(), r)
+				}
+			}
+		})
+	}
+	return g, err
+}
+
+// takesNoPlace polls instead of queueing.
+func takesNoPlace(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	return b.Driver.Try(ctx, r)
+}
+
+// leavesKey leaves a key beside the name, for as long as its TTL.
+func leavesKey(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	if err == nil {
+		left := r
+		left.Name, left.Owner = r.Name+"/queue", newOwner()
+		b.Driver.Try(ctx, left)
+	}
+	return g, err
+}
+
+// leavesGoroutine leaves a goroutine behind that outlives the client and ends before the next
+// test.
+func leavesGoroutine(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	go time.Sleep(2 * time.Second)
+	return b.Driver.Try(ctx, r)
+}
+
+func noMismatch(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	if err != nil {
+		err = driver.ErrHeld
+	}
+	return g, err
+}
+
+func storeByClient(b *bad) driver.Caps {
+	c := b.Driver.Caps()
+	c.Store += newOwner()
+	return c
+}
+
+func noVerdict(b *bad) driver.Caps {
+	c := b.Driver.Caps()
+	faults := map[driver.Fault]driver.Verdict{}
+	for f, v := range c.Guarantees.Faults {
+		if f != driver.Failover {
+			faults[f] = v
+		}
+	}
+	c.Guarantees.Faults = faults
+	return c
+}
+
+func claimsShards(b *bad) driver.Caps {
+	c := b.Driver.Caps()
+	c.Ops |= driver.OpShard | 1<<20
+	return c
+}
+
+func hidesShared(b *bad) driver.Caps {
+	c := b.Driver.Caps()
+	c.Shared = false
+	return c
+}
+
+// apart gives a read-write lock the name that it has in a layout that keeps those apart.
+func apart(r *driver.Request) {
+	if r.RW {
+		r.Name += "/rw"
+	}
+}
+
+// writeLockMismatch takes a mutex and a write lock for two kinds.
+func writeLockMismatch(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	if err != nil && r.RW {
+		err = driver.ErrMismatch
+	}
+	return g, err
+}
+
+// plainError returns a plain error although the outcome is not known.
+func plainError(good asking) asking {
+	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+		g, err := good(b, ctx, r)
+		if errors.Is(err, driver.ErrUncertain) {
+			return driver.Grant{}, fmt.Errorf("the store did not answer")
+		}
+		return g, err
+	}
+}
+
+// watchesHold keeps a goroutine for each hold, until stopsWatching.
+func watchesHold(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Driver.Try(ctx, r)
+	if err == nil {
+		end := make(chan struct{})
+		b.mu.Lock()
+		if b.watched == nil {
+			b.watched = map[string]chan struct{}{}
+		}
+		b.watched[r.Owner] = end
+		b.mu.Unlock()
+		b.wg.Go(func() {
+			select {
+			case <-end:
+			case <-b.stop:
+			}
+		})
+	}
+	return g, err
+}
+
+func stopsWatching(b *bad, ctx context.Context, g driver.Grant) error {
+	b.mu.Lock()
+	if end := b.watched[g.Owner]; end != nil {
+		close(end)
+		delete(b.watched, g.Owner)
+	}
+	b.mu.Unlock()
+	return b.goodRelease(ctx, g)
+}
+
+// waitsTwice waits in a goroutine beside the caller's.
+func waitsTwice(b *bad, ctx context.Context, r driver.Request) (g driver.Grant, err error) {
+	done := make(chan struct{})
+	go func() {
+		g, err = b.Forward.Wait(ctx, r)
+		close(done)
+	}()
+	<-done
+	return g, err
+}
+
+// annotatesAny gives the note to the hold on the name, whichever owner has it.
+func annotatesAny(b *bad, ctx context.Context, g driver.Grant) error {
+	info, err := b.Forward.Inspect(ctx, g.Name)
+	if err != nil || len(info.Holders) == 0 {
+		return err
+	}
+	g.Owner = info.Holders[0].Owner
+	return b.Forward.Annotate(ctx, g)
+}
+
+func annotateRenews(b *bad, ctx context.Context, g driver.Grant) error {
+	long := g
+	long.TTL *= 100
+	if r := b.Driver.Renew(ctx, []driver.Grant{long})[0]; r.Err != nil {
+		return r.Err
+	}
+	return b.Forward.Annotate(ctx, g)
+}
+
+func annotatesNothing(*bad, context.Context, driver.Grant) error { return nil }
+
+func neverTold(_ *bad, ctx context.Context, _ string) (<-chan struct{}, error) {
+	hints := make(chan struct{})
+	context.AfterFunc(ctx, func() { close(hints) })
+	return hints, nil
+}
+
+func watchesOn(b *bad, ctx context.Context, name string) (<-chan struct{}, error) {
+	return b.Forward.Watch(context.WithoutCancel(ctx), name)
+}
+
+// toldAlways always has a hint ready.
+func toldAlways(b *bad, ctx context.Context, _ string) (<-chan struct{}, error) {
+	hints := make(chan struct{})
+	b.wg.Go(func() {
+		defer close(hints)
+		for {
+			select {
+			case hints <- struct{}{}:
+			case <-ctx.Done():
+				return
+			case <-b.stop:
+				return
+			}
+		}
+	})
+	return hints, nil
+}
+
+// breakByRelease breaks a hold as if its holder had released it, so that the rest of its
+// block goes to others.
+func breakByRelease(b *bad, ctx context.Context, name string, token driver.Token) error {
+	info, _ := b.Inspect(ctx, name)
+	for _, h := range info.Holders {
+		if h.Token == token {
+			return b.goodRelease(ctx, driver.Grant{Request: driver.Request{Name: name, Owner: h.Owner}, Token: token})
+		}
+	}
+	return driver.ErrNotHeld
+}
+
+// altered asks the store for something else than the caller, who is not told.
+func altered(good asking, change func(*driver.Request)) asking {
+	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+		other := r
+		change(&other)
+		g, err := good(b, ctx, other)
+		g.Request = r
+		if err == nil && g.Valid == other.TTL {
+			g.Valid = r.TTL
+		}
+		return g, err
+	}
+}
+
+// alters makes all requests of the queue altered ones.
+func alters(b *bad, change func(*driver.Request)) {
+	b.enqueue = altered((*bad).goodEnqueue, change)
+	b.wait = altered((*bad).goodWait, func(*driver.Request) {})
+	b.renew = func(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+		r := b.good1(ctx, g)
+		r.Valid = g.TTL
+		return r
+	}
+}
+
+func noLockDelay(r *driver.Request)   { r.LockDelay = 0 }
+func noMinHold(r *driver.Request)     { r.MinHold = 0 }
+func halfTheDelays(r *driver.Request) { r.LockDelay /= 2; r.MinHold /= 2 }
+func noteCut(r *driver.Request)       { r.Note = r.Note[:min(len(r.Note), 250)] }
+func halfTheTTL(r *driver.Request)    { r.TTL /= 2 }
+func fewPermits(r *driver.Request)    { r.Permits = min(1, r.Permits) }
+func isUnfair(r *driver.Request)      { r.Unfair = true }
+func manyReserved(r *driver.Request)  { r.Tokens = 16 }
+func oneReserved(r *driver.Request)   { r.Tokens = 1 }
+func delayed(r *driver.Request)       { r.LockDelay = r.MinHold }
+func folded(r *driver.Request)        { r.Name = strings.ToLower(r.Name) }
+
+// regrants changes the grants of a good driver.
+func regrants(good asking, change func(*driver.Grant)) asking {
+	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+		g, err := good(b, ctx, r)
+		if err == nil {
+			change(&g)
+		}
+		return g, err
+	}
+}
+
+func sinceNow(g *driver.Grant)     { g.Since = driver.HostClock.Now() }
+func isContended(g *driver.Grant)  { g.Contended = true }
+func isQuiet(g *driver.Grant)      { g.Contended = false }
+func wideBlock(g *driver.Grant)    { g.Block = max(1, g.Tokens) }
+func sinceZero(g *driver.Grant)    { g.Since = 0 }
+func noClaim(g *driver.Grant)      { g.Claim = false }
+func wholeClaim(g *driver.Grant)   { g.Valid = g.TTL }
+func lowToken(g *driver.Grant)     { g.Token = 1 }
+func unlikeHandle(g *driver.Grant) { g.Handle = []int{1} }
+
+// refuses changes the errors of a good driver.
+func refuses(good asking, change func(*driver.HeldError)) asking {
+	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+		g, err := good(b, ctx, r)
+		if held, ok := errors.AsType[*driver.HeldError](err); ok {
+			change(held)
+		}
+		return g, err
+	}
+}
+
+// releases changes the grants that are released.
+func releases(change func(*bad, *driver.Grant)) func(*bad, context.Context, driver.Grant) error {
+	return func(b *bad, ctx context.Context, g driver.Grant) error {
+		change(b, &g)
+		return b.goodRelease(ctx, g)
+	}
+}
+
+func releasedEarly(_ *bad, g *driver.Grant)     { g.MinHold = 0 }
+func releasedSoon(_ *bad, g *driver.Grant)      { g.MinHold /= 2 }
+func releasedWithDelay(_ *bad, g *driver.Grant) { g.MinHold = max(g.MinHold, g.LockDelay) }
+
+// noteMinHold and undoneLate keep the minimum hold of a hold that is undone.
+func noteMinHold(good asking) asking {
+	return func(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+		b.mu.Lock()
+		if b.minHolds == nil {
+			b.minHolds = map[string]time.Duration{}
+		}
+		b.minHolds[r.Owner] = r.MinHold
+		b.mu.Unlock()
+		return good(b, ctx, r)
+	}
+}
+
+func undoneLate(b *bad, g *driver.Grant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g.MinHold = b.minHolds[g.Owner]
+}
+
+// twiceForOne takes a second hold or place for an owner that asks again.
+func twiceForOne(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Forward.Enqueue(ctx, r)
+	b.mu.Lock()
+	asked := b.asked[r.Owner]
+	if b.asked == nil {
+		b.asked = map[string]bool{}
+	}
+	b.asked[r.Owner] = true
+	b.mu.Unlock()
+	if asked {
+		r.Owner += "/again"
+		b.Forward.Enqueue(ctx, r)
+	}
+	return g, err
+}
+
+// toTheEnd takes a new place for an owner that confirms its own.
+func toTheEnd(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	info, _ := b.Forward.Inspect(ctx, r.Name)
+	for _, w := range info.Waiters {
+		if w.Owner == r.Owner {
+			b.goodRelease(ctx, driver.Grant{Request: r, Token: 1})
+		}
+	}
+	return b.Forward.Enqueue(ctx, r)
+}
+
+// lastFirst gives a newcomer the first place.
+func lastFirst(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	info, _ := b.Forward.Inspect(ctx, r.Name)
+	known := func(w driver.Waiter) bool { return w.Owner == r.Owner }
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.queued == nil {
+		b.queued = map[string]driver.Request{}
+	}
+	b.queued[r.Owner] = r
+	if len(info.Holders) == 0 || slices.ContainsFunc(info.Waiters, known) || slices.ContainsFunc(info.Holders, func(h driver.Holder) bool { return h.Owner == r.Owner }) {
+		return b.Forward.Enqueue(ctx, r)
+	}
+	for _, w := range info.Waiters {
+		b.goodRelease(ctx, driver.Grant{Request: b.queued[w.Owner], Token: 1})
+	}
+	g, err := b.Forward.Enqueue(ctx, r)
+	for _, w := range info.Waiters {
+		b.Forward.Enqueue(ctx, b.queued[w.Owner])
+	}
+	return g, err
+}
+
+// unfairIntrudes grants an unfair request whatever is held.
+func unfairIntrudes(b *bad, ctx context.Context, r driver.Request) (driver.Grant, error) {
+	if r.Unfair {
+		return doubleGrant(b, ctx, r)
+	}
+	return b.Driver.Try(ctx, r)
+}
+
+func renewCutsNote(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+	cut := g
+	noteCut(&cut.Request)
+	b.Forward.Annotate(ctx, cut)
+	return b.good1(ctx, g)
+}
+
+func annotateCuts(b *bad, ctx context.Context, g driver.Grant) error {
+	noteCut(&g.Request)
+	return b.Forward.Annotate(ctx, g)
+}
+
+// downgradeAnew releases the hold and takes a shared one that the change has altered.
+func downgradeAnew(change func(*driver.Request)) func(*bad, context.Context, driver.Grant) (driver.Grant, error) {
+	return func(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
+		if g.Mode == driver.Shared {
+			return b.Forward.Downgrade(ctx, g)
+		}
+		released := g
+		released.MinHold = 0
+		if err := b.goodRelease(ctx, released); err != nil {
+			return driver.Grant{}, err
+		}
+		r := g.Request
+		r.Mode = driver.Shared
+		return altered((*bad).goodTry, change)(b, ctx, r)
+	}
+}
+
+func downgradeByName(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	info, _ := b.Forward.Inspect(ctx, g.Name)
+	for _, h := range info.Holders {
+		g.Owner = h.Owner
+	}
+	return b.Forward.Downgrade(ctx, g)
+}
+
+func downgradeRevives(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	shared, err := b.Forward.Downgrade(ctx, g)
+	if err != nil {
+		g.Mode = driver.Shared
+		return b.Driver.Try(ctx, g.Request)
+	}
+	return shared, err
+}
+
+// atArrival counts a renewal from the arrival of its reply.
+func atArrival(good func(*bad, context.Context, driver.Grant) driver.Renewal) func(*bad, context.Context, driver.Grant) driver.Renewal {
+	return func(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
+		r := good(b, ctx, g)
+		r.Since = driver.HostClock.Now()
+		return r
+	}
+}
+
+func downgradedAtArrival(b *bad, ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	g, err := b.Forward.Downgrade(ctx, g)
+	sinceNow(&g)
+	return g, err
+}
+
+// holders changes each holder that is shown.
+func holders(change func(*driver.Holder)) func(*driver.Info) {
+	return func(i *driver.Info) {
+		for n := range i.Holders {
+			change(&i.Holders[n])
+		}
+	}
+}
+
+// waiters changes each waiter that is shown.
+func waiters(change func(*driver.Waiter)) func(*driver.Info) {
+	return func(i *driver.Info) {
+		for n := range i.Waiters {
+			change(&i.Waiters[n])
+		}
+	}
+}
+
+// toldOf passes a hint on only if what it looks at has changed.
+func toldOf(look func(driver.Info) string) func(*bad, context.Context, string) (<-chan struct{}, error) {
+	return func(b *bad, ctx context.Context, name string) (<-chan struct{}, error) {
+		hints, err := b.Forward.Watch(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		seen := func() string {
+			info, _ := b.Forward.Inspect(ctx, name)
+			return look(info)
+		}
+		told, last := make(chan struct{}, 1), seen()
+		b.wg.Go(func() {
+			defer close(told)
+			for {
+				select {
+				case _, more := <-hints:
+					if !more {
+						return
+					}
+				case <-b.stop:
+					return
+				}
+				if now := seen(); now != last {
+					last = now
+					select {
+					case told <- struct{}{}:
+					default:
+					}
+				}
+			}
+		})
+		return told, nil
+	}
+}
+
+func holdersShown(i driver.Info) string {
+	var owners []string
+	for _, h := range i.Holders {
+		owners = append(owners, h.Owner+h.Note)
+	}
+	return fmt.Sprint(owners)
+}
+
+func notesShown(i driver.Info) string {
+	var notes []string
+	for _, h := range i.Holders {
+		notes = append(notes, h.Note+h.Mode.String())
+	}
+	return fmt.Sprint(notes)
+}
