@@ -67,7 +67,7 @@ func uses(t *testing.T, raw string) {
 			info, err := a.Inspect(t.Context(), name)
 			return err == nil && len(info.Waiters) == 1
 		})
-		if err := errors.Join(lease.Renew(t.Context()), lease.SetNote(t.Context(), "note"), lease.Release(), <-got); err != nil {
+		if err := errors.Join(lease.Renew(t.Context()), lease.Release(), <-got); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

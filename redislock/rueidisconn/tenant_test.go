@@ -42,9 +42,6 @@ func TestTenantRights(t *testing.T) {
 		}
 		next <- err
 	}()
-	if err := lease.SetNote(t.Context(), "a note"); err != nil {
-		t.Error(err)
-	}
 	if err := lease.Renew(t.Context()); err != nil {
 		t.Error(err)
 	}

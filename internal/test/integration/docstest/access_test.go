@@ -42,7 +42,6 @@ func exercise(t *testing.T, url string) {
 	}
 	check("renew", lease.Renew(ctx))
 	if ops.Has(driver.OpAnnotate) {
-		check("note", lease.SetNote(ctx, "another note"))
 	}
 	next := make(chan *holdfast.Lease, 1)
 	go func() {
