@@ -26,8 +26,7 @@
 // last token; else it refuses, and says what to do. An old client gets the error WRONGTYPE from a name
 // that a new one has used, until ten to twenty-five minutes after its last use. So programs of the old
 // version may run on beside new ones where they use other names. Where they use the same, end them
-// all, wait until what they held has ended, and start the new ones: holdfast doctor names records in
-// the old form that are still in use.
+// all, wait until what they held has ended, and start the new ones.
 //
 // An ACL user needs the keys and channels that begin with the prefix, and these
 // commands:
