@@ -89,21 +89,17 @@ func Try(ctx context.Context, c zklock.Config) (*Trial, error) {
 	defer s.Close(ctx) // which deletes the node, too
 	t.Longest = s.Timeout()
 	node := path.Join("/", c.Prefix, ".holdfast", "doctor-"+rand.Text())
-	if err := one(ctx, s, zk.Create(node, nil, acl, zk.Ephemeral)); err != nil {
+	made, err := s.Do(ctx, zk.Create(node, nil, acl, zk.Ephemeral))
+	if err == nil {
+		err = made[0].Err
+	}
+	if err != nil {
 		return nil, fmt.Errorf("creating %s: %w", node, err)
 	}
 	if stranger, err := zk.Open(ctx, wire(c)); err == nil { // else strangers are refused altogether
 		defer stranger.Close(ctx)
-		t.Anyone = one(ctx, stranger, zk.Delete(node, zk.AnyVersion)) == nil
+		deleted, err := stranger.Do(ctx, zk.Delete(node, zk.AnyVersion))
+		t.Anyone = err == nil && deleted[0].Err == nil
 	}
 	return t, nil
-}
-
-// one does one operation.
-func one(ctx context.Context, s *zk.Session, op zk.Op) error {
-	replies, err := s.Do(ctx, op)
-	if err != nil {
-		return err
-	}
-	return replies[0].Err
 }

@@ -46,7 +46,7 @@ var cellRules = []rule{
 		"start them with holdfast serve --join, or remove them",
 	},
 	{
-		"members", Warning, func(f facts) bool { return f.number("members") > f.number("named") },
+		"members", Warning, less("named", "members"),
 		"the cell has ${members} members, and the URL names ${named}",
 		"a client that can reach none of the named ones loses its locks, though the cell works", "name all members in the URL",
 	},
@@ -68,7 +68,7 @@ var cellRules = []rule{
 		"every acquire and release takes as long, and the cell may elect another leader again and again", "give the members disks that sync quickly",
 	},
 	good("disk", "a sync of the log takes up to ${sync}, on average"),
-	good("store clock", "sessions of a cell run by a clock that cannot be set: it does not matter what its wall clock shows"),
+	good("store clock", "sessions of a cell run by a clock that cannot be set: its wall clock does not matter"),
 }
 
 // slowLog is how long a sync of the log may take on average.

@@ -8,8 +8,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// watchTime is for how long the clocks are compared. skew is by how much they may differ after that
-// time; part of it is for delays by the scheduler.
+// watchTime is for how long the clocks are compared, skew by how much they may differ: the scheduler delays.
 const (
 	watchTime = 250 * time.Millisecond
 	skew      = 25 * time.Millisecond

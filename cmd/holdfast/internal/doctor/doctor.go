@@ -1,6 +1,6 @@
-// Package doctor checks a store, and the host, for what would break a lock there.
-//
-// Some checks are for every store. Others are for one kind of store, by its URL scheme: see checks.
+// Package doctor checks a store, and the host, for what would break a lock there. Some checks are for every
+// store, others for one kind of store, by its URL scheme. A check of a store asks it for facts, and a table
+// of rules judges them.
 package doctor
 
 import (

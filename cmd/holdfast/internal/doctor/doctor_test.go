@@ -112,18 +112,23 @@ func TestGood(t *testing.T) {
 		"files": {func(t *testing.T) string { return "file://" + own(t, "locks") }, "directory records", []want{{"place", Warning, os.TempDir()}}},
 		"cell": {func(t *testing.T) string {
 			return "cell://" + testserver.StartCell(t, testserver.CellOptions{}).Addrs() + "/app"
-		}, "transport members version TTL space", []want{{"quorum", Note, "one member"}, {"store clock", OK, "cannot be set"}, {"disk", OK, "sync"}}},
+		}, "transport members version TTL space", []want{{"quorum", Note, "one member"}, {"store clock", OK, "cannot be set"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found := examine(t, c.url(t))
-			expect(t, found, want{"clock", OK, "the same rate"}, want{"lock", OK, "took "}, want{"latency", found["latency"].Severity, "renewals"})
-			expect(t, found, c.others...)
+			for check, says := range map[string]string{"clock": "clock", "latency": "renewals", "disk": "sync"} { // how they are is the machine's affair
+				if f, ok := found[check]; ok || check != "disk" {
+					expect(t, found, want{check, f.Severity, says})
+					delete(found, check)
+				}
+			}
+			expect(t, found, append(c.others, want{"lock", OK, "took "})...)
 			checks := strings.Fields(c.checks)
 			for _, check := range checks {
 				expect(t, found, want{check, OK, ""})
 			}
-			if len(found) != len(checks)+len(c.others)+3 {
+			if len(found) != len(checks)+len(c.others)+1 {
 				t.Errorf("%d findings: %v", len(found), found)
 			}
 		})

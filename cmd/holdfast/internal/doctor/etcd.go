@@ -29,15 +29,12 @@ const noMajority = "without a majority no lock is taken, renewed or released"
 var etcdRules = []rule{
 	{"quorum", Error, has("silent"), "no member answers for the cluster: ${silent}", noMajority, "start the missing members"},
 	{
-		"quorum", Warning, func(f facts) bool { return f["leaders"] != "1" && has("answers")(f) }, "members do not agree on a leader",
-		"locks stand still while there is none", "check the network between the members, and how long their disks take",
-	},
-	{
-		"quorum", Warning, has("down"), "of ${members} members these cannot be reached from here: ${down}", "the cluster bears the loss of ${spare}",
+		"quorum", Warning, has("down"), "of ${members} members these cannot be reached from here: ${down}",
+		"the cluster bears the loss of ${spare}",
 		"start them, or let this host reach the addresses that they publish for clients",
 	},
 	good("quorum", "all ${members} members answer; the cluster bears the loss of ${spare}"),
-	good("store clock", "leases of etcd run by a clock that cannot be set: it does not matter what its wall clock shows", has("answers")),
+	good("store clock", "leases of etcd run by a clock that cannot be set: its wall clock does not matter", has("answers")),
 }
 
 // memberWithin is how long a member may take to answer.
@@ -55,9 +52,6 @@ func etcdCluster(ctx context.Context, p Patient) []Finding {
 	defer etcd.Close()
 	f := facts{}
 	learnEtcd(ctx, etcd, f)
-	if has("silent")(f) {
-		return judge(f, etcdRules...) // no version was seen, and that need not be said
-	}
 	return judge(f, slices.Concat(etcdRules, versionRules)...)
 }
 
@@ -71,7 +65,6 @@ func learnEtcd(ctx context.Context, etcd *clientv3.Client, f facts) {
 		return
 	}
 	members := 0
-	leaders := map[uint64]bool{}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for _, m := range list.Members {
@@ -92,13 +85,9 @@ func learnEtcd(ctx context.Context, etcd *clientv3.Client, f facts) {
 				return
 			}
 			f["answers"] = "yes"
-			leaders[status.Leader] = true
 			f.addVersion(etcdFlaws, "member "+m.Name, status.Version)
 		})
 	}
 	asked.Wait()
-	f["members"], f["spare"], f["leaders"] = strconv.Itoa(members), strconv.Itoa((members-1)/2), strconv.Itoa(len(leaders))
-	if leaders[0] { // a member knows none
-		f["leaders"] = "0"
-	}
+	f["members"], f["spare"] = strconv.Itoa(members), strconv.Itoa((members-1)/2)
 }

@@ -16,11 +16,11 @@ var fileChecks = []Check{fileDirectory, filePlace, fileRecords}
 // fileDirectory asks the store's own check: file system, clock, permissions.
 func fileDirectory(_ context.Context, p Patient) []Finding {
 	dir := filepath.FromSlash(p.URL.Path)
-	// A problem that breaks locks also prevents the store from being opened. Others are warnings.
-	if p.Client == nil {
-		return judgeDirectory(dir, filelock.CheckDir(dir), Error, "locks here would exclude nobody, or cannot be taken")
+	severity, risk := Warning, "locks work now, but others may damage them"
+	if p.Client == nil { // a problem that breaks locks also prevents the store from being opened
+		severity, risk = Error, "locks here would exclude nobody, or cannot be taken"
 	}
-	return judgeDirectory(dir, filelock.CheckDir(dir), Warning, "locks work now, but others may damage them")
+	return judgeDirectory(dir, filelock.CheckDir(dir), severity, risk)
 }
 
 // judgeDirectory returns a finding for each problem of a directory.

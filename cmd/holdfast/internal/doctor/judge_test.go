@@ -31,7 +31,7 @@ func TestRules(t *testing.T) {
 			{"redis_mode=sentinel", "replicas", "", ""},
 			{"role=slave; master_host=h; master_port=1", "role", Error, "a replica of h:1"},
 			{"cluster_enabled=1", "role", Error, "node of a Redis Cluster"},
-			{"cluster_enabled=1; in cluster=yes", "role", OK, "master of the cluster"},
+			{"cluster_enabled=1; in cluster=yes", "role", OK, "this is a master"},
 			{"follow=2; replicas=two", "replicas", Warning, "two, and locks do not wait"},
 			{"follow=2; hf.replicas=1", "replicas", Warning, "others need not"},
 			{"follow=2; hf.replicas=2", "replicas", OK, "any may take over"},
@@ -52,21 +52,18 @@ func TestRules(t *testing.T) {
 			{"trouble=OOM", "access", "", ""},
 			{"", "writes", "", ""},
 		}},
-		{"redlock", voteRules, facts{"user": "u"}, []ruleCase{{"denied=INFO", "votes", Error, `user "u" was refused: INFO`}}},
 		{"postgres", slices.Concat(postgresRules, databaseRules), facts{
-			"server_version_num": "150000", "server_version": "15.0", "backend": "1", "other backend": "2", "told backend": "1",
+			"server_version": "15.0", "backend": "1", "other backend": "2",
 			"default_transaction_isolation": "read committed", "unlogged": "false", "synchronous_commit": "on", "replicas": "0",
 			"may be synchronous": "0", "schema": "public", "other schemas": "", "prefix": "holdfast",
 		}, []ruleCase{
-			{"server_version_num=110000", "role", Error, "PostgreSQL"},
-			{"in_hot_standby=on", "role", Error, "standby"},
-			{"transaction_read_only=on", "role", Error, "read-only"},
+			{"transaction_read_only=on", "role", Error, "standby"},
 			{"other backend=1", "pooler", Warning, "each transaction"},
-			{"told backend=7", "pooler", OK, "a whole session"},
 			{"-backend", "pooler", Note, "not seen"},
 			{"default_transaction_isolation=serializable", "isolation", Note, "serializable"},
 			{"unlogged=true", "durability", Error, "unlogged"},
-			{"fsync=off", "durability", Warning, "fsync"},
+			{"fsync=off", "durability", Warning, "fsync is off"},
+			{"full_page_writes=off", "durability", Warning, "full_page_writes off"},
 			{"synchronous_commit=off", "durability", Warning, "synchronous_commit"},
 			{"-unlogged", "durability", Note, "not seen"},
 			{"replicas=1", "replication", Warning, "do not wait"},
@@ -83,14 +80,12 @@ func TestRules(t *testing.T) {
 		{"hosts", hostRules, facts{"takes writes": "a", "standby": "b", "roles": "r"}, []ruleCase{
 			{"takes writes=a, b", "hosts", Error, "r"},
 			{"-takes writes", "hosts", Error, "r"},
-			{"not reached=c", "hosts", Warning, "r"},
+			{"not reached=c", "hosts", OK, "r"},
 		}},
 		{"mysql", mysqlRules, facts{
-			"program": "MariaDB", "version": "10.11.6", "other engines": "", "isolation": "READ-COMMITTED", "innodb_flush_log_at_trx_commit": "1",
+			"program": "MariaDB", "version": "10.11.6", "isolation": "READ-COMMITTED", "innodb_flush_log_at_trx_commit": "1", "other engines": "",
 			"log_bin": "ON", "replicas": "0", "semi-synchronous": "OFF",
 		}, []ruleCase{
-			{"version=10.5.9", "role", Warning, "MariaDB 10.5.9"},
-			{"program=MySQL; version=5.7.44", "role", Warning, "MySQL 5.7.44"},
 			{"read_only=ON", "role", Error, "read-only"},
 			{"autocommit=OFF", "role", Error, "autocommit"},
 			{"other engines=x", "tables", Error, "InnoDB's: x"},
@@ -110,10 +105,8 @@ func TestRules(t *testing.T) {
 			{"locks=torn", "tables", Error, "torn"},
 			{"-meta", "tables", Error, "intact"},
 		}},
-		{"etcd", etcdRules, facts{"answers": "yes", "members": "3", "spare": "1", "leaders": "1"}, []ruleCase{
+		{"etcd", etcdRules, facts{"answers": "yes", "members": "3", "spare": "1"}, []ruleCase{
 			{"silent=x", "quorum", Error, "no member answers for the cluster: x"},
-			{"leaders=0", "quorum", Warning, "do not agree"},
-			{"leaders=2", "quorum", Warning, "do not agree"},
 			{"down=m1", "quorum", Warning, "m1"},
 		}},
 		{"zookeeper", slices.Concat(zooKeeperRules, trialRules), facts{
@@ -145,7 +138,7 @@ func TestRules(t *testing.T) {
 			{"shortage=reserve", "space", Error, "reserve"},
 			{"sync=21ms", "disk", Warning, "21ms"},
 		}},
-		{"versions", versionRules, facts{"versions": "1"}, []ruleCase{{"flawed=m has version 1", "version", Error, "m has version 1"}, {"-versions", "version", Note, "not seen"}}},
+		{"versions", versionRules, facts{"versions": "1", "answers": "m"}, []ruleCase{{"flawed=m has version 1", "version", Error, "m has version 1"}, {"-versions", "version", Note, "not seen"}, {"-answers", "version", "", ""}}},
 	} {
 		for _, f := range judge(table.good, table.rules...) {
 			if f.Severity != OK || strings.Contains(f.Found, "$") {

@@ -16,7 +16,7 @@ func lock(ctx context.Context, p Patient) []Finding {
 	remedy := "see the findings above, or the store's own log"
 	if p.Client == nil {
 		if p.URL.Host != "" {
-			remedy = "see whether the server runs, whether the URL names it and this user, and whether this host can reach it; nothing else of it was seen"
+			remedy = "see whether the server runs, whether the URL names it and this user, and whether this host can reach it"
 		}
 		return []Finding{{check, Error, p.Err.Error(), risk, remedy}} // the error says that the store cannot be opened
 	}

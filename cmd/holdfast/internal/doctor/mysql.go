@@ -14,10 +14,6 @@ var mysqlChecks = []Check{databaseCheck(sqllock.MySQL, nil, mysqlconn.OpenPool, 
 // mysqlRules judge the variables of the doctor's session, by their names, and what else was asked.
 var mysqlRules = []rule{
 	{
-		"role", Warning, func(f facts) bool { return before("version", oldestMySQL[f["program"]])(f) }, "this is ${program} ${version}",
-		"locks have not been tested there, and may fail", "use MySQL 8.0, MariaDB 10.6 or later",
-	},
-	{
 		"role", Error, func(f facts) bool { return f["read_only"] == "ON" || f["innodb_read_only"] == "ON" },
 		"the server is read-only, as a replica is", noLock, "name the primary",
 	},
@@ -35,7 +31,8 @@ var mysqlRules = []rule{
 	},
 	good("tables", "the tables are InnoDB's"),
 
-	good("isolation", "transactions are ${isolation}; each step of a lock is one statement", is("isolation", "READ-COMMITTED", "REPEATABLE-READ")),
+	good("isolation", "transactions are ${isolation}; each step of a lock is one statement",
+		is("isolation", "READ-COMMITTED", "REPEATABLE-READ")),
 	{
 		"isolation", Note, nil, "transactions are ${isolation}",
 		"locks are correct at every level, but at SERIALIZABLE their reads lock rows too, and steps wait for each other",
@@ -44,7 +41,8 @@ var mysqlRules = []rule{
 
 	good("durability", "commits are on disk when they are acknowledged", is("innodb_flush_log_at_trx_commit", "1")),
 	{
-		"durability", Warning, nil, "innodb_flush_log_at_trx_commit is ${innodb_flush_log_at_trx_commit}: commits are acknowledged before they are on disk",
+		"durability", Warning, nil,
+		"innodb_flush_log_at_trx_commit is ${innodb_flush_log_at_trx_commit}: commits are not on disk when they are acknowledged",
 		forgetsAtCrash, "set innodb_flush_log_at_trx_commit = 1",
 	},
 
@@ -54,9 +52,10 @@ var mysqlRules = []rule{
 		"locks are not tested on one; clients on different nodes get conflicts at the commit, and may read old data",
 		"let all clients of locks use the same node",
 	},
-	good("replication", "there is no binary log, so no replica can take over with old data", func(f facts) bool { return f["log_bin"] != "ON" }),
+	good("replication", "there is no binary log, so no replica can take over with old data", is("log_bin", "OFF", "")),
 	{
-		"replication", Warning, is("binlog_format", "STATEMENT"), "binlog_format is STATEMENT: replicas run the statements again, by their own clocks",
+		"replication", Warning, is("binlog_format", "STATEMENT"),
+		"binlog_format is STATEMENT: replicas run the statements again, by their own clocks",
 		"a replica that takes over has other times and tokens: locks end early or late there, and tokens may be no higher than before",
 		"set binlog_format = ROW",
 	},
@@ -72,12 +71,10 @@ var mysqlRules = []rule{
 	},
 }
 
-// oldestMySQL are the oldest versions that are tested.
-var oldestMySQL = map[string]release{"MySQL": {8, 0, 0}, "MariaDB": {10, 6, 0}}
-
 // learnMySQL asks for what mysqlRules judge.
 func learnMySQL(ctx context.Context, d *database) {
-	d.read(ctx, "SHOW STATUS WHERE Variable_name IN ('Ssl_cipher', 'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')")
+	d.read(ctx, "SHOW STATUS WHERE Variable_name IN "+
+		"('Ssl_cipher', 'wsrep_cluster_size', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')")
 	d.read(ctx, "SHOW VARIABLES")
 	text := d.facts["version"]
 	d.facts["program"] = "MySQL"

@@ -23,26 +23,24 @@ var postgresChecks = []Check{
 
 // postgresRules judge the settings of the doctor's session, by their names, and what else was asked.
 var postgresRules = []rule{
-	{"role", Error, func(f facts) bool { return f.number("server_version_num") < 120000 }, "this is PostgreSQL ${server_version}", noLock, "use version 12 or later"},
-	{ // since PostgreSQL 14; transaction_read_only is older
-		"role", Error, is("in_hot_standby", "on"), "this is a standby, which takes no writes", noLock, namePrimary,
-	},
 	{
-		"role", Error, is("transaction_read_only", "on"), "transactions are read-only here: it is a standby, or default_transaction_read_only is on", noLock,
-		namePrimary + "; or ALTER ROLE … SET default_transaction_read_only = off",
+		"role", Error, is("transaction_read_only", "on"),
+		"transactions are read-only here: this is a standby, or default_transaction_read_only is on", noLock,
+		"name the primary, or several hosts and target_session_attrs=read-write; or ALTER ROLE … SET default_transaction_read_only = off",
 	},
 	good("role", "this is PostgreSQL ${server_version}, and it takes writes"),
 
 	unseen("pooler", "the way to the server", "a pooler may swallow notifications", "backend", "other backend"),
 	{
-		"pooler", Warning, func(f facts) bool { return f["backend"] == f["other backend"] }, "a pooler gives each transaction another connection",
+		"pooler", Warning, func(f facts) bool { return f["backend"] == f["other backend"] },
+		"a pooler gives each transaction another connection",
 		"notifications do not arrive, so waiters poll: up to 200 ms more at each hand-over, and statements all the time",
 		"connect locks to PostgreSQL itself, or let the pooler give them connections for whole sessions (pgbouncer: pool_mode=session)",
 	},
-	good("pooler", "there is no pooler", func(f facts) bool { return f["told backend"] == f["backend"] }),
-	good("pooler", "there is a pooler, which keeps one connection for a whole session"),
+	good("pooler", "a session keeps its connection: there is no pooler, or one that gives connections for whole sessions"),
 
-	good("isolation", "transactions begin at ${default_transaction_isolation}", is("default_transaction_isolation", "read committed", "read uncommitted")),
+	good("isolation", "transactions begin at ${default_transaction_isolation}",
+		is("default_transaction_isolation", "read committed", "read uncommitted")),
 	{
 		"isolation", Note, nil, "transactions begin at ${default_transaction_isolation}",
 		"locks are correct at every level, but if several clients want one name, statements fail and are repeated",
@@ -50,10 +48,17 @@ var postgresRules = []rule{
 	},
 
 	unseen("durability", "the tables", "unlogged tables are empty after a crash", "unlogged"),
-	{"durability", Error, is("unlogged", "true"), "the tables are unlogged: after a crash they are empty", forgetsAtCrash, "ALTER TABLE … SET LOGGED"},
-	{"durability", Warning, is("fsync", "off"), "fsync is off: commits are not on disk when they are acknowledged", forgetsAtCrash, "turn fsync on"},
 	{
-		"durability", Warning, is("synchronous_commit", "off"), "synchronous_commit is off: commits are acknowledged before they are on disk",
+		"durability", Error, is("unlogged", "true"), "the tables are unlogged: after a crash they are empty",
+		forgetsAtCrash, "ALTER TABLE … SET LOGGED",
+	},
+	{
+		"durability", Warning, func(f facts) bool { return f["fsync"] == "off" || f["full_page_writes"] == "off" },
+		"fsync is ${fsync}, full_page_writes ${full_page_writes}: commits are not safe on disk when they are acknowledged",
+		forgetsAtCrash, "turn both on",
+	},
+	{
+		"durability", Warning, is("synchronous_commit", "off"), "synchronous_commit is off: commits are not on disk when they are acknowledged",
 		forgetsAtCrash, "for the role of locks: ALTER ROLE … SET synchronous_commit = on",
 	},
 	good("durability", "commits are on disk when they are acknowledged"),
@@ -61,14 +66,14 @@ var postgresRules = []rule{
 	unseen("replication", "the replicas", forgetsAtFailover, "replicas"),
 	{
 		"replication", Error, all(commitsWait, is("may be synchronous", "0")),
-		"commits wait for a replica (synchronous_standby_names ${synchronous_standby_names}), and none of those follows; replicas that follow: ${replicas}",
+		"commits wait for a replica of ${synchronous_standby_names}, and none of those follows; replicas that follow: ${replicas}",
 		"no lock is taken, renewed or released until one comes",
 		"start the replica, let its application_name be one of those names, or empty synchronous_standby_names",
 	},
 	good("replication", "no replica follows, so none can take over with old data", is("replicas", "0")),
 	{
-		"replication", Note, all(commitsWait, func(f facts) bool { return f.number("synchronous") > 0 && f["synchronous"] != f["replicas"] }),
-		"commits wait for replicas (synchronous_standby_names ${synchronous_standby_names}): ${synchronous} of the ${replicas} that follow may be asked",
+		"replication", Note, all(commitsWait, has("synchronous"), less("synchronous", "replicas")),
+		"commits wait for replicas (${synchronous_standby_names}): ${synchronous} of the ${replicas} that follow may be asked",
 		"if another one takes over, locks of the last moments before are forgotten: they can be taken a second time",
 		"promote only replicas that commits have waited for, as Patroni's synchronous_mode does",
 	},
@@ -76,22 +81,22 @@ var postgresRules = []rule{
 	{
 		"replication", Warning, nil, "replicas that follow: ${replicas}, and commits do not wait for them " +
 			`(synchronous_commit "${synchronous_commit}", synchronous_standby_names "${synchronous_standby_names}")`, forgetsAtFailover,
-		"name replicas in synchronous_standby_names and have synchronous_commit on; or guard what must not break by fencing tokens in this same database",
+		"name replicas in synchronous_standby_names and have synchronous_commit on; " +
+			"or guard what must not break by fencing tokens in this same database",
 	},
 
 	unseen("schema", "the schemas", "roles with other search_paths may use other tables", "other schemas"),
-	elsewhere("schema", all(missing("schema"), missing("named schema"))), // there are no tables: the finding on access says so
+	elsewhere("schema", all(missing("schema"), missing("named schema"))), // no tables: the finding on access says so
 	good("schema", "the tables are in schema ${schema}, and no other schema has tables of this name", is("other schemas", "")),
-	good("schema", "the URL names schema ${named schema}; other schemas have stores of their own: ${other schemas}", has("named schema")),
+	good("schema", "the URL names schema ${named schema}; other schemas have stores of their own: ${other schemas}",
+		has("named schema")),
 	{
-		"schema", Warning, nil,
-		"by the search_path of this role the tables are in schema ${schema}; other schemas have tables of the same name: ${other schemas}",
+		"schema", Warning, nil, "by the search_path of this role the tables are in schema ${schema}; " +
+			"other schemas have tables of the same name: ${other schemas}",
 		"roles with other search_paths use those: both hold one name at the same time",
 		"let all URLs name the schema, for example hf.tables=${schema}.${prefix}, and drop the tables that nobody uses",
 	},
 }
-
-const namePrimary = "name the primary, or several hosts and target_session_attrs=read-write"
 
 // commitsWait holds if commits wait until a replica has them.
 func commitsWait(f facts) bool {
@@ -102,17 +107,20 @@ func commitsWait(f facts) bool {
 func learnPostgres(ctx context.Context, d *database) {
 	d.read(ctx, "SELECT name, setting FROM pg_settings") // in PostgreSQL's own units
 	d.learnWay(ctx)
-	d.query(ctx, "SELECT count(*) > 0 FROM pg_class WHERE relpersistence = 'u' AND oid IN (to_regclass('"+d.locks()+"'), to_regclass('"+d.meta()+"'))", "unlogged")
+	d.query(ctx, "SELECT count(*) > 0 FROM pg_class WHERE relpersistence = 'u' AND oid IN "+
+		"(to_regclass('"+d.locks()+"'), to_regclass('"+d.meta()+"'))", "unlogged")
 	// Of some replicas this user may not see whether they are synchronous.
-	d.query(ctx, "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), "+
-		"count(*) FILTER (WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')) FROM pg_stat_replication WHERE application_name <> 'pg_basebackup'",
+	d.query(ctx, "SELECT count(*), nullif(count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), 0), "+
+		"count(*) FILTER (WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')) "+
+		"FROM pg_stat_replication WHERE application_name <> 'pg_basebackup'",
 		"replicas", "synchronous", "may be synchronous")
 	// Tables of the same name in several schemas are stores of their own (P1).
 	ours, prefix := "pg_table_is_visible(c.oid)", d.prefix
 	if schema, rest, named := strings.Cut(d.prefix, "."); named {
 		ours, prefix, d.facts["named schema"] = "n.nspname = '"+schema+"'", rest, schema
 	}
-	d.query(ctx, "SELECT min(n.nspname) FILTER (WHERE "+ours+"), coalesce(string_agg(n.nspname, ', ' ORDER BY n.nspname) FILTER (WHERE NOT "+ours+"), '')"+
+	d.query(ctx, "SELECT min(n.nspname) FILTER (WHERE "+ours+"), "+
+		"coalesce(string_agg(n.nspname, ', ' ORDER BY n.nspname) FILTER (WHERE NOT "+ours+"), '')"+
 		" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"+
 		" WHERE c.relname = '"+prefix+"_meta' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'", "schema", "other schemas")
 }
@@ -136,7 +144,6 @@ func (d *database) learnWay(ctx context.Context) {
 		}
 	}
 	withConn(func(a *pgx.Conn) {
-		d.facts["told backend"] = strconv.Itoa(int(a.PgConn().PID()))
 		if _, is := a.PgConn().Conn().(*tls.Conn); is {
 			d.facts["encrypted"] = "yes"
 		}
@@ -150,13 +157,9 @@ var hostRules = []rule{
 	{
 		"hosts", Error, func(f facts) bool { return strings.Contains(f["takes writes"], ", ") }, "${roles}",
 		"clients that reach different servers exclude each other no more: every lock can be held twice",
-		"stop the one that is not the primary any more (a fail-over must keep the old primary from coming back), and guard resources by fencing tokens",
+		"stop the one that is not the primary any more, and see that no fail-over lets it come back; guard resources by fencing tokens",
 	},
 	{"hosts", Error, missing("takes writes"), "${roles}", "no lock can be taken, renewed or released", "promote a standby"},
-	{
-		"hosts", Warning, has("not reached"), "${roles}",
-		"it cannot take over; and where it does not even refuse, each new connection waits 2 s for it (connect_timeout)", "start it, or take it out of the URL",
-	},
 	good("hosts", "${roles}"),
 }
 
@@ -192,7 +195,8 @@ func postgresRole(ctx context.Context, u *url.URL, host string) (role string) {
 		return unreached
 	}
 	defer db.Close()
-	const ask = "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' WHEN current_setting('transaction_read_only') = 'on' THEN 'read-only' ELSE 'takes writes' END"
+	const ask = "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' " +
+		"WHEN current_setting('transaction_read_only') = 'on' THEN 'read-only' ELSE 'takes writes' END"
 	if db.QueryRowContext(ctx, ask, pgx.QueryExecModeExec).Scan(&role) != nil {
 		return unreached
 	}

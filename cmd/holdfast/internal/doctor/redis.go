@@ -17,7 +17,7 @@ import (
 )
 
 // redisTransport is the check of the connections to servers of Redis, however many there are.
-var redisTransport = transportOf("rediss", "let the server listen with TLS and use a URL that begins with rediss, unless the network itself is encrypted")
+var redisTransport = transportOf("rediss", "let the server listen with TLS and use a URL that begins with rediss")
 
 // redisChecks are the checks of a Redis server, or of the primary that sentinels name; clusterChecks those of each
 // master of a cluster.
@@ -67,7 +67,7 @@ func redisCluster(ctx context.Context, p Patient) []Finding {
 			own.Scheme, own.Host = strings.TrimSuffix(own.Scheme, "+cluster"), address
 			conn, err := rueidisconn.Dial(&own)
 			if err != nil {
-				return noAnswer("connection", err)
+				return noAnswer("connection", Error, err)
 			}
 			defer conn.Close()
 			return examineRedis(ctx, &redisServer{conn: conn, cluster: true, scratch: keyAt(parts, p.params.Prefix, address)}, &own)
@@ -110,7 +110,7 @@ func examineRedis(ctx context.Context, r *redisServer, u *url.URL) []Finding {
 		err = r.tryAccess(ctx)
 	}
 	if err != nil {
-		return noAnswer("connection", err)
+		return noAnswer("connection", Error, err)
 	}
 	findings := judge(r.facts, slices.Concat(redisRules, accessRules)...)
 	if r.layout == redislock.Redisson && !noMaster(r.facts) {
@@ -118,7 +118,7 @@ func examineRedis(ctx context.Context, r *redisServer, u *url.URL) []Finding {
 	}
 	clocks, err := serverClock(ctx, func() (time.Time, error) { return r.clock(ctx) })
 	if _, refused := errors.AsType[*redislock.ServerError](err); err != nil && !refused { // of a refusal the other findings tell
-		clocks = noAnswer("server clock", err)
+		clocks = noAnswer("server clock", Error, err)
 	}
 	return append(findings, clocks...)
 }
@@ -203,9 +203,9 @@ func (r *redisServer) clock(ctx context.Context) (time.Time, error) {
 }
 
 // noAnswer is the finding if the server has not answered.
-func noAnswer(check string, err error) []Finding {
+func noAnswer(check string, severity Severity, err error) []Finding {
 	return []Finding{{
-		check, Error, fmt.Sprintf("the server has not answered: %v", err), "locks are lost when they cannot be renewed",
+		check, severity, fmt.Sprintf("the server has not answered: %v", err), "locks are lost when they cannot be renewed",
 		"check the server, and the network on the way to it",
 	}}
 }

@@ -76,15 +76,6 @@ const memoryKey = redislock.DefaultPrefix + ":memory"
 // durable. They change nothing.
 var neededByVotes = [][]string{{"INFO", "server"}, {"GET", memoryKey}, {"EVAL", "return 1", "1", memoryKey}}
 
-var voteRules = []rule{
-	{
-		"votes", Error, has("denied"), `user "${user}" was refused: ${denied}`,
-		"the server does not count, because nobody can tell whether it has forgotten its votes",
-		"run ACL SETUSER ${user} ~" + redislock.DefaultPrefix + ":* +eval +get +info on this server, beside what locks in one server need",
-	},
-	good("votes", `user "${user}" may do what tells whether the server has forgotten its votes`),
-}
-
 // votes tries what a Redlock needs to know whether the server has forgotten its votes.
 func votes(ctx context.Context, conn redislock.Conn, u *url.URL) []Finding {
 	f := facts{"user": "default"}
@@ -95,8 +86,14 @@ func votes(ctx context.Context, conn redislock.Conn, u *url.URL) []Finding {
 		if ok && strings.HasPrefix(refused.Text, "NOPERM") {
 			f.add("denied", strings.Join(words[:2], " "))
 		} else if reply.Err != nil && !ok {
-			return noAnswer("votes", reply.Err)
+			return noAnswer("votes", Error, reply.Err)
 		}
 	}
-	return judge(f, voteRules...)
+	return judge(f,
+		rule{
+			"votes", Error, has("denied"), `user "${user}" was refused: ${denied}`,
+			"the server does not count, because nobody can tell whether it has forgotten its votes",
+			"run ACL SETUSER ${user} ~" + redislock.DefaultPrefix + ":* +eval +get +info on this server, beside what locks in one server need",
+		},
+		good("votes", `user "${user}" may do what tells whether the server has forgotten its votes`))
 }

@@ -97,6 +97,11 @@ func all(when ...func(facts) bool) func(facts) bool {
 	}
 }
 
+// less holds if one fact is a smaller number than another.
+func less(a, b string) func(facts) bool {
+	return func(f facts) bool { return f.number(a) < f.number(b) }
+}
+
 // longer holds if one fact is a longer duration than another.
 func longer(a, b string) func(facts) bool {
 	return func(f facts) bool {

@@ -50,7 +50,7 @@ func databaseCheck(
 			if p.Client == nil {
 				return nil // likewise
 			}
-			return noAnswer("connections", err) // the server may limit the connections of this user
+			return noAnswer("connections", Warning, err) // the lock has one: the server may limit those of this user
 		}
 		learn(ctx, d)
 		d.tryAccess(ctx)
@@ -135,6 +135,7 @@ const grant = "if the tables are missing, let their owner run the output of: hol
 
 // What it means that a database forgets what it has acknowledged (P1, P3).
 const (
-	forgetsAtCrash    = "after a crash of the host the locks of the last moments are forgotten: they can be taken a second time, with tokens that are no higher"
-	forgetsAtFailover = "if a replica takes over, locks of the last moments before are forgotten: they can be taken a second time, with tokens that are no higher"
+	takenTwice        = "locks of the last moments are forgotten: they can be taken a second time, with tokens that are no higher"
+	forgetsAtCrash    = "after a crash of the host " + takenTwice
+	forgetsAtFailover = "if a replica takes over, " + takenTwice
 )

@@ -60,6 +60,7 @@ func (f facts) addVersion(h *flaws, server, version string) {
 
 // versionRules are the rules for the versions of several servers.
 var versionRules = []rule{
+	elsewhere("version", missing("answers")), // the finding on the quorum says why
 	unseen("version", "the servers' versions", "some versions lose what they have acknowledged", "versions"),
 	{"version", Error, has("flawed"), "${flawed}", "${flaw}", "upgrade to ${sound} or newer"},
 	good("version", "the servers have version ${versions}"),

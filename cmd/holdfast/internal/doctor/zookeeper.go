@@ -28,12 +28,13 @@ var zooKeeperRules = []rule{
 	{"quorum", Error, missing("answers"), "no server answers: ${why}", noMajority, "start the missing servers"},
 	{
 		"quorum", Error, func(f facts) bool { return has("standalone")(f) && f["servers"] != "1" },
-		"servers that know nothing of each other are in one URL: ${standalone}", "each has locks of its own, so a lock may have several holders",
+		"servers that know nothing of each other are in one URL: ${standalone}",
+		"each has locks of its own, so a lock may have several holders",
 		"name the servers of one ensemble only: each has all of them in its zoo.cfg",
 	},
 	{
-		"quorum", Error, func(f facts) bool { return f["answers"] == f["not serving"] }, "no server serves: ${not serving} have no leader",
-		noMajority, "start the missing servers, and check the network between them",
+		"quorum", Error, func(f facts) bool { return f["answers"] == f["not serving"] },
+		"no server serves: ${not serving} have no leader", noMajority, "start the missing servers, and check the network between them",
 	},
 	{
 		"quorum", Warning, has("down"), "of the ${servers} servers of the URL these cannot be reached from here: ${down}",
@@ -47,7 +48,7 @@ var zooKeeperRules = []rule{
 	{
 		"leader", Warning, nil, "no server of the URL says that it leads and takes clients",
 		"sessions are kept at a follower: if the leader stands still, or that follower is cut off from it, a lock may have two holders",
-		"let the leader take clients (leaderServes=yes), let all servers answer srvr (4lw.commands.whitelist), and name all servers in the URL",
+		"let the leader take clients (leaderServes=yes), let all answer srvr (4lw.commands.whitelist), and name all in the URL",
 	},
 }
 
@@ -75,7 +76,7 @@ var trialRules = []rule{
 		"raise maxSessionTimeout in zoo.cfg, or give locks a shorter TTL: hf.ttl",
 	},
 	good("sessions", sessionsLast),
-	good("store clock", "sessions of ZooKeeper run by a clock that cannot be set: it does not matter what its wall clock shows"),
+	good("store clock", "sessions of ZooKeeper run by a clock that cannot be set: its wall clock does not matter"),
 }
 
 const sessionsLast = "sessions last from ${shortest} to ${longest}; the TTL of locks is ${ttl} unless they say otherwise"
@@ -98,9 +99,6 @@ func zooKeeperEnsemble(ctx context.Context, p Patient) []Finding {
 	}
 	n := len(config.Servers)
 	f["servers"], f["spare"] = strconv.Itoa(n), strconv.Itoa((n-1)/2)
-	if !has("answers")(f) {
-		return judge(f, zooKeeperRules...) // no version was seen, and that need not be said
-	}
 	findings := judge(f, slices.Concat(zooKeeperRules, versionRules)...)
 	if p.Client == nil {
 		return findings
