@@ -86,7 +86,7 @@ func use(ctx context.Context, url string, alone bool) error {
 		}
 		brief, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		err = lock(b).Do(brief, func(context.Context, *holdfast.Lease) error { return nil }) // a reader shares
-		if cancel(); err != nil && !errors.Is(err, holdfast.ErrHeld) {
+		if cancel(); err != nil && !errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		next := make(chan error, 1)
