@@ -68,11 +68,11 @@ func elsewhere(check string, when func(facts) bool) rule { return rule{check: ch
 
 // unseen is the rule of a check for which a fact is missing.
 func unseen(check, what, risk string, names ...string) rule {
+	some := func(f facts) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return missing(name)(f) })
+	}
 	return rule{
-		check, Note, func(f facts) bool {
-			return slices.ContainsFunc(names, func(name string) bool { return missing(name)(f) })
-		},
-		"not seen: the server does not show this user " + what, risk,
+		check, Note, some, "not seen: the server does not show this user " + what, risk,
 		"ask the server's administrator, or let this user see it (in Redis by INFO and CONFIG GET) and run doctor again",
 	}
 }
