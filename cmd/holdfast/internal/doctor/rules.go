@@ -66,20 +66,19 @@ func good(check, found string, when ...func(facts) bool) rule {
 // elsewhere is the rule of a check that has nothing to say, because another one tells.
 func elsewhere(check string, when func(facts) bool) rule { return rule{check: check, when: when} }
 
-// unseen is the rule of a check for which a fact is missing.
+// unseen is the rule of a check for which one of some facts is missing.
 func unseen(check, what, risk string, names ...string) rule {
-	some := func(f facts) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return missing(name)(f) })
-	}
 	return rule{
-		check, Note, some, "not seen: the server does not show this user " + what, risk,
+		check, Note, missing(names...), "not seen: the server does not show this user " + what, risk,
 		"ask the server's administrator, or let this user see it (in Redis by INFO and CONFIG GET) and run doctor again",
 	}
 }
 
-// missing holds if a fact was not told.
-func missing(name string) func(facts) bool {
-	return func(f facts) bool { _, told := f[name]; return !told }
+// missing holds if one of some facts was not told.
+func missing(names ...string) func(facts) bool {
+	return func(f facts) bool {
+		return slices.ContainsFunc(names, func(name string) bool { _, told := f[name]; return !told })
+	}
 }
 
 // has holds if a fact was told, and is not empty.
