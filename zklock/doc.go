@@ -16,7 +16,6 @@
 //	hf.cert    zks: a file with the client's certificate, with hf.key
 //	hf.key     zks: a file with its private key
 //	hf.retry   how often and until when a call goes on after a lost connection, within its own time: see below
-//	hf.admin   the port of the servers' admin servers, for "holdfast doctor"; else 8080
 //
 // The files are read again for each connection that is made.
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -38,7 +37,7 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 
 // ParseURL returns the Config that a store URL stands for. Its errors show nothing of user and password.
 func ParseURL(u *url.URL) (Config, error) {
-	known := []string{"hf.leader", "hf.acl", "hf.admin", "hf.retry"}
+	known := []string{"hf.leader", "hf.acl", "hf.retry"}
 	secure := u.Scheme == schemeWithTLS
 	if secure {
 		known = append(known, "hf.ca", "hf.cert", "hf.key")
@@ -65,11 +64,6 @@ func ParseURL(u *url.URL) (Config, error) {
 		return Config{}, fmt.Errorf("hf.acl is %.40q: open or creator is right", acl)
 	case acl == "creator" && config.User == "":
 		return Config{}, errors.New("hf.acl=creator needs a user: zk://user:password@host")
-	}
-	if port, ok := params["hf.admin"]; ok {
-		if config.Admin, err = strconv.Atoi(port); err != nil || config.Admin < 1 || config.Admin > 65535 {
-			return Config{}, fmt.Errorf("hf.admin is %.40q: a port, from 1 to 65535, is right", port)
-		}
 	}
 	if config.Servers, err = storeurl.Hosts(u.Host, defaultPort); err != nil {
 		return Config{}, err

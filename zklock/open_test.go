@@ -20,7 +20,6 @@ func TestURL(t *testing.T) {
 		"zk://u:pw@h?hf.acl=creator": {Servers: []string{"h:2181"}, User: "u", Password: "pw"},
 		"zk://h?hf.leader=latch":     {Servers: []string{"h:2181"}, Leader: Latch},
 		"zk://h?hf.leader=selector":  {Servers: []string{"h:2181"}, Leader: Selector},
-		"zk://h?hf.admin=9000":       {Servers: []string{"h:2181"}, Admin: 9000},
 	} {
 		u, err := driver.ParseURL(raw)
 		if err != nil {
@@ -41,8 +40,7 @@ func TestURLRefused(t *testing.T) {
 		"zk://h?hf.leader=x":                  "hf.leader",
 		"zk://h?hf.acl=x":                     "hf.acl",
 		"zk://h?hf.acl=creator":               "needs a user",
-		"zk://h?hf.admin=0":                   "hf.admin",
-		"zk://h?hf.admin=x":                   "hf.admin",
+		"zk://h?hf.admin=9000":                "unknown URL parameter",
 		"zk://h/a//b":                         "empty element",
 		"zk://h/a/../b":                       "refuses",
 		"zk://h/.holdfast":                    "Holdfast's own",

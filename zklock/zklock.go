@@ -57,8 +57,6 @@ type Config struct {
 	Open bool
 	// Leader makes mutexes those of Curator's leader elections: see the constants. "": they are locks.
 	Leader string
-	// Admin is the port of the servers' admin servers, which only "holdfast doctor" asks. 0: 8080.
-	Admin int
 	// Poll is Caps.Poll, at least 1 ms. 0: what it takes for two polls to be as long as the server's
 	// longest session, because the place of a client that has died stays for its session.
 	Poll time.Duration

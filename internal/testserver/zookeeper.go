@@ -28,7 +28,6 @@ type ZooKeeperOptions struct {
 	SyncLimit              time.Duration // how long a member may be silent before others give it up; 0: 5 ticks, at least 2 s
 	NoLeaderClients        bool          // leaderServes=no: the leader of an ensemble takes no clients
 	MaxClientConns         int           // connections of one host; 0: no limit (the server's own default is 60)
-	MaxBuffer              int           // jute.maxbuffer, bytes; 0: the server's default
 	Containers             time.Duration // between two searches for empty containers; 0: the server's default, 60 s
 	FourLetters            string        // the commands of four letters that are answered; "": all; "none": none
 	Admin                  bool          // the admin server answers too: see ZooKeeperMember.Admin
@@ -140,9 +139,6 @@ func (o *ZooKeeperOptions) java(t testing.TB) []string {
 	}
 	if o.Containers > 0 {
 		args = append(args, "-Dznode.container.checkIntervalMs="+millis(o.Containers))
-	}
-	if o.MaxBuffer > 0 {
-		args = append(args, "-Djute.maxbuffer="+strconv.Itoa(o.MaxBuffer))
 	}
 	return append(append(args, o.JVM...), "org.apache.zookeeper.server.quorum.QuorumPeerMain")
 }

@@ -1,6 +1,6 @@
-// Package doctor checks a store, and the host, for what would break a lock there.
-//
-// Some checks are for every store. Others are for one kind of store, by its URL scheme: see checks.
+// Package doctor checks a store, and the host, for what would break a lock there. Some checks are for every
+// store, others for one kind of store, by its URL scheme. A check of a store asks it for facts, and a table
+// of rules judges them.
 package doctor
 
 import (
@@ -8,8 +8,10 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"sync"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/internal/storeurl"
 )
 
 // Severity says how bad a finding is.
@@ -37,6 +39,9 @@ type Patient struct {
 	URL    *url.URL
 	Client *holdfast.Client // nil: the store could not be opened
 	Err    error            // why
+
+	params storeurl.Params // the client's parameters in URL, by Examine
+	driver *url.URL        // URL without them, by Examine
 }
 
 // silent reports whether the server did not answer in time when the store was opened. It is not asked again.
@@ -58,10 +63,10 @@ var checks = map[string][]Check{
 	"postgresql":      postgresChecks,
 	"redis":           redisChecks,
 	"redis+cluster":   clusterChecks,
-	"redis+sentinel":  sentinelChecks,
+	"redis+sentinel":  redisChecks,
 	"rediss":          redisChecks,
 	"rediss+cluster":  clusterChecks,
-	"rediss+sentinel": sentinelChecks,
+	"rediss+sentinel": redisChecks,
 	"redis+unix":      redisChecks,
 	"redlock":         redlockChecks,
 	"sqlite":          sqliteChecks,
@@ -71,11 +76,31 @@ var checks = map[string][]Check{
 
 // Examine runs all checks.
 func Examine(ctx context.Context, p Patient) []Finding {
-	findings := clock(ctx, p)
-	for _, check := range checks[p.URL.Scheme] {
-		findings = append(findings, check(ctx, p)...)
+	findings := clock()
+	var err error
+	if p.params, p.driver, err = storeurl.Take(p.URL); err == nil { // else the lock's finding says why
+		for _, check := range checks[p.URL.Scheme] {
+			findings = append(findings, check(ctx, p)...)
+		}
 	}
-	return append(findings, roundTrip(ctx, p)...)
+	return append(findings, lock(ctx, p)...)
+}
+
+// onEach examines several servers at the same time. Each finding names its server.
+func onEach(hosts []string, examine func(host string) []Finding) (findings []Finding) {
+	found := make([][]Finding, len(hosts))
+	var all sync.WaitGroup
+	for i, host := range hosts {
+		all.Go(func() { found[i] = examine(host) })
+	}
+	all.Wait()
+	for i, host := range hosts {
+		for _, f := range found[i] {
+			f.Check += " of " + host
+			findings = append(findings, f)
+		}
+	}
+	return findings
 }
 
 // Worst returns the worst severity among the findings.

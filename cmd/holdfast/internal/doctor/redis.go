@@ -1,67 +1,92 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/holdfastlock/holdfast/internal/storeurl"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 )
 
-// redisChecks are the checks of a Redis server. They share a connection.
-var redisChecks = []Check{redisTransport, redisServerChecks}
+// redisTransport is the check of the connections to servers of Redis, however many there are.
+var redisTransport = transportOf("rediss", "let the server listen with TLS and use a URL that begins with rediss")
 
-// redisServer is a server under examination.
+// redisChecks are the checks of a Redis server, or of the primary that sentinels name; clusterChecks those of each
+// master of a cluster.
+var (
+	redisChecks   = []Check{redisTransport, oneRedis}
+	clusterChecks = []Check{redisTransport, redisCluster}
+)
+
+// redisServer is a server under examination. Its facts are those of INFO and CONFIG GET by their own names, what
+// complete adds, and what was refused.
 type redisServer struct {
+	facts
 	conn    redislock.Conn
-	user    string
-	info    map[string]string // from INFO; empty if that is forbidden
-	conf    map[string]string // from CONFIG GET; empty if that is forbidden
-	scratch string            // a key of the doctor's own, with the hash tag of a lock but no key of one
-	channel string            // a channel of the doctor's own
-	cluster bool              // it is to be a master of a cluster
-
-	replicas int              // how many must acknowledge a lock: hf.replicas
-	layout   redislock.Layout // hf.layout
-	redisson redislock.RedissonKind
+	scratch string // a key of the doctor's own, with the hash tag of a lock but no key of one
+	cluster bool   // the server is to be a master of a cluster
+	layout  redislock.Layout
+	kind    redislock.RedissonKind
 }
 
-// redisServerChecks connects to the server and runs its checks.
-func redisServerChecks(ctx context.Context, p Patient) []Finding {
+// withRedis connects as the driver does. Where that fails, the lock's finding says why.
+func withRedis(p Patient, examine func(redislock.Conn) []Finding) []Finding {
 	if p.silent() {
-		return nil // the lock's finding says so
+		return nil
 	}
-	params, u, err := storeurl.Take(p.URL)
+	conn, err := rueidisconn.Dial(p.driver)
 	if err != nil {
-		return nil // the lock's finding says why
-	}
-	conn, err := rueidisconn.Dial(u)
-	if err != nil {
-		return nil // the lock's finding says why
+		return nil
 	}
 	defer conn.Close()
-	r, err := newRedisServer(ctx, conn, u, params.Prefix)
-	if err != nil {
-		return connectionTrouble("connection", err) // and not: the server does not show it
-	}
-	return r.examine(ctx)
+	return examine(conn)
 }
 
-// examine runs the checks of a server.
-func (r *redisServer) examine(ctx context.Context) (findings []Finding) {
-	for _, check := range []func(context.Context, *redisServer) []Finding{
-		redisVersion, redisPlace, redisReplicas, redisEviction, redisPersistence, redisAccess, redisOldRecords,
-		redisClockAndLatency, redisStalls, redisClients, redisIdle, redisPushBuffer, redissonData,
-	} {
-		findings = append(findings, check(ctx, r)...)
+// oneRedis examines the server of a URL.
+func oneRedis(ctx context.Context, p Patient) []Finding {
+	return withRedis(p, func(conn redislock.Conn) []Finding {
+		return examineRedis(ctx, &redisServer{conn: conn, scratch: scratchKey(p.params.Prefix, rand.Text())}, p.driver)
+	})
+}
+
+// redisCluster runs the checks of a server on each master. One that has no slots to serve refuses writes.
+func redisCluster(ctx context.Context, p Patient) []Finding {
+	return withRedis(p, func(conn redislock.Conn) []Finding {
+		parts := conn.(redislock.Partitioned)
+		masters := parts.Parts()
+		findings := onEach(masters, func(address string) []Finding {
+			own := *p.driver
+			own.Scheme, own.Host = strings.TrimSuffix(own.Scheme, "+cluster"), address
+			conn, err := rueidisconn.Dial(&own)
+			if err != nil {
+				return noAnswer("connection", Error, err)
+			}
+			defer conn.Close()
+			return examineRedis(ctx, &redisServer{conn: conn, cluster: true, scratch: keyAt(parts, p.params.Prefix, address)}, &own)
+		})
+		if p.driver.Query().Get("hf.layout") == string(redislock.Redisson) {
+			findings = append(findings, redissonShards(ctx, conn, p.params.Prefix, masters)...)
+		}
+		return findings
+	})
+}
+
+// keyAt returns a key of the doctor's own whose slot the master has, if one is found.
+func keyAt(parts redislock.Partitioned, prefix, address string) (key string) {
+	for range 10_000 {
+		if key = scratchKey(prefix, rand.Text()); parts.Part(key) == address {
+			break
+		}
 	}
-	return findings
+	return key
 }
 
 // braces escapes a name in a key, as package redislock does.
@@ -71,62 +96,95 @@ func scratchKey(prefix, id string) string {
 	return redislock.DefaultPrefix + ":{" + braces.Replace(prefix+"holdfast-doctor/"+id) + "}:doctor"
 }
 
-func newRedisServer(ctx context.Context, conn redislock.Conn, u *url.URL, prefix string) (*redisServer, error) {
-	id := rand.Text()
-	r := &redisServer{
-		conn: conn, user: "default", info: map[string]string{}, conf: map[string]string{},
-		scratch: scratchKey(prefix, id),
-		channel: redislock.DefaultPrefix + ":wake:" + id,
+// examineRedis asks one server for its facts, and judges them. If the server does not answer, that is the
+// finding, and not that it does not show something.
+func examineRedis(ctx context.Context, r *redisServer, u *url.URL) []Finding {
+	r.facts = facts{"user": cmp.Or(u.User.Username(), "default")}
+	r.set("hf.replicas", u.Query().Get("hf.replicas"))
+	r.layout, r.kind = redislock.Layout(u.Query().Get("hf.layout")), redislock.RedissonKind(u.Query().Get("hf.redisson"))
+	if r.cluster {
+		r.facts["in cluster"] = "yes"
 	}
-	if name := u.User.Username(); name != "" {
-		r.user = name
+	err := r.read(ctx)
+	if err == nil && !noMaster(r.facts) {
+		err = r.tryAccess(ctx)
 	}
-	r.replicas, _ = strconv.Atoi(u.Query().Get("hf.replicas")) // the lock's finding says what is wrong with it
-	r.layout = redislock.Layout(u.Query().Get("hf.layout"))
-	r.redisson = redislock.RedissonKind(u.Query().Get("hf.redisson"))
-	return r, r.read(ctx)
+	if err != nil {
+		return noAnswer("connection", Error, err)
+	}
+	findings := judge(r.facts, slices.Concat(redisRules, accessRules)...)
+	if r.layout == redislock.Redisson && !noMaster(r.facts) {
+		findings = append(findings, redissonData(ctx, r)...)
+	}
+	clocks, err := serverClock(ctx, func() (time.Time, error) { return r.clock(ctx) })
+	if _, refused := errors.AsType[*redislock.ServerError](err); err != nil && !refused { // of a refusal the other findings tell
+		clocks = noAnswer("server clock", Error, err)
+	}
+	return append(findings, clocks...)
 }
 
-// What is read of the server's state, in one round trip.
-var (
-	sections   = []string{"server", "clients", "memory", "persistence", "replication", "stats", "cluster"}
-	parameters = []string{
-		"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
-		"min-replicas-to-write", "maxclients", "timeout", "client-output-buffer-limit",
-	}
-)
-
-// read reads it, as far as the server allows. The error says that the server has not answered.
+// read reads what the server tells of its state, in one round trip. The error says that it has not answered.
 func (r *redisServer) read(ctx context.Context) error {
-	var commands []redislock.Command
-	for _, section := range sections {
-		commands = append(commands, redislock.Command{Args: []string{"INFO", section}})
-	}
-	for _, name := range parameters {
+	commands := []redislock.Command{{Args: []string{"INFO"}}}
+	for _, name := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "min-replicas-to-write"} {
 		commands = append(commands, redislock.Command{Args: []string{"CONFIG", "GET", name}})
 	}
 	for _, reply := range r.conn.Do(ctx, commands) {
 		if _, refused := errors.AsType[*redislock.ServerError](reply.Err); reply.Err != nil && !refused {
 			return reply.Err
 		}
-		switch v := reply.Value.(type) {
-		case string: // of INFO
-			for line := range strings.Lines(v) {
-				if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-					r.info[name] = value
-				}
-			}
-		case map[string]any: // of CONFIG GET
-			for name, value := range v {
-				r.conf[name] = fmt.Sprint(value)
-			}
-		case []any: // the same, by the older protocol
-			if len(v) == 2 {
-				r.conf[fmt.Sprint(v[0])] = fmt.Sprint(v[1])
-			}
+		for name, value := range fieldsOf(reply.Value) {
+			r.facts[name] = value
 		}
 	}
+	r.complete()
 	return nil
+}
+
+// complete adds what follows from the fields of INFO.
+func (r *redisServer) complete() {
+	r.set("program", "Redis")
+	r.set("version", r.facts["redis_version"])
+	if valkey := r.facts["valkey_version"]; valkey != "" {
+		r.facts["program"], r.facts["version"] = "Valkey", valkey
+	}
+	r.set("maxmemory-policy", r.facts["maxmemory_policy"]) // where CONFIG GET is not allowed
+	if on, told := r.facts["aof_enabled"]; told {
+		r.facts["appendonly"] = map[string]string{"1": "yes", "0": "no"}[on]
+	}
+	follow := 0
+	for i := range int(r.number("connected_slaves")) {
+		if strings.Contains(r.facts["slave"+strconv.Itoa(i)], "state=online") { // it has all data, and follows
+			follow++
+		}
+	}
+	r.facts["follow"] = strconv.Itoa(follow)
+	r.facts["replicas"] = "replicas: " + r.facts["follow"]
+	if least, told := r.facts["min-replicas-to-write"]; told {
+		r.facts["replicas"] += "; min-replicas-to-write is " + least
+	}
+}
+
+// fieldsOf reads the lines of a text such as "name:value", a map, or a list of names and values.
+func fieldsOf(value any) facts {
+	f := facts{}
+	switch v := value.(type) {
+	case string:
+		for line := range strings.Lines(strings.TrimPrefix(v, "txt:")) { // so the newer protocol begins some texts
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+				f[name] = value
+			}
+		}
+	case map[string]any:
+		for name, value := range v {
+			f[name] = fmt.Sprint(value)
+		}
+	case []any:
+		for i := 0; i+1 < len(v); i += 2 {
+			f[fmt.Sprint(v[i])] = fmt.Sprint(v[i+1])
+		}
+	}
+	return f
 }
 
 // ask runs a command.
@@ -134,37 +192,20 @@ func (r *redisServer) ask(ctx context.Context, args ...string) redislock.Reply {
 	return r.conn.Do(ctx, []redislock.Command{{Args: args}})[0]
 }
 
-// setting returns a field of INFO, or else a parameter of the configuration. It returns false if
-// neither can be read.
-func (r *redisServer) setting(field, name string) (string, bool) {
-	if value, ok := r.info[field]; ok {
-		return value, true
+// clock reads the server's clock, as scripts see it, in microseconds.
+func (r *redisServer) clock(ctx context.Context) (time.Time, error) {
+	reply := r.ask(ctx, "EVAL", "local t = redis.call('TIME') return t[1] .. string.format('%06d', t[2])", "1", r.scratch)
+	if reply.Err != nil {
+		return time.Time{}, reply.Err
 	}
-	value, ok := r.conf[name]
-	return value, ok
+	micros, err := strconv.ParseInt(fmt.Sprint(reply.Value), 10, 64)
+	return time.UnixMicro(micros), err
 }
 
-// number returns a field of INFO as a number, and 0 if there is none.
-func (r *redisServer) number(field string) int64 {
-	n, _ := strconv.ParseInt(r.info[field], 10, 64)
-	return n
-}
-
-// master reports whether the server takes writes, as far as is known.
-func (r *redisServer) master() bool {
-	return r.info["role"] != "slave" && r.info["redis_mode"] != "sentinel"
-}
-
-// notVisible is the finding if the server does not let this user read something.
-func notVisible(check, what, risk string) []Finding {
+// noAnswer is the finding if the server has not answered.
+func noAnswer(check string, severity Severity, err error) []Finding {
 	return []Finding{{
-		Check: check, Severity: Note, Found: "not seen: the server does not show this user " + what,
-		Risk:   risk,
-		Remedy: "ask the server's administrator, or let this user run INFO and CONFIG GET and run doctor again",
+		check, severity, fmt.Sprintf("the server has not answered: %v", err), "locks are lost when they cannot be renewed",
+		"check the server, and the network on the way to it",
 	}}
-}
-
-// good is a finding that nothing is wrong.
-func good(check, format string, args ...any) []Finding {
-	return []Finding{{Check: check, Severity: OK, Found: fmt.Sprintf(format, args...)}}
 }

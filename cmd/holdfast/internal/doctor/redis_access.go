@@ -2,8 +2,9 @@ package doctor
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,190 +14,125 @@ import (
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
-// attempt is a command that the driver needs, tried on a key or a channel of the doctor's own. Keys
-// expire in a second, because the driver, and so the doctor, needs no permission to delete them.
-type attempt struct {
-	command  string // as in an ACL rule
-	inScript bool   // the driver runs it from its scripts
-	args     func(key, channel string) []string
-}
-
-// callScript is a script that runs the command in its arguments.
-const callScript = "return redis.call(unpack(ARGV))"
-
-// Suffixes of the keys that are tried as those of a name: a sorted set and a hash.
-const (
-	sorted = ":queue"
-	hash   = ":places"
-)
-
-// needed are the commands that package redislock runs. A test compares them with the commands that a
-// server has received from the driver.
-var needed = []attempt{
-	{"eval", false, func(key, _ string) []string { return []string{"EVAL", "return 1", "1", key} }},
-	{"evalsha", false, func(key, _ string) []string { return []string{"EVALSHA", strings.Repeat("0", 40), "1", key} }},
-	{"set", false, func(key, _ string) []string { return []string{"SET", key, "1", "PX", "1000"} }},
-	{"get", false, func(key, _ string) []string { return []string{"GET", key} }},
-	{"scan", false, func(key, _ string) []string { return []string{"SCAN", "0", "MATCH", key, "COUNT", "1"} }},
-	{"zrem", false, func(key, _ string) []string { return []string{"ZREM", key + sorted, "member"} }},
-	{"time", true, func(string, string) []string { return []string{"TIME"} }},
-	{"zadd", true, func(key, _ string) []string { return []string{"ZADD", key + sorted, "1", "member"} }},
-	{"pexpire", true, func(key, _ string) []string { return []string{"PEXPIRE", key + sorted, "1000"} }},
-	{"zrange", true, func(key, _ string) []string { return []string{"ZRANGE", key + sorted, "0", "-1"} }},
-	{"zrank", true, func(key, _ string) []string { return []string{"ZRANK", key + sorted, "member"} }},
-	{"zscore", true, func(key, _ string) []string { return []string{"ZSCORE", key + sorted, "member"} }},
-	{"zcard", true, func(key, _ string) []string { return []string{"ZCARD", key + sorted} }},
-	{"zrem", true, func(key, _ string) []string { return []string{"ZREM", key + sorted, "member"} }},
-	{"hset", true, func(key, _ string) []string { return []string{"HSET", key + hash, "field", "1"} }},
-	{"pexpire", true, func(key, _ string) []string { return []string{"PEXPIRE", key + hash, "1000"} }},
-	{"hget", true, func(key, _ string) []string { return []string{"HGET", key + hash, "field"} }},
-	{"hgetall", true, func(key, _ string) []string { return []string{"HGETALL", key + hash} }},
-	{"hdel", true, func(key, _ string) []string { return []string{"HDEL", key + hash, "field"} }},
-	{"pubsub|numsub", true, func(_, channel string) []string { return []string{"PUBSUB", "NUMSUB", channel} }},
-	{"publish", true, func(_, channel string) []string { return []string{"PUBLISH", channel, ""} }},
-}
-
-// needs is what a layout needs.
+// needs is what a layout needs of the server. Commands are tried on a key of the doctor's own, which expires
+// in a second, because the driver, and so the doctor, needs no permission to delete it.
 type needs struct {
-	attempts   []attempt
-	key        string   // of the doctor's own
-	keys       []string // that scripts use
-	channel    string
-	subscribes []string // the commands of subscriptions
-	patterns   string   // ACL rules for keys and channels
+	// direct are the commands that the driver sends, scripted those that it runs from scripts. Words in
+	// capitals after the command stand for keys, and CHANNEL for the channel.
+	direct, scripted []string
+	keys             map[string]string
+	channel          string
+	subscribes       []string // the commands of subscriptions
+	patterns         string   // ACL rules for keys and channels
 }
 
-// needs returns what locks need of the server.
+// missingScript is the digest of no script.
+var missingScript = strings.Repeat("0", 40)
+
+// needs returns what locks need of the server. A test compares the commands with those that a server has
+// received from the driver.
 func (r *redisServer) needs(ctx context.Context) needs {
 	if r.layout == redislock.Redisson {
 		return r.needsOfRedisson(ctx)
 	}
 	return needs{
-		attempts: needed, key: r.scratch, keys: []string{r.scratch, r.scratch + sorted, r.scratch + hash}, channel: r.channel,
-		subscribes: []string{"subscribe"}, patterns: "~" + redislock.DefaultPrefix + ":* &" + redislock.DefaultPrefix + ":*",
+		direct: []string{
+			"EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SET KEY 1 PX 1000", "GET KEY", "SCAN 0 MATCH KEY COUNT 1",
+			"ZREM QUEUE member",
+		},
+		scripted: []string{
+			"TIME", "ZADD QUEUE 1 member", "PEXPIRE QUEUE 1000", "ZRANGE QUEUE 0 -1", "ZRANK QUEUE member", "ZSCORE QUEUE member", "ZCARD QUEUE",
+			"ZREM QUEUE member", "HSET PLACES field 1", "PEXPIRE PLACES 1000", "HGET PLACES field", "HDEL PLACES field",
+			"PUBSUB NUMSUB CHANNEL", "PUBLISH CHANNEL 0",
+		},
+		keys:    map[string]string{"KEY": r.scratch, "QUEUE": r.scratch + ":queue", "PLACES": r.scratch + ":places"},
+		channel: redislock.DefaultPrefix + ":wake:" + rand.Text(), subscribes: []string{"subscribe"},
+		patterns: "~" + redislock.DefaultPrefix + ":* &" + redislock.DefaultPrefix + ":*",
 	}
 }
 
-// redisAccess tries every command that locks need.
-func redisAccess(ctx context.Context, r *redisServer) []Finding {
-	const check = "access"
-	if !r.master() {
-		return nil // redisPlace reports why
+// command returns the name of a command as in ACL rules, and its words.
+func (n *needs) command(text string) (name string, words []string) {
+	words = strings.Fields(text)
+	name = strings.ToLower(words[0])
+	if name == "pubsub" {
+		name += "|" + strings.ToLower(words[1])
 	}
-	n := r.needs(ctx)
-	commands := make([]redislock.Command, len(n.attempts))
-	for i, a := range n.attempts {
-		args := a.args(n.key, n.channel)
-		if a.inScript {
-			args = append(append([]string{"EVAL", callScript, strconv.Itoa(len(n.keys))}, n.keys...), args...)
-		}
-		commands[i].Args = args
-	}
-	var denied, why []string
-	trouble := "" // why the server itself refuses writes, whoever asks
-	for i, reply := range r.conn.Do(ctx, commands) {
-		a, err := n.attempts[i], reply.Err
-		if refused, ok := errors.AsType[*redislock.ServerError](err); ok && serverTrouble.MatchString(refused.Text) {
-			trouble = refused.Text
-		} else if ok && !strings.HasPrefix(refused.Text, "NOSCRIPT") {
-			denied = append(denied, strings.ToUpper(a.command))
-			why = append(why, refused.Text)
-		} else if err != nil && !ok {
-			return connectionTrouble(check, err)
+	for i, word := range words {
+		if key, is := n.keys[word]; is {
+			words[i] = key
+		} else if word == "CHANNEL" {
+			words[i] = n.channel
 		}
 	}
-	if n.subscribes[0] == "subscribe" { // of sharded channels redisClusterChecks tells
-		if err := receivesMessages(ctx, r, &n); err != nil {
-			denied = append(denied, "SUBSCRIBE")
-			why = append(why, err.Error())
-		}
+	return name, words
+}
+
+// acl returns the ACL rules that allow all of it.
+func (n *needs) acl() string {
+	var allowed []string
+	for _, command := range n.subscribes {
+		allowed = append(allowed, "+"+command)
 	}
-	switch {
-	case denied == nil && trouble != "":
-		return []Finding{inTrouble(trouble)}
-	case denied == nil:
-		return good(check, "user %q may do all that locks need", r.user)
+	for _, text := range slices.Concat(n.direct, n.scripted) {
+		name, _ := n.command(text)
+		allowed = append(allowed, "+"+name)
 	}
-	slices.Sort(denied)
-	findings := []Finding{{
-		Check: check, Severity: Error,
-		Found: fmt.Sprintf("user %q was refused: %s (%s)", r.user, strings.Join(slices.Compact(denied), ", "), strings.Join(slices.Compact(why), "; ")),
-		Risk:  "locks cannot be taken, or are not handed over, or not listed",
-		Remedy: "if it is a permission that is missing, run ACL SETUSER " + r.user +
-			" " + n.patterns + " " + n.rules(),
-	}}
-	if trouble != "" {
-		findings = append(findings, inTrouble(trouble))
-	}
-	return findings
+	slices.Sort(allowed)
+	return n.patterns + " " + strings.Join(slices.Compact(allowed), " ")
 }
 
 // serverTrouble matches refusals that have nothing to do with permissions, also as older servers report
 // them from within a script.
 var serverTrouble = regexp.MustCompile(`(^|-)(OOM|MISCONF|READONLY|LOADING|BUSY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN) `)
 
-// inTrouble is the finding if the server refuses writes.
-func inTrouble(text string) Finding {
-	f := Finding{
-		Check: "writes", Severity: Error, Found: "the server refuses writes: " + text,
-		Risk:   "no lock can be taken, renewed or given back",
-		Remedy: "see the server's log; permissions have nothing to do with it",
-	}
-	if strings.Contains(text, "OOM ") {
-		f.Found = "the server is full: " + text
-		f.Remedy = "raise maxmemory or delete other data, and give locks a server of their own; permissions have nothing to do with it"
-	}
-	return f
-}
+// callScript is a script that runs the command in its arguments.
+const callScript = "return redis.call(unpack(ARGV))"
 
-// rules are the ACL rules that allow the commands.
-func (n *needs) rules() string {
-	var allowed []string
-	for _, command := range n.subscribes {
-		allowed = append(allowed, "+"+command)
-	}
-	for _, a := range n.attempts {
-		allowed = append(allowed, "+"+a.command)
-	}
-	slices.Sort(allowed)
-	return strings.Join(slices.Compact(allowed), " ")
-}
-
-// messageWithin is how long a message may take.
+// messageWithin is how long a subscription and its messages may take.
 const messageWithin = 3 * time.Second
 
-// receivesMessages subscribes to a channel, publishes on it, and waits for the message. A failure of
-// PUBLISH is not its finding: that command is tried by itself.
-func receivesMessages(ctx context.Context, r *redisServer, n *needs) error {
-	ctx, cancel := context.WithTimeout(ctx, messageWithin)
-	defer cancel()
-	received := make(chan struct{}, 1)
-	stop, err := r.conn.Subscribe(ctx, n.channel, func(string) {
-		select {
-		case received <- struct{}{}:
-		default:
+// tryAccess tries every command that locks need. The error says that the server has not answered.
+func (r *redisServer) tryAccess(ctx context.Context) error {
+	n := r.needs(ctx)
+	r.facts["acl"] = n.acl()
+	keys := slices.Collect(maps.Values(n.keys))
+	all := slices.Concat(n.direct, n.scripted)
+	commands := make([]redislock.Command, len(all))
+	for i, text := range all {
+		_, words := n.command(text)
+		if i >= len(n.direct) {
+			words = slices.Concat([]string{"EVAL", callScript, strconv.Itoa(len(keys))}, keys, words)
 		}
-	})
-	if err != nil {
-		return err
+		commands[i].Args = words
 	}
-	defer stop()
-	if r.ask(ctx, "EVAL", callScript, "1", n.key, "PUBLISH", n.channel, "1").Err != nil {
-		return nil
+	var denied, why []string
+	refuse := func(command, text string) {
+		denied, why = append(denied, strings.ToUpper(command)), append(why, text)
 	}
-	select {
-	case <-received:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("a message that was published did not come within %v", messageWithin)
+	for i, reply := range r.conn.Do(ctx, commands) {
+		refused, ok := errors.AsType[*redislock.ServerError](reply.Err)
+		switch {
+		case reply.Err != nil && !ok:
+			return reply.Err
+		case ok && serverTrouble.MatchString(refused.Text):
+			r.facts["trouble"] = refused.Text
+		case ok && !strings.HasPrefix(refused.Text, "NOSCRIPT"):
+			name, _ := n.command(all[i])
+			refuse(name, refused.Text)
+		}
 	}
-}
-
-// connectionTrouble is the finding if the server has not answered.
-func connectionTrouble(check string, err error) []Finding {
-	return []Finding{{
-		Check: check, Severity: Error, Found: fmt.Sprintf("the server has not answered: %v", err),
-		Risk:   "locks are lost when they cannot be renewed",
-		Remedy: "check the server, and the network on the way to it",
-	}}
+	if n.subscribes[0] == "subscribe" { // redissonShards tries sharded channels
+		ctx, cancel := context.WithTimeout(ctx, messageWithin)
+		defer cancel()
+		if stop, err := r.conn.Subscribe(ctx, n.channel, func(string) {}); err != nil {
+			refuse("subscribe", err.Error())
+		} else {
+			stop()
+		}
+	}
+	slices.Sort(denied)
+	r.set("denied", strings.Join(slices.Compact(denied), ", "))
+	r.set("why", strings.Join(slices.Compact(why), "; "))
+	return nil
 }

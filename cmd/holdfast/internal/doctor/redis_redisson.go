@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,76 +20,45 @@ func redissonName(scratch string) string {
 // redissonChannel is the channel of a lock of Redisson's.
 func redissonChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
 
-// redissonKeys returns keys of a name in the layout redisson: the lock, the places of a fair lock, and its queue.
-func redissonKeys(name string) []string {
+// needsOfRedisson are those of the layout redisson.
+func (r *redisServer) needsOfRedisson(ctx context.Context) needs {
+	name := redissonName(r.scratch)
 	tagged := name
 	if !strings.Contains(name, "{") {
 		tagged = "{" + name + "}"
 	}
-	return []string{name, "redisson_lock_timeout:" + tagged, "redisson_lock_queue:" + tagged}
-}
-
-// inRedisson is a command that the driver runs from its scripts, in the layout redisson.
-func inRedisson(command string, on int, args ...string) attempt {
-	return attempt{command, true, func(name, _ string) []string {
-		return append([]string{strings.ToUpper(command), redissonKeys(name)[on]}, args...)
-	}}
-}
-
-// neededByRedisson are the commands that package redislock runs in the layout redisson. Tests compare them with
-// the commands that a server has received.
-var neededByRedisson = []attempt{
-	{"eval", false, func(name, _ string) []string { return []string{"EVAL", "return 1", "1", name} }},
-	{"evalsha", false, func(name, _ string) []string { return []string{"EVALSHA", strings.Repeat("0", 40), "1", name} }},
-	{"scan", false, func(name, _ string) []string { return []string{"SCAN", "0", "MATCH", name, "COUNT", "1"} }},
-	{"set", false, func(name, _ string) []string { return []string{"SET", name, "1", "PX", "1000"} }},
-	{"get", false, func(name, _ string) []string { return []string{"GET", name} }},
-	inRedisson("incrby", 0, "1"), inRedisson("decrby", 0, "1"), inRedisson("strlen", 0), inRedisson("get", 0), inRedisson("del", 0),
-	inRedisson("set", 0, "1", "PX", "1000"), inRedisson("del", 0),
-	inRedisson("hset", 0, "field", "1"), inRedisson("pexpire", 0, "1000"), inRedisson("pttl", 0), inRedisson("type", 0),
-	inRedisson("exists", 0), inRedisson("hexists", 0, "field"), inRedisson("hget", 0, "field"), inRedisson("hlen", 0),
-	inRedisson("hgetall", 0), inRedisson("hdel", 0, "field"), {"time", true, func(string, string) []string { return []string{"TIME"} }},
-	inRedisson("zadd", 1, "1", "member"), inRedisson("pexpire", 1, "1000"), inRedisson("zscore", 1, "member"),
-	inRedisson("zcard", 1), inRedisson("zcount", 1, "0", "+inf"), inRedisson("zrange", 1, "0", "-1"),
-	inRedisson("zrangebyscore", 1, "0", "1"), inRedisson("zrem", 1, "member"), inRedisson("lrange", 2, "0", "-1"),
-}
-
-// The kinds of mutexes need more.
-var (
-	neededByFair = []attempt{
-		inRedisson("rpush", 2, "member"), inRedisson("pexpire", 2, "1000"), inRedisson("lpush", 2, "member"),
-		inRedisson("lindex", 2, "0"), inRedisson("llen", 2),
-		inRedisson("lpos", 2, "member"), inRedisson("lrem", 2, "1", "member"), inRedisson("lpop", 2),
-	}
-	neededByFenced = []attempt{inRedisson("incr", 0), inRedisson("pexpire", 0, "1000")}
-)
-
-// needsOfRedisson are those of the layout redisson.
-func (r *redisServer) needsOfRedisson(ctx context.Context) needs {
-	name := redissonName(r.scratch)
 	n := needs{
-		attempts: neededByRedisson, key: name, keys: redissonKeys(name), patterns: "~* &redisson_*",
-		channel: redissonChannel(name), subscribes: []string{"subscribe", "unsubscribe"},
+		direct: []string{
+			"EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SCAN 0 MATCH KEY COUNT 1", "SET KEY 1 PX 1000", "GET KEY",
+		},
+		scripted: []string{
+			"INCRBY KEY 1", "DECRBY KEY 1", "STRLEN KEY", "GET KEY", "DEL KEY", "SET KEY 1 PX 1000", "DEL KEY",
+			"HSET KEY field 1", "PEXPIRE KEY 1000", "PTTL KEY", "TYPE KEY", "EXISTS KEY", "HEXISTS KEY field", "HGET KEY field", "HLEN KEY",
+			"HGETALL KEY", "HDEL KEY field", "TIME",
+			"ZADD PLACES 1 member", "PEXPIRE PLACES 1000", "ZSCORE PLACES member", "ZCARD PLACES", "ZCOUNT PLACES 0 +inf", "ZRANGE PLACES 0 -1",
+			"ZRANGEBYSCORE PLACES 0 1", "ZREM PLACES member", "LRANGE QUEUE 0 -1",
+		},
+		keys:    map[string]string{"KEY": name, "PLACES": "redisson_lock_timeout:" + tagged, "QUEUE": "redisson_lock_queue:" + tagged},
+		channel: redissonChannel(name), subscribes: []string{"subscribe", "unsubscribe"}, patterns: "~* &redisson_*",
 	}
-	publish := "publish"
 	if r.cluster && r.ask(ctx, "PUBSUB", "SHARDNUMSUB").Err == nil {
-		publish, n.subscribes = "spublish", []string{"ssubscribe", "sunsubscribe", "pubsub|shardnumsub"}
+		n.scripted = append(n.scripted, "SPUBLISH CHANNEL 0")
+		n.subscribes = []string{"ssubscribe", "sunsubscribe", "pubsub|shardnumsub"}
+	} else {
+		n.scripted = append(n.scripted, "PUBLISH CHANNEL 0")
 	}
-	n.attempts = append(n.attempts[:len(n.attempts):len(n.attempts)], attempt{publish, true, func(_, channel string) []string {
-		return []string{strings.ToUpper(publish), channel, "0"}
-	}})
-	switch r.redisson {
+	switch r.kind { // some kinds of mutexes need more
 	case redislock.RedissonFair:
-		n.attempts = append(n.attempts, neededByFair...)
+		n.scripted = append(n.scripted, "RPUSH QUEUE member", "PEXPIRE QUEUE 1000", "LPUSH QUEUE member", "LINDEX QUEUE 0", "LLEN QUEUE",
+			"LPOS QUEUE member", "LREM QUEUE 1 member", "LPOP QUEUE")
 	case redislock.RedissonFenced:
-		n.attempts = append(n.attempts, neededByFenced...)
+		n.scripted = append(n.scripted, "INCR KEY", "PEXPIRE KEY 1000")
 	}
 	return n
 }
 
-// shardsOfRedisson subscribes to a channel of each master, as waiters do, and publishes on it.
-func shardsOfRedisson(ctx context.Context, conn redislock.Conn, prefix string, masters []string) []Finding {
-	const check = "channels"
+// redissonShards subscribes to a channel of each master, as waiters do, and publishes on it.
+func redissonShards(ctx context.Context, conn redislock.Conn, prefix string, masters []string) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, messageWithin)
 	defer cancel()
 	without := make([]string, len(masters))
@@ -119,13 +89,60 @@ func shardsOfRedisson(ctx context.Context, conn redislock.Conn, prefix string, m
 	}
 	asked.Wait()
 	without = slices.DeleteFunc(without, func(address string) bool { return address == "" })
-	if len(without) == 0 {
-		return good(check, "waiters hear of releases on %d masters", len(masters))
+	return judge(facts{"without": strings.Join(without, ", "), "masters": strconv.Itoa(len(masters))}, []rule{
+		{
+			"channels", Note, has("without"), "no sharded channels on ${without}",
+			"waiters are not told when a lock is released there: they poll, each 50 to 100 ms in the end, and those in Java wait until the lock's TTL is over",
+			"use Redis 7 or Valkey, and allow the user +ssubscribe +spublish and the channels redisson_*",
+		},
+		good("channels", "waiters hear of releases on ${masters} masters"),
+	}...)
+}
+
+// isEndless is a script that tells whether a hash is a lock of Redisson's that has no end.
+const isEndless = `if redis.call('PTTL', KEYS[1]) ~= -1 or redis.call('HLEN', KEYS[1]) > 1000 then return 0 end
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+') then return 1 end
+end
+return 0`
+
+const (
+	mostScans = 1000 // how often redissonData asks for keys at most
+	mostNamed = 5    // how many keys a finding names
+)
+
+// redissonData looks for locks without an end, which nobody gets any more once their holder has died. It visits up
+// to a million keys.
+func redissonData(ctx context.Context, r *redisServer) []Finding {
+	f := facts{"seen": "yes"}
+	var endless []string
+	for i, cursor := 0, "0"; i == 0 || i < mostScans && cursor != "0" && cursor != ""; i++ {
+		reply := r.ask(ctx, "SCAN", cursor, "COUNT", "1000", "TYPE", "hash")
+		fields, _ := reply.Value.([]any)
+		if reply.Err != nil || len(fields) != 2 {
+			delete(f, "seen")
+			break
+		}
+		keys, _ := fields[1].([]any)
+		for _, key := range keys {
+			name, _ := key.(string)
+			if n, _ := r.ask(ctx, "EVAL", isEndless, "1", name).Value.(int64); n == 1 {
+				endless = append(endless, strconv.Quote(name))
+			}
+		}
+		cursor, _ = fields[0].(string)
 	}
-	return []Finding{{
-		Check: check, Severity: Note,
-		Found:  "no sharded channels on " + strings.Join(without, ", "),
-		Risk:   "waiters are not told when a lock is released there: they poll, each 50 to 100 ms in the end, and those in Java wait until the lock's TTL is over",
-		Remedy: "use Redis 7 or Valkey, and allow the user +ssubscribe +spublish and the channels redisson_*",
-	}}
+	if more := len(endless) - mostNamed; more > 0 {
+		endless = append(endless[:mostNamed], "and "+strconv.Itoa(more)+" more")
+	}
+	f.set("endless", strings.Join(endless, ", "))
+	return judge(f, []rule{
+		unseen("data of Redisson", "which keys it has", "locks without an end are never free again once their holder has died", "seen"),
+		{
+			"data of Redisson", Warning, has("endless"), "locks without an end: ${endless}",
+			"when the holder dies nobody gets such a lock any more; Redisson makes none, so somebody has changed it",
+			"see by holdfast show who has it; if that program runs no more, end the hold by holdfast break",
+		},
+		good("data of Redisson", "all locks end"),
+	}...)
 }

@@ -3,12 +3,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,9 +30,9 @@ func redisOf(t *testing.T, o testserver.RedisOptions, args ...string) *testserve
 func redisURL(addr, user string) string { return "redis://" + user + ":" + password + "@" + addr }
 
 // admin connects to a server, to prepare it.
-func admin(t *testing.T, rawURL string) func(args ...string) any {
+func admin(t *testing.T, addr string) func(args ...string) any {
 	t.Helper()
-	u, err := driver.ParseURL(rawURL)
+	u, err := driver.ParseURL(redisURL(addr, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,361 +51,138 @@ func admin(t *testing.T, rawURL string) func(args ...string) any {
 	}
 }
 
-// A server as it should be has nothing but good findings, but for its version,
-// which is that of the system.
-func TestRedisInGoodOrder(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{AOF: true})
-	found := examine(t, redisURL(server.Addr, "")+"?hf.prefix=billing/")
-	checks := []string{
-		"transport", "role", "replicas", "eviction", "persistence", "access", "old records", "server clock",
-		"stalls", "connections", "idle connections", "push buffer",
-	}
-	for _, check := range checks {
-		expect(t, found, want{check, OK, ""})
-	}
-	// These depend on the machine.
-	for check, says := range map[string]string{"clock": "clock", "version": "Redis", "latency": "round trips", "lock": "took "} {
-		expect(t, found, want{check, found[check].Severity, says})
-	}
-	if len(found) != len(checks)+4 {
-		t.Errorf("%d findings: %v", len(found), found)
-	}
-	found = examine(t, "redis+unix://:"+password+"@"+server.Socket)
-	expect(t, found, want{"transport", OK, "on this host"}, want{"access", OK, ""})
-
-	// What was tried is gone.
-	ask := admin(t, redisURL(server.Addr, ""))
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		reply, _ := ask("SCAN", "0", "COUNT", "1000").([]any)
-		keys, _ := reply[1].([]any)
-		left := slices.DeleteFunc(keys, func(key any) bool {
-			return !strings.Contains(fmt.Sprint(key), "doctor") || ask("PTTL", fmt.Sprint(key)).(int64) > 2000
-		})
-		if len(left) == 0 {
-			break
-		}
+// await waits until something is so.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it has left %v", left)
+			t.Fatalf("in vain: %s", what)
 		}
 	}
 }
 
-// TestRedisSetBadly: one server for each mistake.
-func TestRedisSetBadly(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		args  []string
-		wants []want
-	}{
-		{"evicts", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, []want{{"eviction", Error, "maxmemory-policy is allkeys-lru"}}},
-		{"would evict", []string{"--maxmemory-policy", "volatile-ttl"}, []want{{"eviction", Note, "maxmemory is not set"}}},
-		{"nothing on disk", nil, []want{{"persistence", Warning, "nothing is written to disk"}}},
-		{"snapshots", []string{"--save", "3600 1"}, []want{{"persistence", Warning, "only snapshots (save 3600 1)"}}},
-		{"synced each second", []string{"--appendonly", "yes", "--appendfsync", "everysec"}, []want{{"persistence", Warning, "appendfsync everysec"}}},
-		{"cluster", []string{"--cluster-enabled", "yes"}, []want{{"role", Error, "node of a Redis Cluster"}, {"lock", Error, ""}}},
-		{"idle connections", []string{"--timeout", "5"}, []want{{"idle connections", Note, "after 5 s"}}},
-		{"push buffer", []string{"--client-output-buffer-limit", "pubsub", "32kb", "8kb", "60"}, []want{{"push buffer", Warning, "32768 bytes, or for a while 8192"}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			expect(t, examine(t, redisURL(redisOf(t, testserver.RedisOptions{}, c.args...).Addr, "")), c.wants...)
-		})
-	}
-}
-
-func TestRedisFull(t *testing.T) {
-	t.Parallel()
-	for policy, w := range map[string]want{
-		"noeviction":  {"eviction", Warning, "bytes, "},
-		"allkeys-lru": {"eviction", Error, "keys evicted so far"},
-	} {
-		server := redisOf(t, testserver.RedisOptions{}, "--maxmemory-policy", policy)
-		ask := admin(t, redisURL(server.Addr, ""))
-		for i := range 100 {
-			ask("SET", fmt.Sprint("filler", i), strings.Repeat("x", 100_000))
-		}
-		used := 0
-		for line := range strings.Lines(ask("INFO", "memory").(string)) {
-			fmt.Sscanf(line, "used_memory:%d", &used)
-		}
-		ask("CONFIG", "SET", "maxmemory", fmt.Sprint(used+used/40)) // room for the doctor's own connections
-		if policy != "noeviction" {
-			for i := range 20 {
-				ask("SET", fmt.Sprint("more", i), strings.Repeat("x", 100_000))
-			}
-		}
-		expect(t, examine(t, redisURL(server.Addr, "")), w)
-	}
-}
-
-// TestRedisOutOfMemory: a server that is full is not a matter of permissions.
-func TestRedisOutOfMemory(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{})
-	admin(t, redisURL(server.Addr, ""))("CONFIG", "SET", "maxmemory", "1")
-	found := examine(t, redisURL(server.Addr, ""))
-	expect(t, found, want{"writes", Error, "the server is full: OOM "}, want{"eviction", Error, "of maxmemory, 1 bytes, "}, want{"lock", Error, "OOM"})
-	if f, ok := found["access"]; ok {
-		t.Errorf("permissions are blamed: %+v", f)
-	}
-}
-
-// TestDeadServer: of a server that is not there, or says nothing, doctor says nothing that it has not seen.
-func TestDeadServer(t *testing.T) {
-	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+// use does all that locks can do, while others wait. Alone: only mutexes.
+func use(ctx context.Context, url string, alone bool) error {
+	a, err := holdfast.Open(ctx, url)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	t.Cleanup(func() { silent.Close() })
-	for _, scheme := range []string{"redis", "etcd", "postgres", "mariadb"} {
-		for what, addr := range map[string]string{"absent": "127.0.0.1:1", "silent": silent.Addr().String()} {
-			t.Run(scheme+" "+what, func(t *testing.T) {
-				t.Parallel()
-				found := examineWithin(t, scheme+"://u:"+password+"@"+addr+"/0", time.Second)
-				expect(t, found, want{"clock", OK, ""}, want{"lock", Error, ""})
-				delete(found, "clock")
-				delete(found, "lock")
-				if f := found["quorum"]; f.Severity == Error { // the cluster is what is dead
-					delete(found, "quorum")
-				}
-				if len(found) > 0 {
-					t.Errorf("it has seen what it cannot have seen: %+v", found)
-				}
-			})
-		}
-	}
-}
-
-// A directory that is gone, as when its disk is: the server refuses all writes.
-func TestRedisDisk(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{}, "--save", "3600 1000000")
-	ask := admin(t, redisURL(server.Addr, ""))
-	if err := os.RemoveAll(filepath.Dir(server.Socket)); err != nil {
-		t.Fatal(err)
-	}
-	ask("BGSAVE")
-	await(t, "the snapshot to fail", func() bool {
-		return strings.Contains(fmt.Sprint(ask("INFO", "persistence")), "rdb_last_bgsave_status:err")
-	})
-	expect(t, examine(t, redisURL(server.Addr, "")), want{"disk", Error, "the last snapshot failed"}, want{"lock", Error, "MISCONF"})
-}
-
-func TestRedisReplica(t *testing.T) {
-	t.Parallel()
-	master := redisOf(t, testserver.RedisOptions{})
-	host, port, _ := net.SplitHostPort(master.Addr)
-	replica := redisOf(t, testserver.RedisOptions{}, "--replicaof", host, port)
-	ask := admin(t, redisURL(master.Addr, ""))
-	await(t, "the replica", func() bool { return strings.Contains(fmt.Sprint(ask("INFO", "replication")), "state=online") })
-	expect(t, examine(t, redisURL(master.Addr, "")), want{"role", OK, ""}, want{"replicas", Warning, "replicas: 1"}, want{"replicas", Warning, "min-replicas-to-write is 0"})
-	expect(t, examine(t, redisURL(master.Addr, "")+"?hf.replicas=1"), want{"replicas", OK, "each of them must acknowledge"}, want{"lock", OK, ""})
-	expect(t, examine(t, redisURL(master.Addr, "")+"?hf.replicas=2"), want{"replicas", Error, "hf.replicas is 2"}, want{"lock", Error, "1 of 2 replicas"})
-	found := examine(t, redisURL(replica.Addr, ""))
-	expect(t, found, want{"role", Error, "a replica of " + master.Addr}, want{"lock", Error, "READONLY"})
-	for _, check := range []string{"replicas", "access"} {
-		if f, ok := found[check]; ok {
-			t.Errorf("of a replica there is a finding that means nothing: %+v", f)
-		}
-	}
-}
-
-func TestRedisSentinel(t *testing.T) {
-	t.Parallel()
-	program := testserver.Need(t, "redis-server", "redis-server")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	defer a.Close()
+	b, err := holdfast.Open(ctx, url)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	addr := l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(addr)
-	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	if err := os.WriteFile(file, []byte("bind 127.0.0.1\nport "+port+"\nrequirepass "+password+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	defer b.Close()
+	kinds := []func(*holdfast.Client) *holdfast.Lock{func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("m", nil) }}
+	if !alone {
+		kinds = append(kinds, func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("rw", nil).Write },
+			func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("r", nil).Read },
+			func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("s", 1, nil) })
 	}
-	cmd := exec.Command(program, file, "--sentinel")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	await(t, "the sentinel", func() bool {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-	expect(t, examine(t, redisURL(addr, "")), want{"role", Error, "this is a Sentinel"}, want{"lock", Error, ""})
-}
-
-func TestRedisConnections(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{}, "--maxclients", "30")
-	for range 24 {
-		admin(t, redisURL(server.Addr, ""))
-	}
-	expect(t, examine(t, redisURL(server.Addr, "")), want{"connections", Warning, "of 30 connections"})
-}
-
-func TestRedisStalls(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{})
-	ask := admin(t, redisURL(server.Addr, ""))
-	ask("EVAL", "local secret, start = '"+password+"', redis.call('TIME') repeat local now = redis.call('TIME') until now[1] - start[1] >= 2 return 1", "0")
-	expect(t, examine(t, redisURL(server.Addr, "")), want{"stalls", Warning, "a command EVAL blocked the server for "})
-}
-
-// rules are the ACL rules for the commands that the layout without a name needs.
-func rules() string {
-	n := new(redisServer).needs(context.Background())
-	return n.rules()
-}
-
-// TestRedisAccess takes every permission away in turn.
-func TestRedisAccess(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{})
-	ask := admin(t, redisURL(server.Addr, ""))
-	granted := strings.Fields(rules())
-	t.Run("without", func(t *testing.T) { // all at a time: a doctor takes two seconds
-		for i, missing := range granted {
-			user := fmt.Sprint("user", i)
-			ask(append([]string{"ACL", "SETUSER", user, "on", ">" + password, "~holdfast:*", "&holdfast:*"}, slices.Delete(slices.Clone(granted), i, i+1)...)...)
-			t.Run(missing, func(t *testing.T) {
-				t.Parallel()
-				expect(t, examine(t, redisURL(server.Addr, user)), want{"access", Error, "user \"" + user + "\" was refused: "},
-					want{"access", Error, strings.ToUpper(missing[1:])})
-			})
-		}
-	})
-	for user, pattern := range map[string][]string{"keys": {"~other:*", "&holdfast:*"}, "channels": {"~holdfast:*", "&other:*"}, "others": {"~holdfast:{other/*", "~holdfast:store", "&holdfast:*"}} {
-		ask(append(append([]string{"ACL", "SETUSER", user, "on", ">" + password}, pattern...), granted...)...)
-		expect(t, examine(t, redisURL(server.Addr, user)), want{"access", Error, "NOPERM"})
-	}
-	// The remedy is enough. Where we may not look we do not guess.
-	ask(append([]string{"ACL", "SETUSER", "enough", "on", ">" + password, "~holdfast:*", "&holdfast:*"}, granted...)...)
-	found := examine(t, redisURL(server.Addr, "enough"))
-	expect(t, found, want{"access", OK, "may do all"}, want{"lock", OK, ""}, want{"server clock", OK, ""})
-	for _, check := range []string{"version", "role", "replicas", "eviction", "persistence", "stalls", "connections", "idle connections", "push buffer"} {
-		expect(t, found, want{check, Note, "not seen"})
-	}
-	// INFO alone, as on many managed servers.
-	ask("ACL", "SETUSER", "enough", "+info")
-	found = examine(t, redisURL(server.Addr, "enough"))
-	expect(t, found, want{"role", OK, ""}, want{"eviction", OK, ""}, want{"connections", OK, ""},
-		want{"persistence", Note, "not seen whether there are snapshots"}, want{"idle connections", Note, "not seen"})
-	// A prefix of names may be all that is allowed.
-	ask(append([]string{"ACL", "SETUSER", "billing", "on", ">" + password, "~holdfast:{billing/*", "~holdfast:store", "&holdfast:*"}, granted...)...)
-	expect(t, examine(t, redisURL(server.Addr, "billing")+"?hf.prefix=billing/"), want{"access", OK, ""}, want{"lock", OK, ""})
-}
-
-// TestOldRecords: records of the form before, a hash, that are in use are named; those that have the
-// last token only are not, nor what this version keeps.
-func TestOldRecords(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{})
-	url := redisURL(server.Addr, "")
-	ask := admin(t, url)
-	locks, err := holdfast.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	if _, err := locks.RWMutex("x", nil).Read.Acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	const last = "00000000000000001" + "1"
-	ask("HSET", redislock.DefaultPrefix+":{idle}", "last", last)
-	ask("HSET", "other:{a}", "last", last, "h:owner", "?")
-	expect(t, examine(t, url), want{"old records", OK, "no lock"})
-	for i := range 7 {
-		ask("HSET", fmt.Sprintf("%s:{used %d}", redislock.DefaultPrefix, i), "last", last, "h:owner", "0 1 0  ")
-	}
-	found := examine(t, url)
-	expect(t, found, want{"old records", Warning, `"holdfast:{used `}, want{"old records", Warning, "and 2 more"})
-	if text := found["old records"].Found; strings.Contains(text, "idle") {
-		t.Errorf("an idle name is named: %s", text)
-	}
-}
-
-// TestNeeded compares the list of commands with what the server has seen of the
-// driver.
-func TestNeeded(t *testing.T) {
-	t.Parallel()
-	server := redisOf(t, testserver.RedisOptions{})
-	ask := admin(t, redisURL(server.Addr, ""))
-	ask("CONFIG", "RESETSTAT")
-	locks, err := holdfast.Open(t.Context(), redisURL(server.Addr, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	other, err := holdfast.Open(t.Context(), redisURL(server.Addr, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	first, err := locks.Mutex("x", &holdfast.Options{LockDelay: time.Second, MinHold: time.Millisecond}).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := make(chan *holdfast.Lease, 1)
-	go func() {
-		lease, err := other.Mutex("x", nil).Acquire(t.Context())
+	for _, lock := range kinds {
+		held, err := lock(a).Acquire(ctx)
 		if err != nil {
-			t.Error(err)
+			return err
 		}
-		second <- lease
-	}()
-	await(t, "the waiter", func() bool {
-		info, err := locks.Inspect(t.Context(), "x")
-		return err == nil && len(info.Waiters) == 1
-	})
-	for _, step := range []func() error{
-		func() error { return first.Renew(t.Context()) },
-		func() error { return first.Downgrade(t.Context()) },
-		first.Release,
-		func() error { return locks.Break(t.Context(), "x", (<-second).Token()) },
-		func() error {
-			return locks.Semaphore("s", 2, nil).Do(t.Context(), func(context.Context, *holdfast.Lease) error { return nil })
-		},
-		func() error {
-			for _, err := range locks.List(t.Context(), "") {
-				if err != nil {
-					return err
+		brief, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		err = lock(b).Do(brief, func(context.Context, *holdfast.Lease) error { return nil }) // a reader shares
+		if cancel(); err != nil && !errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		next := make(chan error, 1)
+		go func() { next <- lock(b).Do(ctx, func(context.Context, *holdfast.Lease) error { return nil }) }()
+		time.Sleep(1500 * time.Millisecond) // the waiter confirms its place each second
+		if err := held.Downgrade(ctx); err != nil && !errors.Is(err, holdfast.ErrUnsupported) && !strings.Contains(err.Error(), "slot") {
+			return err
+		}
+		if err := errors.Join(held.Renew(ctx), held.Release(), <-next); err != nil {
+			return err
+		}
+		if held, err = lock(a).Acquire(ctx); err != nil {
+			return err
+		}
+		info, err := b.Inspect(ctx, held.Name())
+		if err != nil || len(info.Holders) != 1 {
+			return fmt.Errorf("%+v, %w", info, err)
+		}
+		if err := b.Break(ctx, held.Name(), info.Holders[0].Token); err != nil {
+			return err
+		}
+		if err := held.Renew(ctx); !errors.Is(err, holdfast.ErrBroken) {
+			return fmt.Errorf("renewing what was broken: %w", err)
+		}
+	}
+	for _, err := range a.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layouts are the kinds of locks that need rights of their own.
+var layouts = map[string]*redisServer{
+	"": {}, "fair": {layout: redislock.Redisson, kind: redislock.RedissonFair}, "fenced": {layout: redislock.Redisson, kind: redislock.RedissonFenced},
+	"lock": {layout: redislock.Redisson, kind: redislock.RedissonLock}, "spin": {layout: redislock.Redisson, kind: redislock.RedissonSpin},
+}
+
+// TestAccess: for each layout the rights that the doctor names are those that a server has seen the driver need, they
+// are enough, and what is missing is named.
+func TestAccess(t *testing.T) {
+	for name, r := range layouts {
+		t.Run(cmp.Or(name, "own"), func(t *testing.T) {
+			t.Parallel()
+			addr, params := redisOf(t, testserver.RedisOptions{}).Addr, ""
+			if name != "" {
+				params = "?hf.layout=redisson&hf.redisson=" + name
+			}
+			ask := admin(t, addr)
+			// What has ended, so that it is removed.
+			ask("RPUSH", "redisson_lock_queue:{m}", "dead")
+			ask("ZADD", "redisson_lock_timeout:{m}", "1", "dead")
+			ask("SET", "s", "0")
+			ask("ZADD", "{s}:timeout", "1", "sixteen bytes...")
+			ask("CONFIG", "RESETSTAT")
+			needs := r.needs(t.Context())
+			acl := strings.Fields(needs.acl())
+			user := func(name string, without ...string) string {
+				ask(slices.Concat([]string{"ACL", "SETUSER", name, "on", ">" + password}, acl, without)...)
+				return redisURL(addr, name) + params
+			}
+			url := user("enough")
+			if err := use(t.Context(), url, name != "" && name != "lock"); err != nil {
+				t.Fatal(err)
+			}
+			for seen := range commandsSeen(ask) {
+				if !slices.Contains(acl, "+"+seen) {
+					t.Errorf("the driver runs %s, which the doctor does not try", seen)
 				}
 			}
-			return nil
-		},
-	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ask("HSET", redislock.DefaultPrefix+":{old}", "last", "00000000000000001"+"1")
-	if lease, err := locks.Mutex("old", nil).TryAcquire(t.Context()); err != nil {
-		t.Fatal(err)
-	} else if err := lease.Release(); err != nil {
-		t.Fatal(err)
-	}
-	seen := commandsSeen(ask)
-	allowed := map[string]bool{"subscribe": true}
-	for _, a := range needed {
-		allowed[a.command] = true
-	}
-	for name := range seen {
-		if !allowed[name] {
-			t.Errorf("the driver runs %s, which the doctor does not try", name)
-		}
-	}
-	for name := range allowed {
-		if !seen[name] {
-			t.Errorf("the doctor tries %s, which the driver does not run", name)
-		}
+			if seen := commandsSeen(ask); name == "" || name == "lock" {
+				for _, rule := range acl {
+					if command, is := strings.CutPrefix(rule, "+"); is && !seen[command] && command != "unsubscribe" {
+						t.Errorf("the doctor tries %s, which the driver does not run", command)
+					}
+				}
+			}
+			found := examine(t, url)
+			expect(t, found, want{"access", OK, "may do all"}, want{"lock", OK, ""}, want{"server clock", OK, ""})
+			for _, check := range []string{"version", "role", "replicas", "eviction", "persistence"} { // where we may not look we do not guess
+				expect(t, found, want{check, Note, "not seen"})
+			}
+			expect(t, examine(t, user("info", "+info")), want{"role", OK, ""}, want{"eviction", OK, ""}, want{"persistence", Note, "not seen what"})
+			for i, rule := range acl {
+				if command, is := strings.CutPrefix(rule, "+"); is && command != "unsubscribe" && (name == "" || i%8 == 0) {
+					expect(t, examine(t, user(fmt.Sprint("without", i), "-"+command)), want{"access", Error, strings.ToUpper(command)})
+				}
+			}
+			expect(t, examine(t, user("keys", "resetkeys", "~other:*")), want{"access", Error, "NOPERM"})
+			expect(t, examine(t, user("channels", "resetchannels", "&other:*")), want{"access", Error, "SUBSCRIBE"})
+			if name == "" { // a prefix of names may be all that is allowed
+				tenant := user("billing", "resetkeys", "~holdfast:{billing/*", "~holdfast:store") + "?hf.prefix=billing/"
+				expect(t, examine(t, tenant), want{"access", OK, ""}, want{"lock", OK, ""})
+			}
+		})
 	}
 }
 
@@ -419,18 +195,119 @@ func commandsSeen(ask func(...string) any) map[string]bool {
 			seen[name] = true
 		}
 	}
-	for _, ours := range []string{"info", "config|resetstat", "hello", "auth", "client|setinfo", "client|setname", "client|tracking", "ping", "select", "unsubscribe"} {
+	for _, ours := range []string{"info", "config|resetstat", "hello", "auth", "acl|setuser", "client|setinfo", "client|setname", "client|tracking", "ping", "select", "unsubscribe"} {
 		delete(seen, ours)
 	}
 	return seen
 }
 
-// await waits until something is so.
-func await(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("in vain: %s", what)
+// TestRedissonData: locks without an end are named, and other data are not.
+func TestRedissonData(t *testing.T) {
+	t.Parallel()
+	server := redisOf(t, testserver.RedisOptions{})
+	ask := admin(t, server.Addr)
+	url := redisURL(server.Addr, "") + "?hf.layout=redisson"
+	const java = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa:1"
+	ask("HSET", "ends", java, "1")
+	ask("PEXPIRE", "ends", "600000")
+	ask("HSET", "user:1", "name", "x", "age", "7")
+	expect(t, examine(t, url), want{"data of Redisson", OK, "all locks end"})
+	for i := range 7 {
+		ask("HSET", fmt.Sprint("endless ", i), "mode", "read", java, "1")
+	}
+	found := examine(t, url)
+	expect(t, found, want{"data of Redisson", Warning, `"endless `}, want{"data of Redisson", Warning, "and 2 more"})
+	if text := found["data of Redisson"].Found; strings.Contains(text, "user") || strings.Contains(text, `"ends"`) {
+		t.Errorf("other data are named: %s", text)
+	}
+}
+
+// TestDeadServer: of a server that is not there, or says nothing, doctor says nothing that it has not seen.
+func TestDeadServer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	for _, scheme := range []string{"redis", "etcd", "postgres", "mariadb", "zk"} {
+		for what, addr := range map[string]string{"absent": "127.0.0.1:1", "silent": silent.Addr().String()} {
+			t.Run(scheme+" "+what, func(t *testing.T) {
+				t.Parallel()
+				found := examineWithin(t, scheme+"://u:"+password+"@"+addr+"/x", time.Second)
+				expect(t, found, want{"clock", OK, ""}, want{"lock", Error, ""})
+				if f := found["quorum"]; f.Severity == Error { // the cluster is what is dead
+					delete(found, "quorum")
+				}
+				if len(found) > 2 {
+					t.Errorf("it has seen what it cannot have seen: %+v", found)
+				}
+			})
 		}
 	}
+}
+
+// TestRedisDeployments: a replica, a server without memory, one that is alone in its cluster, a primary that sentinels
+// name, and a cluster.
+func TestRedisDeployments(t *testing.T) {
+	t.Parallel()
+	primary, full := redisOf(t, testserver.RedisOptions{}), redisOf(t, testserver.RedisOptions{})
+	host, port, _ := net.SplitHostPort(primary.Addr)
+	replica := redisOf(t, testserver.RedisOptions{}, "--replicaof", host, port)
+	url := redisURL(primary.Addr, "")
+	await(t, "the replica", func() bool { return examine(t, url)["replicas"].Severity == Warning })
+	expect(t, examine(t, url), want{"role", OK, ""}, want{"replicas", Warning, "replicas: 1; min-replicas-to-write is 0"})
+	expect(t, examine(t, url+"?hf.replicas=1"), want{"replicas", OK, "each of them must acknowledge"}, want{"lock", OK, ""})
+	expect(t, examine(t, url+"?hf.replicas=2"), want{"replicas", Error, "hf.replicas is 2"}, want{"lock", Error, "1 of 2 replicas"})
+	expect(t, examine(t, redisURL(replica.Addr, "")), want{"role", Error, "a replica of " + primary.Addr}, want{"replicas", "", ""}, want{"lock", Error, "READONLY"})
+	admin(t, full.Addr)("CONFIG", "SET", "maxmemory", "1") // which is not a matter of permissions
+	expect(t, examine(t, redisURL(full.Addr, "")), want{"writes", Error, "refuses writes: OOM "}, want{"access", "", ""}, want{"lock", Error, "OOM"})
+	alone := redisOf(t, testserver.RedisOptions{}, "--cluster-enabled", "yes")
+	expect(t, examine(t, redisURL(alone.Addr, "")), want{"role", Error, "node of a Redis Cluster"}, want{"lock", Error, ""})
+
+	s := testserver.StartSentinels(t, testserver.SentinelOptions{})
+	expect(t, examine(t, "redis+sentinel://"+s.Addrs()+"/"+testserver.PrimaryName), want{"transport", OK, "on this host"}, want{"role", OK, "master"}, want{"access", OK, ""})
+	expect(t, examine(t, redisURL(s.Sentinels[0].Addr, "")), want{"lock", Error, ""})
+
+	c := testserver.StartCluster(t, testserver.ClusterOptions{Replicas: true, AOF: true})
+	raw, one := "redis+cluster://"+c.Addrs(), " of "+c.Servers[1].Addr
+	expect(t, examine(t, raw), want{"role" + one, OK, "master"}, want{"access" + one, OK, ""}, want{"persistence" + one, OK, ""}, want{"replicas" + one, Warning, "replicas: 1"})
+	expect(t, examine(t, raw+"?hf.layout=redisson"), want{"access" + one, OK, ""}, want{"channels", OK, "hear of releases on 3 masters"}, want{"lock", OK, ""})
+	c.Servers[1].Ask("ACL", "SETUSER", "default", "-scan", "-ssubscribe")
+	expect(t, examine(t, raw), want{"access" + one, Error, "refused: SCAN"})
+	expect(t, examine(t, raw+"?hf.layout=redisson"), want{"channels", Note, "no sharded channels on " + c.Servers[1].Addr})
+	c.Servers[0].Kill()
+	c.Servers[3].Kill()
+	await(t, "the cluster is down", func() bool { return strings.Contains(examine(t, raw)["writes"+one].Found, "CLUSTERDOWN") })
+}
+
+// TestRedlock: each server of a Redlock is examined, one that is dead is named, and so is a right that is missing at
+// one of them.
+func TestRedlock(t *testing.T) {
+	t.Parallel()
+	durable, forgetful := redisOf(t, testserver.RedisOptions{AOF: true}), redisOf(t, testserver.RedisOptions{})
+	wrong, dead := redisOf(t, testserver.RedisOptions{AOF: true, Clock: true}), redisOf(t, testserver.RedisOptions{})
+	wrong.Clock.Set(time.Minute)
+	dead.Kill()
+	needs := new(redisServer).needs(t.Context())
+	acl := append(strings.Fields(needs.acl()), "+info")
+	for _, s := range []*testserver.Redis{durable, forgetful, wrong} {
+		for user, without := range map[string][]string{"enough": nil, "noinfo": {"-info"}, "nokeys": {"resetkeys", "~holdfast:{*", "~holdfast:store"}} {
+			if s != forgetful {
+				without = nil
+			}
+			admin(t, s.Addr)(slices.Concat([]string{"ACL", "SETUSER", user, "on", ">" + password}, acl, without)...)
+		}
+	}
+	url := func(user string) string {
+		return "redlock://" + user + ":" + password + "@" + strings.Join([]string{durable.Addr, forgetful.Addr, wrong.Addr, dead.Addr}, ",")
+	}
+	at := " of " + forgetful.Addr
+	expect(t, examine(t, url("default")), want{"connection of " + dead.Addr, Warning, ""}, want{"persistence of " + durable.Addr, OK, ""}, want{"persistence" + at, Note, ""},
+		want{"server clock of " + durable.Addr, OK, ""}, want{"server clock of " + wrong.Addr, Warning, ""}, want{"votes" + at, OK, ""})
+	expect(t, examine(t, url("default")+"?hf.durable=yes"), want{"persistence of " + durable.Addr, OK, ""}, want{"persistence" + at, Error, ""})
+	expect(t, examine(t, url("enough")), want{"votes" + at, OK, "may do"})
+	expect(t, examine(t, url("noinfo")), want{"votes" + at, Error, `user "noinfo" was refused: INFO server`}, want{"votes of " + durable.Addr, OK, ""})
+	expect(t, examine(t, url("nokeys")), want{"votes" + at, Error, "GET holdfast:memory, EVAL"})
+	expect(t, examine(t, url("noinfo")+"?hf.durable=yes"), want{"votes" + at, "", ""}) // durable servers need none of it
 }
