@@ -281,25 +281,6 @@ func TestWidths(t *testing.T) {
 	}
 }
 
-// TestDemoEndsWithAVerdict: on a terminal the demonstration ends with a coloured sentence; with -q it draws
-// no bar, and with NO_COLOR no colours.
-func TestDemoEndsWithAVerdict(t *testing.T) {
-	w := newWorld(t)
-	args := []string{"demo", "lock", "--users", "5", "--services", "2", "--repeats", "1"}
-	c := w.onTerminal(80, "holdfast", args...)
-	c.ends(0)
-	screen := c.out.String()
-	if !strings.HasSuffix(screen, "\x1b[1;32mNothing went wrong: lock.\x1b[0m\r\n") || !strings.Contains(screen, "] lock, run 1") {
-		t.Errorf("the screen: %q", screen)
-	}
-	w.env = append(w.env, "NO_COLOR=1")
-	quiet := w.onTerminal(80, "holdfast", append(args, "-q")...)
-	quiet.ends(0)
-	if screen := quiet.out.String(); strings.Contains(screen, "\x1b") || !strings.HasSuffix(screen, "\nNothing went wrong: lock.\r\n") {
-		t.Errorf("with -q and NO_COLOR: %q", screen)
-	}
-}
-
 // TestQuietOnATerminal: with -q run does not say that it waits.
 func TestQuietOnATerminal(t *testing.T) {
 	w := newWorld(t)
