@@ -183,7 +183,7 @@ func TestEscaping(t *testing.T) {
 				t.Errorf("%v: %U is in its output", args, r)
 			}
 		}
-		if !strings.Contains(out, `a/\u202egnp.exe\u200b\\/é日`) || !strings.Contains(out, `\x1b[2J`) {
+		if !strings.Contains(out, `a/\u202egnp.exe\u200b\/é日`) || !strings.Contains(out, `\x1b[2J`) {
 			t.Errorf("%v: it is not shown what is there:\n%s", args, out)
 		}
 	}

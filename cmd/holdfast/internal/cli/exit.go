@@ -142,5 +142,5 @@ func flat(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return printable(strings.Join(lines, "; "))
+	return escape(strings.Join(lines, "; "))
 }

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
@@ -71,34 +68,4 @@ func heldMode(info holdfast.Info) string {
 		return info.Waiters[0].Mode.String()
 	}
 	return ""
-}
-
-// printJSON prints one object on one line.
-func printJSON(v any) error {
-	enc := json.NewEncoder(os.Stdout)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// durationText returns a duration in a form that is easy to read.
-func durationText(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-}
-
-// modeText says in a table what a holder has or a waiter wants.
-func modeText(mode driver.Mode, permits, slots int) string {
-	if mode == driver.Slot {
-		return fmt.Sprintf("%d of %d", permits, slots)
-	}
-	return mode.String()
 }

@@ -19,11 +19,10 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List the locks in use",
 		Long: `List the names that are held, waited for or closed, one per line. With PREFIX, list only
-names that begin with it. The table escapes control and invisible characters as Go does,
-cuts names and notes to fit a narrow terminal, and shows the first holder of each name. Its
-column UNLESS RENEWED says how long the store would keep the hold if the holder died now: a
-holder that is well renews it again and again.
-With -o json nothing is cut, and all holders and waiters are listed.
+names that begin with it. The table escapes control and invisible characters as Go does, and
+shows the first holder of each name. Its column UNLESS RENEWED says how long the store would
+keep the hold if the holder died now: a holder that is well renews it again and again.
+With -o json all holders and waiters are listed.
 
 ` + exitCodes,
 		Example: `  holdfast ls
@@ -58,7 +57,7 @@ With -o json nothing is cut, and all holders and waiters are listed.
 					a.hint(noLocks(prefix))
 					return nil
 				}
-				return lsTable(infos).write(os.Stdout, outputWidth())
+				return lsTable(infos).write(os.Stdout)
 			})
 		},
 	}
@@ -86,24 +85,16 @@ func (s *store) list(ctx context.Context, prefix string) ([]holdfast.Info, error
 }
 
 func lsTable(infos []holdfast.Info) *table {
-	t := &table{columns: []column{
-		{title: "NAME", shrinks: true},
-		{title: "HELD"},
-		{title: "HOLDER", shrinks: true, drop: 1},
-		{title: "TOKEN", drop: 4},
-		{title: "FOR", drop: 2},
-		{title: "UNLESS RENEWED", drop: 5},
-		{title: "WAITING", drop: 3},
-	}}
+	t := newTable("NAME", "HELD", "HOLDER", "TOKEN", "FOR", "UNLESS RENEWED", "WAITING")
 	for _, info := range infos {
 		held, holder, token, since, ends := stateText(info), "-", "-", "-", "-"
 		if len(info.Holders) > 0 {
 			h := info.Holders[0]
-			holder, token, since, ends = escape(h.Note), tokenText(h), sinceText(h), endsText(h)
+			holder, token, since, ends = h.Note, tokenText(h), sinceText(h), endsText(h)
 		} else if info.ClosedFor > 0 {
 			ends = "opens in " + durationText(info.ClosedFor)
 		}
-		t.add(escape(info.Name), held, holder, token, since, ends, strconv.Itoa(len(info.Waiters)))
+		t.add(info.Name, held, holder, token, since, ends, strconv.Itoa(len(info.Waiters)))
 	}
 	return t
 }

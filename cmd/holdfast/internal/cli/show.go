@@ -35,13 +35,13 @@ the same as that of ls.
 				if a.output == "json" {
 					return printJSON(infoAsJSON(info))
 				}
-				return showTables(os.Stdout, info, outputWidth())
+				return showTables(os.Stdout, info)
 			})
 		},
 	}
 }
 
-func showTables(w io.Writer, info holdfast.Info, width int) error {
+func showTables(w io.Writer, info holdfast.Info) error {
 	state := stateText(info)
 	if info.ClosedFor > 0 {
 		state += ", closed for another " + durationText(info.ClosedFor)
@@ -50,32 +50,27 @@ func showTables(w io.Writer, info holdfast.Info, width int) error {
 		return err
 	}
 	if len(info.Holders) > 0 {
-		t := &table{columns: []column{
-			{title: "HOLDER", shrinks: true}, {title: "HELD", drop: 2}, {title: "TOKEN"},
-			{title: "FOR", drop: 1}, {title: "UNLESS RENEWED", drop: 3},
-		}}
+		t := newTable("HOLDER", "HELD", "TOKEN", "FOR", "UNLESS RENEWED")
 		for _, h := range info.Holders {
-			t.add(escape(h.Note), modeText(h.Mode, h.Permits, info.Slots), tokenText(h),
+			t.add(h.Note, modeText(h.Mode, h.Permits, info.Slots), tokenText(h),
 				sinceText(h), endsText(h))
 		}
 		fmt.Fprintln(w)
-		if err := t.write(w, width); err != nil {
+		if err := t.write(w); err != nil {
 			return err
 		}
 	}
 	if len(info.Waiters) > 0 {
-		t := &table{columns: []column{
-			{title: "WAITER", shrinks: true}, {title: "WANTS", drop: 2}, {title: "FOR", drop: 1},
-		}}
+		t := newTable("WAITER", "WANTS", "FOR")
 		for _, q := range info.Waiters {
 			waiting := "-"
 			if q.Waiting > 0 {
 				waiting = durationText(q.Waiting)
 			}
-			t.add(escape(q.Note), modeText(q.Mode, q.Permits, info.Slots), waiting)
+			t.add(q.Note, modeText(q.Mode, q.Permits, info.Slots), waiting)
 		}
 		fmt.Fprintln(w)
-		return t.write(w, width)
+		return t.write(w)
 	}
 	return nil
 }
