@@ -360,14 +360,3 @@ func TestCompletion(t *testing.T) {
 	}
 	w.run(0, "__complete", "ls", "-o", "").expectOut("json")
 }
-
-func TestDoctorSharedDirectory(t *testing.T) {
-	w := newWorld(t)
-	if err := os.Mkdir(w.locks, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(w.locks, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	w.run(0, "doctor").expectOut("warning  directory: " + w.locks + " can be written by everybody")
-}

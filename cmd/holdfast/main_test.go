@@ -170,12 +170,7 @@ func (b *buffer) String() string {
 }
 
 func (w *world) command(args ...string) *process {
-	return w.commandOf(filepath.Join(bin, "holdfast"), args...)
-}
-
-// commandOf is command of another holdfast.
-func (w *world) commandOf(program string, args ...string) *process {
-	p := &process{t: w.t, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p := &process{t: w.t, cmd: exec.Command(filepath.Join(bin, "holdfast"), args...), done: make(chan struct{})}
 	p.cmd.Args[0] = "holdfast"
 	p.cmd.Env, p.cmd.Dir = w.env, w.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err

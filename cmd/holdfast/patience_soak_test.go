@@ -75,19 +75,6 @@ func TestWaitForAServerThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestPostgresFailover: a job with -w is started while the primary is gone and its standby takes no writes yet.
-func TestPostgresFailover(t *testing.T) {
-	primary := testserver.StartPostgres(t)
-	standby := primary.Replica("one")
-	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_STORE="+strings.Replace(primary.URL("postgres"), primary.Addr, primary.Addr+","+standby.Addr, 1))
-	primary.Kill()
-	awaits(w, "x", func() {
-		w.run(69, "run", "-n", "x", "--", "true").expectErr("connection refused")
-		standby.Query("SELECT pg_promote()")
-	})
-}
-
 // TestFewConnections: processes that a server refuses because it has too many connections wait until others
 // have ended.
 func TestFewConnections(t *testing.T) {
@@ -104,28 +91,6 @@ func TestFewConnections(t *testing.T) {
 			w.crowd(20)
 		})
 	}
-}
-
-// TestWaitingForConnections: a user at a terminal is told what run waits for.
-func TestWaitingForConnections(t *testing.T) {
-	w := newWorld(t)
-	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--maxclients", "1"}})
-	w.env = append(w.env, "HOLDFAST_STORE=redis://"+server.Addr)
-	only, err := net.Dial("tcp", server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer only.Close()
-	if _, err := only.Write([]byte("PING\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := only.Read(make([]byte, 100)); err != nil { // the server has accepted it
-		t.Fatal(err)
-	}
-	c := w.onTerminal(200, "holdfast", "run", "-w", "1m", "x", "--", "true")
-	c.awaitTimes(1, "holdfast: waiting for the store: cannot open redis://"+server.Addr)
-	c.types(ctrlC)
-	<-c.done
 }
 
 // TestClaimThatEnds: suppose the lock is handed to a waiter whose host is so busy that the short claim ends

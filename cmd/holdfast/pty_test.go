@@ -5,8 +5,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -129,26 +127,5 @@ func (c *console) talk(line string) {
 			c.types(line + "\n")
 		}
 		return strings.Count(c.out.String(), line) >= before+2
-	})
-}
-
-// stops presses Ctrl-Z, and waits until the shell says that the job has stopped, and no cat of the session
-// runs. Suppose a cat that reads the terminal has not stopped yet when the shell does: it then takes what
-// is typed next.
-func (c *console) stops() {
-	c.t.Helper()
-	c.types(ctrlZ)
-	c.awaitTimes(1, "Stopped")
-	await(c.t, "cat to stop", func() bool {
-		files, err := filepath.Glob("/proc/[0-9]*/stat")
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		return !slices.ContainsFunc(files, func(file string) bool {
-			stat, _ := os.ReadFile(file)
-			_, rest, cat := strings.Cut(string(stat), " (cat) ")
-			fields := strings.Fields(rest) // state, parent, group, session
-			return cat && fields[3] == itoa(c.cmd.Process.Pid) && fields[0] != "T"
-		})
 	})
 }

@@ -82,16 +82,3 @@ func TestGuardOutlivesSignals(t *testing.T) {
 	}
 	p.ends(0)
 }
-
-// TestOrphansAreReaped: orphans of the command do not stay as zombies while the command runs.
-func TestOrphansAreReaped(t *testing.T) {
-	w := newWorld(t)
-	p := w.start("run", "x", "--", "sh", "-c", `sh -c 'true & echo $!' ; cat`)
-	defer p.cmd.Process.Kill()
-	p.awaitOutput("\n")
-	orphan := strings.TrimSpace(p.out.String())
-	await(t, "the orphan's end", func() bool {
-		_, err := os.Stat("/proc/" + orphan)
-		return os.IsNotExist(err)
-	})
-}

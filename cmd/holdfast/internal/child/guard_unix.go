@@ -33,7 +33,7 @@ func init() {
 		}
 		numbers[i] = n
 	}
-	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2], supervisor: os.Getppid()}
+	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2]}
 	showName(guardName)
 	syscall.CloseOnExec(g.orders)
 	syscall.CloseOnExec(g.reports)
@@ -43,10 +43,9 @@ func init() {
 
 // guard starts the command and waits for a reason to kill it.
 type guard struct {
-	orders          int // the descriptor from which orders are read
+	orders          int // the descriptor from which trust deadlines are read
 	reports         int // the descriptor to which reports are written
-	supervisor      int // the supervisor's process id
-	supervisorGroup int // and its process group
+	supervisorGroup int // the supervisor's process group
 	until           driver.Instant
 	partial         []byte // the beginning of a line that has not arrived completely
 }
@@ -142,7 +141,7 @@ func (g *guard) reap(command int) {
 	}
 }
 
-// read reads orders: trust deadlines, and stopOrder. It returns false if the supervisor has died.
+// read reads trust deadlines. It returns false if the supervisor has died.
 func (g *guard) read() bool {
 	var buf [4096]byte
 	n, err := syscall.Read(g.orders, buf[:])
@@ -158,23 +157,11 @@ func (g *guard) read() bool {
 		if !ok {
 			return true
 		}
-		if string(line) == stopOrder {
-			g.stopJob()
-		} else if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
+		if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
 			g.until = driver.Instant(until)
 		}
 		g.partial = rest
 	}
-}
-
-// stopJob stops the supervisor, then the rest of its group. The order matters: see Child.StopJob.
-func (g *guard) stopJob() {
-	// If the supervisor has died meanwhile, another process is the parent.
-	if os.Getppid() == g.supervisor {
-		syscall.Kill(g.supervisor, syscall.SIGSTOP)
-		syscall.Kill(-g.supervisorGroup, syscall.SIGTSTP)
-	}
-	report{jobStopped, 0}.write(g.reports)
 }
 
 // kill kills the command and all its descendants, in three steps:

@@ -32,7 +32,7 @@ func (c *Child) reap() {
 func reapAll() {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		reaper.Lock()
 		if err != nil && err != syscall.EINTR && len(reaper.waiting) == 0 {
 			reaper.running = false
@@ -54,13 +54,10 @@ func reapAll() {
 	}
 }
 
-// noteEnd handles the end or the stop of a child process, which may be another command's. It returns
-// true when both the guard and the command have ended.
+// noteEnd handles the end of a child process, which may be another command's. It returns true when both
+// the guard and the command have ended.
 func (c *Child) noteEnd(pid int, status syscall.WaitStatus) (done bool) {
 	switch {
-	case pid == c.guard && status.Stopped():
-		// Somebody has stopped the whole group, so the guard cannot report it.
-		c.events <- Event{Stopped: status.StopSignal(), Guard: true}
 	case pid == c.guard:
 		c.guardEnded.Store(true)
 		c.killUnguarded()
@@ -69,7 +66,7 @@ func (c *Child) noteEnd(pid int, status syscall.WaitStatus) (done bool) {
 		}
 		c.reportEnd(killed) // does nothing if the guard has reported the end
 		return true
-	case pid == int(c.pid.Load()) && !status.Stopped():
+	case pid == int(c.pid.Load()):
 		c.killUnguarded()
 		c.reportEnd(exitCode(status))
 		return c.guardEnded.Load()

@@ -20,12 +20,8 @@ const (
 	commandStarted = "started" // n is the command's process id
 	commandRefused = "refused" // instead of started: n is the errno
 	commandStopped = "stopped" // n is the signal
-	jobStopped     = "job"     // stopOrder has been carried out
 	commandEnded   = "ended"   // n is the exit code
 )
-
-// stopOrder orders the guard to stop the job. Every other order is a trust deadline.
-const stopOrder = "stop"
 
 // readReport returns the next report; io.EOF means that the guard has died.
 func readReport(r io.Reader) (report, error) {

@@ -109,15 +109,6 @@ func (p *proc) pid(entry int) int {
 	return 0
 }
 
-// parent returns the parent of a process, or 0 if it is not known.
-func parent(of int) int {
-	if link, err := os.Readlink("/proc/self"); err != nil || link != strconv.Itoa(os.Getpid()) {
-		return 0
-	}
-	p, _ := readEntry(of)
-	return p.parent
-}
-
 // childrenOf lists the children of an entry. It is fast, but some may be missing while others end:
 // see proc_pid_task_tid_children(5).
 func childrenOf(entry int) []int {

@@ -86,16 +86,14 @@ func (a *app) watchLeader(ctx context.Context, name string) error {
 		switch {
 		case errors.Is(err, holdfast.ErrUnsupported):
 			return operationError(err)
-		case err != nil:
-			if !failing {
-				complain(fmt.Errorf("the leader is not known at present: %w", err))
+		case err == nil:
+			err = a.printLeader(name, l, time.Now())
+			if failing = false; err != nil {
+				return err
 			}
+		case !failing:
+			complain(fmt.Errorf("the leader is not known at present: %w", err))
 			failing = true
-			continue
-		}
-		failing = false
-		if err := a.printLeader(name, l, time.Now()); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -10,8 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
-
-	"github.com/holdfastlock/holdfast/driver"
 )
 
 // escape returns text so that it can be shown on a terminal. What others have chosen, such as names and
@@ -79,12 +77,4 @@ func durationText(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-}
-
-// modeText says in a table what a holder has or a waiter wants.
-func modeText(mode driver.Mode, permits, slots int) string {
-	if mode == driver.Slot {
-		return fmt.Sprintf("%d of %d", permits, slots)
-	}
-	return mode.String()
 }

@@ -77,12 +77,12 @@ func (a *app) withRunner(
 	if err != nil {
 		return err
 	}
-	patience := f.patience()
+	p := patience{f.nonblock, f.quiet, f.wait, time.Now().Add(f.wait)}
 	events := holdfast.Events{Waiting: waitingHint}
 	if f.quiet {
 		events.Waiting = nil
 	}
-	s, err := a.openPatiently(patience, events)
+	s, err := persist(context.Background(), p, func(ctx context.Context) (*store, error) { return a.open(ctx, events) })
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *app) withRunner(
 		return err
 	}
 	return work(&runner{store: s, lock: lock, flags: f, signals: signals,
-		name: name, path: path, command: command, grace: grace, patience: patience})
+		name: name, path: path, command: command, grace: grace, patience: p})
 }
 
 // checkLock returns what is wrong with the lock's options (P10). An acquire whose context has ended
@@ -121,7 +121,7 @@ type holdResult struct {
 
 // hold takes the lock, runs the command and gives the lock back. The error has the exit code.
 func (r *runner) hold() (holdResult, error) {
-	lease, err := r.acquireFresh()
+	lease, err := r.acquire()
 	began := driver.HostClock.Now()
 	var exit *exitError
 	if err != nil {
@@ -156,51 +156,17 @@ func (r *runner) hold() (holdResult, error) {
 	return holdResult{ran: true, asked: s.asked || interrupted}, err
 }
 
-// acquireFresh waits for the lock as acquire does, and returns a lease that need not be renewed at once.
-// Suppose the store hands the lock over, and this host is so busy that the short claim ends before it
-// is renewed. Nothing has run yet, so this process stands again.
-func (r *runner) acquireFresh() (*holdfast.Lease, error) {
-	for {
-		lease, err := r.acquire()
-		if err != nil {
-			return nil, err
-		}
-		last := r.patience.none || r.patience.over()
-		err = r.refresh(lease)
-		switch again := errors.Is(err, holdfast.ErrLost) || r.mayRetry(err); {
-		case err == nil:
-			return lease, nil
-		case last || !again:
-			return nil, err
-		}
-	}
-}
-
-// acquire waits for the lock, until the time of -w is over or a signal ends the wait. If the opening has
-// taken all of that time, or the store has not answered in it, the lock is asked for once: a short wait
-// on a busy host does not mean that the store is gone.
+// acquire waits for the lock, until the time of -w is over or a signal ends the wait.
 func (r *runner) acquire() (*holdfast.Lease, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	waiting, take := ctx, r.lock.Acquire
-	switch f := r.flags; {
-	case f.nonblock || r.patience.over():
-		take = r.lock.TryAcquire
-	case f.waitSet:
-		var stop context.CancelFunc
-		waiting, stop = context.WithDeadline(ctx, r.patience.until)
-		defer stop()
-	}
 	type result struct {
 		lease *holdfast.Lease
 		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		lease, err := r.patience.acquirePatiently(waiting, take)
-		if waiting.Err() != nil && ctx.Err() == nil && r.patience.unanswered(err) {
-			lease, err = r.lock.TryAcquire(ctx)
-		}
+		lease, err := r.take(ctx)
 		done <- result{lease, err}
 	}()
 	var by syscall.Signal
@@ -240,22 +206,6 @@ func asksForEnd(s os.Signal) bool {
 	return false
 }
 
-// refresh renews a lease that has little time left, before the command starts: a hold that was
-// handed over after a wait is a short claim at first, and the grace would begin at once.
-func (r *runner) refresh(lease *holdfast.Lease) error {
-	left := time.Until(lease.ValidUntil())
-	if left >= r.flags.slack(r.store.Caps()) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), left)
-	defer cancel()
-	if err := lease.Renew(ctx); err != nil && !errors.Is(err, holdfast.ErrMaxHold) {
-		lease.ReleaseNow()
-		return storeError(err)
-	}
-	return nil
-}
-
 // supervisor looks after a command while its lock is held. Four things can happen: the command
 // ends or is stopped, a signal comes, the lock is lost, and it is time to check the trust deadline.
 type supervisor struct {
@@ -265,12 +215,10 @@ type supervisor struct {
 	gone        <-chan struct{} // closed when the store has the hold no more
 	name        string
 	grace       time.Duration
-	maxHold     time.Duration    // 0: none
-	maxHoldEnds driver.Instant   // if maxHold is not 0
-	catchesStop bool             // SIGTSTP is passed on
-	asked       bool             // a signal has asked for the end
-	retry       <-chan time.Time // when to continue a stopped job that nobody else can continue
-	ending      *ending          // nil: the lock is being renewed
+	maxHold     time.Duration  // 0: none
+	maxHoldEnds driver.Instant // if maxHold is not 0
+	asked       bool           // a signal has asked for the end
+	ending      *ending        // nil: the lock is being renewed
 }
 
 // ending is the end of a command whose lock is not renewed any more. It has got SIGTERM.
@@ -286,35 +234,26 @@ const killWithin = 5 * time.Second
 
 // supervise returns the command's exit code, or what became of the lock.
 func (s *supervisor) supervise() error {
-	// A process that was started to ignore SIGTSTP goes on ignoring it.
-	s.catchesStop = !signal.Ignored(syscall.SIGTSTP)
-	s.catchStops()
+	if !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(s.signals, syscall.SIGTSTP)
+	}
 	deadline := time.NewTimer(0)
 	defer deadline.Stop()
 	for {
 		select {
 		case e := <-s.child.Events():
-			switch {
-			case e.Stopped != 0:
-				s.stopped(e)
-			case e.JobStopped:
-				s.catchStops()
-			default:
+			if e.Stopped == 0 {
 				return s.ended(e.Code)
 			}
+			s.child.GoOn(e.Stopped)
 		case sig := <-s.signals:
-			if sig == syscall.SIGCONT {
-				if !s.resume() {
-					return s.lost(killed)
-				}
+			if sig == syscall.SIGTSTP {
+				// Ctrl-Z in a pipeline, of which others have stopped: this process must renew the lock.
+				syscall.Kill(0, syscall.SIGCONT)
 				continue
 			}
 			s.asked = s.asked || asksForEnd(sig)
 			s.child.Signal(sig.(syscall.Signal))
-		case <-s.retry:
-			if !s.resume() {
-				return s.lost(killed)
-			}
 		case <-s.lease.Done():
 			return s.lost(killed)
 		case <-s.gone:
@@ -326,13 +265,6 @@ func (s *supervisor) supervise() error {
 			}
 			deadline.Reset(next)
 		}
-	}
-}
-
-// catchStops has SIGTSTP passed on. StopJob ends that, so it is called after each stop of the job.
-func (s *supervisor) catchStops() {
-	if s.catchesStop {
-		signal.Notify(s.signals, syscall.SIGTSTP)
 	}
 }
 
@@ -369,50 +301,6 @@ func (s *supervisor) checkDeadline() time.Duration {
 			s.name, e.why, left.Round(time.Millisecond)))
 	}()
 	return left
-}
-
-// stopped deals with a command that a signal has stopped.
-func (s *supervisor) stopped(e child.Event) {
-	switch by := e.Stopped; {
-	case s.child.LendIfNeeded(by):
-		// Suppose `holdfast run NAME -- vi` in a pipeline: vi reads the keyboard from the
-		// background, and is stopped by SIGTTIN. It now has the terminal, and goes on.
-		return
-	case by == syscall.SIGSTOP && !s.child.Lent():
-		// Suppose somebody types `kill -STOP` with the command's process id. Only the command
-		// stops; its lock is renewed, because it may be continued at any time.
-		return
-	case child.Orphaned() && by == syscall.SIGSTOP:
-		// As above, on a terminal: whoever sent SIGSTOP can send SIGCONT.
-		return
-	case child.Orphaned():
-		// Suppose Ctrl-Z in `ssh -t HOST holdfast run …`: there is no shell that could continue
-		// the job, so it must not stop. It may try to stop again at once, hence the pause.
-		s.retry = time.After(100 * time.Millisecond)
-		return
-	}
-	// Suppose Ctrl-Z in a shell: this process stops too, so that the shell gets control. It cannot
-	// renew the lock then. If the job is not continued in time, the guard kills the command, so
-	// that it does not wake up beside the next holder.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.lease.Renew(ctx) == nil {
-		s.child.Trust(trustedUntil(s.lease))
-	}
-	left := time.Until(s.lease.ValidUntil()).Round(time.Second / 10)
-	complain(fmt.Errorf("stopped: the command is killed if it is not continued within %v, when lock %q runs out",
-		left, s.name))
-	s.child.StopJob(e)
-}
-
-// resume continues the command. It returns false if the lock has run out meanwhile.
-func (s *supervisor) resume() bool {
-	s.retry = nil
-	if s.lease.Err() != nil {
-		return false
-	}
-	s.child.Resume()
-	return true
 }
 
 // ended gives the lock back after the command has ended.
