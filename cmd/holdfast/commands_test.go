@@ -233,6 +233,7 @@ func TestLsAndShow(t *testing.T) {
 	if !strings.HasSuffix(lines[1], " 1") || !strings.HasSuffix(lines[2], " 0") {
 		t.Errorf("WAITING is wrong:\n%s", table)
 	}
+	w.run(0, "ls", "y/").expectErr(`no lock whose name begins with "y/" is in use`)
 	if p := w.run(0, "ls", "a/"); strings.Count(p.out.String(), "\n") != 3 {
 		t.Errorf("ls a/:\n%s", p.out.String())
 	}

@@ -80,15 +80,7 @@ func TestRedisRedisson(t *testing.T) {
 	w.run(0, "break", "mine", "--token", token("mine"))
 	victim.ends(76)
 
-	// The kinds of mutexes: a fair lock's waiters, a fenced one's token.
-	w.env[len(w.env)-1] = "HOLDFAST_STORE=" + store + "&hf.redisson=fair"
-	end := w.hold("queue")
-	waiter := w.start("run", "queue", "--", "echo", "served")
-	w.awaitQueue("queue", 1)
-	w.run(0, "show", "queue").expectOut("WAITER")
-	end()
-	waiter.ends(0)
-	waiter.expectOut("served")
+	// The kinds of mutexes: a fenced one has tokens.
 	w.env[len(w.env)-1] = "HOLDFAST_STORE=" + store + "&hf.redisson=fenced"
 	w.run(0, "run", "numbered", "--", "sh", "-c", "echo token $HOLDFAST_TOKEN").expectOut("token 1")
 	w.run(0, "run", "numbered", "--", "sh", "-c", "echo token $HOLDFAST_TOKEN").expectOut("token 2")

@@ -29,7 +29,7 @@
 //     also the whole group, if the supervisor and the guard are both killed.
 //
 // The supervisor's side is child_unix.go, the guard's side guard_unix.go. The supervisor tells the guard
-// trust deadlines, the guard reports back (report_unix.go).
+// trust deadlines, the guard reports back.
 //
 // Ctrl-Z does not stop the command: a job that stands still could not renew its lock.
 package child

@@ -75,6 +75,14 @@ func (t *terminal) takeBack() {
 	unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
 }
 
+// close takes the foreground back, and does not use the terminal any more.
+func (t *terminal) close() {
+	if t != nil {
+		t.takeBack()
+		unix.Close(t.fd)
+	}
+}
+
 // restore restores the settings that the terminal had before the command.
 func (t *terminal) restore() {
 	if t.ours() && t.state != nil {

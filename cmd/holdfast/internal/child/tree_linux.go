@@ -139,9 +139,8 @@ func peek(kind, id int) error {
 	}
 }
 
-// children lists the children of this process. Only if there are any it reads all of /proc. Suppose that
-// a hundred runs are started together: each has no children yet, and if each read the entries of all
-// the others, the cost would grow with the square of their number.
+// children lists the children of this process. It reads all of /proc only if there are any: the cost of a
+// hundred runs that are started together would grow with the square of their number.
 func children() []int {
 	if peek(unix.P_ALL, 0) == unix.ECHILD {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -63,7 +64,9 @@ func persist[T any](ctx context.Context, p patience, try func(context.Context) (
 // A server that is not there, refuses a password or has no such database is reported at once.
 func (p patience) mayRetry(err error) bool {
 	says := func(words string) bool { return strings.Contains(err.Error(), words) }
-	silent := timedOut(err) || errors.Is(err, io.EOF)
+	network, _ := errors.AsType[net.Error](err)
+	silent := network != nil && network.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		status.Code(err) == codes.DeadlineExceeded || errors.Is(err, io.EOF)
 	failingOver := errors.Is(err, redislock.ErrFailover) || says("read only connection") // pgx, of a standby
 	switch {
 	case p.none:

@@ -51,16 +51,7 @@ CMD's environment has
 If CMD runs holdfast run with the same NAME and store, and the outer hold is enough and still held,
 the inner run takes no lock, stays in the outer process group and becomes its CMD.
 
-Exit codes:
-        CMD's own, or 128+n if signal n killed it
-   64   wrong usage: a flag, a name, a URL, or something that the store cannot do
-   69   the store cannot be reached or does not work
-   70   CMD or its guard could not be started
-   75   the lock was not acquired (-E changes it)
-   76   the lock was lost or broken, or --max-hold was over, while CMD ran
-  126   CMD cannot be executed
-  127   CMD was not found
-  128+n signal n ended the wait for the lock`
+` + runExitCodes
 
 const runExamples = `  # in crontab: skip this time if the last run is not over, without a word
   holdfast run -n -E 0 nightly-backup -- /usr/local/bin/backup

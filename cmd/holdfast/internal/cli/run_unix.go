@@ -63,7 +63,7 @@ func (a *app) run(f *runFlags, name string, command []string) error {
 		}
 		// Until here a signal may end this process: there is nothing to give back.
 		signal.Notify(r.signals, child.Signals()...)
-		_, err = r.hold()
+		_, _, err = r.hold()
 		return err
 	})
 }
@@ -112,21 +112,15 @@ func checkLock(lock *holdfast.Lock) error {
 	return nil
 }
 
-// holdResult says how hold ended.
-type holdResult struct {
-	ran   bool // the command has run
-	asked bool // a signal asked for the end
-	final bool // another try would end in the same way
-}
-
-// hold takes the lock, runs the command and gives the lock back. The error has the exit code.
-func (r *runner) hold() (holdResult, error) {
+// hold takes the lock, runs the command and gives the lock back. It reports whether the command has run, and
+// whether that was the last time, because a signal asked for the end or the next would end in the same way.
+// The error has the exit code.
+func (r *runner) hold() (ran, last bool, err error) {
 	lease, err := r.acquire()
 	began := driver.HostClock.Now()
-	var exit *exitError
 	if err != nil {
-		asked := errors.As(err, &exit) && exit.code > exitSignal
-		return holdResult{asked: asked, final: exit != nil && exit.code == exitUsage}, err
+		code := codeOf(err)
+		return false, code > exitSignal || code == exitUsage, err
 	}
 	if lease.Degraded() {
 		complain(fmt.Errorf("lock %q is held in the second store: it excludes only those who use that too", r.name))
@@ -139,21 +133,18 @@ func (r *runner) hold() (holdResult, error) {
 	})
 	if err != nil {
 		lease.ReleaseNow() // nothing has run, so the next try need not wait for --min-hold
-		return holdResult{final: true}, startError(r.command[0], err)
+		return false, true, startError(r.command[0], err)
 	}
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
 	s := &supervisor{
 		child: c, lease: lease, signals: r.signals, name: r.name, grace: r.grace, gone: r.watchHold(watching, lease),
-	}
-	if r.flags.maxHold > 0 {
-		s.maxHold, s.maxHoldEnds = r.flags.maxHold, began.Add(r.flags.maxHold)
+		maxHold: r.flags.maxHold, began: began,
 	}
 	err = s.supervise()
 	// On a terminal the command has the foreground, so Ctrl-C reaches only the command.
-	interrupted := errors.As(err, &exit) &&
-		(exit.code == exitSignal+int(syscall.SIGINT) || exit.code == exitSignal+int(syscall.SIGQUIT))
-	return holdResult{ran: true, asked: s.asked || interrupted}, err
+	interrupted := codeOf(err) == exitSignal+int(syscall.SIGINT) || codeOf(err) == exitSignal+int(syscall.SIGQUIT)
+	return true, s.asked || interrupted, err
 }
 
 // acquire waits for the lock, until the time of -w is over or a signal ends the wait.
@@ -209,23 +200,17 @@ func asksForEnd(s os.Signal) bool {
 // supervisor looks after a command while its lock is held. Four things can happen: the command
 // ends or is stopped, a signal comes, the lock is lost, and it is time to check the trust deadline.
 type supervisor struct {
-	child       *child.Child
-	lease       *holdfast.Lease
-	signals     chan os.Signal
-	gone        <-chan struct{} // closed when the store has the hold no more
-	name        string
-	grace       time.Duration
-	maxHold     time.Duration  // 0: none
-	maxHoldEnds driver.Instant // if maxHold is not 0
-	asked       bool           // a signal has asked for the end
-	ending      *ending        // nil: the lock is being renewed
-}
-
-// ending is the end of a command whose lock is not renewed any more. It has got SIGTERM.
-type ending struct {
-	why       string         // what has become of the lock
-	deadline  driver.Instant // when the command is killed
-	announced chan struct{}  // closed when that has been written to the standard error
+	child   *child.Child
+	lease   *holdfast.Lease
+	signals chan os.Signal
+	gone    <-chan struct{} // closed when the store has the hold no more
+	name    string
+	grace   time.Duration
+	maxHold time.Duration  // 0: none
+	began   driver.Instant // when the hold did
+	asked   bool           // a signal has asked for the end
+	ending  string         // why the lock is not renewed any more, and the command has got SIGTERM; "": it is renewed
+	killAt  driver.Instant // if ending: when the command is killed
 }
 
 // killWithin is how long to wait for killed processes to be gone. They are gone at once, unless
@@ -273,8 +258,8 @@ func (s *supervisor) supervise() error {
 // if the deadline has passed.
 func (s *supervisor) checkDeadline() time.Duration {
 	now := driver.HostClock.Now()
-	if s.ending != nil {
-		return s.ending.deadline.Sub(now)
+	if s.ending != "" {
+		return s.killAt.Sub(now)
 	}
 	until := trustedUntil(s.lease)
 	s.child.Trust(until)
@@ -287,25 +272,20 @@ func (s *supervisor) checkDeadline() time.Duration {
 		// grace begins.
 		return min(left-s.grace, max(left/4, 10*time.Millisecond))
 	}
-	e := &ending{deadline: until, why: "could not be renewed", announced: make(chan struct{})}
-	if s.maxHold > 0 && now >= s.maxHoldEnds {
-		e.why = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", s.maxHold)
+	s.killAt, s.ending = until, "could not be renewed"
+	if s.maxHold > 0 && now >= s.began.Add(s.maxHold) {
+		s.ending = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", s.maxHold)
 	}
-	s.ending = e
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Signal(syscall.SIGCONT) // a stopped command handles SIGTERM only when it is continued
 	// In the background: if nobody reads the standard error, that must not delay SIGKILL.
-	go func() {
-		defer close(e.announced)
-		complain(fmt.Errorf("lock %q %s: the command is told to end, and killed in %v",
-			s.name, e.why, left.Round(time.Millisecond)))
-	}()
+	go complain(fmt.Errorf("lock %q %s: the command is told to end, and killed in %v", s.name, s.ending, left.Round(time.Millisecond)))
 	return left
 }
 
 // ended gives the lock back after the command has ended.
 func (s *supervisor) ended(code int) error {
-	if s.ending != nil || s.lease.Err() != nil {
+	if s.ending != "" || s.lease.Err() != nil {
 		return s.lost(code)
 	}
 	s.child.Close()
@@ -331,23 +311,14 @@ func (s *supervisor) lost(code int) error {
 	left := s.child.Kill(killWithin)
 	s.child.RestoreTerminal()
 	s.child.Close()
-	why := "was not renewed in time"
-	select {
-	case <-s.gone:
-		why = "is no longer in the store"
-	default:
-	}
-	if s.ending != nil {
-		if why == "was not renewed in time" {
-			why = s.ending.why
-		}
-		select {
-		case <-s.ending.announced: // keeps the messages in order
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 	err := s.lease.Err()
 	if err == nil {
+		why := cmp.Or(s.ending, "was not renewed in time")
+		select {
+		case <-s.gone:
+			why = "is no longer in the store"
+		default:
+		}
 		err = errors.New("it " + why)
 	}
 	fate := "was killed"
@@ -372,9 +343,8 @@ const closeAfterLoss = 500 * time.Millisecond
 func closeStore(s *store, signals <-chan os.Signal, result error) {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()
-	var exit *exitError
 	var timeout <-chan time.Time
-	if errors.As(result, &exit) && exit.code == exitLost {
+	if codeOf(result) == exitLost {
 		timeout = time.After(closeAfterLoss)
 	}
 	for {
