@@ -66,6 +66,9 @@ func notBroken(name string, t holdfast.Token, info holdfast.Info) error {
 	for i, h := range info.Holders {
 		cells := holderCells(h)
 		text := fmt.Sprintf("%q has held it for %s, with token %s", h.Note, cells[2], cells[1])
+		if h.Token == 0 {
+			text = fmt.Sprintf("%q has it, without a token: it cannot be broken", h.Note)
+		}
 		switch {
 		case h.Token == t: // it ended after the name was inspected
 			return &exitError{exitFailure, fmt.Errorf("nothing was broken: the hold on %q with token %d has just ended", name, t)}

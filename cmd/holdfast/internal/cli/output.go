@@ -52,7 +52,7 @@ func (t *table) empty() bool { return len(t.rows) == 1 }
 func (t *table) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range t.rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t")) // no blanks at the end of a line
 	}
 	return w.Flush()
 }
