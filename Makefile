@@ -34,7 +34,7 @@ fmt: ## format all Go files
 deps: ## rewrite each module's deps.txt, the list of modules that it links
 	@scripts/deps
 
-binaries: ## build the static binaries, manual pages and completions of a release into dist/
+binaries: ## build the static binaries and completions of a release into dist/
 	@scripts/binaries $(ARGS)
 
 demo: ## the flash-sale demonstration

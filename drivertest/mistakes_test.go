@@ -443,7 +443,6 @@ func fewPermits(r *driver.Request)    { r.Permits = min(1, r.Permits) }
 func isUnfair(r *driver.Request)      { r.Unfair = true }
 func manyReserved(r *driver.Request)  { r.Tokens = 16 }
 func oneReserved(r *driver.Request)   { r.Tokens = 1 }
-func delayed(r *driver.Request)       { r.LockDelay = r.MinHold }
 func folded(r *driver.Request)        { r.Name = strings.ToLower(r.Name) }
 
 // regrants changes the grants of a good driver.

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -24,22 +23,6 @@ func TestStoreUnreachable(t *testing.T) {
 	w.env = append(w.env, "XDG_STATE_HOME="+w.path("file"))
 	w.unset("HOLDFAST_STORE")
 	w.run(69, "ls").expectErr("another store can be named by --store or HOLDFAST_STORE")
-}
-
-// TestLockedLockFile: a directory that another user's process blocks is a store that does not work.
-func TestLockedLockFile(t *testing.T) {
-	w := newWorld(t)
-	w.run(0, "run", "x", "--", "true")
-	f, err := os.OpenFile(filepath.Join(w.locks, "booting"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	w.run(69, "run", "x", "--", "true").expectErr("its lock file has been locked")
-	w.run(0, "show", "x").expectOut("x: free")
 }
 
 func TestDoctor(t *testing.T) {

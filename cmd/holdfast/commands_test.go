@@ -61,14 +61,15 @@ func TestUsage(t *testing.T) {
 		{"unknown URL parameter", []string{"--store", "file:///x?hf.frob=1", "ls"}},
 		{"more than a directory", []string{"--store", "file://user:s3cr3t@x/y", "ls"}},
 		{"exclude nobody", []string{"--store", "mem://x", "run", "x", "--", "true"}},
-		{"exclude nobody", []string{"--store", "mem://x", "demo", "none"}},
+		{"exclude nobody", []string{"--store", "mem://x", "demo"}},
 		{`unknown command "statsu"; did you mean status?`, []string{"cell", "statsu"}},
 		{`unknown command "nosuch"`, []string{"files", "nosuch"}},
 		{`unknown command "inti"; did you mean init?`, []string{"redlock", "inti"}},
 		{`unknown command "nosuch"`, []string{"completion", "nosuch"}},
 		{`unknown command "rum"; did you mean run?`, []string{"help", "rum"}},
 		{`unknown command "statsu"; did you mean status?`, []string{"help", "cell", "statsu"}},
-		{`--services is "0": at least 1 is needed`, []string{"demo", "--services", "0"}},
+		{"arguments are given", []string{"demo", "none"}},
+		{`--ticks is "0": at least 1 is needed`, []string{"demo", "cron", "--ticks", "0"}},
 		{`--ticks is "x": a whole number is needed`, []string{"demo", "cron", "--ticks", "x"}},
 		{`--connections is "-1": at least 1 is needed`, []string{"serve", "--data", "d", "--connections", "-1"}},
 		{"--token is 0: no hold has such a token", []string{"break", "x", "--token", "0"}},
@@ -182,7 +183,7 @@ func TestEscaping(t *testing.T) {
 				t.Errorf("%v: %U is in its output", args, r)
 			}
 		}
-		if !strings.Contains(out, `a/\u202egnp.exe\u200b\\/é日`) || !strings.Contains(out, `\x1b[2J`) {
+		if !strings.Contains(out, `a/\u202egnp.exe\u200b\/é日`) || !strings.Contains(out, `\x1b[2J`) {
 			t.Errorf("%v: it is not shown what is there:\n%s", args, out)
 		}
 	}
@@ -232,6 +233,7 @@ func TestLsAndShow(t *testing.T) {
 	if !strings.HasSuffix(lines[1], " 1") || !strings.HasSuffix(lines[2], " 0") {
 		t.Errorf("WAITING is wrong:\n%s", table)
 	}
+	w.run(0, "ls", "y/").expectErr(`no lock whose name begins with "y/" is in use`)
 	if p := w.run(0, "ls", "a/"); strings.Count(p.out.String(), "\n") != 3 {
 		t.Errorf("ls a/:\n%s", p.out.String())
 	}
@@ -358,15 +360,4 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("names: %q", out)
 	}
 	w.run(0, "__complete", "ls", "-o", "").expectOut("json")
-}
-
-func TestDoctorSharedDirectory(t *testing.T) {
-	w := newWorld(t)
-	if err := os.Mkdir(w.locks, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(w.locks, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	w.run(0, "doctor").expectOut("warning  directory: " + w.locks + " can be written by everybody")
 }

@@ -51,15 +51,6 @@ func TestMaxHoldCommandEnds(t *testing.T) {
 	w.run(3, "run", "-n", "--max-hold", "1h", "x", "--", "sh", "-c", "exit 3")
 }
 
-func TestCommandThatEndsInItsGrace(t *testing.T) {
-	w := newWorld(t)
-	p := w.start("--store", w.cutURL(), "run", "--ttl", lossTTL, "x", "--", "sh", "-c", "trap 'echo cleaned; exit 0' TERM; echo up; while :; do sleep 0.01; done")
-	p.awaitOutput("up")
-	w.cut()
-	p.ends(76) // whatever it returned
-	p.expectOut("cleaned")
-}
-
 func TestCommandThatEndsInItsGraceButLeavesAChild(t *testing.T) {
 	w := newWorld(t)
 	file, next := w.path("stamps"), w.path("next")
@@ -92,40 +83,6 @@ func alive(pid int) bool {
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
-}
-
-func TestKilledRunEndsItsCommand(t *testing.T) {
-	w := newWorld(t)
-	file := w.path("stamps")
-	p := w.start("run", "x", "--", "sh", "-c", `echo $$; stamp "$0.child" & stamp "$0"; echo survived`, file)
-	awaitStamps(t, file, file+".child")
-	shell := atoi(t, strings.TrimSpace(p.out.String()))
-	p.signal(syscall.SIGKILL)
-	p.wait()
-	// Its output is closed, so no process that had it is alive.
-	if p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || strings.Contains(p.out.String(), "survived") {
-		t.Errorf("%v, %q", p.cmd.ProcessState, p.out.String())
-	}
-	await(t, "the end of the shell", func() bool { return !alive(shell) })
-	for _, f := range []string{file, file + ".child"} {
-		last := stamped(f)
-		w.run(0, "run", "-w", "1m", "x", "--", "true")
-		if stamped(f) != last {
-			t.Errorf("%s goes on", f)
-		}
-	}
-}
-
-func TestKilledRunWithLockDelay(t *testing.T) {
-	w := newWorld(t)
-	file, next := w.path("stamps"), w.path("next")
-	p := w.start("run", "--lock-delay", "1s", "x", "--", "sh", "-c", `stamp "$0.child" & stamp "$0"; :`, file)
-	awaitStamps(t, file, file+".child")
-	waiter := w.start("run", "x", "--", "once", next)
-	w.awaitQueue("x", 1)
-	p.signal(syscall.SIGKILL)
-	waiter.ends(0)
-	goneBefore(t, next, file, file+".child")
 }
 
 func TestStoppedRunLosesItsLockAndItsCommand(t *testing.T) {

@@ -64,8 +64,8 @@ func testMain(m *testing.M) int {
 }
 
 // handleSignals has the programs of the tests get the default action of signals that this process was
-// started to ignore. Suppose that a shell has started the tests in the background: it has them ignore
-// SIGINT, and programs that they start would inherit that. They do not inherit a handled signal.
+// started to ignore. A shell that starts the tests in the background has them ignore SIGINT, and programs
+// that they start would inherit that. Programs do not inherit a handled signal.
 func handleSignals() {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 		if signal.Ignored(s) {
@@ -170,12 +170,7 @@ func (b *buffer) String() string {
 }
 
 func (w *world) command(args ...string) *process {
-	return w.commandOf(filepath.Join(bin, "holdfast"), args...)
-}
-
-// commandOf is command of another holdfast.
-func (w *world) commandOf(program string, args ...string) *process {
-	p := &process{t: w.t, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p := &process{t: w.t, cmd: exec.Command(filepath.Join(bin, "holdfast"), args...), done: make(chan struct{})}
 	p.cmd.Args[0] = "holdfast"
 	p.cmd.Env, p.cmd.Dir = w.env, w.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err

@@ -4,11 +4,7 @@ package main
 
 import (
 	"os"
-	"strings"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestNestedStaysInTheOuterGroup(t *testing.T) {
@@ -35,34 +31,4 @@ func TestNestedCommandDiesWithTheOuterLock(t *testing.T) {
 	p.ends(76)
 	waiter.ends(0)
 	goneBefore(t, next, treeFiles(file)...)
-}
-
-// The shell of this test's job is stopped together with run, and the job is continued as soon as the shell
-// has stopped. So it is where somebody types fg at once, in a run around this one: run must not stop later.
-func TestContinuedAtOnce(t *testing.T) {
-	w := newWorld(t)
-	file := w.path("stamps")
-	p := w.command("-c", `holdfast run x -- sh -c 'echo $$; exec stamp "$0"' "$0"; echo rc=$?`, file)
-	p.cmd.Path, p.cmd.SysProcAttr = "/bin/sh", &syscall.SysProcAttr{Setpgid: true}
-	p.start()
-	awaitStamps(t, file)
-	command, group := atoi(t, strings.TrimSpace(p.out.String())), p.cmd.Process.Pid
-	for range 20 {
-		if err := syscall.Kill(command, syscall.SIGTSTP); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Waitid(unix.P_PID, group, nil, unix.WSTOPPED, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(-group, syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		after := nowStamp()
-		await(t, "the command to go on", func() bool { return stamped(file) > after })
-	}
-	if err := syscall.Kill(command, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	p.ends(0)
-	p.expectOut("rc=137")
 }

@@ -3,10 +3,16 @@
 package main
 
 import (
+	"context"
 	"net"
+	"net/url"
+	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -75,19 +81,6 @@ func TestWaitForAServerThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestPostgresFailover: a job with -w is started while the primary is gone and its standby takes no writes yet.
-func TestPostgresFailover(t *testing.T) {
-	primary := testserver.StartPostgres(t)
-	standby := primary.Replica("one")
-	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_STORE="+strings.Replace(primary.URL("postgres"), primary.Addr, primary.Addr+","+standby.Addr, 1))
-	primary.Kill()
-	awaits(w, "x", func() {
-		w.run(69, "run", "-n", "x", "--", "true").expectErr("connection refused")
-		standby.Query("SELECT pg_promote()")
-	})
-}
-
 // TestFewConnections: processes that a server refuses because it has too many connections wait until others
 // have ended.
 func TestFewConnections(t *testing.T) {
@@ -106,30 +99,8 @@ func TestFewConnections(t *testing.T) {
 	}
 }
 
-// TestWaitingForConnections: a user at a terminal is told what run waits for.
-func TestWaitingForConnections(t *testing.T) {
-	w := newWorld(t)
-	server := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--maxclients", "1"}})
-	w.env = append(w.env, "HOLDFAST_STORE=redis://"+server.Addr)
-	only, err := net.Dial("tcp", server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer only.Close()
-	if _, err := only.Write([]byte("PING\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := only.Read(make([]byte, 100)); err != nil { // the server has accepted it
-		t.Fatal(err)
-	}
-	c := w.onTerminal(200, "holdfast", "run", "-w", "1m", "x", "--", "true")
-	c.awaitTimes(1, "holdfast: waiting for the store: cannot open redis://"+server.Addr)
-	c.types(ctrlC)
-	<-c.done
-}
-
-// TestClaimThatEnds: suppose the lock is handed to a waiter whose host is so busy that the short claim ends
-// before it is renewed. Nothing has run yet that could have lost the lock, so the waiter waits for it again.
+// TestClaimThatEnds: the lock is handed to a waiter whose short claim ends before it is renewed. Nothing has
+// run yet that could have lost the lock, so the waiter waits for it again.
 func TestClaimThatEnds(t *testing.T) {
 	w := newWorld(t)
 	end := w.hold("x")
@@ -142,3 +113,65 @@ func TestClaimThatEnds(t *testing.T) {
 	}
 	atoi(t, strings.TrimSpace(p.out.String())) // it has run once
 }
+
+// lateStore is a store whose first renewal is not answered in time.
+type lateStore struct {
+	driver.Forward
+	once *sync.Once
+}
+
+func init() {
+	driver.Register("late", func(ctx context.Context, u *url.URL) (driver.Driver, error) {
+		file := *u
+		file.Scheme = "file"
+		d, err := driver.Open(ctx, &file)
+		return lateStore{driver.Forward{Driver: d}, &sync.Once{}}, err
+	})
+}
+
+// Renew renews late.
+func (l lateStore) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	l.once.Do(func() { <-ctx.Done() })
+	return l.Forward.Renew(ctx, grants)
+}
+
+// crowd starts n processes that take one name in turn.
+func (w *world) crowd(n int) {
+	w.t.Helper()
+	testserver.TakeTurn(w.t)
+	log := w.path("log")
+	var crowd []*process
+	start := time.Now()
+	for range n {
+		crowd = append(crowd, w.start("run", "-w", "60s", "crowd", "--",
+			"sh", "-c", `echo begin $$ >>"$0"; echo end $$ >>"$0"`, log))
+	}
+	for _, p := range crowd {
+		select {
+		case <-p.done:
+		case <-time.After(time.Until(start.Add(crowdLimit))):
+			w.t.Fatalf("after %v one is still waiting; it wrote\n%s", crowdLimit, p.err.String())
+		}
+		code := p.cmd.ProcessState.ExitCode()
+		if code != 0 || p.out.String() != "" || strings.Contains(p.err.String(), "lost") {
+			w.t.Errorf("exit code %d; it wrote\n%s%s", code, p.out.String(), p.err.String())
+		}
+	}
+	w.t.Logf("%d processes in %v", n, time.Since(start).Round(time.Millisecond))
+	text, err := os.ReadFile(log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(lines) != 2*n {
+		w.t.Fatalf("%d lines of %d commands", len(lines), n)
+	}
+	for i := 0; i < len(lines); i += 2 {
+		if pid, ok := strings.CutPrefix(lines[i], "begin "); !ok || lines[i+1] != "end "+pid {
+			w.t.Fatalf("P1: two commands ran at the same time:\n%s\n%s", lines[i], lines[i+1])
+		}
+	}
+}
+
+// crowdLimit is the time of -w, and some for starting and ending.
+const crowdLimit = 90 * time.Second

@@ -4,11 +4,9 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,58 +80,10 @@ func TestRedisRedisson(t *testing.T) {
 	w.run(0, "break", "mine", "--token", token("mine"))
 	victim.ends(76)
 
-	// The kinds of mutexes: a fair lock's waiters, a fenced one's token.
-	w.env[len(w.env)-1] = "HOLDFAST_STORE=" + store + "&hf.redisson=fair"
-	end := w.hold("queue")
-	waiter := w.start("run", "queue", "--", "echo", "served")
-	w.awaitQueue("queue", 1)
-	w.run(0, "show", "queue").expectOut("WAITER")
-	end()
-	waiter.ends(0)
-	waiter.expectOut("served")
+	// The kinds of mutexes: a fenced one has tokens.
 	w.env[len(w.env)-1] = "HOLDFAST_STORE=" + store + "&hf.redisson=fenced"
 	w.run(0, "run", "numbered", "--", "sh", "-c", "echo token $HOLDFAST_TOKEN").expectOut("token 1")
 	w.run(0, "run", "numbered", "--", "sh", "-c", "echo token $HOLDFAST_TOKEN").expectOut("token 2")
-}
-
-// TestRedisCounts: many processes, a read and a write each, and none is lost.
-func TestRedisCounts(t *testing.T) {
-	w, _ := redisWorld(t, testserver.RedisOptions{})
-	if err := os.WriteFile(w.path("count"), []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const n = 12
-	var all []*process
-	for range n {
-		all = append(all, w.start("run", "count", "--", "sh", "-c", `n=$(cat count); sleep 0.01; echo $((n+1)) >count`))
-	}
-	for _, p := range all {
-		p.ends(0)
-	}
-	if text, err := os.ReadFile(w.path("count")); err != nil || atoi(t, strings.TrimSpace(string(text))) != n {
-		t.Errorf("the count is %q, want %d; %v", text, n, err)
-	}
-}
-
-// A server without TLS takes a greeting with TLS for the beginning of a command,
-// and waits for its end.
-func TestRedisWithoutTLS(t *testing.T) {
-	w, server := redisWorld(t, testserver.RedisOptions{})
-	p := w.run(69, "--store", "rediss://:"+escapedPassword+"@"+server.Addr, "ls")
-	p.expectErr("deadline exceeded")
-	p.hidesPassword()
-}
-
-func TestRedisCtrlCWhileWaiting(t *testing.T) {
-	w, _ := redisWorld(t, testserver.RedisOptions{})
-	defer w.hold("x", "--note", "somebody")()
-	c := w.onTerminal(200, "holdfast", "run", "x", "--", "true")
-	c.awaitTimes(1, `holdfast: waiting: lock "x" is held by another ("somebody"`)
-	w.awaitQueue("x", 1)
-	c.types(ctrlC)
-	c.ends(128 + 2)
-	c.hidesPassword()
-	w.awaitQueue("x", 0)
 }
 
 // TestRedisGone ends or stops the server under a command: the command is gone
@@ -167,18 +117,4 @@ func TestRedisGone(t *testing.T) {
 			goneBefore(t, next, treeFiles(file)...)
 		})
 	}
-}
-
-// A killed run: its hold ends with its TTL and no sooner, and its command is gone.
-func TestRedisKilledRun(t *testing.T) {
-	w, _ := redisWorld(t, testserver.RedisOptions{})
-	file, next := w.path("stamps"), w.path("next")
-	p := w.start("run", "--ttl", "2s", "x", "--", "stamp", file)
-	awaitStamps(t, file)
-	waiter := w.start("run", "x", "--", "once", next)
-	w.awaitQueue("x", 1)
-	p.signal(syscall.SIGKILL)
-	p.wait()
-	waiter.ends(0)
-	goneBefore(t, next, file)
 }

@@ -4,40 +4,9 @@ package main
 
 import (
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
-
-// TestShortWaitOnBusyStore: a store that answers later than the time of -w is not taken for one that does
-// not work. Here its lock file is in another's hands for a while.
-func TestShortWaitOnBusyStore(t *testing.T) {
-	w := newWorld(t)
-	defer w.hold("x")()
-	for _, name := range []string{"x", "free"} {
-		f, err := os.OpenFile(filepath.Join(w.locks, "lock"), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-			t.Fatal(err)
-		}
-		p := w.start("run", "-w", "300ms", name, "--", "echo", "ran")
-		time.Sleep(time.Second)
-		f.Close()
-		switch name {
-		case "x":
-			p.ends(75)
-			p.expectErr(`lock "x" is held by `)
-		case "free":
-			p.ends(0)
-			p.expectOut("ran")
-		}
-	}
-}
 
 // TestSilentServer: a server that accepts and says nothing is named, with the time.
 func TestSilentServer(t *testing.T) {

@@ -71,13 +71,6 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestLsWithoutMatches names the prefix that nothing begins with.
-func TestLsWithoutMatches(t *testing.T) {
-	w := newWorld(t)
-	defer w.hold("x")()
-	w.run(0, "ls", "y/").expectErr(`no lock whose name begins with "y/" is in use`)
-}
-
 // TestBreakOfAnother: a break with another token says who holds the name under which.
 func TestBreakOfAnother(t *testing.T) {
 	w := newWorld(t)
@@ -90,8 +83,8 @@ func TestBreakOfAnother(t *testing.T) {
 	broken.expectErr("with token " + token)
 }
 
-// TestEmptyStoreVariable: a variable that is empty is not taken for none. Suppose that the host has its
-// value from a file that is missing: it would use locks of its own.
+// TestEmptyStoreVariable: a variable that is empty is not taken for none. A host whose setting is missing
+// would use locks of its own.
 func TestEmptyStoreVariable(t *testing.T) {
 	w := newWorld(t)
 	w.unset("HOLDFAST_STORE")

@@ -3,63 +3,19 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestZooKeeper runs all commands on ZooKeeper servers of both versions, as an operator does.
+// TestZooKeeper runs all commands on a ZooKeeper server, as an operator does.
 func TestZooKeeper(t *testing.T) {
-	for _, old := range []bool{true, false} {
-		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
-			w := newWorld(t)
-			server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Old: old})
-			w.env = append(w.env, "HOLDFAST_STORE=zk://app:"+escapedPassword+"@"+server.Addrs()+"/app/locks")
-			w.run(0, "ls").hidesPassword()
-			end := w.hold("jobs/a", "--note", "the first")
-			p := w.run(75, "run", "-n", "jobs/a", "--", "touch", w.path("never"))
-			p.expectErr(`lock "jobs/a" is held by another ("the first"`)
-			if _, err := os.Stat(w.path("never")); err == nil {
-				t.Error("the command ran beside another")
-			}
-			waiter := w.start("run", "jobs/a", "--", "sh", "-c", "echo $HOLDFAST_TOKEN $HOLDFAST_SEQUENCER")
-			w.awaitQueue("jobs/a", 1)
-			for _, args := range [][]string{{"ls"}, {"ls", "-o", "json"}, {"show", "jobs/a"}, {"show", "jobs/a", "-o", "json"}} {
-				p := w.run(0, args...)
-				p.hidesPassword()
-				p.expectOut("the first")
-			}
-			end()
-			waiter.ends(0)
-			waiter.hidesPassword()
-			waiter.expectOut("hf1:x:")
-
-			endShared := w.hold("shared", "--shared")
-			w.run(0, "run", "-n", "--shared", "shared", "--", "true")
-			w.run(75, "run", "-n", "shared", "--", "true")
-			endSlots := w.hold("slots", "--slots", "2")
-			w.run(0, "run", "-n", "--slots", "2", "slots", "--", "true")
-			w.run(64, "run", "-n", "--slots", "3", "slots", "--", "true").hidesPassword()
-			endShared()
-			endSlots()
-			w.run(0, "run", "a", "--", "holdfast", "run", "-n", "a", "--", "true") // nested: joins
-
-			elected := w.start("elect", "--once", "office", "--", "sleep", "1000")
-			await(t, "a leader", func() bool { return w.leader("office") != "" })
-			w.breakLock("office")
-			elected.ends(76)
-
-			w.run(map[bool]int{true: 1}[old], "doctor").expectOut("leads and takes clients")
-			w.run(map[bool]int{true: 1}[old], "doctor", "-o", "json").hidesPassword()
-			server.Members[0].Kill()
-			w.run(69, "ls").hidesPassword()
-			w.run(1, "doctor").hidesPassword()
-			if p := w.run(69, "run", "x", "--", "true"); !strings.Contains(p.err.String(), "connection refused") {
-				t.Errorf("a server that has ended: %s", p.err.String())
-			}
-		})
-	}
+	w := newWorld(t)
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{})
+	w.env = append(w.env, "HOLDFAST_STORE=zk://app:"+escapedPassword+"@"+server.Addrs()+"/app/locks")
+	w.operate()
+	server.Members[0].Kill()
+	w.run(69, "ls").hidesPassword()
+	w.run(1, "doctor").hidesPassword()
+	w.run(69, "run", "x", "--", "true").expectErr("connection refused")
 }

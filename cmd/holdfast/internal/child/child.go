@@ -9,13 +9,12 @@
 //   - on Linux, the last trust deadline that the supervisor has told it has passed: the supervisor
 //     stands still, or it would have told a later one.
 //
-// Suppose the supervisor is killed by kill -9, or stopped by SIGSTOP until its lock has run out.
-// The next holder of the lock may then begin. The command runs beside it for no longer than it
+// The next holder of the lock may begin at that moment. The command runs beside it for no longer than it
 // takes the guard to kill it.
 //
 // On Linux the guard adopts orphans of the command (PR_SET_CHILD_SUBREAPER), so it also finds
-// processes that have left the group and the session. Suppose that the guard is killed instead: the
-// kernel then kills the command (PR_SET_PDEATHSIG), and the supervisor adopts and kills the rest.
+// processes that have left the group and the session. If the guard is killed, the kernel kills the
+// command (PR_SET_PDEATHSIG), and the supervisor adopts and kills the rest.
 //
 // What survives:
 //
@@ -29,8 +28,10 @@
 //   - on other systems, and on Linux without /proc, processes that have left the group; on other systems
 //     also the whole group, if the supervisor and the guard are both killed.
 //
-// The supervisor's side is child_unix.go, the guard's side guard_unix.go. What they tell each other:
-// trust deadlines, and the order to stop the job, from the supervisor to the guard, and reports (report_unix.go) back.
+// The supervisor's side is child_unix.go, the guard's side guard_unix.go. The supervisor tells the guard
+// trust deadlines, the guard reports back.
+//
+// Ctrl-Z does not stop the command: a job that stands still could not renew its lock.
 package child
 
 import (
@@ -48,12 +49,10 @@ type Options struct {
 	Until driver.Instant // the present trust deadline: see Child.Trust
 }
 
-// Event tells that the command was stopped, that the job was, or that the command has ended.
+// Event tells that the command was stopped, or that it has ended.
 type Event struct {
-	Stopped    syscall.Signal // the signal that has stopped the command; 0: none
-	Guard      bool           // it has stopped the guard too
-	JobStopped bool           // what StopJob began is done: SIGTSTP can be caught again
-	Code       int            // otherwise: the command's exit code, or 128+n if signal n killed it
+	Stopped syscall.Signal // the signal that has stopped the command, or 0
+	Code    int            // otherwise: the command's exit code, or 128+n if signal n killed it
 }
 
 // guardName is the guard's name in the list of processes, for ps, top and killall as well as in its

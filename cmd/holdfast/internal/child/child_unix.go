@@ -10,7 +10,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -151,8 +154,6 @@ func (c *Child) relayReports(reports io.Reader) {
 			return
 		case r.what == commandStopped:
 			c.events <- Event{Stopped: syscall.Signal(r.n)}
-		case r.what == jobStopped:
-			c.events <- Event{JobStopped: true}
 		case r.what == commandEnded:
 			c.reportEnd(r.n)
 		}
@@ -193,23 +194,45 @@ func (c *Child) Signal(s syscall.Signal) {
 
 // Trust tells the guard a new trust deadline. If the guard learns of no later one, it kills the
 // command when this one has passed.
-func (c *Child) Trust(until driver.Instant) { c.order(until) }
-
-// order writes an order to the guard: stopOrder, or a trust deadline.
-func (c *Child) order(what any) {
+func (c *Child) Trust(until driver.Instant) {
 	pipe, err := c.trust.SyscallConn()
 	if err != nil {
 		return // closed: the command has ended
 	}
-	// Suppose the guard does not read: it is stopped, and the whole group with it. This process
-	// must not wait for it, so if the pipe is full the write fails at once. A write deadline would
-	// be wrong: if it passes before the write has begun, nothing is written. On a busy machine that
-	// happened to the first trust deadline, and the guard waited for it for ever.
-	line := fmt.Appendln(nil, what)
+	// A guard that is stopped does not read. This process must not wait for it, so the write fails at
+	// once if the pipe is full. A write deadline would be wrong: on a busy machine it passes before the
+	// write has begun, and the guard waits for the first trust deadline for ever.
+	line := fmt.Appendln(nil, until)
 	pipe.Write(func(fd uintptr) bool {
 		syscall.Write(int(fd), line)
 		return true
 	})
+}
+
+// Signals returns the signals that a supervisor passes on to the command. Signals that this process
+// was started to ignore are not among them: the command ignores them too, for example after nohup.
+func Signals() []os.Signal {
+	all := []os.Signal{
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
+	}
+	return slices.DeleteFunc(all, signal.Ignored)
+}
+
+// goOnAfter is the pause before a stopped command goes on. It may stop again at once.
+const goOnAfter = 100 * time.Millisecond
+
+// GoOn continues a command that the terminal has stopped. If the command wanted to use the terminal, it
+// gets it as soon as this process's group has it. Whoever has sent SIGSTOP can continue the command
+// himself: its lock is renewed meanwhile.
+func (c *Child) GoOn(stopped syscall.Signal) {
+	if stopped == syscall.SIGSTOP {
+		return
+	}
+	if stopped != syscall.SIGTSTP && c.tty.ours() {
+		c.tty.lend(c.guard)
+	}
+	time.AfterFunc(goOnAfter, func() { c.Signal(syscall.SIGCONT) })
 }
 
 // Kill kills the command's group and, on Linux, all descendants of the command that have left the
@@ -229,6 +252,13 @@ func (c *Child) Kill(within time.Duration) int {
 	}
 }
 
+// RestoreTerminal takes the terminal back and restores its settings, because a command that was
+// killed could not.
+func (c *Child) RestoreTerminal() {
+	c.tty.takeBack()
+	c.tty.restore()
+}
+
 // Close ends the guard and takes the terminal back. Processes that the command has left running go
 // on.
 func (c *Child) Close() {
@@ -236,5 +266,71 @@ func (c *Child) Close() {
 		syscall.Kill(c.guard, syscall.SIGKILL)
 	}
 	c.trust.Close()
-	c.tty.takeBack()
+	c.tty.close()
+}
+
+// reaper waits for this process's children: the guards, and the commands and orphans that the
+// process adopts when a guard ends. There is one reaper, because the kernel reports the end of each
+// child only once. An earlier command of `holdfast elect` may have left a daemon, which is a child beside the
+// next guard.
+var reaper struct {
+	sync.Mutex
+	running bool
+	waiting []*Child // those whose guard, or adopted command, has not ended
+}
+
+// reap has the reaper wait for the guard.
+func (c *Child) reap() {
+	reaper.Lock()
+	defer reaper.Unlock()
+	reaper.waiting = append(reaper.waiting, c)
+	if !reaper.running {
+		reaper.running = true
+		go reapAll()
+	}
+}
+
+func reapAll() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		reaper.Lock()
+		if err != nil && err != syscall.EINTR && len(reaper.waiting) == 0 {
+			reaper.running = false
+			reaper.Unlock()
+			return // no children any more
+		}
+		waiting := slices.Clone(reaper.waiting)
+		reaper.Unlock()
+		if err != nil {
+			continue
+		}
+		for _, c := range waiting {
+			if c.noteEnd(pid, status) {
+				reaper.Lock()
+				reaper.waiting = slices.DeleteFunc(reaper.waiting, func(other *Child) bool { return other == c })
+				reaper.Unlock()
+			}
+		}
+	}
+}
+
+// noteEnd handles the end of a child process, which may be another command's. It returns true when both
+// the guard and the command have ended.
+func (c *Child) noteEnd(pid int, status syscall.WaitStatus) (done bool) {
+	switch {
+	case pid == c.guard:
+		c.guardEnded.Store(true)
+		c.killUnguarded()
+		if isChild(int(c.pid.Load())) {
+			return c.ended.Load()
+		}
+		c.reportEnd(killed) // does nothing if the guard has reported the end
+		return true
+	case pid == int(c.pid.Load()):
+		c.killUnguarded()
+		c.reportEnd(exitCode(status))
+		return c.guardEnded.Load()
+	}
+	return false
 }

@@ -4,6 +4,7 @@ package child
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -33,7 +34,7 @@ func init() {
 		}
 		numbers[i] = n
 	}
-	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2], supervisor: os.Getppid()}
+	g := guard{orders: numbers[0], reports: numbers[1], supervisorGroup: numbers[2]}
 	showName(guardName)
 	syscall.CloseOnExec(g.orders)
 	syscall.CloseOnExec(g.reports)
@@ -43,10 +44,9 @@ func init() {
 
 // guard starts the command and waits for a reason to kill it.
 type guard struct {
-	orders          int // the descriptor from which orders are read
+	orders          int // the descriptor from which trust deadlines are read
 	reports         int // the descriptor to which reports are written
-	supervisor      int // the supervisor's process id
-	supervisorGroup int // and its process group
+	supervisorGroup int // the supervisor's process group
 	until           driver.Instant
 	partial         []byte // the beginning of a line that has not arrived completely
 }
@@ -142,7 +142,7 @@ func (g *guard) reap(command int) {
 	}
 }
 
-// read reads orders: trust deadlines, and stopOrder. It returns false if the supervisor has died.
+// read reads trust deadlines. It returns false if the supervisor has died.
 func (g *guard) read() bool {
 	var buf [4096]byte
 	n, err := syscall.Read(g.orders, buf[:])
@@ -158,23 +158,11 @@ func (g *guard) read() bool {
 		if !ok {
 			return true
 		}
-		if string(line) == stopOrder {
-			g.stopJob()
-		} else if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
+		if until, err := strconv.ParseInt(string(line), 10, 64); err == nil {
 			g.until = driver.Instant(until)
 		}
 		g.partial = rest
 	}
-}
-
-// stopJob stops the supervisor, then the rest of its group. The order matters: see Child.StopJob.
-func (g *guard) stopJob() {
-	// If the supervisor has died meanwhile, another process is the parent.
-	if os.Getppid() == g.supervisor {
-		syscall.Kill(g.supervisor, syscall.SIGSTOP)
-		syscall.Kill(-g.supervisorGroup, syscall.SIGTSTP)
-	}
-	report{jobStopped, 0}.write(g.reports)
 }
 
 // kill kills the command and all its descendants, in three steps:
@@ -201,3 +189,36 @@ func (g *guard) kill() {
 const killTime = 2 * time.Second
 
 const supervisorGone = "holdfast run has died"
+
+// report is one line that the guard writes to the supervisor.
+type report struct {
+	what string
+	n    int
+}
+
+// The reports, in the order in which they come.
+const (
+	guardReady     = "ready"   // the guard catches all signals now
+	commandStarted = "started" // n is the command's process id
+	commandRefused = "refused" // instead of started: n is the errno
+	commandStopped = "stopped" // n is the signal
+	commandEnded   = "ended"   // n is the exit code
+)
+
+// readReport returns the next report; io.EOF means that the guard has died.
+func readReport(r io.Reader) (report, error) {
+	var got report
+	_, err := fmt.Fscanln(r, &got.what, &got.n)
+	return got, err
+}
+
+// write writes the report in one step, so that it arrives whole or not at all.
+func (r report) write(fd int) { syscall.Write(fd, fmt.Appendln(nil, r.what, r.n)) }
+
+// exitCode returns the exit code that a shell would show for a process that has ended.
+func exitCode(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}

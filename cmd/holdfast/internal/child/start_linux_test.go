@@ -40,8 +40,8 @@ func dyingGuard() {
 	select {}
 }
 
-// TestGuardDiesEarly: suppose that the guard is killed between its fork and its report. Start fails, and
-// the lock is released at once. No process of the command may run then.
+// TestGuardDiesEarly: the guard is killed between its fork and its report. Start fails, and the lock is
+// released at once. No process of the command may run then.
 func TestGuardDiesEarly(t *testing.T) {
 	if _, err := os.Stat("/bin/sleep"); err != nil {
 		t.Fatal(err)

@@ -45,8 +45,8 @@ func (g *guard) watch() string {
 		}
 		switch {
 		case fds[0].Revents != 0:
-			// A new deadline is read before the old one is checked. Suppose that the group was
-			// stopped and continued: both may be waiting.
+			// A new deadline is read before the old one is checked: after a stop of the group both
+			// may be waiting.
 			if !g.read() {
 				return supervisorGone
 			}

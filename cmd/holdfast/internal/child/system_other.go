@@ -24,9 +24,6 @@ func isChild(int) bool { return false }
 // killDescendants does nothing: only the group is killed here.
 func killDescendants(map[int]bool) int { return 0 }
 
-// parent returns 0, because the parent of another process is not known on this system.
-func parent(int) int { return 0 }
-
 // watch returns when the group must be killed, and says why. Here the supervisor's instants mean
 // nothing to another process, so only its death counts.
 func (g *guard) watch() string {

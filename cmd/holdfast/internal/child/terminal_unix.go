@@ -10,12 +10,11 @@ import (
 )
 
 // terminal is the controlling terminal. One process group at a time has its foreground: that group
-// may read, and gets Ctrl-C and Ctrl-Z. Nil: there is no terminal.
+// may read, and gets Ctrl-C. Nil: there is no terminal.
 type terminal struct {
 	fd    int
 	state *term.State // its settings before the command ran
 	lent  bool        // the command's group has the foreground
-	again bool        // the command's group had the foreground when the job was stopped
 }
 
 func openTerminal() *terminal {
@@ -38,9 +37,9 @@ func (t *terminal) ours() bool {
 }
 
 // wantsForeground reports whether the command should have the foreground from the start. In a
-// pipeline it should not. Suppose `holdfast run … | less`: less is in this process's group, and
-// would be stopped when it reads the keyboard. There the command gets the foreground only if it
-// reads the terminal itself: see LendIfNeeded.
+// pipeline it should not: less in `holdfast run … | less` is in this process's group, and would be stopped
+// when it reads the keyboard. There the command gets the foreground only if it reads the terminal itself:
+// see GoOn.
 func (t *terminal) wantsForeground() bool {
 	return t.ours() && term.IsTerminal(0) && !isPipe(1)
 }
@@ -74,6 +73,14 @@ func (t *terminal) takeBack() {
 	t.lent = false
 	signal.Ignore(unix.SIGTTOU)
 	unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
+}
+
+// close takes the foreground back, and does not use the terminal any more.
+func (t *terminal) close() {
+	if t != nil {
+		t.takeBack()
+		unix.Close(t.fd)
+	}
 }
 
 // restore restores the settings that the terminal had before the command.

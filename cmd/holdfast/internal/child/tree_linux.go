@@ -109,15 +109,6 @@ func (p *proc) pid(entry int) int {
 	return 0
 }
 
-// parent returns the parent of a process, or 0 if it is not known.
-func parent(of int) int {
-	if link, err := os.Readlink("/proc/self"); err != nil || link != strconv.Itoa(os.Getpid()) {
-		return 0
-	}
-	p, _ := readEntry(of)
-	return p.parent
-}
-
 // childrenOf lists the children of an entry. It is fast, but some may be missing while others end:
 // see proc_pid_task_tid_children(5).
 func childrenOf(entry int) []int {
@@ -148,9 +139,8 @@ func peek(kind, id int) error {
 	}
 }
 
-// children lists the children of this process. Only if there are any it reads all of /proc. Suppose that
-// a hundred runs are started together: each has no children yet, and if each read the entries of all
-// the others, the cost would grow with the square of their number.
+// children lists the children of this process. It reads all of /proc only if there are any: the cost of a
+// hundred runs that are started together would grow with the square of their number.
 func children() []int {
 	if peek(unix.P_ALL, 0) == unix.ECHILD {
 		return nil

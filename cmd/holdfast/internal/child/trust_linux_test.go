@@ -25,10 +25,8 @@ func trusting(t *testing.T) (*Child, *bufio.Reader) {
 	return &Child{trust: trust}, bufio.NewReader(orders)
 }
 
-// TestTrustArrives: a deadline reaches a guard that can read it, even on a busy processor. Suppose that
-// Trust gave up writing after a millisecond, and that this process stood still for so long before the
-// write. Then the first deadline, with which the guard starts the command, would be lost, and the guard
-// and the supervisor would wait for each other for ever.
+// TestTrustArrives: a deadline reaches a guard that can read it, even on a busy processor. If the first one
+// were lost, the guard and the supervisor would wait for each other for ever.
 func TestTrustArrives(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var stop atomic.Bool

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,10 +21,9 @@ print the token. A later hold than the one that you saw has another token, and i
 broken: then the exit code is 1, and who holds NAME now is printed.
 
 The lock is free at once. holdfast run and elect learn of the break within a second, and
-kill their command. Other programs learn of it at once from Redis, etcd, ZooKeeper and
-PostgreSQL, else at their next renewal (with the default TTL within 10s), and those with
-Redisson when they release it. Until then two holders may run. So break a hold only if its
-holder is dead, or if the resource checks tokens.
+kill their command. Other programs learn of it from the store, or at their next renewal (with
+the default TTL within 10s), and those with Redisson when they release it. Until then two
+holders may run. So break a hold only if its holder is dead, or if the resource checks tokens.
 
 ` + exitCodes,
 		Example: `  holdfast show deploy/shop
@@ -64,22 +62,23 @@ holder is dead, or if the resource checks tokens.
 
 // notBroken says that no hold has the token, and who holds the name now.
 func notBroken(name string, t holdfast.Token, info holdfast.Info) error {
-	if len(info.Holders) == 0 {
-		return &exitError{exitFailure, fmt.Errorf("nothing was broken: nobody holds %q", name)}
-	}
-	var holders []string
-	for _, h := range info.Holders {
-		if h.Token == t { // it ended after the name was inspected
-			return &exitError{exitFailure, fmt.Errorf("nothing was broken: the hold on %q with token %d has just ended", name, t)}
-		}
+	why := fmt.Sprintf("nobody holds %q", name)
+	for i, h := range info.Holders {
+		cells := holderCells(h)
+		text := fmt.Sprintf("%q has held it for %s, with token %s", h.Note, cells[2], cells[1])
 		if h.Token == 0 {
-			holders = append(holders, fmt.Sprintf("%q has it, without a token: it cannot be broken", h.Note))
-			continue
+			text = fmt.Sprintf("%q has it, without a token: it cannot be broken", h.Note)
 		}
-		holders = append(holders, fmt.Sprintf("%q has held it for %s, with token %d", h.Note, sinceText(h), h.Token))
+		switch {
+		case h.Token == t: // it ended after the name was inspected
+			return &exitError{exitFailure, fmt.Errorf("nothing was broken: the hold on %q with token %d has just ended", name, t)}
+		case i == 0:
+			why = fmt.Sprintf("no hold on %q has the token %d: %s", name, t, text)
+		default:
+			why += ", " + text
+		}
 	}
-	return &exitError{exitFailure, fmt.Errorf("nothing was broken: no hold on %q has the token %d: %s",
-		name, t, strings.Join(holders, ", "))}
+	return &exitError{exitFailure, errors.New("nothing was broken: " + why)}
 }
 
 // printBroken prints the hold that was broken.

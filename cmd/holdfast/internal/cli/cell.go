@@ -105,10 +105,7 @@ REVISION than the others.
 }
 
 func (a *app) printStatuses(said []cell.MemberStatus) error {
-	t := &table{columns: []column{
-		{title: "ADDRESS"}, {title: "MEMBER"}, {title: "STATE"}, {title: "REVISION", drop: 2}, {title: "SIZE", drop: 3},
-		{title: "SESSIONS", drop: 4}, {title: "LOCKS", drop: 5}, {title: "FILES", drop: 6}, {title: "VERSION", drop: 7},
-	}}
+	t := newTable("ADDRESS", "MEMBER", "STATE", "REVISION", "SIZE", "SESSIONS", "LOCKS", "FILES", "VERSION")
 	for _, s := range said {
 		switch r := s.Status; {
 		case a.output == "json":
@@ -118,20 +115,20 @@ func (a *app) printStatuses(said []cell.MemberStatus) error {
 		case s.Err != nil:
 			t.add(s.Address, "", "does not answer", "", "", "", "", "", "")
 		default:
-			state := "follows " + escape(r.Leader)
+			state := "follows " + r.Leader
 			if r.Leader == r.Member {
 				state = "leads"
 			} else if r.Leader == "" {
 				state = "no leader"
 			}
-			t.add(s.Address, escape(r.Member), state, strconv.FormatInt(r.Revision, 10), sizeText(r.Size),
-				strconv.Itoa(int(r.Sessions)), strconv.Itoa(int(r.Names)), strconv.Itoa(int(r.Nodes)), escape(r.Version))
+			t.add(s.Address, r.Member, state, strconv.FormatInt(r.Revision, 10), sizeText(r.Size),
+				strconv.Itoa(int(r.Sessions)), strconv.Itoa(int(r.Names)), strconv.Itoa(int(r.Nodes)), r.Version)
 		}
 	}
 	if a.output == "json" {
 		return nil
 	}
-	return t.write(os.Stdout, outputWidth())
+	return t.write(os.Stdout)
 }
 
 // unwell is the error of members that do not answer, have no leader, or have too little space.
@@ -205,7 +202,7 @@ type memberJSON struct {
 }
 
 func (a *app) printMembers(members []*cellv1.Member) error {
-	t := &table{columns: []column{{title: "MEMBER"}, {title: "PEER URL"}, {title: "STATE"}, {title: "ID", drop: 1}}}
+	t := newTable("MEMBER", "PEER URL", "STATE", "ID")
 	for _, m := range members {
 		if a.output == "json" {
 			if err := printJSON(memberJSON{m.Id, m.Name, m.PeerUrl, m.Learner}); err != nil {
@@ -220,12 +217,12 @@ func (a *app) printMembers(members []*cellv1.Member) error {
 		case m.Learner:
 			state = "learns"
 		}
-		t.add(escape(m.Name), escape(m.PeerUrl), state, escape(m.Id))
+		t.add(m.Name, m.PeerUrl, state, m.Id)
 	}
 	if a.output == "json" {
 		return nil
 	}
-	return t.write(os.Stdout, outputWidth())
+	return t.write(os.Stdout)
 }
 
 func (a *app) cellAddCommand() *cobra.Command {

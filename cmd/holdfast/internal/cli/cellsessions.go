@@ -42,10 +42,7 @@ many locks it holds, and in how many queues it waits.
 }
 
 func (a *app) listSessions(ctx context.Context, c *cellStore) error {
-	t := &table{columns: []column{
-		{title: "SESSION"}, {title: "PRINCIPAL", drop: 2, shrinks: true}, {title: "NOTE", drop: 4, shrinks: true}, {title: "OPEN FOR"},
-		{title: "TTL", drop: 3}, {title: "HOLDS"}, {title: "PLACES", drop: 1},
-	}}
+	t := newTable("SESSION", "PRINCIPAL", "NOTE", "OPEN FOR", "TTL", "HOLDS", "PLACES")
 	for after, more := "", true; more; {
 		var r *connect.Response[cellv1.SessionsListResponse]
 		err := c.Do(ctx, true, func(ctx context.Context, m *cell.Member) (err error) {
@@ -66,7 +63,7 @@ func (a *app) listSessions(ctx context.Context, c *cellStore) error {
 				}
 				continue
 			}
-			t.add(escape(s.Id), escape(s.Principal), escape(s.Note), durationText(s.Open.AsDuration()), durationText(s.Ttl.AsDuration()),
+			t.add(s.Id, s.Principal, s.Note, durationText(s.Open.AsDuration()), durationText(s.Ttl.AsDuration()),
 				strconv.Itoa(int(s.Holds)), strconv.Itoa(int(s.Places)))
 		}
 		more = r.Msg.More && len(r.Msg.Sessions) > 0
@@ -74,11 +71,11 @@ func (a *app) listSessions(ctx context.Context, c *cellStore) error {
 	switch {
 	case a.output == "json":
 		return nil
-	case len(t.rows) == 0:
+	case t.empty():
 		a.hint("there are no sessions")
 		return nil
 	}
-	return t.write(os.Stdout, outputWidth())
+	return t.write(os.Stdout)
 }
 
 func (a *app) cellKillCommand() *cobra.Command {

@@ -20,8 +20,6 @@ func findCommand(program string) (string, error) {
 		return "", &exitError{exitNotFound, fmt.Errorf("command %q was not found", program)}
 	case errors.Is(err, fs.ErrPermission):
 		return "", cannotRun(program, "its file needs the permission x")
-	case errors.Is(err, syscall.EISDIR):
-		return "", cannotRun(program, "it is a directory")
 	}
 	return "", cannotRun(program, errors.Unwrap(err).Error())
 }

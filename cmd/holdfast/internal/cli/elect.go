@@ -31,15 +31,9 @@ exit code.
 election in programs. CMD's environment is as with run; HOLDFAST_TOKEN grows with each
 term.
 
-Exit codes:
-        CMD's own, or 128+n if signal n killed it: with --once, or after a signal
-   64   wrong usage: a flag, a name, a URL, or something that the store cannot do
-   69   the store cannot be reached or does not work, at the start
-   70   CMD or its guard could not be started
-   76   the office was lost or broken while CMD ran, with --once
-  126   CMD cannot be executed
-  127   CMD was not found
-  128+n signal n ended the wait for the office`
+` + runExitCodes + `
+
+Without --once elect ends by a signal, or with 64, 69 or 70 at the start.`
 
 func (a *app) electCommand() *cobra.Command {
 	f := &electFlags{}

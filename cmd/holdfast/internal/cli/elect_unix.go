@@ -32,40 +32,29 @@ func (r *runner) terms(once bool) error {
 	var pause pauses
 	for first := true; ; first = false {
 		start := time.Now()
-		result, err := r.hold()
+		ran, last, err := r.hold()
 		switch {
-		case result.asked || result.final || once && result.ran:
+		case last, ran && once, !ran && first:
 			return err
-		case !result.ran && first:
-			return err
-		case !result.ran:
+		case !ran:
 			complain(err) // the store worked at the start, so it may work again
 		}
 		wait := pause.after(time.Since(start))
-		if result.ran && !r.flags.quiet {
+		if ran && !r.flags.quiet {
 			again := "standing again"
 			if wait > 0 {
 				again += fmt.Sprintf(" in %v", wait)
 			}
-			complain(fmt.Errorf("%s; %s", termText(err), again))
+			term := fmt.Sprintf("the command has ended with exit code %d", codeOf(err))
+			if codeOf(err) == exitLost {
+				term = "the office was lost"
+			}
+			complain(errors.New(term + "; " + again))
 		}
 		if by := sleepUnlessAsked(wait, r.signals); by != 0 {
 			return &exitError{exitSignal + int(by), nil}
 		}
 	}
-}
-
-// termText says how a term ended.
-func termText(err error) string {
-	var exit *exitError
-	errors.As(err, &exit)
-	switch {
-	case exit == nil:
-		return "the command has ended with exit code 0"
-	case exit.code == exitLost:
-		return "the office was lost"
-	}
-	return fmt.Sprintf("the command has ended with exit code %d", exit.code)
 }
 
 // sleepUnlessAsked sleeps, or returns the signal that asks for the end.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 
@@ -41,11 +40,23 @@ const (
 // exitCodes is the table for the help texts.
 const exitCodes = `Exit codes:
     0   done
-    1   break: there is no such hold (any more); doctor: an error was found
+    1   break: there is no such hold (any more); leader: there is none; doctor: an error was found
     2   doctor --strict: a warning was found, and no error
    64   wrong usage: a flag, a name, a URL, or something that the store cannot do
    69   the store cannot be reached or does not work
    70   something else failed on this host`
+
+// runExitCodes is the table for run and elect.
+const runExitCodes = `Exit codes:
+        CMD's own, or 128+n if signal n killed it
+   64   wrong usage: a flag, a name, a URL, or something that the store cannot do
+   69   the store cannot be reached or does not work
+   70   CMD or its guard could not be started
+   75   the lock was not acquired (-E changes it)
+   76   the lock was lost or broken, or --max-hold was over, while CMD ran
+  126   CMD cannot be executed
+  127   CMD was not found
+  128+n signal n ended the wait for the lock`
 
 // exitError is an error with an exit code. The error is nil if there is no message.
 type exitError struct {
@@ -62,6 +73,14 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
+// codeOf returns the exit code of an error, or 0.
+func codeOf(err error) int {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
+	return exitOK
+}
+
 // usagef returns an error of wrong usage.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
@@ -73,30 +92,20 @@ func storeError(err error) error { return &exitError{exitUnavailable, err} }
 // fromOutside reports whether an error comes from the network, the files, a server or a timeout,
 // rather than from what the user has typed.
 func fromOutside(err error) bool {
-	var path *fs.PathError
-	var refused *redislock.ServerError
-	var database *sqllock.OpenError
-	var directory *filelock.OpenError
-	var ensemble *zklock.OpenError
-	var cell *connect.Error
-	var network net.Error
-	var errno syscall.Errno
-	var etcd interface { // what etcd answers, that the password is wrong for example
+	type etcdAnswer interface { // that the password is wrong for example
 		error
 		Code() codes.Code
 	}
-	return errors.As(err, &etcd) || errors.As(err, &path) || errors.As(err, &cell) || errors.As(err, &network) || errors.As(err, &errno) ||
-		errors.As(err, &refused) || errors.As(err, &database) || errors.As(err, &directory) || errors.As(err, &ensemble) ||
+	return is[net.Error](err) || is[syscall.Errno](err) || is[*fs.PathError](err) || is[etcdAnswer](err) || is[*connect.Error](err) ||
+		is[*redislock.ServerError](err) || is[*sqllock.OpenError](err) || is[*filelock.OpenError](err) || is[*zklock.OpenError](err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
 }
 
-// timedOut reports whether a store did not answer in time.
-func timedOut(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout() ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		status.Code(err) == codes.DeadlineExceeded
+// is reports whether err is of a type, or wraps an error that is.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 // notAcquired gives the error of an acquire its exit code.
@@ -114,26 +123,23 @@ func (f *runFlags) notAcquired(err error) error {
 
 // heldText says who holds the lock, as far as it is known.
 func heldText(err error) error {
-	var detail *holdfast.HeldError
-	if !errors.As(err, &detail) {
-		return errors.New("the lock is held")
+	if detail, ok := errors.AsType[*holdfast.HeldError](err); ok {
+		return fmt.Errorf("lock %q is %w", detail.Name, detail)
 	}
-	return fmt.Errorf("lock %q is %w", detail.Name, detail)
+	return errors.New("the lock is held")
 }
 
 // lostText says which lock was lost, and why.
 func lostText(name string, err error) error {
-	var lost *holdfast.LostError
-	if errors.As(err, &lost) {
+	if lost, ok := errors.AsType[*holdfast.LostError](err); ok {
 		return lost
 	}
 	return fmt.Errorf("lock %q lost: %w", name, err)
 }
 
-// oneLine returns an error's text on one line, without the prefix "holdfast: ", and printable.
+// oneLine returns an error's text on one line, without the prefix "holdfast: ", and escaped.
 func oneLine(err error) string { return flat(err.Error()) }
 
-// flat does what oneLine does, for a text.
 func flat(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -142,5 +148,5 @@ func flat(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return printable(strings.Join(lines, "; "))
+	return escape(strings.Join(lines, "; "))
 }

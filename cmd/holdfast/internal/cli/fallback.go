@@ -75,22 +75,16 @@ func (f *fallbackFlags) openDriver(ctx context.Context, first *url.URL) (driver.
 			return nil, usagef("--fallback: %s belongs in the URL of the store, and holds for both", key)
 		}
 	}
-	shown, other := driver.Redact(first), driver.Redact(second)
 	down := false
-	d, err := fallback.Open(ctx, first, second, &fallback.Options{
-		After: f.after,
-		OnChange: func(c fallback.Change) {
-			switch {
-			case c.State == fallback.StateOpen:
-				down = true
-				complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s when every hold in the "+
-					"first must have ended", shown, c.Err, other))
-			case down:
-				down = false
-				complain(fmt.Errorf("%s answers again", shown))
-			}
-		},
-	})
+	d, err := fallback.Open(ctx, first, second, &fallback.Options{After: f.after, OnChange: func(c fallback.Change) {
+		if c.State == fallback.StateOpen {
+			complain(fmt.Errorf("%s does not answer (%w): locks are taken from %s when every hold in the first must have ended",
+				driver.Redact(first), c.Err, driver.Redact(second)))
+		} else if down {
+			complain(fmt.Errorf("%s answers again", driver.Redact(first)))
+		}
+		down = c.State == fallback.StateOpen
+	}})
 	switch {
 	case errors.Is(err, fallback.ErrSecond) && fromOutside(err):
 		complain(fmt.Errorf("%w: there is nothing to fall back to", err))

@@ -99,7 +99,7 @@ func (a *app) filesLsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCell(cmd.Context(), func(ctx context.Context, c *cellStore) error {
 				path := strings.TrimSuffix(c.in(strings.Join(args, "")), "/")
-				t := &table{columns: []column{{title: "PATH"}, {title: "SIZE", drop: 1}, {title: "GENERATION", drop: 3}, {title: "SESSION", drop: 2}}}
+				t := newTable("PATH", "SIZE", "GENERATION", "SESSION")
 				for n, err := range c.ReadDir(ctx, path) {
 					if err != nil {
 						return fileError(err)
@@ -110,7 +110,7 @@ func (a *app) filesLsCommand() *cobra.Command {
 						}
 						continue
 					}
-					name := escape(c.out(n.Path))
+					name := c.out(n.Path)
 					if n.HasChildren {
 						name += "/"
 					}
@@ -123,11 +123,11 @@ func (a *app) filesLsCommand() *cobra.Command {
 				switch {
 				case a.output == "json":
 					return nil
-				case len(t.rows) == 0:
+				case t.empty():
 					a.hint("there are no files")
 					return nil
 				}
-				return t.write(os.Stdout, outputWidth())
+				return t.write(os.Stdout)
 			})
 		},
 	}
@@ -426,15 +426,15 @@ principals lets. Files that are made below a file have the rights that it has th
 				if a.output == "json" {
 					return printJSON(c.fileAsJSON(n))
 				}
-				t := &table{columns: []column{{title: "RIGHT"}, {title: "LIST"}}}
+				t := newTable("RIGHT", "LIST")
 				for _, row := range [][2]string{{"read", n.ACL.Read}, {"write", n.ACL.Write}, {"change", n.ACL.Change}} {
-					list := escape(row[1])
+					list := row[1]
 					if list == "" {
 						list = "(everybody)"
 					}
 					t.add(row[0], list)
 				}
-				return t.write(os.Stdout, outputWidth())
+				return t.write(os.Stdout)
 			})
 		},
 	}

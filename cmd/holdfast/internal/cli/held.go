@@ -79,22 +79,16 @@ func (f *runFlags) wanted(s *store, name string) held {
 // suffices reports whether a process that has h need not take want. It is an error if the process
 // could never get want because it has h.
 func (h held) suffices(want held) (bool, error) {
-	const slot = "slot"
+	slot, wantsSlot := h.Mode == driver.Slot.String(), want.Mode == driver.Slot.String()
 	switch {
-	case (h.Mode == slot) != (want.Mode == slot):
-		return false, nil // the store will refuse the other kind of lock
-	case h.Mode == slot && want.Permits <= h.Permits:
-		return true, nil
-	case h.Mode == slot && want.Permits+h.Permits <= want.Slots:
+	case slot != wantsSlot: // the store will refuse the other kind of lock
 		return false, nil
-	case h.Mode == slot:
-		return false, fmt.Errorf("%d of the %d slots of %q are held by the run around this one: "+
-			"it would wait for itself", h.Permits, want.Slots, want.Name)
-	case h.Mode == want.Mode || h.Mode == driver.Exclusive.String():
+	case slot && want.Permits > h.Permits && want.Permits+h.Permits <= want.Slots:
+		return false, nil
+	case slot && want.Permits <= h.Permits, !slot && (h.Mode == want.Mode || h.Mode == driver.Exclusive.String()):
 		return true, nil
 	}
-	return false, fmt.Errorf("%q is held shared by the run around this one, "+
-		"which would wait for itself: take it exclusively there", want.Name)
+	return false, fmt.Errorf("%q is held by the run around this one, in a mode that is not enough: it would wait for itself", want.Name)
 }
 
 // outerHold returns a hold around this process that makes want unnecessary, if there is one and
@@ -111,10 +105,8 @@ func (s *store) outerHold(ctx context.Context, want held, outer []held) (*held, 
 		// The variable may be old or forged, so the store is asked. The sequencer must name the
 		// hold that the other fields describe.
 		seq, err := driver.ParseSequencer(h.Sequencer)
-		if err != nil || seq.Name != h.Name || seq.Mode.String() != h.Mode || seq.Token != h.Token {
-			continue
-		}
-		if s.CheckSequencer(ctx, h.Sequencer) != nil {
+		if err != nil || seq.Name != h.Name || seq.Mode.String() != h.Mode || seq.Token != h.Token ||
+			s.CheckSequencer(ctx, h.Sequencer) != nil {
 			continue
 		}
 		enough, err := h.suffices(want)

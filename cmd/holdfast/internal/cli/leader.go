@@ -37,12 +37,7 @@ the time at which this host saw it. A vacancy is "(vacant)". Control and invisib
 characters of values are escaped as in Go. If the store does not answer, that is printed to
 the standard error, and the watch goes on.
 
-Exit codes:
-    0   there is a leader
-    1   there is none
-   64   wrong usage: a flag, a name, a URL, or something that the store cannot do
-   69   the store cannot be reached or does not work
-   70   something else failed on this host`,
+` + exitCodes,
 		Example: `  holdfast leader scheduler
   holdfast leader --watch -o json scheduler | jq -r --unbuffered .value`,
 		Args:              nameArgument,
@@ -86,16 +81,14 @@ func (a *app) watchLeader(ctx context.Context, name string) error {
 		switch {
 		case errors.Is(err, holdfast.ErrUnsupported):
 			return operationError(err)
-		case err != nil:
-			if !failing {
-				complain(fmt.Errorf("the leader is not known at present: %w", err))
+		case err == nil:
+			err = a.printLeader(name, l, time.Now())
+			if failing = false; err != nil {
+				return err
 			}
+		case !failing:
+			complain(fmt.Errorf("the leader is not known at present: %w", err))
 			failing = true
-			continue
-		}
-		failing = false
-		if err := a.printLeader(name, l, time.Now()); err != nil {
-			return err
 		}
 	}
 	return nil

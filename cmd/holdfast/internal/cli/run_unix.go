@@ -63,7 +63,7 @@ func (a *app) run(f *runFlags, name string, command []string) error {
 		}
 		// Until here a signal may end this process: there is nothing to give back.
 		signal.Notify(r.signals, child.Signals()...)
-		_, err = r.hold()
+		_, _, err = r.hold()
 		return err
 	})
 }
@@ -77,12 +77,12 @@ func (a *app) withRunner(
 	if err != nil {
 		return err
 	}
-	patience := f.patience()
+	p := patience{f.nonblock, f.quiet, f.wait, time.Now().Add(f.wait)}
 	events := holdfast.Events{Waiting: waitingHint}
 	if f.quiet {
 		events.Waiting = nil
 	}
-	s, err := a.openPatiently(patience, events)
+	s, err := persist(context.Background(), p, func(ctx context.Context) (*store, error) { return a.open(ctx, events) })
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *app) withRunner(
 		return err
 	}
 	return work(&runner{store: s, lock: lock, flags: f, signals: signals,
-		name: name, path: path, command: command, grace: grace, patience: patience})
+		name: name, path: path, command: command, grace: grace, patience: p})
 }
 
 // checkLock returns what is wrong with the lock's options (P10). An acquire whose context has ended
@@ -112,21 +112,15 @@ func checkLock(lock *holdfast.Lock) error {
 	return nil
 }
 
-// holdResult says how hold ended.
-type holdResult struct {
-	ran   bool // the command has run
-	asked bool // a signal asked for the end
-	final bool // another try would end in the same way
-}
-
-// hold takes the lock, runs the command and gives the lock back. The error has the exit code.
-func (r *runner) hold() (holdResult, error) {
-	lease, err := r.acquireFresh()
+// hold takes the lock, runs the command and gives the lock back. It reports whether the command has run, and
+// whether that was the last time, because a signal asked for the end or the next would end in the same way.
+// The error has the exit code.
+func (r *runner) hold() (ran, last bool, err error) {
+	lease, err := r.acquire()
 	began := driver.HostClock.Now()
-	var exit *exitError
 	if err != nil {
-		asked := errors.As(err, &exit) && exit.code > exitSignal
-		return holdResult{asked: asked, final: exit != nil && exit.code == exitUsage}, err
+		code := codeOf(err)
+		return false, code > exitSignal || code == exitUsage, err
 	}
 	if lease.Degraded() {
 		complain(fmt.Errorf("lock %q is held in the second store: it excludes only those who use that too", r.name))
@@ -139,68 +133,31 @@ func (r *runner) hold() (holdResult, error) {
 	})
 	if err != nil {
 		lease.ReleaseNow() // nothing has run, so the next try need not wait for --min-hold
-		return holdResult{final: true}, startError(r.command[0], err)
+		return false, true, startError(r.command[0], err)
 	}
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
 	s := &supervisor{
 		child: c, lease: lease, signals: r.signals, name: r.name, grace: r.grace, gone: r.watchHold(watching, lease),
-	}
-	if r.flags.maxHold > 0 {
-		s.maxHold, s.maxHoldEnds = r.flags.maxHold, began.Add(r.flags.maxHold)
+		maxHold: r.flags.maxHold, began: began,
 	}
 	err = s.supervise()
 	// On a terminal the command has the foreground, so Ctrl-C reaches only the command.
-	interrupted := errors.As(err, &exit) &&
-		(exit.code == exitSignal+int(syscall.SIGINT) || exit.code == exitSignal+int(syscall.SIGQUIT))
-	return holdResult{ran: true, asked: s.asked || interrupted}, err
+	interrupted := codeOf(err) == exitSignal+int(syscall.SIGINT) || codeOf(err) == exitSignal+int(syscall.SIGQUIT)
+	return true, s.asked || interrupted, err
 }
 
-// acquireFresh waits for the lock as acquire does, and returns a lease that need not be renewed at once.
-// Suppose the store hands the lock over, and this host is so busy that the short claim ends before it
-// is renewed. Nothing has run yet, so this process stands again.
-func (r *runner) acquireFresh() (*holdfast.Lease, error) {
-	for {
-		lease, err := r.acquire()
-		if err != nil {
-			return nil, err
-		}
-		last := r.patience.none || r.patience.over()
-		err = r.refresh(lease)
-		switch again := errors.Is(err, holdfast.ErrLost) || r.mayRetry(err); {
-		case err == nil:
-			return lease, nil
-		case last || !again:
-			return nil, err
-		}
-	}
-}
-
-// acquire waits for the lock, until the time of -w is over or a signal ends the wait. If the opening has
-// taken all of that time, or the store has not answered in it, the lock is asked for once: a short wait
-// on a busy host does not mean that the store is gone.
+// acquire waits for the lock, until the time of -w is over or a signal ends the wait.
 func (r *runner) acquire() (*holdfast.Lease, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	waiting, take := ctx, r.lock.Acquire
-	switch f := r.flags; {
-	case f.nonblock || r.patience.over():
-		take = r.lock.TryAcquire
-	case f.waitSet:
-		var stop context.CancelFunc
-		waiting, stop = context.WithDeadline(ctx, r.patience.until)
-		defer stop()
-	}
 	type result struct {
 		lease *holdfast.Lease
 		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		lease, err := r.patience.acquirePatiently(waiting, take)
-		if waiting.Err() != nil && ctx.Err() == nil && r.patience.unanswered(err) {
-			lease, err = r.lock.TryAcquire(ctx)
-		}
+		lease, err := r.take(ctx)
 		done <- result{lease, err}
 	}()
 	var by syscall.Signal
@@ -240,44 +197,20 @@ func asksForEnd(s os.Signal) bool {
 	return false
 }
 
-// refresh renews a lease that has little time left, before the command starts: a hold that was
-// handed over after a wait is a short claim at first, and the grace would begin at once.
-func (r *runner) refresh(lease *holdfast.Lease) error {
-	left := time.Until(lease.ValidUntil())
-	if left >= r.flags.slack(r.store.Caps()) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), left)
-	defer cancel()
-	if err := lease.Renew(ctx); err != nil && !errors.Is(err, holdfast.ErrMaxHold) {
-		lease.ReleaseNow()
-		return storeError(err)
-	}
-	return nil
-}
-
 // supervisor looks after a command while its lock is held. Four things can happen: the command
 // ends or is stopped, a signal comes, the lock is lost, and it is time to check the trust deadline.
 type supervisor struct {
-	child       *child.Child
-	lease       *holdfast.Lease
-	signals     chan os.Signal
-	gone        <-chan struct{} // closed when the store has the hold no more
-	name        string
-	grace       time.Duration
-	maxHold     time.Duration    // 0: none
-	maxHoldEnds driver.Instant   // if maxHold is not 0
-	catchesStop bool             // SIGTSTP is passed on
-	asked       bool             // a signal has asked for the end
-	retry       <-chan time.Time // when to continue a stopped job that nobody else can continue
-	ending      *ending          // nil: the lock is being renewed
-}
-
-// ending is the end of a command whose lock is not renewed any more. It has got SIGTERM.
-type ending struct {
-	why       string         // what has become of the lock
-	deadline  driver.Instant // when the command is killed
-	announced chan struct{}  // closed when that has been written to the standard error
+	child   *child.Child
+	lease   *holdfast.Lease
+	signals chan os.Signal
+	gone    <-chan struct{} // closed when the store has the hold no more
+	name    string
+	grace   time.Duration
+	maxHold time.Duration  // 0: none
+	began   driver.Instant // when the hold did
+	asked   bool           // a signal has asked for the end
+	ending  string         // why the lock is not renewed any more, and the command has got SIGTERM; "": it is renewed
+	killAt  driver.Instant // if ending: when the command is killed
 }
 
 // killWithin is how long to wait for killed processes to be gone. They are gone at once, unless
@@ -286,35 +219,26 @@ const killWithin = 5 * time.Second
 
 // supervise returns the command's exit code, or what became of the lock.
 func (s *supervisor) supervise() error {
-	// A process that was started to ignore SIGTSTP goes on ignoring it.
-	s.catchesStop = !signal.Ignored(syscall.SIGTSTP)
-	s.catchStops()
+	if !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(s.signals, syscall.SIGTSTP)
+	}
 	deadline := time.NewTimer(0)
 	defer deadline.Stop()
 	for {
 		select {
 		case e := <-s.child.Events():
-			switch {
-			case e.Stopped != 0:
-				s.stopped(e)
-			case e.JobStopped:
-				s.catchStops()
-			default:
+			if e.Stopped == 0 {
 				return s.ended(e.Code)
 			}
+			s.child.GoOn(e.Stopped)
 		case sig := <-s.signals:
-			if sig == syscall.SIGCONT {
-				if !s.resume() {
-					return s.lost(killed)
-				}
+			if sig == syscall.SIGTSTP {
+				// Ctrl-Z in a pipeline, of which others have stopped: this process must renew the lock.
+				syscall.Kill(0, syscall.SIGCONT)
 				continue
 			}
 			s.asked = s.asked || asksForEnd(sig)
 			s.child.Signal(sig.(syscall.Signal))
-		case <-s.retry:
-			if !s.resume() {
-				return s.lost(killed)
-			}
 		case <-s.lease.Done():
 			return s.lost(killed)
 		case <-s.gone:
@@ -329,20 +253,13 @@ func (s *supervisor) supervise() error {
 	}
 }
 
-// catchStops has SIGTSTP passed on. StopJob ends that, so it is called after each stop of the job.
-func (s *supervisor) catchStops() {
-	if s.catchesStop {
-		signal.Notify(s.signals, syscall.SIGTSTP)
-	}
-}
-
 // checkDeadline tells the guard the trust deadline. If it is no further away than the grace, the
 // lock could not be renewed, and the command is told to end. It returns when to check again, or 0
 // if the deadline has passed.
 func (s *supervisor) checkDeadline() time.Duration {
 	now := driver.HostClock.Now()
-	if s.ending != nil {
-		return s.ending.deadline.Sub(now)
+	if s.ending != "" {
+		return s.killAt.Sub(now)
 	}
 	until := trustedUntil(s.lease)
 	s.child.Trust(until)
@@ -355,69 +272,20 @@ func (s *supervisor) checkDeadline() time.Duration {
 		// grace begins.
 		return min(left-s.grace, max(left/4, 10*time.Millisecond))
 	}
-	e := &ending{deadline: until, why: "could not be renewed", announced: make(chan struct{})}
-	if s.maxHold > 0 && now >= s.maxHoldEnds {
-		e.why = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", s.maxHold)
+	s.killAt, s.ending = until, "could not be renewed"
+	if s.maxHold > 0 && now >= s.began.Add(s.maxHold) {
+		s.ending = fmt.Sprintf("has been held for --max-hold %v, and is not renewed any more", s.maxHold)
 	}
-	s.ending = e
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Signal(syscall.SIGCONT) // a stopped command handles SIGTERM only when it is continued
 	// In the background: if nobody reads the standard error, that must not delay SIGKILL.
-	go func() {
-		defer close(e.announced)
-		complain(fmt.Errorf("lock %q %s: the command is told to end, and killed in %v",
-			s.name, e.why, left.Round(time.Millisecond)))
-	}()
+	go complain(fmt.Errorf("lock %q %s: the command is told to end, and killed in %v", s.name, s.ending, left.Round(time.Millisecond)))
 	return left
-}
-
-// stopped deals with a command that a signal has stopped.
-func (s *supervisor) stopped(e child.Event) {
-	switch by := e.Stopped; {
-	case s.child.LendIfNeeded(by):
-		// Suppose `holdfast run NAME -- vi` in a pipeline: vi reads the keyboard from the
-		// background, and is stopped by SIGTTIN. It now has the terminal, and goes on.
-		return
-	case by == syscall.SIGSTOP && !s.child.Lent():
-		// Suppose somebody types `kill -STOP` with the command's process id. Only the command
-		// stops; its lock is renewed, because it may be continued at any time.
-		return
-	case child.Orphaned() && by == syscall.SIGSTOP:
-		// As above, on a terminal: whoever sent SIGSTOP can send SIGCONT.
-		return
-	case child.Orphaned():
-		// Suppose Ctrl-Z in `ssh -t HOST holdfast run …`: there is no shell that could continue
-		// the job, so it must not stop. It may try to stop again at once, hence the pause.
-		s.retry = time.After(100 * time.Millisecond)
-		return
-	}
-	// Suppose Ctrl-Z in a shell: this process stops too, so that the shell gets control. It cannot
-	// renew the lock then. If the job is not continued in time, the guard kills the command, so
-	// that it does not wake up beside the next holder.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.lease.Renew(ctx) == nil {
-		s.child.Trust(trustedUntil(s.lease))
-	}
-	left := time.Until(s.lease.ValidUntil()).Round(time.Second / 10)
-	complain(fmt.Errorf("stopped: the command is killed if it is not continued within %v, when lock %q runs out",
-		left, s.name))
-	s.child.StopJob(e)
-}
-
-// resume continues the command. It returns false if the lock has run out meanwhile.
-func (s *supervisor) resume() bool {
-	s.retry = nil
-	if s.lease.Err() != nil {
-		return false
-	}
-	s.child.Resume()
-	return true
 }
 
 // ended gives the lock back after the command has ended.
 func (s *supervisor) ended(code int) error {
-	if s.ending != nil || s.lease.Err() != nil {
+	if s.ending != "" || s.lease.Err() != nil {
 		return s.lost(code)
 	}
 	s.child.Close()
@@ -443,23 +311,14 @@ func (s *supervisor) lost(code int) error {
 	left := s.child.Kill(killWithin)
 	s.child.RestoreTerminal()
 	s.child.Close()
-	why := "was not renewed in time"
-	select {
-	case <-s.gone:
-		why = "is no longer in the store"
-	default:
-	}
-	if s.ending != nil {
-		if why == "was not renewed in time" {
-			why = s.ending.why
-		}
-		select {
-		case <-s.ending.announced: // keeps the messages in order
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 	err := s.lease.Err()
 	if err == nil {
+		why := cmp.Or(s.ending, "was not renewed in time")
+		select {
+		case <-s.gone:
+			why = "is no longer in the store"
+		default:
+		}
 		err = errors.New("it " + why)
 	}
 	fate := "was killed"
@@ -484,9 +343,8 @@ const closeAfterLoss = 500 * time.Millisecond
 func closeStore(s *store, signals <-chan os.Signal, result error) {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()
-	var exit *exitError
 	var timeout <-chan time.Time
-	if errors.As(result, &exit) && exit.code == exitLost {
+	if codeOf(result) == exitLost {
 		timeout = time.After(closeAfterLoss)
 	}
 	for {

@@ -62,29 +62,26 @@ transactions) and fence (the highest token that a resource has seen): you do.`,
 			if err := sqllock.CheckPrefix(tables); err != nil {
 				return usagef("--tables: %w", err)
 			}
-			for _, d := range dialects {
-				if d.locks.String() != dialect {
+			known := slices.Index(names, dialect)
+			switch {
+			case dialect == "":
+				return usagef("--dialect is missing: known are %s", strings.Join(names, ", "))
+			case known < 0:
+				return usagef("--dialect is %q: known are %s", dialect, strings.Join(names, ", "))
+			}
+			d := dialects[known]
+			text := map[string]string{
+				"locks": d.locks.Schema(tables), "txlock": d.txlock.Schema() + ";\n", "fence": d.fence.Schema() + ";\n", "optimistic": versionColumn,
+			}
+			for _, part := range parts {
+				if !slices.Contains(args, part) {
 					continue
 				}
-				text := map[string]string{
-					"locks":      d.locks.Schema(tables),
-					"txlock":     d.txlock.Schema() + ";\n",
-					"fence":      d.fence.Schema() + ";\n",
-					"optimistic": versionColumn,
+				if _, err := fmt.Print(text[part]); err != nil {
+					return err
 				}
-				for _, part := range parts {
-					if slices.Contains(args, part) {
-						if _, err := fmt.Print(text[part]); err != nil {
-							return err
-						}
-					}
-				}
-				return nil
 			}
-			if dialect == "" {
-				return usagef("--dialect is missing: known are %s", strings.Join(names, ", "))
-			}
-			return usagef("--dialect is %q: known are %s", dialect, strings.Join(names, ", "))
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&dialect, "dialect", "", "the database: "+strings.Join(names, ", "))

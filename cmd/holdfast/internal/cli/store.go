@@ -34,7 +34,6 @@ const openWithin = 15 * time.Second
 // store is an open store.
 type store struct {
 	*holdfast.Client
-	host   string        // of its URL; "" for files
 	shown  string        // its URL without secrets
 	prefix string        // hf.prefix: what the client puts in front of names
 	ttl    time.Duration // hf.ttl: of locks without --ttl; 0: the default
@@ -80,8 +79,7 @@ func (u *storeURL) String() string { return string(*u) }
 func (*storeURL) Type() string { return "URL" }
 
 // namedStore returns the URL of the store that the user has named, or "". A variable that is empty is
-// refused. Suppose a script sets it to the value of another one, which is missing on one of ten hosts:
-// that host would use locks of its own, and exclude none of the others.
+// refused: a host whose setting is missing would use locks of its own, and exclude none of the others.
 func (a *app) namedStore() (string, error) {
 	if a.store != "" {
 		return a.store, nil
@@ -130,7 +128,7 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &store{shown: driver.Redact(u), host: u.Host}
+	s := &store{shown: driver.Redact(u)}
 	params, rest, err := storeurl.Take(u)
 	if err != nil {
 		return nil, usagef("the store URL is wrong: %w", err)
@@ -165,11 +163,7 @@ func (a *app) withStore(ctx context.Context, fn func(context.Context, *store) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	begun := time.Now()
 	err = fn(ctx, s)
-	if timedOut(err) && s.host != "" {
-		err = storeError(fmt.Errorf("no answer from %s within %v: %w", s.host, time.Since(begun).Round(100*time.Millisecond), err))
-	}
 	if closeErr := s.Close(); err == nil && closeErr != nil {
 		err = storeError(closeErr)
 	}

@@ -20,12 +20,8 @@ type versionJSON struct {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			return a.printVersion()
-		},
+		Use: "version", Short: "Print the version", Args: noArguments,
+		RunE: func(*cobra.Command, []string) error { return a.printVersion() },
 	}
 }
 
@@ -35,12 +31,11 @@ func (a *app) printVersion() error {
 		return printJSON(v)
 	}
 	text := "holdfast " + v.Version
-	if v.Revision != "" {
-		text += " (" + v.Revision
-		if v.Modified {
-			text += ", modified"
-		}
-		text += ")"
+	switch {
+	case v.Modified:
+		text += " (" + v.Revision + ", modified)"
+	case v.Revision != "":
+		text += " (" + v.Revision + ")"
 	}
 	_, err := fmt.Printf("%s %s %s\n", text, v.Go, v.Platform)
 	return err

@@ -19,11 +19,9 @@ const checkEvery = 500 * time.Millisecond
 // watchHold returns a channel that is closed when an operator has broken the lease's hold, or the store has
 // lost it. Without it run would learn of that by its next renewal: with the default TTL after 10 s.
 //
-// A store that tells of breaks (driver.OpNotify: Redis, etcd, PostgreSQL) is asked twice only, if the renewal that the
-// first question is succeeds. By then its client listens: that of etcd begins with the first renewal. Other stores (files, MySQL, SQLite, PostgreSQL
-// behind a pooler) are asked again and again. The question is a read, by the holder only, and does not
-// grow with the number of hosts. In a directory of files it grows with those who wait, whose lines are read too:
-// a thousand of them cost some milliseconds.
+// A store that tells of breaks (driver.OpNotify) is asked twice only, if the renewal that the first question
+// is succeeds: with it the client of etcd begins to listen. Other stores are read again and again, by the
+// holder only.
 func (r *runner) watchHold(ctx context.Context, lease *holdfast.Lease) <-chan struct{} {
 	gone := make(chan struct{})
 	go func() {
@@ -37,9 +35,7 @@ func (r *runner) watchHold(ctx context.Context, lease *holdfast.Lease) <-chan st
 				return
 			}
 			if tells && asked == 0 {
-				// A loss closes lease.Done. If it fails otherwise nobody may listen: suppose that the time of --max-hold
-				// has come first.
-				tells = r.renew(ctx, lease) == nil
+				tells = r.renew(ctx, lease) == nil // else nobody may listen, as after the time of --max-hold
 			} else if !r.stillHeld(ctx, lease) {
 				close(gone)
 				return

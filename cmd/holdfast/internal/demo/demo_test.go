@@ -1,134 +1,178 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
+	"errors"
+	"io"
 	"os"
-	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	_ "github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo/servers"
 )
 
-// parentEnv has the test program run a demo, which the test kills.
-const parentEnv = "HOLDFAST_DEMO_TEST_PARENT"
-
-// TestMain lets the test program be the processes of the demo too.
+// TestMain lets the test program be the processes of the demonstration too.
 func TestMain(m *testing.M) {
 	if IsChild() {
 		os.Exit(Child())
-	}
-	if os.Getenv(parentEnv) != "" {
-		fmt.Fprintln(os.Stderr, Run(context.Background(), Options{Strategies: []string{"paused-unfenced"}}))
-		os.Exit(1)
 	}
 	// With the race detector each process would wait a second before it ends.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 	os.Exit(m.Run())
 }
 
-// ownTempDir gives the test a temporary directory of its own, and returns it.
-func ownTempDir(t *testing.T) string {
+// ownTempDir gives the test a temporary directory of its own, and fails if the test leaves files there.
+func ownTempDir(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	return dir
+	t.Cleanup(func() {
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) > 0 {
+			t.Errorf("%v is left, %v", left, err)
+		}
+	})
 }
 
-// expectNothingLeft fails if the demo has left files, or processes other than the test's servers.
-func expectNothingLeft(t *testing.T, dir string, servers ...string) {
+// demonstrated returns the results of a demonstration, and its progress.
+func demonstrated[R any](t *testing.T, show func(context.Context, Options) error, store string, ticks int) (results []R, progress string) {
 	t.Helper()
-	left, err := os.ReadDir(dir)
+	var out, lines bytes.Buffer
+	if err := show(t.Context(), Options{Store: store, JSON: true, Out: &out, Progress: &lines, Ticks: ticks}); err != nil {
+		t.Fatal(err)
+	}
+	exact := json.NewDecoder(&out)
+	exact.DisallowUnknownFields()
+	if err := exact.Decode(&results); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", results)
+	return results, lines.String()
+}
+
+// expectSale fails unless the lock and its token have sold the stock exactly, and the pause has oversold it
+// where no token was checked. Without a lock the sale goes wrong by chance: mostly, but not surely.
+func expectSale(t *testing.T, store string) {
+	t.Helper()
+	results, progress := demonstrated[Result](t, Sale, store, 0)
+	for i, name := range []string{"none", "lock", "paused-unfenced", "paused-fenced"} {
+		r := results[i]
+		if r.Strategy != name || r.Stock != stock || r.Oversold != max(0, r.Sold-stock) || !strings.Contains(progress, name) {
+			t.Errorf("%s: %+v; the progress: %s", name, r, progress)
+		}
+		if wrong := name == "paused-unfenced"; name != "none" && wrong != (r.Sold != stock) {
+			t.Errorf("%s sold %d of %d", name, r.Sold, stock)
+		}
+		if refused := name == "paused-fenced"; refused != (r.StaleRefused > 0) {
+			t.Errorf("%s: %d steps were refused", name, r.StaleRefused)
+		}
+	}
+}
+
+// TestSale runs the real sale.
+func TestSale(t *testing.T) {
+	ownTempDir(t)
+	expectSale(t, "")
+}
+
+// TestTables: the tables fit a terminal of 90 columns, and end with a sentence that has the numbers.
+func TestTables(t *testing.T) {
+	sale := saleTable([]Result{{"none", "is wrong", 3, 100, 97, 0}, {"lock", "is right", 3, 3, 0, 0}, {"a", "is paused", 3, 4, 1, 0}, {"b", "too", 3, 3, 0, 1}})
+	cron := cronTable([]CronResult{{"plain", "is short", 12, 30, 1, 11, 0}, {"min-hold", "is long", 12, 12, 12, 0, 0}})
+	for text, want := range map[string]string{
+		sale: `strategy         stock  sold  oversold  refused
+none                 3   100        97        0
+  is wrong
+lock                 3     3         0        0
+  is right
+a                    3     4         1        0
+  is paused
+b                    3     3         0        1
+  too
+
+refused: steps refused because their fencing token was stale.
+
+3 items: 100 orders without a lock, 3 with it; 4 with a pause, 3 if tokens are checked.
+`,
+		cron: `strategy  ticks  runs  once  more than once  missed
+plain        12    30     1              11       0
+  is short
+min-hold     12    12    12               0       0
+  is long
+
+Ticks at which the job ran more than once: 11, and 0 with a minimum hold.
+`,
+	} {
+		if _, table, _ := strings.Cut(text, "\n\n"); table != want {
+			t.Errorf("the table is\n%s\nwant\n%s", table, want)
+		}
+		for line := range strings.Lines(text) {
+			if len(line) > 91 {
+				t.Errorf("a line has %d columns: %s", len(line)-1, line)
+			}
+		}
+	}
+}
+
+// TestBadStore: a store that cannot be used is refused before anything is started (P10).
+func TestBadStore(t *testing.T) {
+	ownTempDir(t)
+	file := t.TempDir() + "/file"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, store := range map[string]string{
+		"no driver":       "nothing://x",
+		"absolute":        "file:relative",
+		"not a directory": "file://" + file + "/locks",
+	} {
+		for _, show := range []func(context.Context, Options) error{Sale, Cron} {
+			err := show(t.Context(), Options{Store: store, Out: io.Discard, Progress: io.Discard})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the error is %v, want one with %q", err, want)
+			}
+		}
+	}
+}
+
+// TestCancel: a demonstration whose context ends in the pause leaves neither files nor processes: cron and
+// sale wait for all of them.
+func TestCancel(t *testing.T) {
+	ownTempDir(t)
+	for _, show := range []func(context.Context, Options) error{Sale, Cron} {
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := writer(func(text []byte) {
+			if !strings.HasPrefix(string(text), "1 of 4") && !strings.HasPrefix(string(text), "2 of 4") {
+				cancel()
+			}
+		})
+		if err := show(ctx, Options{Out: io.Discard, Progress: begun, Ticks: 1000}); !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(text []byte) (int, error) {
+	w(text)
+	return len(text), nil
+}
+
+// TestKilledService: if a process dies the others are killed, a stopped one too, and the error names it.
+func TestKilledService(t *testing.T) {
+	f := newFleet(t.Context())
+	w := work{Sale: &service{Database: t.TempDir() + "/db", PauseFirst: true}}
+	stopped, _, err := f.start(w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range left {
-		t.Errorf("%s is left", file.Name())
-	}
-	for _, process := range children(t) {
-		if !slices.Contains(servers, process) {
-			t.Errorf("process %s is left", process)
-		}
-	}
-}
-
-// TestStrategyNames pins the names, which are an interface.
-func TestStrategyNames(t *testing.T) {
-	names, what := Strategies()
-	if got, want := strings.Join(names, " "), "none lock process-mutex released-before-commit paused-unfenced paused-fenced for-update version decrement-then-rollback insert-unique atomic-update"; got != want {
-		t.Errorf("strategies are %s, want %s", got, want)
-	}
-	for i, w := range what {
-		if w == "" || strings.Contains(w, "\n") {
-			t.Errorf("%s: what it does is not a line: %q", names[i], w)
-		}
-	}
-}
-
-// TestServices: each user's requests are sent, those of one who clicks twice to two services.
-func TestServices(t *testing.T) {
-	d := &demonstration{Options: Options{Users: 10, Services: 3, Store: "file:///locks"}}
-	s, _ := find("paused-fenced")
-	var got [][]int
-	for i, c := range d.services(&shop{}, s) {
-		if c.Pause != (i == 0) || c.Store != d.Store {
-			t.Errorf("service %d: %+v", i, c)
-		}
-		got = append(got, c.Users)
-	}
-	if want := "[[0 2 4 7 9] [0 3 5 8] [1 4 6 8]]"; fmt.Sprint(got) != want {
-		t.Errorf("the requests are %v, want %s", got, want)
-	}
-}
-
-// TestBadOptions: bad options are refused before anything is done (P10).
-func TestBadOptions(t *testing.T) {
-	dir := ownTempDir(t)
-	for want, o := range map[string]Options{
-		"no strategy \"x\"": {Strategies: []string{"lock", "x"}},
-		"Users is -1":       {Users: -1},
-		"Users is 1001":     {Users: 1001},
-		"Stock is -1":       {Stock: -1},
-		"more users":        {Users: 3},
-		"Services is 1":     {Services: 1},
-		"Repeats is -1":     {Repeats: -1},
-		"in one process":    {Store: "mem://"},
-		"no driver":         {Store: "nothing://x"},
-		"absolute":          {Store: "file:relative"},
-	} {
-		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want one with %q", err, want)
-		}
-	}
-	for want, o := range map[string]CronOptions{
-		"Replicas is 1":  {Replicas: 1},
-		"Ticks is -1":    {Ticks: -1},
-		"Tick is 1ms":    {Tick: time.Millisecond, Skew: time.Second},
-		"Skew is 1ms":    {Skew: time.Millisecond},
-		"MinHold is 1ms": {MinHold: time.Millisecond},
-		"MinHold is 1s":  {MinHold: time.Second, Tick: time.Second},
-		"in one process": {Store: "mem://"},
-	} {
-		if err := Cron(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want one with %q", err, want)
-		}
-	}
-	expectNothingLeft(t, dir)
-}
-
-// keys returns the keys of each object of a JSON array.
-func keys(t *testing.T, text []byte) (all []string) {
-	t.Helper()
-	var objects []map[string]any
-	if err := json.Unmarshal(text, &objects); err != nil {
+	if err := pause(stopped); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range objects {
-		all = append(all, strings.Join(slices.Sorted(maps.Keys(o)), " "))
+	w.Sale.Database = t.TempDir() // it cannot be opened as a file
+	_, _, err = f.start(w)
+	if err := f.wait(err); err == nil || !strings.Contains(err.Error(), "demo: process ") {
+		t.Errorf("the error is %v", err)
 	}
-	return all
 }

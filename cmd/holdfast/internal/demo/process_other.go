@@ -8,10 +8,7 @@ import (
 	"os/exec"
 )
 
-// canPause says whether a process can be stopped and continued here.
-const canPause = false
-
+// A process cannot be stopped here, so the sale ends with an error when it should pause one.
 func pause(*os.Process) error  { return errors.ErrUnsupported }
 func resume(*os.Process) error { return errors.ErrUnsupported }
-
-func setUp(*exec.Cmd) {}
+func setUp(*exec.Cmd)          {}

@@ -4,136 +4,116 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/holdfastlock/holdfast"
 )
 
-// impatient: every fourth user clicks twice, and the two requests go to different services.
-const impatient = 4
-
-// answerWithin is how long no user may get an answer. A whole run takes a second or two, or as
-// long as it does where the database or the machine is slow.
-const answerWithin = 30 * time.Second
-
-// outcome is what one run of a strategy came to, as its database shows it.
-type outcome struct {
-	counts
-	took time.Duration // from the first request to the last answer
-	note string        // what was other than meant
+// strategy is a way to keep two sales of the same item apart.
+type strategy struct {
+	name, what string
+	locks      bool // it sells inside a lock of the store
+	fence      bool // it has the database check the lock's fencing token
+	pause      bool // its first holder is stopped between its read and its write
 }
 
-// oversold is how many orders there are without an item.
-func (o outcome) oversold(stock int) int { return max(0, o.sold-stock) }
+// strategies are shown in this order. The names are an interface.
+var strategies = []strategy{
+	{name: "none", what: "read the stock, take the payment, write stock-1 and the order"},
+	{name: "lock", locks: true, fence: true, what: "the same inside a lock, whose fencing token the database checks"},
+	{name: "paused-unfenced", locks: true, pause: true, what: "a lock without a token; a holder is stopped (SIGSTOP) past its TTL"},
+	{name: "paused-fenced", locks: true, fence: true, pause: true, what: "the same pause, but the database checks the token at each step"},
+}
 
-// sale runs a strategy once, with a new database and new processes, and counts.
-func (d *demonstration) sale(ctx context.Context, s strategy) (result outcome, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silence := time.AfterFunc(answerWithin, func() {
-		cancel(fmt.Errorf("demo: %s: no answer for %v", s.name, answerWithin))
+const services, usersEach, stock = 4, 25, 3
+
+// Result is the result of a strategy. It is the JSON form too.
+type Result struct {
+	Strategy     string `json:"strategy"`
+	What         string `json:"what"` // what the code does
+	Stock        int    `json:"stock"`
+	Sold         int    `json:"sold"`          // orders
+	Oversold     int    `json:"oversold"`      // orders for which there is no item
+	StaleRefused int    `json:"stale_refused"` // steps refused because of their fencing token
+}
+
+// Sale runs the flash sale with each strategy, one after the other, and writes the results.
+func Sale(ctx context.Context, o Options) error {
+	return demonstrate(ctx, o, func(d *demonstration) (any, string, error) {
+		if !d.caps.Fencing {
+			return nil, "", fmt.Errorf("demo: fencing tokens: %w", holdfast.ErrUnsupported)
+		}
+		var results []Result
+		for i, s := range strategies {
+			fmt.Fprintf(d.Progress, "%d of %d: %s\n", i+1, len(strategies), s.name)
+			r, err := d.sale(ctx, s)
+			if err != nil {
+				return nil, "", err
+			}
+			results = append(results, r)
+		}
+		return results, saleTable(results), nil
 	})
-	defer silence.Stop()
-	d.runs++
-	shop, remove, err := d.openDatabase(ctx, d.Stock)
-	if err != nil {
-		return result, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	f, err := launch(ctx, d.services(shop, s))
-	if err != nil {
-		return result, err
-	}
+}
 
-	start := time.Now()
-	working := f.members
-	var passed <-chan time.Time // by then the lock should have passed to another service
+// sale runs a strategy once, with a new database and new processes, and counts what the database shows.
+func (d *demonstration) sale(ctx context.Context, s strategy) (r Result, err error) {
+	path := filepath.Join(d.dir, s.name+".db")
+	db, err := openShop(path)
+	if err != nil {
+		return r, err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, createShop, stock); err != nil {
+		return r, fmt.Errorf("demo: %w", err)
+	}
+	f := newFleet(ctx)
+	if err := f.wait(d.sell(f, path, s)); err != nil {
+		return r, err
+	}
+	r = Result{Strategy: s.name, What: s.what, Stock: stock, StaleRefused: f.lines[retry]}
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM orders").Scan(&r.Sold)
+	r.Oversold = max(0, r.Sold-stock)
+	return r, err
+}
+
+// sell starts the services. If there is to be a pause, the first one begins alone, and is stopped when its
+// first request has come to the payment, after the read. It goes on once another has sold: the lock, which
+// nobody renewed, has passed to that one.
+func (d *demonstration) sell(f *fleet, path string, s strategy) error {
+	w := work{Sale: &service{Database: path, Fence: s.fence, PauseFirst: s.pause}}
+	if s.locks {
+		w.Store, w.Sale.Lock = d.Store, d.names+s.name
+	}
 	if s.pause {
-		if err := f.pauseFirst(); err != nil {
-			return result, err
-		}
-		working = working[1:]
-		passed = time.After(2*shortTTL(d.caps) + answerWithin/2)
+		w.Sale.TTL = max(400*time.Millisecond, d.caps.MinTTL)
 	}
-	for _, m := range working {
-		m.order(start)
+	first, in, err := f.start(w)
+	if err == nil && s.pause {
+		err = errors.Join(f.await(atPayment), pause(first))
 	}
-	for paused := s.pause; ; {
-		select {
-		case l, ok := <-f.lines:
-			if !ok && f.err != nil {
-				return result, f.err
-			}
-			if !ok {
-				result.counts, err = shop.counts(ctx)
-				return result, err
-			}
-			silence.Reset(answerWithin)
-			result.took = time.Since(start)
-			if !paused || l.from == 0 || l.text != string(sold) {
-				continue
-			}
-		case <-passed:
-			// The service was stopped at a point where it holds up the whole store.
-			result.note = "the lock did not pass to another while its holder was stopped"
-		}
-		paused, passed = false, nil
-		if err := f.resumeFirst(); err != nil {
-			return result, err
-		}
+	w.Sale.PauseFirst = false
+	for i := 1; i < services && err == nil; i++ {
+		_, _, err = f.start(w)
 	}
+	if err == nil && s.pause {
+		err = errors.Join(f.await(sold), resume(first), in.Close())
+	}
+	return err
 }
 
-// services returns what the services of a run have to do. The requests of the users, and the
-// second ones of those who click twice, go to one service after the other.
-func (d *demonstration) services(shop *shop, s strategy) []config {
-	configs := make([]config, d.Services)
-	for i := range configs {
-		c := config{Database: shop.url, Name: d.name(s.name), Strategy: s.name, Stock: d.Stock}
-		if s.locks {
-			c.Store = d.Store
-		}
-		c.Pause = s.pause && i == 0
-		configs[i] = c
+// saleTable returns the results as a table, with a sentence below that sums them up.
+func saleTable(results []Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Flash sale: %d order services, %d users, one item each, %d in stock.\n\n", services, services*usersEach, stock)
+	fmt.Fprintf(&b, "%-15s  stock  sold  oversold  refused\n", "strategy")
+	for _, r := range results {
+		fmt.Fprintf(&b, "%-15s  %5d  %4d  %8d  %7d\n  %s\n", r.Strategy, r.Stock, r.Sold, r.Oversold, r.StaleRefused, r.What)
 	}
-	requests := 0
-	for user := range d.Users {
-		clicks := 1
-		if user%impatient == 0 {
-			clicks = 2
-		}
-		for range clicks {
-			to := &configs[requests%d.Services]
-			to.Users = append(to.Users, user)
-			requests++
-		}
-	}
-	return configs
-}
-
-// pauseFirst has the first service begin, alone, and stops it when its first request has come to
-// the payment, after the read.
-func (f *fleet) pauseFirst() error {
-	f.members[0].order(time.Now())
-	for {
-		l, err := f.next()
-		if err != nil {
-			return err
-		}
-		if l.text != atPayment {
-			continue
-		}
-		if err := pause(f.members[0].Process); err != nil {
-			return f.kill(err)
-		}
-		return nil
-	}
-}
-
-// resumeFirst lets the stopped service go on. It is called once another service has sold: the
-// lock, which nobody renewed, has passed to it.
-func (f *fleet) resumeFirst() error {
-	f.members[0].order(time.Now())
-	if err := resume(f.members[0].Process); err != nil {
-		return f.kill(err)
-	}
-	return nil
+	b.WriteString("\nrefused: steps refused because their fencing token was stale.\n\n")
+	fmt.Fprintf(&b, "%d items: %d orders without a lock, %d with it; %d with a pause, %d if tokens are checked.\n",
+		stock, results[0].Sold, results[1].Sold, results[2].Sold, results[3].Sold)
+	return b.String()
 }

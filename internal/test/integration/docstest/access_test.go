@@ -28,7 +28,6 @@ func exercise(t *testing.T, url string) {
 		clients[i] = c
 	}
 	one, two := clients[0], clients[1]
-	ops := one.Caps().Ops
 	check := func(what string, err error) {
 		t.Helper()
 		if err != nil {
@@ -41,8 +40,6 @@ func exercise(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	check("renew", lease.Renew(ctx))
-	if ops.Has(driver.OpAnnotate) {
-	}
 	next := make(chan *holdfast.Lease, 1)
 	go func() {
 		l, err := two.Mutex("exercise/mutex", nil).Acquire(ctx)
