@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -17,17 +18,13 @@ import (
 // costs a server with users a check of the password, and an entry in its log: too much for each sign
 // of life. A member answers the requests of a stream in their order.
 type keepAlives struct {
-	route  *clientv3.Client
-	cancel context.CancelFunc
+	duplex[etcdserverpb.LeaseKeepAliveRequest, etcdserverpb.LeaseKeepAliveResponse]
+	route *clientv3.Client
 
-	mu      sync.Mutex
-	unsent  []*keepAlive
-	asked   []*keepAlive  // without an answer yet, the oldest first, sent or not
-	pending chan struct{} // one value: there is something unsent
-	made    time.Time
-	opened  bool
-	heard   time.Time // when the last answer came, or the stream was opened
-	broken  error     // nil: the stream can be used
+	mu     sync.Mutex
+	asked  []*keepAlive // without an answer yet, the oldest first, sent or not
+	heard  time.Time    // when the last answer came, or the stream was opened, or is to be opened at the latest
+	broken error        // nil: the stream can be used
 }
 
 // keepAlive is one request.
@@ -48,8 +45,8 @@ type keptAlive struct {
 func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID, secs int64) (int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	st, fresh, err := c.keepAliveStream()
 	for {
+		st, fresh, err := c.keepAliveStream()
 		if err != nil {
 			return 0, err
 		}
@@ -57,7 +54,6 @@ func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID, secs int64)
 		if kept.err == nil || fresh || ctx.Err() != nil {
 			return kept.ttl, ended(ctx, clientv3.ContextError(ctx, kept.err))
 		}
-		st, fresh, err = c.keepAliveStream()
 	}
 }
 
@@ -75,10 +71,11 @@ func (c *client) keepAliveStream() (st *keepAlives, fresh bool, err error) {
 	if c.kept != nil {
 		c.kept.cancel()
 	}
-	ctx, cancel := context.WithCancel(requireLeader(c.life))
-	st = &keepAlives{route: route, cancel: cancel, pending: make(chan struct{}, 1), made: time.Now()}
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(c.life))
+	st = &keepAlives{route: route, heard: time.Now().Add(requestWithin)} // to open it may take longest of all
+	st.cancel, st.pending = cancel, make(chan struct{}, 1)
 	c.kept = st
-	c.background.Go(func() { st.run(ctx) })
+	c.background.Go(func() { st.fail(st.run(ctx, st.open, st.heardOf)) })
 	return st, true, nil
 }
 
@@ -86,6 +83,16 @@ func (st *keepAlives) usable() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.broken == nil
+}
+
+func (st *keepAlives) open(ctx context.Context, o ...grpc.CallOption) (etcdserverpb.Lease_LeaseKeepAliveClient, error) {
+	stream, err := etcdserverpb.NewLeaseClient(st.route.ActiveConnection()).LeaseKeepAlive(ctx, o...)
+	if err == nil {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.heard = time.Now()
+	}
+	return stream, err
 }
 
 // ask sends a request and waits for its answer. It ends the stream if nothing is heard for as long as patience.
@@ -96,12 +103,9 @@ func (st *keepAlives) ask(ctx context.Context, id clientv3.LeaseID, patience tim
 		defer st.mu.Unlock()
 		return keptAlive{err: st.broken}
 	}
-	st.unsent, st.asked = append(st.unsent, k), append(st.asked, k)
+	st.asked = append(st.asked, k)
+	st.send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
 	st.mu.Unlock()
-	select {
-	case st.pending <- struct{}{}:
-	default:
-	}
 	impatient := time.NewTicker(patience)
 	defer impatient.Stop()
 	for {
@@ -118,66 +122,12 @@ func (st *keepAlives) ask(ctx context.Context, id clientv3.LeaseID, patience tim
 }
 
 // endIfSilent ends the stream if the oldest request waits, and nothing is heard, for as long as patience. A
-// server that is slow still answers others, and another stream would be more work for it. To open one may
-// take longest of all.
+// server that is slow still answers others, and another stream would be more work for it.
 func (st *keepAlives) endIfSilent(patience time.Duration) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	since := st.made
-	if !st.opened {
-		patience = requestWithin
-	} else if since = st.heard; len(st.asked) > 0 && st.asked[0].at.After(since) {
-		since = st.asked[0].at
-	}
-	if len(st.asked) > 0 && time.Since(since) >= patience {
+	if len(st.asked) > 0 && min(time.Since(st.heard), time.Since(st.asked[0].at)) >= patience {
 		st.cancel()
-	}
-}
-
-// run opens the stream and receives, until it breaks.
-func (st *keepAlives) run(ctx context.Context) {
-	defer st.cancel()
-	stream, err := etcdserverpb.NewLeaseClient(st.route.ActiveConnection()).LeaseKeepAlive(ctx)
-	if err != nil {
-		st.fail(err)
-		return
-	}
-	st.mu.Lock()
-	st.opened, st.heard = true, time.Now()
-	st.mu.Unlock()
-	var sending sync.WaitGroup
-	sending.Go(func() { st.send(ctx, stream) })
-	defer sending.Wait()
-	defer st.cancel()
-	for {
-		resp, err := stream.Recv()
-		if err == nil {
-			err = st.heardOf(resp)
-		}
-		if err != nil {
-			st.fail(err)
-			return
-		}
-	}
-}
-
-// send sends what is unsent. If it fails, receiving fails too, and says why.
-func (st *keepAlives) send(ctx context.Context, stream etcdserverpb.Lease_LeaseKeepAliveClient) {
-	for {
-		select {
-		case <-st.pending:
-		case <-ctx.Done():
-			return
-		}
-		st.mu.Lock()
-		unsent := st.unsent
-		st.unsent = nil
-		st.mu.Unlock()
-		for _, k := range unsent {
-			if stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(k.id)}) != nil {
-				return
-			}
-		}
 	}
 }
 
@@ -206,5 +156,5 @@ func (st *keepAlives) fail(err error) {
 	for _, k := range st.asked {
 		k.answer <- keptAlive{err: err}
 	}
-	st.asked, st.unsent = nil, nil
+	st.asked = nil
 }

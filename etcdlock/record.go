@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -28,9 +29,9 @@ const (
 // What changes is guarded by the client's mutex.
 type record struct {
 	name, owner string
-	next        *record                 // of the same list of the index
 	created     int64                   // the key's create revision; 0: not known
 	session     atomic.Pointer[session] // nil: no request to put it has been answered, or may have been done
+	minimum     *session                // the lease of its minimum hold; nil: none. See fixedFor
 	began       driver.Instant          // when it was asked for, and of a hold when it was granted: not before it was
 	until       driver.Instant          // how long the key stays unless it is renewed or confirmed; 0: not limited
 	n           int32                   // of the key: see layout.key
@@ -45,38 +46,55 @@ type place struct {
 	waits *waitCall  // the call of Wait at it, to be woken when the place is worth nothing
 }
 
-// record returns the record of an owner, or nil. The caller has the mutex.
-func (c *client) record(name, owner string) *record { return c.records.find(name, owner) }
+// index is a client's records by their names.
+type index map[string][]*record
+
+// all returns all records, in no order. None may be added or removed meanwhile.
+func (x index) all() iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		for _, some := range x {
+			for _, r := range some {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// recordLocked returns the record of an owner, or nil.
+func (c *client) recordLocked(name, owner string) *record {
+	for _, r := range c.records[name] {
+		if r.owner == owner {
+			return r
+		}
+	}
+	return nil
+}
+
+// isKnownLocked reports whether a record has not been forgotten.
+func (c *client) isKnownLocked(r *record) bool { return slices.Contains(c.records[r.name], r) }
+
+func (c *client) addLocked(r *record) {
+	c.records[r.name] = append(c.records[r.name], r)
+	c.most = max(c.most, len(c.records))
+}
 
 // reserve returns the owner's record, made if there is none, with a key that
 // nobody else of this client uses. Unreserve ends the request that it is for.
 func (c *client) reserve(req *driver.Request) *record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.record(req.Name, req.Owner)
+	r := c.recordLocked(req.Name, req.Owner)
 	if r == nil {
-		r = &record{name: req.Name, owner: req.Owner, began: c.clock.Now(), n: c.freeN(req.Name)}
-		c.records.add(r)
+		r = &record{name: req.Name, owner: req.Owner, began: c.clock.Now(), n: c.firstN}
+		for slices.ContainsFunc(c.records[req.Name], func(other *record) bool { return other.n == r.n }) {
+			r.n++
+		}
+		c.addLocked(r)
 	}
 	r.asks++
 	return r
-}
-
-// freeN returns the least number that a key of a name may have beside those there are.
-func (c *client) freeN(name string) int32 {
-	used := make([]bool, 0, 8)
-	for range c.records.named(name) {
-		used = append(used, false)
-	}
-	for r := range c.records.named(name) {
-		if n := r.n - c.firstN; n >= 0 && int(n) < len(used) {
-			used[n] = true
-		}
-	}
-	if n := slices.Index(used, false); n >= 0 {
-		return c.firstN + int32(n)
-	}
-	return c.firstN + int32(len(used))
 }
 
 func (c *client) unreserve(r *record) {
@@ -90,45 +108,61 @@ func (c *client) unreserve(r *record) {
 // key returns the record's key.
 func (c *client) key(r *record) string { return c.layout.Key(r.name, c.id, r.n) }
 
+// text returns the value of the key that a request puts.
+func (c *client) text(r *record, req *driver.Request) string {
+	return c.layout.Text(c.layout.NewValue(req, c.id, c.asked(r)))
+}
+
+// asked is value.Asked of the record's key.
+func (c *client) asked(r *record) int64 {
+	return time.Now().Add(-c.clock.Now().Sub(r.began)).UnixMilli()
+}
+
 // expireAtLocked sets when a record's key is deleted unless it is renewed or confirmed. A
 // record that was forgotten while the request was under way is known again: its key must
 // be deleted in time all the same.
 func (c *client) expireAtLocked(r *record, until driver.Instant) {
-	c.records.add(r)
+	if !c.isKnownLocked(r) {
+		c.addLocked(r)
+	}
 	r.until = until
 	c.timer.Set(until)
 }
 
-// forgetLocked forgets a record, and wakes the call of Wait at its place.
+// forgetLocked forgets a record whose key is not there, and wakes the call of Wait at its place.
 func (c *client) forgetLocked(r *record) {
-	c.records.remove(r)
+	some := slices.DeleteFunc(c.records[r.name], func(other *record) bool { return other == r })
+	if c.records[r.name] = some; len(some) == 0 {
+		delete(c.records, r.name)
+		if len(c.records) == 0 && c.most > 1000 {
+			c.records, c.most = index{}, 0 // a map does not shrink (P9)
+		}
+	}
 	r.state = doubtful
 	c.wakeLocked(r)
 	delete(c.places, r)
-	delete(c.minimums, r)
 }
 
-// isKnownLocked reports whether a record has not been forgotten.
-func (c *client) isKnownLocked(r *record) bool { return c.record(r.name, r.owner) == r }
-
-// mayBeThere reports whether an earlier request may have put the record's key.
-func (c *client) mayBeThere(r *record) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return r.state != asking || r.asks > 1
+// forgetUnsureLocked forgets a record whose lease has ended here, at the store perhaps a little
+// later. Its key may still be there, so its number is not used again.
+func (c *client) forgetUnsureLocked(r *record) {
+	c.firstN = max(c.firstN, r.n+1)
+	c.forgetLocked(r)
 }
 
-// isLeaving reports whether a record's key is being deleted without its owner's asking.
-func (c *client) isLeaving(r *record) bool {
+// forget forgets a record that is known.
+func (c *client) forget(r *record, how func(*record)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return r.state == leaving
+	if c.isKnownLocked(r) {
+		how(r)
+	}
 }
 
 // wakeLocked wakes the call of Wait at the place.
 func (c *client) wakeLocked(r *record) {
 	if p := c.places[r]; p != nil && p.waits != nil {
-		p.waits.wake()
+		wake(p.waits.news)
 	}
 }
 
@@ -144,11 +178,6 @@ func (r *record) lapsed(now driver.Instant, delay time.Duration) bool {
 	return now >= r.until.Add(-delay)
 }
 
-// asked is value.Asked of the record's key.
-func (c *client) asked(r *record) int64 {
-	return time.Now().Add(-c.clock.Now().Sub(r.began)).UnixMilli()
-}
-
 // sweep deletes the keys whose time is over. The timer calls it. It visits all records,
 // and not often: a hold is renewed, and a place confirmed, long before its
 // time is over, so the first that may be over the next time is far away, as a rule. A
@@ -157,7 +186,7 @@ func (c *client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	var over []*record
+	var late []*record
 	next := driver.Instant(math.MaxInt64)
 	for r := range c.records.all() {
 		switch {
@@ -169,14 +198,14 @@ func (c *client) sweep() {
 		default:
 			r.state, r.until = leaving, 0
 			c.wakeLocked(r)
-			over = append(over, r)
+			late = append(late, r)
 		}
 	}
 	if next != math.MaxInt64 {
 		c.timer.Set(max(next, now.Add(sweepPause)))
 	}
-	if over != nil && !c.isClosed {
-		c.background.Go(func() { c.remove(over) })
+	if late != nil && !c.isClosed {
+		c.background.Go(func() { c.remove(late) })
 	}
 }
 
@@ -193,17 +222,16 @@ func (c *client) remove(records []*record) {
 		cancel()
 		var left []*record
 		c.mu.Lock()
-		now := c.clock.Now()
 		for i, r := range records {
-			gone := errs[i] == nil || driver.Gone(errs[i])
-			if s := r.session.Load(); !gone && s != nil && !s.over && !s.ended(now) {
+			s := r.session.Load()
+			switch {
+			case errs[i] == nil || driver.Gone(errs[i]):
+				c.forgetLocked(r)
+			case s != nil && s.usable():
 				left = append(left, r)
-				continue
+			default:
+				c.forgetUnsureLocked(r)
 			}
-			if !gone { // its lease has ended here, at the store perhaps a little later
-				c.firstN = max(c.firstN, r.n+1)
-			}
-			c.forgetLocked(r)
 		}
 		c.mu.Unlock()
 		if records = left; len(records) == 0 || !sleep(c.life, removePause) {
@@ -218,23 +246,3 @@ const (
 	removePause = 200 * time.Millisecond
 	sweepPause  = 20 * time.Millisecond
 )
-
-// forgetUnsure forgets a record whose lease has ended here, at the store perhaps a little
-// later. Its key may still be there, so its number is not used again.
-func (c *client) forgetUnsure(r *record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isKnownLocked(r) {
-		c.firstN = max(c.firstN, r.n+1)
-		c.forgetLocked(r)
-	}
-}
-
-// forget forgets a record whose key is deleted.
-func (c *client) forget(r *record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isKnownLocked(r) {
-		c.forgetLocked(r)
-	}
-}

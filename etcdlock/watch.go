@@ -1,47 +1,44 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
-	"sync"
+	"errors"
+	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast/driver"
 )
 
-// hub is the client's one stream of watches. The client library would keep a
-// goroutine for each watch, and would resume each from where it was: after such a
-// resumption etcd tells events by a ticker of 100 ms, because it serves at once
-// only watches that begin now. Here every watch begins now, and is over when the
-// stream breaks; each waiter then reads the store again.
-type hub struct {
-	etcd *clientv3.Client
-
-	mu     sync.Mutex
-	stream *stream // nil: none yet, or it broke
-	last   int64   // id of the last watch
-	closed bool
-	alive  sync.WaitGroup
+// watches are a client's watches, on one stream. Every watch begins now, and is over when
+// the stream breaks: its user then reads the store again.
+type watches struct {
+	duplex[etcdserverpb.WatchRequest, etcdserverpb.WatchResponse]
+	last int64            // number of the last watch
+	all  map[int64]*watch // by number; guarded by the client's mutex
 }
 
-// stream is one stream of watches, with a goroutine that sends and one that
-// receives: a goroutine that begins a watch must not be held up by either.
-type stream struct {
-	cancel context.CancelFunc
-	// Guarded by the hub's mutex.
-	watches map[int64]*watch
-	queue   []*etcdserverpb.WatchRequest // to be sent
-	pending chan struct{}                // one value: there is something in the queue
-}
-
-// watch is one watch of a key or a range.
+// watch is one watch of a span.
 type watch struct {
 	id     int64
-	stream *stream
-	notify func(event) // called by the stream's goroutine; must not block
+	of     *watches
+	notify func(event) // called with the client's mutex
 }
 
-// event is what a watch brings.
+// span is what is watched: one key, or a range of them, with puts or without.
+type span struct {
+	key, end string
+	puts     bool
+}
+
+// dirSpan is the span of all keys of a name.
+func dirSpan(dir string, puts bool) span { return span{dir, clientv3.GetPrefixRangeEnd(dir), puts} }
+
+// event is what a watch brings. The first is begun, or over.
 type event struct {
 	what happening
 	key  string
@@ -57,109 +54,57 @@ const (
 	over                     // no more events come
 )
 
-// watch begins to watch a key, or the range from key to end. Puts are told
-// only on demand. The first event is begun, or over.
-func (h *hub) watch(key, end string, puts bool, notify func(event)) *watch {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		go notify(event{what: over}) // as always, not by the caller
-		return &watch{}
+// watchLocked begins to watch a span. Of a closed client nothing comes.
+func (c *client) watchLocked(s span, notify func(event)) *watch {
+	if c.isClosed {
+		return &watch{of: &watches{}}
 	}
-	st := h.stream
-	if st == nil {
-		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
-		st = &stream{cancel: cancel, watches: map[int64]*watch{}, pending: make(chan struct{}, 1)}
-		h.stream = st
-		h.alive.Go(func() { h.run(ctx, st) })
+	ws := c.watches
+	if ws == nil {
+		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(c.life))
+		ws = &watches{all: map[int64]*watch{}}
+		ws.cancel, ws.pending = cancel, make(chan struct{}, 1)
+		c.watches = ws
+		c.background.Go(func() {
+			open := etcdserverpb.NewWatchClient(c.main.etcd.ActiveConnection()).Watch
+			ws.run(ctx, open, func(r *etcdserverpb.WatchResponse) error { return c.dispatch(ws, r) })
+			c.broke(ws)
+		})
 	}
-	h.last++
-	w := &watch{id: h.last, stream: st, notify: notify}
-	st.watches[w.id] = w
-	create := &etcdserverpb.WatchCreateRequest{Key: []byte(key), WatchId: w.id}
-	if end != "" {
-		create.RangeEnd = []byte(end)
-	}
-	if !puts {
+	ws.last++
+	w := &watch{ws.last, ws, notify}
+	ws.all[w.id] = w
+	create := &etcdserverpb.WatchCreateRequest{Key: []byte(s.key), RangeEnd: []byte(s.end), WatchId: w.id}
+	if !s.puts {
 		create.Filters = []etcdserverpb.WatchCreateRequest_FilterType{etcdserverpb.WatchCreateRequest_NOPUT}
 	}
-	st.send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}})
+	ws.send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}})
 	return w
 }
 
-// end ends a watch; no events of it come after that but those under way.
-func (h *hub) end(w *watch) {
-	if w == nil || w.stream == nil {
+// endLocked ends a watch.
+func (w *watch) endLocked() {
+	if _, ok := w.of.all[w.id]; !ok {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := w.stream.watches[w.id]; ok {
-		delete(w.stream.watches, w.id)
-		w.stream.send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CancelRequest{
-			CancelRequest: &etcdserverpb.WatchCancelRequest{WatchId: w.id},
-		}})
-	}
-}
-
-// send leaves a request to the goroutine that sends.
-func (st *stream) send(r *etcdserverpb.WatchRequest) {
-	st.queue = append(st.queue, r)
-	select {
-	case st.pending <- struct{}{}:
-	default:
-	}
-}
-
-// run opens the stream and receives, until it breaks.
-func (h *hub) run(ctx context.Context, st *stream) {
-	defer h.broke(st)
-	g, err := etcdserverpb.NewWatchClient(h.etcd.ActiveConnection()).Watch(ctx)
-	if err != nil {
-		return
-	}
-	h.alive.Go(func() { h.send(ctx, st, g) })
-	for {
-		r, err := g.Recv()
-		if err != nil || r.Canceled && r.WatchId == clientv3.InvalidWatchID {
-			return // broken, or a watch is refused and nobody knows which
-		}
-		h.dispatch(st, r)
-	}
-}
-
-// send sends what is in the queue. If it fails, the stream fails for the other goroutine
-// too.
-func (h *hub) send(ctx context.Context, st *stream, g etcdserverpb.Watch_WatchClient) {
-	for {
-		select {
-		case <-st.pending:
-		case <-ctx.Done():
-			return
-		}
-		h.mu.Lock()
-		requests := st.queue
-		st.queue = nil
-		h.mu.Unlock()
-		for _, r := range requests {
-			if g.Send(r) != nil {
-				return
-			}
-		}
-	}
+	delete(w.of.all, w.id)
+	w.of.send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CancelRequest{
+		CancelRequest: &etcdserverpb.WatchCancelRequest{WatchId: w.id},
+	}})
 }
 
 // dispatch passes the server's events on.
-func (h *hub) dispatch(st *stream, r *etcdserverpb.WatchResponse) {
-	h.mu.Lock()
-	w := st.watches[r.WatchId]
-	if r.Canceled {
-		delete(st.watches, r.WatchId)
+func (c *client) dispatch(ws *watches, r *etcdserverpb.WatchResponse) error {
+	if r.Canceled && r.WatchId == clientv3.InvalidWatchID {
+		return errors.New("etcd refuses a watch, and does not say which")
 	}
-	h.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := ws.all[r.WatchId]
 	switch {
 	case w == nil:
 	case r.Canceled:
+		delete(ws.all, w.id)
 		w.notify(event{what: over})
 	case r.Created:
 		w.notify(event{what: begun, rev: r.Header.GetRevision()})
@@ -172,38 +117,189 @@ func (h *hub) dispatch(st *stream, r *etcdserverpb.WatchResponse) {
 			w.notify(event{what, string(e.Kv.Key), e.Kv.ModRevision})
 		}
 	}
+	return nil
 }
 
-// broke ends a stream and all watches on it.
-func (h *hub) broke(st *stream) {
-	st.cancel()
-	h.mu.Lock()
-	if h.stream == st {
-		h.stream = nil
+// broke ends all watches of a stream.
+func (c *client) broke(ws *watches) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watches == ws {
+		c.watches = nil
 	}
-	watches := st.watches
-	st.watches = nil // reads find nothing, deletes do nothing
-	h.mu.Unlock()
-	for _, w := range watches {
+	all := ws.all
+	ws.all = nil // so that to end one does nothing
+	for _, w := range all {
 		w.notify(event{what: over})
 	}
 }
 
-// reset breaks the stream of a watch that seems to be dead.
-func (h *hub) reset(w *watch) {
-	if w.stream != nil {
-		w.stream.cancel()
+// follower records what happens to the keys of a span, for all calls of this client that
+// need it. It stays for a while after the last of them, so that the next one has missed
+// nothing and reads nothing: a lock that is wanted all the time then costs no requests but
+// those that take a place and release. Guarded by the client's mutex.
+type follower struct {
+	c     *client
+	dir   string // of the name
+	span  span
+	watch *watch
+	begun bool
+	ended bool    // no more events come
+	from  int64   // of everything after this revision it knows
+	log   []event // the deletions after that, in order
+	put   int64   // the revision of the last put
+	users []chan struct{}
+	idle  *time.Timer // ends it when nobody has used it for a while
+}
+
+// maxLog is how many deletions a follower remembers at least.
+const maxLog = 128
+
+// followLocked returns the follower of a span, made if there is none. Whatever happens
+// is told to the channel, until leaveLocked.
+func (c *client) followLocked(dir string, s span, news chan struct{}) *follower {
+	i := slices.IndexFunc(c.followers[dir], func(f *follower) bool { return f.span == s })
+	if i < 0 {
+		i = len(c.followers[dir])
+		f := &follower{c: c, dir: dir, span: s}
+		c.followers[dir] = append(c.followers[dir], f)
+		f.watch = c.watchLocked(s, f.handle)
+	}
+	f := c.followers[dir][i]
+	if f.idle != nil {
+		f.idle.Stop()
+		f.idle = nil
+	}
+	f.users = append(f.users, news)
+	return f
+}
+
+// leaveLocked ends a use of the follower.
+func (f *follower) leaveLocked(news chan struct{}) {
+	at := slices.Index(f.users, news)
+	f.users = slices.Delete(f.users, at, at+1)
+	if len(f.users) > 0 || f.ended {
+		return
+	}
+	var idle *time.Timer
+	idle = time.AfterFunc(2*f.c.poll, func() {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		if f.idle == idle && !f.ended {
+			f.endLocked()
+			f.watch.endLocked()
+		}
+	})
+	f.idle = idle
+}
+
+// endLocked takes the follower out of use.
+func (f *follower) endLocked() {
+	f.ended = true
+	all := f.c.followers
+	if all[f.dir] = slices.DeleteFunc(all[f.dir], func(other *follower) bool { return other == f }); len(all[f.dir]) == 0 {
+		delete(all, f.dir)
 	}
 }
 
-// close ends everything and waits for the goroutine.
-func (h *hub) close() {
-	h.mu.Lock()
-	h.closed = true
-	st := h.stream
-	h.mu.Unlock()
-	if st != nil {
-		st.cancel()
+// handle takes in an event and tells the users. It is called with the client's mutex.
+func (f *follower) handle(e event) {
+	switch e.what {
+	case begun:
+		f.begun, f.from = true, e.rev
+	case put, deleted:
+		if !f.c.layout.IsEntry(f.dir, e.key) {
+			return
+		}
+		if e.what == put {
+			f.put = max(f.put, e.rev)
+			break
+		}
+		if f.span.end == "" {
+			f.log = f.log[:0] // of one key the last deletion says everything
+		}
+		if len(f.log) >= 2*maxLog {
+			f.from = f.log[maxLog-1].rev
+			f.log = slices.Delete(f.log, 0, maxLog)
+		}
+		f.log = append(f.log, e)
+	case over:
+		f.endLocked()
 	}
-	h.alive.Wait()
+	for _, news := range f.users {
+		wake(news)
+	}
+}
+
+// Contended tells, without asking the store, that a goroutine of this client has waited
+// for the name a moment ago.
+func (c *client) Contended(name string) bool { return c.isWanted(c.layout.Dir(name)) }
+
+// isWanted reports whether a goroutine of this client has waited for the name a moment
+// ago: it is likely to be held.
+func (c *client) isWanted(dir string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.followers[dir]) > 0
+}
+
+// Watch implements driver.Watcher: every change of a key of the name is a hint,
+// and so is a watch that had to begin anew, because something may have happened
+// before.
+func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	if err := c.alive(ctx); err != nil {
+		return nil, err
+	}
+	first, cancel := c.bounded(ctx)
+	defer cancel()
+	dir, news, hints := c.layout.Dir(name), make(chan struct{}, 1), make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.followLocked(dir, dirSpan(dir, true), news)
+	for !f.begun || c.isClosed {
+		if c.isClosed || f.ended || first.Err() != nil {
+			f.leaveLocked(news)
+			if c.isClosed {
+				return nil, driver.ErrClosed
+			}
+			return nil, cmp.Or(ctx.Err(), first.Err(), errors.New("etcd has ended the watch"))
+		}
+		c.mu.Unlock()
+		select {
+		case <-news:
+		case <-first.Done():
+		}
+		c.mu.Lock()
+	}
+	c.background.Go(func() { c.hint(ctx, f, news, hints) })
+	return hints, nil
+}
+
+// hint passes the news of a follower on, until the context or the client ends. A follower
+// that has ended is replaced by another.
+func (c *client) hint(ctx context.Context, f *follower, news, hints chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	defer close(hints)
+	for ctx.Err() == nil {
+		select {
+		case <-news:
+			wake(hints)
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+		ended := f.ended
+		c.mu.Unlock()
+		if ended {
+			sleep(ctx, c.poll/8)
+			c.mu.Lock()
+			f.leaveLocked(news)
+			f = c.followLocked(f.dir, f.span, news)
+			c.mu.Unlock()
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.leaveLocked(news)
 }

@@ -1,0 +1,134 @@
+package etcdlock
+
+import (
+	"context"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast"
+)
+
+// TestKeysAreUsedAgain: etcd keeps every key that there was until its history is
+// compacted, and looks at it when it reads a range.
+func TestKeysAreUsedAgain(t *testing.T) {
+	server := shared(t)
+	c := dial(t, server.Addrs(), nil)
+	seen := map[string]bool{}
+	for range 20 {
+		g := take(t, c, request("again"))
+		r := entries(t, c, "again")
+		if len(r.Kvs) != 1 || r.Kvs[0].CreateRevision != c.layout.Created(g.Token) {
+			t.Fatalf("a hold is the keys %v", r)
+		}
+		seen[string(r.Kvs[0].Key)] = true
+		release(t, c, g)
+	}
+	if len(seen) != 1 {
+		t.Errorf("20 holds of one client had %d keys", len(seen))
+	}
+	if r := entries(t, c, "again"); r.Count != 0 {
+		t.Errorf("P9: %d keys are left", r.Count)
+	}
+}
+
+// TestCompare guards data in the same etcd.
+func TestCompare(t *testing.T) {
+	server := shared(t)
+	locks := openLocks(t, "etcd://"+server.Addrs())
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	lease, err := locks.Mutex("orders/42", nil).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func() bool {
+		r, err := etcd.Txn(t.Context()).If(Compare(lease)).Then(clientv3.OpPut("stock", "7")).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Succeeded
+	}
+	if !put() {
+		t.Error("P3: a holder could not write under its guard")
+	}
+	if err := lease.Renew(t.Context()); err != nil || !put() {
+		t.Errorf("P3: after a renewal a holder could not write under its guard (%v)", err)
+	}
+	if err := locks.Break(t.Context(), "orders/42", lease.Token()); err != nil {
+		t.Fatal(err)
+	}
+	if put() {
+		t.Error("P1: a holder whose hold was broken could write under its guard")
+	}
+	lease.Release()
+	next, err := locks.Mutex("orders/42", nil).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Release()
+	if put() {
+		t.Error("P1: a former holder could write under its guard beside the next one")
+	}
+}
+
+// TestCompareEndsWithItsLease: A and B are goroutines of one client. B holds after A, and A's transaction under
+// Compare arrives then. Nothing is written, and nothing is under a condition that is made then (P1).
+func TestCompareEndsWithItsLease(t *testing.T) {
+	server := shared(t)
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	locks := openLocks(t, "etcd://"+server.Addrs())
+	l := locks.Mutex("stock", nil)
+	write := func(who string, under clientv3.Cmp) bool {
+		t.Helper()
+		resp, err := etcd.Txn(t.Context()).If(under).Then(clientv3.OpPut("stock/42", who)).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Succeeded
+	}
+	for range 50 { // in each a cohort may come about, or not
+		first, err := l.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan *holdfast.Lease, 2)
+		for range cap(got) {
+			go func() {
+				lease, err := l.Acquire(context.Background())
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lease
+			}()
+		}
+		for { // until one of them has a place in the queue
+			info, err := locks.Inspect(t.Context(), "stock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(info.Waiters) > 0 {
+				break
+			}
+		}
+		first.Release()
+		a := <-got
+		under := Compare(a)
+		if !write("A", under) && a.Err() == nil {
+			t.Error("A holds, and its transaction changed nothing")
+		}
+		a.Release()
+		b := <-got
+		if (write("A, late", under) || write("A, late", Compare(a))) && b.Err() == nil {
+			t.Errorf("P1: A (token %d) has released, B (token %d) holds, and A's transaction was carried out", a.Token(), b.Token())
+		}
+		if !write("B", Compare(b)) && b.Err() == nil {
+			t.Error("B holds, and its transaction changed nothing")
+		}
+		b.Release()
+		if t.Failed() {
+			return
+		}
+	}
+}
