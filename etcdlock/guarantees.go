@@ -15,53 +15,24 @@ var guarantees = driver.Guarantees{
 	Lateness: lateness,
 	Tokens:   "etcd's revision, which every change of the store increases; it survives everything but the loss of the data or a backup that is restored without --bump-revision.",
 	Faults: map[driver.Fault]driver.Verdict{
-		driver.ClientCrash: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holds of a client that died end with their TTL and lock-delay, or with their minimum hold if that is later, its places in queues with etcd's shortest lease",
-		},
-		driver.ClientPause: {
-			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token, data in the same etcd with etcdlock.Compare",
-		},
-		driver.ClientSuspend: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases count suspended time: on waking the holder knows that it has lost",
-		},
-		driver.Partition: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holder stops trusting before etcd lets the next one in",
-		},
-		driver.LateReplies: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases count from the sending of the request",
-		},
-		driver.StorePause: {
-			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "another member takes over from a leader that stands still. When that one goes on, etcd may have it end leases that its successor has extended: guard the resource with the token, or run a cell. On one member the TTL runs on",
-		},
-		driver.StoreRestart: {
-			Exclusion: driver.Delays, Tokens: driver.Keeps,
-			Note: "everything acknowledged is on disk; a leader that starts gives every lease its whole TTL, or its minimum hold, again",
-		},
+		driver.ClientCrash:   keeps("the holds of a client that died end with their TTL and lock-delay, or with their minimum hold if that is later, its places in queues with etcd's shortest lease"),
+		driver.ClientPause:   {Exclusion: driver.Breaks, Tokens: driver.Keeps, Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token, data in the same etcd with etcdlock.Compare"},
+		driver.ClientSuspend: keeps("leases count suspended time: on waking the holder knows that it has lost"),
+		driver.Partition:     keeps("the holder stops trusting before etcd lets the next one in"),
+		driver.LateReplies:   keeps("leases count from the sending of the request"),
+		driver.StorePause:    {Exclusion: driver.Breaks, Tokens: driver.Keeps, Note: "another member takes over from a leader that stands still. When that one goes on, etcd may have it end leases that its successor has extended: guard the resource with the token, or run a cell. On one member the TTL runs on"},
+		driver.StoreRestart:  {Exclusion: driver.Delays, Tokens: driver.Keeps, Note: "everything acknowledged is on disk; a leader that starts gives every lease its whole TTL, or its minimum hold, again"},
 		driver.StoreWiped: {
 			Exclusion: driver.Breaks, Tokens: driver.Breaks,
 			Note: "a cluster that is made anew knows no holds, and its revision begins again: use another prefix, and raise what guards remember. One member of three may lose its data and be replaced",
 		},
-		driver.Failover: {
-			Exclusion: driver.Delays, Tokens: driver.Keeps,
-			Note: "a new leader knows all that was acknowledged, and gives every lease its whole TTL, or its minimum hold, again: a dead holder's name opens later by as much at most",
-		},
-		driver.ClockForward: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases run by a clock that cannot be set",
-		},
-		driver.ClockBack: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases run by a clock that cannot be set",
-		},
-		driver.DiskFull: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "beyond its quota etcd refuses new holds and places; holds are renewed and released all the same, except that a hold handed over by the queue ends unless it was renewed before",
-		},
+		driver.Failover:     {Exclusion: driver.Delays, Tokens: driver.Keeps, Note: "a new leader knows all that was acknowledged, and gives every lease its whole TTL, or its minimum hold, again: a dead holder's name opens later by as much at most"},
+		driver.ClockForward: keeps("leases run by a clock that cannot be set"),
+		driver.ClockBack:    keeps("leases run by a clock that cannot be set"),
+		driver.DiskFull:     keeps("beyond its quota etcd refuses new holds and places; holds are renewed and released all the same, except that a hold handed over by the queue ends unless it was renewed before"),
 	},
+}
+
+func keeps(note string) driver.Verdict {
+	return driver.Verdict{Exclusion: driver.Keeps, Tokens: driver.Keeps, Note: note}
 }

@@ -31,12 +31,7 @@ type keepAlives struct {
 type keepAlive struct {
 	id     clientv3.LeaseID
 	at     time.Time
-	answer chan keptAlive // with room for one: who asked may have gone
-}
-
-type keptAlive struct {
-	ttl int64 // in seconds; 0: the lease has ended
-	err error
+	answer chan int64 // the TTL, with room for one: who asked may have gone. Closed: the stream is broken
 }
 
 // keepAlive asks once, and returns the seconds that the lease lasts from now: 0 if it has ended. A
@@ -50,9 +45,9 @@ func (c *client) keepAlive(ctx context.Context, id clientv3.LeaseID, secs int64)
 		if err != nil {
 			return 0, err
 		}
-		kept := st.ask(ctx, id, max(pulse(secs), time.Second))
-		if kept.err == nil || fresh || ctx.Err() != nil {
-			return kept.ttl, ended(ctx, clientv3.ContextError(ctx, kept.err))
+		ttl, err := st.ask(ctx, id, max(pulse(secs), time.Second))
+		if err == nil || fresh || ctx.Err() != nil {
+			return ttl, ended(ctx, clientv3.ContextError(ctx, err))
 		}
 	}
 }
@@ -65,24 +60,17 @@ func (c *client) keepAliveStream() (st *keepAlives, fresh bool, err error) {
 	if c.isClosed {
 		return nil, false, driver.ErrClosed
 	}
-	if st := c.kept; st != nil && st.route == route && st.usable() {
+	if st := c.kept; st != nil && st.route == route && st.life.Err() == nil {
 		return st, false, nil
 	}
 	if c.kept != nil {
 		c.kept.cancel()
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(c.life))
 	st = &keepAlives{route: route, heard: time.Now().Add(requestWithin)} // to open it may take longest of all
-	st.cancel, st.pending = cancel, make(chan struct{}, 1)
+	st.begin(c.life)
 	c.kept = st
-	c.background.Go(func() { st.fail(st.run(ctx, st.open, st.heardOf)) })
+	c.background.Go(func() { st.fail(st.run(st.open, st.heardOf)) })
 	return st, true, nil
-}
-
-func (st *keepAlives) usable() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.broken == nil
 }
 
 func (st *keepAlives) open(ctx context.Context, o ...grpc.CallOption) (etcdserverpb.Lease_LeaseKeepAliveClient, error) {
@@ -96,27 +84,30 @@ func (st *keepAlives) open(ctx context.Context, o ...grpc.CallOption) (etcdserve
 }
 
 // ask sends a request and waits for its answer. It ends the stream if nothing is heard for as long as patience.
-func (st *keepAlives) ask(ctx context.Context, id clientv3.LeaseID, patience time.Duration) keptAlive {
-	k := &keepAlive{id, time.Now(), make(chan keptAlive, 1)}
+func (st *keepAlives) ask(ctx context.Context, id clientv3.LeaseID, patience time.Duration) (int64, error) {
+	k := &keepAlive{id, time.Now(), make(chan int64, 1)}
 	st.mu.Lock()
-	if st.broken != nil {
-		defer st.mu.Unlock()
-		return keptAlive{err: st.broken}
+	if st.broken == nil {
+		st.asked = append(st.asked, k)
+		st.send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
+	} else {
+		close(k.answer)
 	}
-	st.asked = append(st.asked, k)
-	st.send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
 	st.mu.Unlock()
 	impatient := time.NewTicker(patience)
 	defer impatient.Stop()
 	for {
 		select {
-		case kept := <-k.answer:
-			return kept
+		case ttl, ok := <-k.answer:
+			if !ok {
+				return 0, st.broken
+			}
+			return ttl, nil
 		case <-impatient.C:
 			st.endIfSilent(patience)
 		case <-ctx.Done():
 			st.endIfSilent(patience)
-			return keptAlive{err: ctx.Err()}
+			return 0, ctx.Err()
 		}
 	}
 }
@@ -140,7 +131,7 @@ func (st *keepAlives) heardOf(resp *etcdserverpb.LeaseKeepAliveResponse) error {
 		return errors.New("etcd has answered what was not asked")
 	}
 	st.heard = time.Now()
-	st.asked[0].answer <- keptAlive{ttl: resp.TTL}
+	st.asked[0].answer <- resp.TTL
 	st.asked = st.asked[1:]
 	return nil
 }
@@ -154,7 +145,7 @@ func (st *keepAlives) fail(err error) {
 	defer st.mu.Unlock()
 	st.broken = err
 	for _, k := range st.asked {
-		k.answer <- keptAlive{err: err}
+		close(k.answer)
 	}
 	st.asked = nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -51,8 +50,8 @@ const maxTTL = 10 * 365 * 24 * time.Hour
 // client is the driver over one client of etcd.
 type client struct {
 	main   *route
-	own    bool                  // main's client is closed with the driver
-	spare  atomic.Pointer[route] // for renewals and releases; nil: none yet
+	spare  *route // for renewals and releases; nil: none
+	own    bool   // the clients of both are closed with the driver
 	clock  driver.Clock
 	layout table.Layout
 	caps   driver.Caps
@@ -72,9 +71,8 @@ type client struct {
 	tombstones *session           // the lease of tombstones
 	kept       *keepAlives        // nil: no lease was kept alive yet
 	records    index
-	most       int                // how many names that has had
-	places     map[*record]*place // of those that are queued
-	firstN     int32              // the least number for new keys: those before may be there yet
+	most       int   // how many names that has had
+	firstN     int32 // the least number for new keys: those before may be there yet
 	losses     chan driver.Loss
 	watches    *watches               // nil: none yet, or their stream broke
 	breaks     *watch                 // on what operators break; nil: none
@@ -102,7 +100,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	}
 	c := &client{
 		main: newRoute(etcd), own: own, clock: o.Clock, layout: l, id: rand.Text()[:table.ClientLen],
-		sessions: map[int64]*session{}, records: index{}, places: map[*record]*place{},
+		sessions: map[int64]*session{}, records: index{},
 		followers: map[string][]*follower{}, losses: make(chan driver.Loss, 16),
 	}
 	if c.clock == nil {
@@ -115,7 +113,7 @@ func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (
 	}
 	if o.Reserve != nil {
 		o.Reserve.ActiveConnection().Connect()
-		c.spare.Store(newRoute(o.Reserve))
+		c.spare = newRoute(o.Reserve)
 	}
 	c.timer = timer.New(c.clock, c.sweep)
 	return c, nil
@@ -196,13 +194,6 @@ func (c *client) Close() error {
 	}
 	c.isClosed = true
 	close(c.losses)
-	for _, some := range c.followers {
-		for _, f := range some {
-			if f.idle != nil {
-				f.idle.Stop()
-			}
-		}
-	}
 	used := map[*session]bool{}
 	for r := range c.records.all() {
 		used[r.session.Load()] = true
@@ -225,10 +216,11 @@ func (c *client) Close() error {
 	if !c.own {
 		return nil
 	}
-	if w := c.spare.Load(); w != nil {
-		w.etcd.Close() // its context has ended, and that is all that it says
+	err := c.main.etcd.Close()
+	if c.spare != nil {
+		err = errors.Join(err, c.spare.etcd.Close())
 	}
-	return c.main.etcd.Close()
+	return err
 }
 
 // closeWithin bounds the courtesies of Close.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -71,14 +73,14 @@ func (c *client) listen() {
 		return
 	}
 	dir := c.layout.BrokenDir(c.id)
-	c.breaks = c.watchLocked(dirSpan(dir, true), func(e event) {
-		switch e.what {
-		case over: // until the next renewal, which tells what was missed
+	c.breaks = c.watchLocked(dirSpan(dir, true), func(resp *etcdserverpb.WatchResponse) {
+		if resp == nil { // until the next renewal, which tells what was missed
 			c.breaks = nil
-		case put:
-			created, err := strconv.ParseInt(strings.TrimPrefix(e.key, dir), 10, 64)
+		}
+		for _, e := range resp.GetEvents() {
+			created, err := strconv.ParseInt(strings.TrimPrefix(string(e.Kv.Key), dir), 10, 64)
 			for r := range c.records.all() {
-				if err == nil && r.created == created {
+				if err == nil && r.created == created && e.Type == mvccpb.Event_PUT {
 					c.tellLocked(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
 				}
 			}

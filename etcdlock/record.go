@@ -32,7 +32,9 @@ type record struct {
 	created     int64                   // the key's create revision; 0: not known
 	session     atomic.Pointer[session] // nil: no request to put it has been answered, or may have been done
 	minimum     *session                // the lease of its minimum hold; nil: none. See fixedFor
+	place       *place                  // of one that is queued
 	began       driver.Instant          // when it was asked for, and of a hold when it was granted: not before it was
+	trusted     driver.Instant          // until when a hold lasts unless it is renewed
 	until       driver.Instant          // how long the key stays unless it is renewed or confirmed; 0: not limited
 	n           int32                   // of the key: see layout.key
 	asks        int16                   // requests to put or confirm it that are under way
@@ -139,8 +141,8 @@ func (c *client) forgetLocked(r *record) {
 		}
 	}
 	r.state = doubtful
-	c.wakeLocked(r)
-	delete(c.places, r)
+	r.wakeLocked()
+	r.place = nil
 }
 
 // forgetUnsureLocked forgets a record whose lease has ended here, at the store perhaps a little
@@ -160,22 +162,10 @@ func (c *client) forget(r *record, how func(*record)) {
 }
 
 // wakeLocked wakes the call of Wait at the place.
-func (c *client) wakeLocked(r *record) {
-	if p := c.places[r]; p != nil && p.waits != nil {
-		wake(p.waits.news)
+func (r *record) wakeLocked() {
+	if r.place != nil && r.place.waits != nil {
+		wake(r.place.waits.news)
 	}
-}
-
-// lapsed reports whether a hold has ended although its key may still be there: that
-// of a claim goes at once, that of a whole hold stays for the lock-delay.
-func (r *record) lapsed(now driver.Instant, delay time.Duration) bool {
-	if s := r.session.Load(); s != nil && s.fixed {
-		return now >= s.trusted
-	}
-	if r.claim {
-		delay = 0
-	}
-	return now >= r.until.Add(-delay)
 }
 
 // sweep deletes the keys whose time is over. The timer calls it. It visits all records,
@@ -197,7 +187,7 @@ func (c *client) sweep() {
 			next = min(next, now.Add(removePause))
 		default:
 			r.state, r.until = leaving, 0
-			c.wakeLocked(r)
+			r.wakeLocked()
 			late = append(late, r)
 		}
 	}
@@ -209,33 +199,27 @@ func (c *client) sweep() {
 	}
 }
 
-// remove deletes keys until the store confirms it, or their leases have ended.
-// Only then they are used again.
+// remove deletes keys. Only when the store has confirmed that, or their leases have ended,
+// they are used again.
 func (c *client) remove(records []*record) {
-	for {
-		grants := make([]driver.Grant, len(records))
-		for i, r := range records {
-			grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.Token(r.created), 1)}
-		}
-		ctx, cancel := c.bounded(c.life)
-		errs := c.deleteKeys(ctx, grants)
-		cancel()
-		var left []*record
-		c.mu.Lock()
-		for i, r := range records {
-			s := r.session.Load()
-			switch {
-			case errs[i] == nil || driver.Gone(errs[i]):
-				c.forgetLocked(r)
-			case s != nil && s.usable():
-				left = append(left, r)
-			default:
-				c.forgetUnsureLocked(r)
-			}
-		}
-		c.mu.Unlock()
-		if records = left; len(records) == 0 || !sleep(c.life, removePause) {
-			return
+	grants := make([]driver.Grant, len(records))
+	for i, r := range records {
+		grants[i] = driver.Grant{Request: driver.Request{Name: r.name, Owner: r.owner}, Token: max(c.layout.Token(r.created), 1)}
+	}
+	ctx, cancel := c.bounded(c.life)
+	errs := c.deleteKeys(ctx, grants)
+	cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, r := range records {
+		s := r.session.Load()
+		switch {
+		case errs[i] == nil || driver.Gone(errs[i]):
+			c.forgetLocked(r)
+		case s != nil && s.usable():
+			c.expireAtLocked(r, c.clock.Now().Add(removePause)) // the next sweep tries again
+		default:
+			c.forgetUnsureLocked(r)
 		}
 	}
 }

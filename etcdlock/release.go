@@ -41,23 +41,22 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	for i, err := range c.deleteKeys(ctx, going) {
 		errs[at[i]] = err
 	}
-	var missing []renewing
-	out := make([]driver.Renewal, len(grants))
-	for i := range grants {
-		switch g := &grants[i]; {
-		case errs[i] == nil || errors.Is(errs[i], driver.ErrNotHeld):
-			c.endRelease(g)
-			if g.Token == 0 {
-				errs[i] = nil // withdrawn is withdrawn
-			} else if errs[i] != nil {
-				missing = append(missing, renewing{nil, &out[i], g})
-			}
+	var gone []driver.Grant
+	at = at[:0]
+	for i, g := range grants {
+		if errs[i] != nil && !errors.Is(errs[i], driver.ErrNotHeld) {
+			continue
+		}
+		c.endRelease(&g)
+		if g.Token == 0 {
+			errs[i] = nil // withdrawn is withdrawn
+		} else if errs[i] != nil {
+			gone, at = append(gone, g), append(at, i)
 		}
 	}
-	c.why(ctx, missing)
-	for i := range out {
-		if driver.Gone(out[i].Err) {
-			errs[i] = out[i].Err
+	for i, err := range c.why(ctx, gone) {
+		if driver.Gone(err) {
+			errs[at[i]] = err
 		}
 	}
 	return errs
@@ -78,7 +77,7 @@ func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	}
 	if !isClosed {
 		r.state = doubtful // until the store has confirmed it
-		c.wakeLocked(r)
+		r.wakeLocked()
 	}
 	return early, isClosed
 }
@@ -121,11 +120,21 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 		}
 	}
 	for some := range slices.Chunk(known, batchSize) {
-		batch := make([]table.Removal, len(some))
+		batch, strayed := make([]table.Removal, len(some)), false
 		for n, i := range some {
 			batch[n] = removals[i]
+			strayed = strayed || removals[i].Tombstone != ""
 		}
-		done, err := c.removeKeys(ctx, batch)
+		var tombstones clientv3.LeaseID
+		var done *etcdserverpb.TxnResponse
+		var err error
+		if strayed {
+			tombstones, err = c.tombstoneLease(ctx)
+		}
+		if err == nil {
+			done, err = c.spareRoute().txn(ctx, table.Remove(batch, tombstones))
+		}
+		c.misses(err)
 		for n, i := range some {
 			switch {
 			case err != nil:
@@ -136,29 +145,6 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 		}
 	}
 	return errs
-}
-
-// removeKeys deletes keys of which the create revision is known.
-func (c *client) removeKeys(ctx context.Context, batch []table.Removal) (*etcdserverpb.TxnResponse, error) {
-	var tombstones clientv3.LeaseID
-	var err error
-	if slices.ContainsFunc(batch, func(r table.Removal) bool { return r.Tombstone != "" }) {
-		tombstones, err = c.tombstoneLease(ctx)
-	}
-	var done *etcdserverpb.TxnResponse
-	if err == nil {
-		done, err = c.spareRoute().txn(ctx, table.Remove(batch, tombstones))
-	}
-	if errors.Is(err, rpctypes.ErrNoSpace) {
-		// The store is full and takes no tombstones. The names are free after this; that nothing
-		// comes later can be promised when there is room again.
-		for n := range batch {
-			batch[n].Tombstone = ""
-		}
-		c.spareRoute().txn(ctx, table.Remove(batch, 0))
-	}
-	c.misses(err)
-	return done, err
 }
 
 // deleteUnknown finds the owner's key, which is that one if the client knows of any, and

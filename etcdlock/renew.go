@@ -49,7 +49,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		switch {
 		case r.record == nil || !c.isHoldLocked(r.record, r.grant):
 			missing = append(missing, r)
-		case r.lapsed(now, grants[i].LockDelay):
+		case now >= r.trusted: // its key may be there for the lock-delay
 			r.out.Err = driver.ErrNotHeld
 		case r.claim || r.session.Load().fixed != outlasts(&r.grant.Request, r.began, now):
 			moving = append(moving, r)
@@ -74,7 +74,18 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 		}
 	}
 	missing = append(missing, c.recordHandOvers(ctx, handedOver)...)
-	c.why(ctx, missing)
+	gone := make([]driver.Grant, len(missing))
+	for i, r := range missing {
+		gone[i] = *r.grant
+	}
+	for i, err := range c.why(ctx, gone) {
+		missing[i].out.Err = err
+		c.mu.Lock()
+		if r := missing[i].record; r != nil && r.state == held && driver.Gone(err) {
+			c.forgetLocked(r)
+		}
+		c.mu.Unlock()
+	}
 	if len(sessions)+len(moving) > 0 {
 		c.listen()
 	}
@@ -162,7 +173,7 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 		// The lease that it comes to may have been kept alive before the claim's own time
 		// began. The holder trusts no renewal that counts from earlier: such an
 		// answer looks as if a later one had overtaken it.
-		if claimed := r.until.Add(-c.short(&r.grant.Request, r.session.Load().seconds).keyLasts); since < claimed {
+		if claimed := r.until.Add(-c.claimLasts(r.record, &r.grant.Request)); since < claimed {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
 	}
@@ -173,38 +184,33 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	}
 	r.claim = false
 	r.session.Store(s)
-	s.trusted = since.Add(valid)
-	c.expireAtLocked(r.record, max(since.Add(valid+r.grant.LockDelay), r.began.Add(r.grant.MinHold)))
+	r.trusted = since.Add(valid)
+	c.expireAtLocked(r.record, max(r.trusted.Add(r.grant.LockDelay), r.began.Add(r.grant.MinHold)))
 	*r.out = driver.Renewal{Since: since, Valid: valid}
 	return true
 }
 
 // why finds out what became of holds that are not there: broken, or not held.
-func (c *client) why(ctx context.Context, missing []renewing) {
-	for some := range slices.Chunk(missing, batchSize) {
+func (c *client) why(ctx context.Context, gone []driver.Grant) (errs []error) {
+	for some := range slices.Chunk(gone, batchSize) {
 		txn := &etcdserverpb.TxnRequest{}
-		for _, r := range some {
-			marker := table.RangeOp([]byte(c.layout.BrokenHold(c.id, c.layout.Created(r.grant.Token))), nil, 0)
+		for _, g := range some {
+			marker := table.RangeOp([]byte(c.layout.BrokenHold(c.id, c.layout.Created(g.Token))), nil, 0)
 			txn.Success = append(txn.Success, marker)
 		}
 		resp, err := c.spareRoute().txn(ctx, txn)
-		for i, r := range some {
+		for i := range some {
 			switch {
 			case err != nil:
-				r.out.Err = err
-				continue
+				errs = append(errs, err)
 			case resp.Responses[i].GetResponseRange().Count > 0:
-				r.out.Err = driver.ErrBroken
+				errs = append(errs, driver.ErrBroken)
 			default:
-				r.out.Err = driver.ErrNotHeld
+				errs = append(errs, driver.ErrNotHeld)
 			}
-			c.mu.Lock()
-			if r.record != nil && r.state == held {
-				c.forgetLocked(r.record)
-			}
-			c.mu.Unlock()
 		}
 	}
+	return errs
 }
 
 // A minimum hold also binds a holder that crashes: its name stays closed until then
@@ -261,7 +267,7 @@ func (c *client) move(ctx context.Context, r renewing) bool {
 		if fixed {
 			s, err = c.fixedFor(ctx, r.record, left)
 		} else {
-			s, err = c.session(ctx, c.whole(req).seconds, now.Add(-req.TTL/8))
+			s, err = c.session(ctx, holdSeconds(req), now.Add(-req.TTL/8))
 		}
 		if err != nil {
 			r.out.Err = err
@@ -354,7 +360,7 @@ func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit fu
 func (c *client) changed(ctx context.Context, g *driver.Grant, edit func(*table.Value)) error {
 	c.mu.Lock()
 	r := c.recordLocked(g.Name, g.Owner)
-	if r != nil && (!c.isHoldLocked(r, g) || r.lapsed(c.clock.Now(), g.LockDelay)) {
+	if r != nil && (!c.isHoldLocked(r, g) || c.clock.Now() >= r.trusted) {
 		r = nil
 	}
 	c.mu.Unlock()
@@ -365,9 +371,7 @@ func (c *client) changed(ctx context.Context, g *driver.Grant, edit func(*table.
 			return err
 		}
 	}
-	var out driver.Renewal
-	c.why(ctx, []renewing{{r, &out, g}})
-	return out.Err
+	return c.why(ctx, []driver.Grant{*g})[0]
 }
 
 // Downgrade implements driver.Downgrader: the key stays, and so does its place in

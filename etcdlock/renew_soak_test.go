@@ -19,7 +19,6 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/etcdlock/table"
 	"github.com/holdfastlock/holdfast/internal/test/busytest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
@@ -200,46 +199,23 @@ func TestFull(t *testing.T) {
 	take(t, c, request("other"))
 }
 
-// TestGrantAfterEnd: a hold whose session was found to have ended while the request
-// that moves its key to another was under way can be renewed, and its key goes when
-// nobody does.
-func TestGrantAfterEnd(t *testing.T) {
+// TestLeaseEnded: that the lease of a hold has ended is told, and its key's number is not used again (P2, P1).
+func TestLeaseEnded(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
 	c := dial(t, server.Addrs(), nil)
-	req := request("moved")
-	req.TTL = c.caps.MinTTL
-	before := take(t, c, req)
-	r := c.reserve(&req)
-	first := r.session.Load()
-	c.end(first)
-	select {
-	case loss := <-c.losses:
-		if len(loss.Owners) != 1 || loss.Owners[0] != req.Owner {
-			t.Errorf("P2: of the end of a lease was told as %+v", loss)
-		}
-	default:
-		t.Error("P2: of the end of a lease nothing was told")
+	g := take(t, c, request("ended"))
+	r := g.Handle.(*record)
+	if _, err := c.main.etcd.Revoke(t.Context(), r.session.Load().lease()); err != nil {
+		t.Fatal(err)
 	}
-	g, err := c.adopt(t.Context(), r, &req, &table.Entry{Key: c.key(r), Created: c.layout.Created(before.Token)}, c.whole(&req))
-	c.unreserve(r)
-	if err != nil || g.Token != before.Token || r.session.Load() == first {
-		t.Fatalf("the key was moved as %+v, %v", g, err)
+	if _, err := r.session.Load().refresh(t.Context(), c.clock.Now()); !errors.Is(err, errOver) {
+		t.Errorf("the lease is kept alive: %v", err)
 	}
-	if renewal := c.Renew(t.Context(), []driver.Grant{g})[0]; renewal.Err != nil {
-		t.Errorf("P2: a hold whose key is there is not renewed: %v", renewal.Err)
+	if loss := <-c.losses; len(loss.Owners) != 1 || loss.Owners[0] != g.Owner {
+		t.Errorf("P2: of the end of a lease was told %+v", loss)
 	}
-	known := true
-	for deadline := time.Now().Add(20 * time.Second); known && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		// The lease is kept alive, so it is the client that deletes the key.
-		if _, err := c.session(t.Context(), seconds(req.TTL), c.clock.Now()); err != nil {
-			t.Fatal(err)
-		}
-		c.mu.Lock()
-		known = c.isKnownLocked(r)
-		c.mu.Unlock()
-	}
-	if n := entries(t, c, req.Name).Count; n > 0 || known {
-		t.Errorf("P7: of a hold that nobody renews %d key stays; its record: %v", n, known)
+	if next := take(t, c, request("ended")).Handle.(*record); c.key(next) == c.key(r) {
+		t.Error("P1: the key of a hold that has ended is used again")
 	}
 }
 

@@ -105,14 +105,17 @@ func TestClaimAfterHold(t *testing.T) {
 // for the same lease, which would be trusted for too long (P1).
 func TestKeptAliveOnce(t *testing.T) {
 	st := &keepAlives{heard: time.Now()}
-	st.cancel, st.pending = func() {}, make(chan struct{}, 1)
+	st.begin(t.Context())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if kept := st.ask(gone, 1, time.Hour); !errors.Is(kept.err, context.Canceled) {
-		t.Errorf("an asker that has gone got %+v", kept)
+	if _, err := st.ask(gone, 1, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("an asker that has gone got %v", err)
 	}
-	got := make(chan keptAlive)
-	go func() { got <- st.ask(t.Context(), 1, time.Hour) }()
+	got := make(chan int64)
+	go func() {
+		ttl, _ := st.ask(t.Context(), 1, time.Hour)
+		got <- ttl
+	}()
 	for asked := 0; asked < 2; {
 		st.mu.Lock()
 		asked = len(st.asked)
@@ -123,8 +126,8 @@ func TestKeptAliveOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept := <-got; kept.err != nil || kept.ttl != 8 {
-		t.Errorf("the second request got %+v, not its own answer", kept)
+	if ttl := <-got; ttl != 8 {
+		t.Errorf("the second request got %d, not its own answer", ttl)
 	}
 	if st.heardOf(&etcdserverpb.LeaseKeepAliveResponse{ID: 1, TTL: 9}) == nil {
 		t.Error("an answer that nobody asked for was taken")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,29 +41,10 @@ func routeBy(etcd *clientv3.Client, rpc etcdserverpb.KVClient) *route {
 // spareRoute returns the route of renewals and releases, or that of all other requests
 // while it has no connection.
 func (c *client) spareRoute() *route {
-	if w := c.spare.Load(); w != nil && w.etcd.ActiveConnection().GetState() == connectivity.Ready {
+	if w := c.spare; w != nil && w.etcd.ActiveConnection().GetState() == connectivity.Ready {
 		return w
 	}
 	return c.main
-}
-
-// openReserve makes the route of renewals and releases, until Close. With a user etcd is
-// asked for a token first, so it is done in the background.
-func (c *client) openReserve(config clientv3.Config) {
-	config.Context = c.life
-	c.background.Go(func() {
-		for {
-			etcd, err := clientv3.New(config)
-			if err == nil {
-				etcd.ActiveConnection().Connect()
-				c.spare.Store(newRoute(etcd))
-				return
-			}
-			if !sleep(c.life, c.poll) {
-				return
-			}
-		}
-	})
 }
 
 // do carries an operation out.
@@ -114,12 +96,10 @@ func refused(err error) bool {
 	if errors.As(err, &etcd) {
 		code = etcd.Code()
 	}
-	switch code {
-	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.FailedPrecondition,
-		codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:
-		return true
-	}
-	return false
+	return slices.Contains([]codes.Code{
+		codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.FailedPrecondition,
+		codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated,
+	}, code)
 }
 
 // requestWithin bounds a request that has no deadline of its own.
@@ -159,10 +139,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // duplex is a stream to etcd on which one goroutine sends and another receives, so that
 // neither holds up a goroutine that asks.
 type duplex[Q, A any] struct {
+	life    context.Context // until the stream breaks
 	cancel  context.CancelFunc
 	mu      sync.Mutex
 	unsent  []*Q
 	pending chan struct{} // one value: there is something unsent
+}
+
+// begin makes a stream that lives no longer than the context.
+func (d *duplex[Q, A]) begin(ctx context.Context) {
+	d.life, d.cancel = context.WithCancel(clientv3.WithRequireLeader(ctx))
+	d.pending = make(chan struct{}, 1)
 }
 
 // send leaves a request to the goroutine that sends.
@@ -173,18 +160,18 @@ func (d *duplex[Q, A]) send(q *Q) {
 	wake(d.pending)
 }
 
-// run opens the stream and receives, until it breaks or the context ends.
+// run opens the stream and receives, until it breaks.
 func (d *duplex[Q, A]) run(
-	ctx context.Context, open func(context.Context, ...grpc.CallOption) (grpc.BidiStreamingClient[Q, A], error), receive func(*A) error,
+	open func(context.Context, ...grpc.CallOption) (grpc.BidiStreamingClient[Q, A], error), receive func(*A) error,
 ) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	defer d.cancel()
-	stream, err := open(ctx)
+	stream, err := open(d.life)
 	if err != nil {
 		return err
 	}
-	sending.Go(func() { d.sendAll(ctx, stream) })
+	sending.Go(func() { d.sendAll(stream) })
 	for {
 		a, err := stream.Recv()
 		if err == nil {
@@ -197,11 +184,11 @@ func (d *duplex[Q, A]) run(
 }
 
 // sendAll sends what is unsent. If that fails, receiving fails too, and says why.
-func (d *duplex[Q, A]) sendAll(ctx context.Context, stream grpc.BidiStreamingClient[Q, A]) {
+func (d *duplex[Q, A]) sendAll(stream grpc.BidiStreamingClient[Q, A]) {
 	for {
 		select {
 		case <-d.pending:
-		case <-ctx.Done():
+		case <-d.life.Done():
 			return
 		}
 		d.mu.Lock()

@@ -25,8 +25,7 @@ type session struct {
 	since driver.Instant // the sending of the last request that started the TTL again
 	over  bool           // the lease has ended, or nobody can be sure that it has not
 
-	fixed   bool           // of one hold, until its minimum hold is over: see outlasts
-	trusted driver.Instant // of a fixed one: when that hold's TTL ends
+	fixed bool // of one hold, until its minimum hold is over: see outlasts
 }
 
 func (c *client) newSession(secs int64) *session {
@@ -38,6 +37,9 @@ var errOver = errors.New("the session has ended")
 
 // seconds returns how many of them a lease needs: etcd counts in whole ones.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// holdSeconds returns how many a hold's lease needs.
+func holdSeconds(req *driver.Request) int64 { return seconds(req.TTL + req.LockDelay) }
 
 // pulse is how old the last sign of life of a lease of places may be: a third of what it
 // lasts. That is often enough that one may be late, and that a claim, which counts from it,
@@ -61,14 +63,6 @@ func (c *client) session(ctx context.Context, secs int64, after driver.Instant) 
 			return s, err
 		}
 	}
-}
-
-// hasSession reports whether there is a lease of so many seconds.
-func (c *client) hasSession(secs int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.sessions[secs]
-	return s != nil && s.usable()
 }
 
 // refresh sees to it that the lease was started or kept alive by a request that was

@@ -54,29 +54,13 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 	if again {
 		limit = 0 // its own key is to be found
 	}
-	t := c.whole(&req)
-	if c.isWanted(dir) || !c.hasSession(t.seconds) {
-		// The name is likely to be held, or the transaction needs a lease first, which is a
-		// write. A read costs less: of a thousand clients that start together and want one
-		// name, most write nothing before they take a place.
-		read, err := c.main.get(ctx, dir, clientv3.WithPrefix(), clientv3.WithLimit(limit))
-		if err != nil {
-			return driver.Grant{}, err
-		}
-		in := c.layout.ReadInUse(dir, read)
-		if table.Find(in.Entries, req.Owner, key) == nil {
-			if err := in.Refusal(&c.layout, &req); err != nil {
-				return driver.Grant{}, c.whoHolds(ctx, &req, &in, err)
-			}
-		}
-	}
 	for seen, round := int64(0), 0; ; round++ {
 		if round > maxReads {
-			return c.putAndCheck(ctx, r, &req, t)
+			return c.putAndCheck(ctx, r, &req)
 		}
 		sent := c.clock.Now()
 		// A hold that nobody renews lasts almost its whole TTL from here.
-		s, err := c.session(ctx, t.seconds, sent.Add(-req.TTL/16))
+		s, err := c.session(ctx, holdSeconds(&req), sent.Add(-req.TTL/16))
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -89,14 +73,14 @@ func (c *client) try(ctx context.Context, req driver.Request) (driver.Grant, err
 			return c.unanswered(r, &req, s, sent, err)
 		}
 		if resp.Succeeded {
-			return c.grant(r, &req, s, resp.Header.Revision, t), nil
+			return c.grant(r, &req, s, resp.Header.Revision), nil
 		}
 		in := c.layout.ReadInUse(dir, resp.Responses[0].GetResponseRange())
 		if in.Newest <= seen && !in.More {
 			return driver.Grant{}, driver.ErrNotHeld // nothing is newer: it was withdrawn before it arrived
 		}
 		if e := table.Find(in.Entries, req.Owner, key); e != nil {
-			return c.adopt(ctx, r, &req, e, t)
+			return c.adopt(ctx, r, &req, e)
 		}
 		if in.More && len(in.Entries) == 0 {
 			limit = 0 // what was read is no entry, and there is more
@@ -129,19 +113,19 @@ func (c *client) whoHolds(ctx context.Context, req *driver.Request, in *table.In
 }
 
 // putAndCheck puts the key at once, and takes it back unless everything before it leaves room.
-func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request, t term) (driver.Grant, error) {
+func (c *client) putAndCheck(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	all := clientv3.OpGet(c.layout.Dir(req.Name), clientv3.WithPrefix())
-	p, err := c.put(ctx, r, req, t.seconds, req.TTL/16, []clientv3.Op{all})
+	p, err := c.put(ctx, r, req, holdSeconds(req), req.TTL/16, []clientv3.Op{all})
 	switch {
 	case err != nil:
 		return p.grant, err
 	case p.own != nil:
-		return c.adopt(ctx, r, req, p.own, t)
+		return c.adopt(ctx, r, req, p.own)
 	}
 	if err := p.in.Refusal(&c.layout, req); err != nil {
 		return c.takeBack(ctx, r, req, p, err)
 	}
-	return c.grant(r, req, p.s, p.created, t), nil
+	return c.grant(r, req, p.s, p.created), nil
 }
 
 // putting is a key that was put, with what was read right before; or what came of it instead.
@@ -219,36 +203,22 @@ func (c *client) takeBack(ctx context.Context, r *record, req *driver.Request, p
 	return driver.Grant{Request: *req}, driver.Uncertain(err)
 }
 
-// adopt takes over a key of the owner that this client does not know for sure: an
-// answer was lost. The key is put on the lease that it should be on.
-func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry, t term) (driver.Grant, error) {
-	if e.Key != c.key(r) {
+// adopt takes over a key of the owner of which this client did not know for sure: an answer
+// was lost. It is confirmed like a place, on the lease that it was put on.
+func (c *client) adopt(ctx context.Context, r *record, req *driver.Request, e *table.Entry) (driver.Grant, error) {
+	s := r.session.Load()
+	if e.Key != c.key(r) || s == nil {
 		return driver.Grant{}, c.layout.Refusal(req, []table.Entry{*e}) // of the same owner, but of another client
 	}
-	sent := c.clock.Now()
-	s, err := c.session(ctx, t.seconds, sent.Add(-t.lasts/4))
-	if err != nil {
-		return driver.Grant{}, err
+	c.mu.Lock()
+	r.state = queued
+	r.putLocked(s, e.Created)
+	c.mu.Unlock()
+	g, err := c.confirm(ctx, r, req)
+	if errors.Is(err, errGone) {
+		err = driver.ErrNotHeld
 	}
-	done, err := c.main.do(ctx, clientv3.OpTxn(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Key), "=", e.Created)},
-		[]clientv3.Op{
-			clientv3.OpPut(e.Key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(s.lease())),
-			c.layout.GetBefore(req, e.Created),
-		}, nil,
-	))
-	if err != nil {
-		return c.unanswered(r, req, s, sent, err)
-	}
-	resp := done.Txn()
-	if !resp.Succeeded {
-		return driver.Grant{}, driver.ErrNotHeld // gone again, in the meantime
-	}
-	v := c.layout.Before(req, e.Key, resp.Header.Revision, resp.Responses[1].GetResponseRange())
-	if !v.Free(req) {
-		return c.placed(ctx, r, req, s, e.Created, v, s.sentBefore(sent), v.Entries)
-	}
-	return c.grant(r, req, s, e.Created, t), nil
+	return g, err
 }
 
 // collect returns a hold that its owner has already, renewed.
@@ -268,40 +238,25 @@ func (c *client) stateOf(r *record) (s state, mayBeThere bool) {
 	return r.state, r.state != asking || r.asks > 1
 }
 
-// term is how long a hold is to last: a whole one its TTL, a claim two polls.
-type term struct {
-	seconds         int64 // of the lease that its key is on
-	lasts, keyLasts time.Duration
-	claim           bool
-}
-
-func (c *client) whole(req *driver.Request) term {
-	return term{seconds(req.TTL + req.LockDelay), req.TTL, req.TTL + req.LockDelay, false}
-}
-
-// short is the term of a claim whose place is on a lease of so many seconds.
-func (c *client) short(req *driver.Request, secs int64) term {
-	lasts := min(2*c.poll, time.Duration(secs)*time.Second, req.TTL)
-	return term{secs, lasts, lasts, true}
-}
-
 // grant notes a hold whose key is on its session's lease, and returns it. It is
 // trusted from the sending of the request that last kept the lease alive.
-func (c *client) grant(r *record, req *driver.Request, s *session, created int64, t term) driver.Grant {
+func (c *client) grant(r *record, req *driver.Request, s *session, created int64) driver.Grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.putLocked(s, created)
-	return c.beginLocked(r, req, t)
+	return c.beginLocked(r, req, req.TTL, req.LockDelay)
 }
 
-// beginLocked begins a hold whose create revision and session its record has.
-func (c *client) beginLocked(r *record, req *driver.Request, t term) driver.Grant {
-	delete(c.places, r)
+// beginLocked begins a hold whose create revision and session its record has. Its key
+// stays for the delay after that.
+func (c *client) beginLocked(r *record, req *driver.Request, lasts, delay time.Duration) driver.Grant {
+	r.place = nil
 	since := r.session.Load().since
-	r.state, r.claim, r.began = held, t.claim, c.clock.Now()
-	c.expireAtLocked(r, since.Add(t.keyLasts))
+	r.state, r.claim, r.began = held, false, c.clock.Now()
+	r.trusted = since.Add(lasts)
+	c.expireAtLocked(r, r.trusted.Add(delay))
 	g := c.granted(r, req)
-	g.Since, g.Valid, g.Claim = since, t.lasts, t.claim
+	g.Since, g.Valid = since, lasts
 	return g
 }
 

@@ -49,12 +49,16 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
-	c, err := connect(ctx, etcd, true, o)
-	if err != nil {
+	if o.Reserve, err = newClient(ctx, config); err != nil {
 		etcd.Close()
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
-	c.openReserve(config)
+	c, err := connect(ctx, etcd, true, o)
+	if err != nil {
+		etcd.Close()
+		o.Reserve.Close()
+		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	}
 	return c, nil
 }
 

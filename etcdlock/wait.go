@@ -48,7 +48,7 @@ func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driv
 	case err != nil:
 		return p.grant, err
 	case p.own != nil:
-		return c.adopt(ctx, r, req, p.own, c.short(req, c.minSeconds))
+		return c.adopt(ctx, r, req, p.own)
 	}
 	if err := c.layout.Mismatch(req, p.in.Entries); err != nil {
 		return c.takeBack(ctx, r, req, p, err)
@@ -71,8 +71,8 @@ func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (d
 	}
 	var last table.View
 	c.mu.Lock()
-	if p := c.places[r]; p != nil {
-		last = p.view
+	if r.place != nil {
+		last = r.place.view
 	}
 	c.mu.Unlock()
 	v, err := c.look(ctx, r, req, last, 0, true)
@@ -93,12 +93,12 @@ func (c *client) placed(
 	c.mu.Lock()
 	r.state = queued
 	r.putLocked(s, created)
-	if p := c.places[r]; p == nil {
-		c.places[r] = &place{}
-	} else if v.More && p.view.Ahead > 0 {
-		v.Ahead = min(v.Ahead, p.view.Ahead) // it can only be fewer
+	if r.place == nil {
+		r.place = &place{}
+	} else if v.More && r.place.view.Ahead > 0 {
+		v.Ahead = min(v.Ahead, r.place.view.Ahead) // it can only be fewer
 	}
-	c.places[r].view = v
+	r.place.view = v
 	c.expireAtLocked(r, sent.Add(driver.Caps{Poll: c.poll}.PlaceLife(v.Ahead)))
 	c.mu.Unlock()
 	if v.Free(req) {
@@ -110,6 +110,11 @@ func (c *client) placed(
 	held := c.layout.HeldError(req, others)
 	held.Ahead = v.Ahead
 	return driver.Grant{}, held
+}
+
+// claimLasts is how long a claim lasts that comes out of a place.
+func (c *client) claimLasts(r *record, req *driver.Request) time.Duration {
+	return min(2*c.poll, time.Duration(r.session.Load().seconds)*time.Second, req.TTL)
 }
 
 // claimed turns a place with nothing before it into a hold. Its time is that of the
@@ -124,7 +129,8 @@ func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, be
 		c.mu.Unlock()
 		return driver.Grant{}, driver.ErrHeld
 	}
-	g := c.beginLocked(r, req, c.short(req, r.session.Load().seconds))
+	g := c.beginLocked(r, req, c.claimLasts(r, req), 0)
+	r.claim, g.Claim = true, true
 	c.mu.Unlock()
 	var err error
 	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
@@ -147,7 +153,7 @@ func (c *client) look(ctx context.Context, r *record, req *driver.Request, last 
 			return v, err
 		}
 	}
-	return c.readView(ctx, r, req, since)
+	return c.readView(ctx, r, req)
 }
 
 // still returns the view of an exclusive request's place if all that it has in the way is
@@ -178,40 +184,27 @@ func (c *client) still(ctx context.Context, r *record, v table.View, since int64
 	return v, true, nil
 }
 
-// readView reads what is before a place. The member asked answers by itself if it has come
-// as far as since: what a majority has agreed on it must not ask again. The revision is at
-// least that of the place, or a member that does not have it yet would not show it.
-func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (v table.View, err error) {
-	key, old := c.key(r), since == 0
-	var read *etcdserverpb.RangeResponse
-	ask := func(op clientv3.Op) {
-		var resp clientv3.OpResponse
-		if resp, err = c.main.do(ctx, op); err == nil {
-			read = (*etcdserverpb.RangeResponse)(resp.Get())
+// readView reads what is before a place.
+func (c *client) readView(ctx context.Context, r *record, req *driver.Request) (v table.View, err error) {
+	key := c.key(r)
+	for _, ask := range []func(*driver.Request, int64, ...clientv3.OpOption) clientv3.Op{c.layout.GetBefore, c.layout.GetAllBefore} {
+		resp, err := c.main.do(ctx, ask(req, r.created))
+		if err != nil {
+			return v, err
 		}
-	}
-	if !old {
-		ask(c.layout.GetBefore(req, r.created, clientv3.WithSerializable()))
-		old = err == nil && read.Header.Revision < max(since, r.created)
-	}
-	if old {
-		ask(c.layout.GetBefore(req, r.created))
-	}
-	if err == nil {
-		if v = c.layout.Before(req, key, 0, read); v.Partial {
-			ask(c.layout.GetAllBefore(req, r.created))
+		read := (*etcdserverpb.RangeResponse)(resp.Get())
+		if v = c.layout.Before(req, key, read.Header.Revision, read); v.Partial {
+			continue // entries may be missing
 		}
+		if !slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
+			return kv.CreateRevision == r.created && string(kv.Key) == key
+		}) {
+			c.forget(r, c.forgetLocked)
+			return v, driver.ErrHeld
+		}
+		break
 	}
-	if err != nil {
-		return v, err
-	}
-	if !slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
-		return kv.CreateRevision == r.created && string(kv.Key) == key
-	}) {
-		c.forget(r, c.forgetLocked)
-		return v, driver.ErrHeld
-	}
-	return c.layout.Before(req, key, read.Header.Revision, read), nil
+	return v, nil
 }
 
 // waitCall is one call of Wait.
@@ -240,10 +233,9 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		}
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
-	p := c.places[r]
-	v := &waitCall{c: c, r: r, req: &req, key: c.key(r), view: p.view, news: make(chan struct{}, 1)}
+	v := &waitCall{c: c, r: r, req: &req, key: c.key(r), view: r.place.view, news: make(chan struct{}, 1)}
 	v.view.Entries = slices.Clone(v.view.Entries)
-	p.waits = v
+	r.place.waits = v
 	c.mu.Unlock()
 	defer v.end()
 	beat := time.NewTimer(v.untilBeat())
@@ -390,7 +382,7 @@ func (v *waitCall) end() {
 			f.leaveLocked(v.news)
 		}
 	}
-	if p := v.c.places[v.r]; p != nil && p.waits == v {
+	if p := v.r.place; p != nil && p.waits == v {
 		p.waits, p.view = nil, v.view // what has gone in the meantime does not come back
 	}
 }

@@ -70,7 +70,7 @@ func TestWaiting(t *testing.T) {
 				defer close(begun)
 				for {
 					waiter.mu.Lock()
-					p := waiter.places[waiter.recordLocked(req.Name, req.Owner)]
+					p := waiter.recordLocked(req.Name, req.Owner).place
 					watches := p != nil && p.waits != nil && p.waits.listens()
 					waiter.mu.Unlock()
 					if watches {
@@ -203,8 +203,8 @@ func newQueueOf(t testing.TB, addrs string, waiters int) *queueOf {
 	for ready := false; !ready && !t.Failed(); { // all of them listen
 		c.mu.Lock()
 		n := 0
-		for _, p := range c.places {
-			if p.waits != nil && p.waits.listens() {
+		for r := range c.records.all() {
+			if p := r.place; p != nil && p.waits != nil && p.waits.listens() {
 				n++
 			}
 		}
