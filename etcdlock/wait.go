@@ -153,7 +153,7 @@ func (c *client) look(ctx context.Context, r *record, req *driver.Request, last 
 			return v, err
 		}
 	}
-	return c.readView(ctx, r, req)
+	return c.readView(ctx, r, req, since)
 }
 
 // still returns the view of an exclusive request's place if all that it has in the way is
@@ -184,17 +184,23 @@ func (c *client) still(ctx context.Context, r *record, v table.View, since int64
 	return v, true, nil
 }
 
-// readView reads what is before a place.
-func (c *client) readView(ctx context.Context, r *record, req *driver.Request) (v table.View, err error) {
+// readView reads what is before a place. The member asked answers by itself if it has come as
+// far as since: what a majority has agreed on it must not ask again.
+func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (v table.View, err error) {
 	key := c.key(r)
-	for _, ask := range []func(*driver.Request, int64, ...clientv3.OpOption) clientv3.Op{c.layout.GetBefore, c.layout.GetAllBefore} {
-		resp, err := c.main.do(ctx, ask(req, r.created))
+	asks := []clientv3.Op{c.layout.GetBefore(req, r.created), c.layout.GetAllBefore(req, r.created)}
+	if since > 0 {
+		asks = slices.Insert(asks, 0, c.layout.GetBefore(req, r.created, clientv3.WithSerializable()))
+	}
+	for _, ask := range asks {
+		resp, err := c.main.do(ctx, ask)
 		if err != nil {
 			return v, err
 		}
 		read := (*etcdserverpb.RangeResponse)(resp.Get())
-		if v = c.layout.Before(req, key, read.Header.Revision, read); v.Partial {
-			continue // entries may be missing
+		v = c.layout.Before(req, key, read.Header.Revision, read)
+		if v.Rev < max(since, r.created) || v.Partial {
+			continue // it has not come so far, or entries may be missing
 		}
 		if !slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
 			return kv.CreateRevision == r.created && string(kv.Key) == key
