@@ -30,15 +30,9 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// certificate makes one for the loopback address that is its own authority, and
-// returns the files of it and its key.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	return certificateIn(t, t.TempDir())
-}
-
-// certificateIn writes them into that directory.
-func certificateIn(t *testing.T, dir string) (cert, key string) {
+// certificate makes one for the loopback address that is its own authority, and writes the
+// files of it and its key.
+func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -72,7 +66,7 @@ func certificateIn(t *testing.T, dir string) (cert, key string) {
 // TestSecure: TLS with an authority of one's own, and users with passwords, one of
 // whom may use one prefix only.
 func TestSecure(t *testing.T) {
-	cert, key := certificate(t)
+	cert, key := certificate(t, t.TempDir())
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key})
 	source, err := certs.New(certs.Files{CA: cert})
 	if err != nil {
@@ -123,8 +117,8 @@ func TestSecure(t *testing.T) {
 // TestClientCertificates: who has no certificate that etcd trusts is not let in, and
 // who has one needs no password.
 func TestClientCertificates(t *testing.T) {
-	cert, key := certificate(t)
-	strangers, strangersKey := certificate(t)
+	cert, key := certificate(t, t.TempDir())
+	strangers, strangersKey := certificate(t, t.TempDir())
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key, ClientCA: cert})
 	url := "etcds://" + server.Addrs() + "?hf.ca=" + cert
 	for query, why := range map[string]string{
@@ -150,12 +144,12 @@ func TestClientCertificates(t *testing.T) {
 // on with the new ones when it connects again.
 func TestCertificatesReplaced(t *testing.T) {
 	theirs, ours := t.TempDir(), t.TempDir()
-	cert, key := certificateIn(t, theirs)
-	mine, mineKey := certificateIn(t, ours)
+	cert, key := certificate(t, theirs)
+	mine, mineKey := certificate(t, ours)
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key, ClientCA: mine})
 	locks := openLocks(t, "etcds://"+server.Addrs()+"?hf.ca="+cert+"&hf.cert="+mine+"&hf.key="+mineKey)
-	certificateIn(t, theirs)
-	certificateIn(t, ours)
+	certificate(t, theirs)
+	certificate(t, ours)
 	server.Members[0].Kill()
 	server.Members[0].Start()
 	for {

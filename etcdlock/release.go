@@ -114,8 +114,9 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 	c.mu.Unlock()
 	for i := range grants {
 		if removals[i].Created == 0 {
-			errs[i] = c.deleteUnknown(ctx, &grants[i], removals[i].Key)
-		} else {
+			removals[i], errs[i] = c.findKey(ctx, &grants[i], removals[i].Key)
+		}
+		if errs[i] == nil {
 			known = append(known, i)
 		}
 	}
@@ -147,31 +148,26 @@ func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error 
 	return errs
 }
 
-// deleteUnknown finds the owner's key, which is that one if the client knows of any, and
-// deletes it. The read and the tombstone are one transaction, so no request of the owner
-// can take effect after the read.
-func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string) error {
+// findKey finds the owner's key, which is that one if the client knows of any. The read and
+// the tombstone are one transaction, so no request of the owner can take effect after the read.
+func (c *client) findKey(ctx context.Context, g *driver.Grant, key string) (table.Removal, error) {
 	dir := dirSpan(c.layout.Dir(g.Name), false)
-	txn := &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{table.RangeOp([]byte(dir.key), []byte(dir.end), 0)}}
 	tombstone, err := c.tombstone(ctx, g)
 	if err != nil {
-		return err
+		return table.Removal{}, err
 	}
-	txn.Success = append(txn.Success, tombstone...)
-	resp, err := c.spareRoute().txn(ctx, txn)
+	read := table.RangeOp([]byte(dir.key), []byte(dir.end), 0)
+	resp, err := c.spareRoute().txn(ctx, &etcdserverpb.TxnRequest{Success: append(tombstone, read)})
 	if err != nil {
 		c.misses(err)
-		return err
+		return table.Removal{}, err
 	}
-	e := table.Find(c.layout.ParseEntries(dir.key, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
+	kvs := resp.Responses[len(tombstone)].GetResponseRange().Kvs
+	e := table.Find(c.layout.ParseEntries(dir.key, kvs), g.Owner, key)
 	if e == nil {
-		return driver.ErrNotHeld
+		return table.Removal{}, driver.ErrNotHeld
 	}
-	done, err := c.spareRoute().txn(ctx, table.Remove([]table.Removal{{Key: e.Key, Created: e.Created}}, 0))
-	if err == nil && !done.Succeeded {
-		err = driver.ErrNotHeld
-	}
-	return err
+	return table.Removal{Key: e.Key, Created: e.Created}, nil
 }
 
 // strays reports whether a request of the grant's owner may still be under way.

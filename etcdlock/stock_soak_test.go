@@ -240,151 +240,101 @@ func TestEtcdctl(t *testing.T) {
 	holds.Wait() // it says that it was interrupted
 }
 
-// office is one election, seen by both programs.
-type office struct {
-	*testing.T
-	ours   *election.Election
-	theirs *concurrency.Election
-	seen   chan election.Leader // by our observer
-	heard  chan string          // by theirs
-}
-
-func newOffice(t *testing.T, addrs, prefix, full string) *office {
-	locks := openLocks(t, "etcd://"+addrs+"/"+prefix+"?hf.layout=stock")
-	etcd := dialClient(t, addrs)
-	session, err := concurrency.NewSession(etcd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &office{
-		T: t, ours: election.New(locks, "office", nil), theirs: concurrency.NewElection(session, full),
-		seen: make(chan election.Leader, 100), heard: make(chan string, 100),
-	}
-	watching := make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer close(watching)
-		for l, err := range o.ours.Observe(ctx) {
-			if err != nil {
-				t.Errorf("observing: %v", err)
-			}
-			o.seen <- l
-		}
-	}()
-	go func() {
-		for resp := range o.theirs.Observe(ctx) {
-			o.heard <- string(resp.Kvs[0].Value)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-watching; session.Close(); etcd.Close() })
-	return o
-}
-
-// leads asserts that all of both programs see this leader.
-func (o *office) leads(value string) {
-	o.Helper()
-	if l, err := o.ours.Leader(o.Context()); err != nil || l.Vacant || l.Value != value {
-		o.Errorf("%q leads, our Leader shows %+v, %v", value, l, err)
-	}
-	if r, err := o.theirs.Leader(o.Context()); err != nil || string(r.Kvs[0].Value) != value {
-		o.Errorf("%q leads, etcd's Leader shows %v, %v", value, r, err)
-	}
-	late := time.After(30 * time.Second)
-	for ours, theirs := false, false; !ours || !theirs; {
-		select {
-		case l := <-o.seen:
-			ours = ours || l.Value == value
-		case v := <-o.heard:
-			theirs = theirs || v == value
-		case <-late:
-			o.Fatalf("%q leads: seen by our observer %v, by etcd's %v", value, ours, theirs)
-		}
-	}
-}
-
 // TestElection: package election and etcd's own Election elect one leader between
 // them, one after the other, and each sees the other's.
 func TestElection(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	for prefix, full := range map[string]string{"": "office", "team/a": "team/a/office"} {
-		t.Run("under "+prefix, func(t *testing.T) { newOffice(t, server.Addrs(), prefix, full).elect() })
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	session, err := concurrency.NewSession(etcd)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func (o *office) elect() {
-	if l, err := o.ours.Leader(o.Context()); err != nil || !l.Vacant {
-		o.Errorf("nobody leads, our Leader shows %+v, %v", l, err)
+	defer session.Close()
+	ours := election.New(openLocks(t, "etcd://"+server.Addrs()+"/team/a?hf.layout=stock"), "office", nil)
+	theirs := concurrency.NewElection(session, "team/a/office")
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, heard := make(chan election.Leader, 100), make(chan string, 100)
+	var observers sync.WaitGroup
+	observers.Go(func() {
+		for l, err := range ours.Observe(ctx) {
+			if err != nil {
+				t.Errorf("observing: %v", err)
+			}
+			seen <- l
+		}
+	})
+	observers.Go(func() {
+		for resp := range theirs.Observe(ctx) {
+			heard <- string(resp.Kvs[0].Value)
+		}
+	})
+	defer observers.Wait()
+	defer cancel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := o.theirs.Campaign(o.Context(), "theirs"); err != nil {
-		o.Fatal(err)
+	leads := func(value string) { // all of both programs see this leader
+		t.Helper()
+		if l, err := ours.Leader(ctx); err != nil || l.Vacant || l.Value != value {
+			t.Errorf("%q leads, our Leader shows %+v, %v", value, l, err)
+		}
+		if r, err := theirs.Leader(ctx); err != nil || string(r.Kvs[0].Value) != value {
+			t.Errorf("%q leads, etcd's Leader shows %v, %v", value, r, err)
+		}
+		for o, h := false, false; !o || !h; {
+			select {
+			case l := <-seen:
+				o = o || l.Value == value
+			case v := <-heard:
+				h = h || v == value
+			case <-time.After(time.Minute):
+				t.Fatalf("%q leads: seen by our observer %v, by etcd's %v", value, o, h)
+			}
+		}
 	}
-	o.leads("theirs")
-	if err := o.theirs.Proclaim(o.Context(), `{"theirs": 2}`); err != nil {
-		o.Fatal(err)
-	}
-	o.leads(`{"theirs": 2}`)
-
+	must(theirs.Campaign(ctx, "theirs"))
+	leads("theirs")
+	must(theirs.Proclaim(ctx, `{"theirs": 2}`))
+	leads(`{"theirs": 2}`)
 	elected := make(chan *election.Leadership, 1)
 	go func() {
-		l, err := o.ours.Campaign(o.Context(), "ours")
+		l, err := ours.Campaign(ctx, "ours")
 		if err != nil {
-			o.Error(err)
+			t.Error(err)
 		}
 		elected <- l
 	}()
-	o.refused(elected)
-	if err := o.theirs.Resign(o.Context()); err != nil {
-		o.Fatal(err)
-	}
-	l := <-elected
-	o.leads("ours")
-	if l.Token() == 0 {
-		o.Error("P3: a leadership has no token")
-	}
-	token := l.Token()
-	if err := l.Proclaim(o.Context(), "ours, again"); err != nil {
-		o.Error(err)
-	}
-	o.leads("ours, again")
-	if now, err := o.ours.Leader(o.Context()); err != nil || now.Token != token {
-		o.Errorf("P3: Proclaim changed the token from %v to %v, %v", token, now.Token, err)
-	}
-
-	short, cancel := context.WithTimeout(o.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := o.theirs.Campaign(short, "too early"); !errors.Is(err, context.DeadlineExceeded) {
-		o.Errorf("P1: etcd's Election elected another beside ours: %v", err)
-	}
-	campaigned := make(chan error, 1)
-	go func() { campaigned <- o.theirs.Campaign(o.Context(), "theirs, again") }()
 	select {
-	case err := <-campaigned:
-		o.Errorf("P1: etcd's Election elected another beside ours: %v", err)
+	case <-elected:
+		t.Fatal("P1: our election elected another beside etcd's")
 	case <-time.After(50 * time.Millisecond): // it must come to it early or late
 	}
-	if err := l.Resign(); err != nil {
-		o.Error(err)
+	must(theirs.Resign(ctx))
+	l := <-elected
+	leads("ours")
+	must(l.Proclaim(ctx, "ours, again"))
+	leads("ours, again")
+	if now, err := ours.Leader(ctx); err != nil || now.Token != l.Token() || l.Token() == 0 {
+		t.Errorf("P3: Proclaim changed the token from %v to %v, %v", l.Token(), now.Token, err)
 	}
-	if err := <-campaigned; err != nil {
-		o.Fatal(err)
+	campaigned := make(chan error, 1)
+	go func() { campaigned <- theirs.Campaign(ctx, "theirs, again") }()
+	select {
+	case err := <-campaigned:
+		t.Errorf("P1: etcd's Election elected another beside ours: %v", err)
+	case <-time.After(50 * time.Millisecond): // it must come to it early or late
 	}
-	o.leads("theirs, again")
-	if err := o.theirs.Resign(o.Context()); err != nil {
-		o.Error(err)
-	}
-	for l := range o.seen {
+	must(l.Resign())
+	must(<-campaigned)
+	leads("theirs, again")
+	must(theirs.Resign(ctx))
+	for l := range seen {
 		if l.Vacant {
 			break
 		}
-	}
-}
-
-// refused asserts that our campaign waits for etcd's leader.
-func (o *office) refused(elected chan *election.Leadership) {
-	o.Helper()
-	select {
-	case <-elected:
-		o.Error("P1: our election elected another beside etcd's")
-	case <-time.After(50 * time.Millisecond): // it must come to it early or late
 	}
 }

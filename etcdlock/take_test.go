@@ -2,11 +2,14 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
 )
 
 // TestKeysAreUsedAgain: etcd keeps every key that there was until its history is
@@ -29,6 +32,31 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 	if r := entries(t, c, "again"); r.Count != 0 {
 		t.Errorf("P9: %d keys are left", r.Count)
+	}
+}
+
+// TestAnswerLost: the answer to a Try is lost, and its owner asks again. It gets the hold that it has (P6).
+func TestAnswerLost(t *testing.T) {
+	server := shared(t)
+	c := dial(t, server.Addrs(), nil)
+	arrive, restore := delay(t, c, func(*etcdserverpb.TxnRequest) bool { return true })
+	req := request("n")
+	if _, err := c.Try(t.Context(), req); !errors.Is(err, driver.ErrUncertain) {
+		t.Fatalf("a Try without an answer: %v", err)
+	}
+	restore()
+	if _, err := arrive(); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.sessions[30].since = c.sessions[30].since.Add(-5 * c.poll)
+	c.mu.Unlock()
+	g, err := c.Enqueue(t.Context(), req)
+	if err != nil || g.Since.Add(g.Valid) < c.clock.Now().Add(c.poll/2) {
+		t.Fatalf("P6: the owner asks again: %+v, %v", g, err)
+	}
+	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid < req.TTL*3/4 {
+		t.Errorf("P2: its renewal: %+v", r)
 	}
 }
 

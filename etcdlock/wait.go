@@ -62,7 +62,7 @@ var errGone = errors.New("the place is gone")
 // confirm gives a place's sign of life, and reads whether it has become a hold.
 func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
 	sent, s := c.clock.Now(), r.session.Load()
-	since, err := s.refresh(ctx, sent.Add(-s.pulse()))
+	since, err := s.refresh(ctx, sent.Add(-min(s.pulse(), c.poll))) // a claim counts from there
 	if errors.Is(err, errOver) {
 		c.forget(r, c.forgetUnsureLocked)
 		return driver.Grant{}, errGone
