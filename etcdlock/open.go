@@ -60,6 +60,7 @@ type client struct {
 
 	minSeconds int64 // of etcd's shortest lease, which is also that of places
 
+	kept       keepAlives
 	timer      *timer.Timer
 	life       context.Context // until Close
 	die        context.CancelFunc
@@ -69,7 +70,6 @@ type client struct {
 	isClosed   bool
 	sessions   map[int64]*session // by seconds
 	tombstones *session           // the lease of tombstones
-	kept       *keepAlives        // nil: no lease was kept alive yet
 	records    index
 	most       int   // how many names that has had
 	firstN     int32 // the least number for new keys: those before may be there yet

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -133,80 +132,5 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// duplex is a stream to etcd on which one goroutine sends and another receives, so that
-// neither holds up a goroutine that asks.
-type duplex[Q, A any] struct {
-	life    context.Context // until the stream breaks
-	cancel  context.CancelFunc
-	mu      sync.Mutex
-	unsent  []*Q
-	pending chan struct{} // one value: there is something unsent
-}
-
-// begin makes a stream that lives no longer than the context.
-func (d *duplex[Q, A]) begin(ctx context.Context) {
-	d.life, d.cancel = context.WithCancel(clientv3.WithRequireLeader(ctx))
-	d.pending = make(chan struct{}, 1)
-}
-
-// send leaves a request to the goroutine that sends.
-func (d *duplex[Q, A]) send(q *Q) {
-	d.mu.Lock()
-	d.unsent = append(d.unsent, q)
-	d.mu.Unlock()
-	wake(d.pending)
-}
-
-// run opens the stream and receives, until it breaks.
-func (d *duplex[Q, A]) run(
-	open func(context.Context, ...grpc.CallOption) (grpc.BidiStreamingClient[Q, A], error), receive func(*A) error,
-) error {
-	var sending sync.WaitGroup
-	defer sending.Wait()
-	defer d.cancel()
-	stream, err := open(d.life)
-	if err != nil {
-		return err
-	}
-	sending.Go(func() { d.sendAll(stream) })
-	for {
-		a, err := stream.Recv()
-		if err == nil {
-			err = receive(a)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// sendAll sends what is unsent. If that fails, receiving fails too, and says why.
-func (d *duplex[Q, A]) sendAll(stream grpc.BidiStreamingClient[Q, A]) {
-	for {
-		select {
-		case <-d.pending:
-		case <-d.life.Done():
-			return
-		}
-		d.mu.Lock()
-		unsent := d.unsent
-		d.unsent = nil
-		d.mu.Unlock()
-		for _, q := range unsent {
-			if stream.Send(q) != nil {
-				return
-			}
-		}
-	}
-}
-
-// wake leaves a value in a channel that has room for one.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
