@@ -18,13 +18,10 @@ import (
 // unknown outcome the key is deleted too, and a tombstone stays, so that the request comes
 // to nothing when it arrives later (P6).
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
-	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
+	errs := make([]error, len(grants))
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	var going []driver.Grant

@@ -31,13 +31,10 @@ const batchSize = table.MaxRemovals
 // compared, many in one request; what has been deleted is lost (P2). A hold that was
 // handed over since has its token put on record, by a request of its own.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	out := make([]driver.Renewal, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range out {
-			out[i].Err = err
-		}
-		return out
+		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
+	out := make([]driver.Renewal, len(grants))
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	sessions := map[*session][]renewing{}
