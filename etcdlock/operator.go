@@ -59,8 +59,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) && (err != nil || done.Succeeded) {
 			return err
 		}
-		// It has ended meanwhile, its value or lease has been changed, or the lease of tombstones has ended:
-		// read again.
+		// The hold has ended, its value or lease was changed, or the lease of tombstones has ended: read again.
 	}
 }
 

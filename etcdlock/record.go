@@ -51,7 +51,7 @@ type place struct {
 // index is a client's records by their names.
 type index map[string][]*record
 
-// all returns all records, in no order. None may be added or removed meanwhile.
+// all returns all records, in no order. None may be added or removed during that.
 func (x index) all() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for _, some := range x {
