@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strconv"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -94,116 +95,57 @@ func passOn(b *testing.B, turns []func(context.Context) error) int64 {
 	return changes.Load()
 }
 
-// BenchmarkPair takes and releases a lock that nobody else wants: raw is one
-// transaction and one delete of the same client, the floor.
-func BenchmarkPair(b *testing.B) {
+// BenchmarkWake has our watches and those of etcd's client library in turns, and reports medians: from the
+// request for a watch until it has begun, and from the deletion of its key until the news of that. It also
+// reports how many goroutines a watch takes.
+func BenchmarkWake(b *testing.B) {
 	server := testserver.StartEtcd(b, testserver.EtcdOptions{Sync: true})
-	etcd := dialClient(b, server.Addrs())
-	defer etcd.Close()
-	d, err := New(b.Context(), etcd, nil)
-	if err != nil {
-		b.Fatal(err)
+	c, deleter := dial(b, server.Addrs(), nil), dialClient(b, server.Addrs())
+	defer deleter.Close()
+	ways := map[string]func(key string) (next, end func()){
+		"ours": func(key string) (next, end func()) {
+			news := make(chan struct{}, 8)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			w := c.watchLocked(span{key: key}, func(*etcdserverpb.WatchResponse) { news <- struct{}{} })
+			return func() { <-news }, func() { c.mu.Lock(); w.endLocked(); c.mu.Unlock() }
+		},
+		"library's": func(key string) (next, end func()) {
+			ctx, end := context.WithCancel(clientv3.WithRequireLeader(b.Context()))
+			news := c.main.etcd.Watch(ctx, key, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+			return func() { <-news }, end
+		},
 	}
-	locks, err := holdfast.New(d, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer locks.Close()
-	lease, err := etcd.Grant(b.Context(), 600)
-	if err != nil {
-		b.Fatal(err)
-	}
-	session, err := concurrency.NewSession(etcd)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer session.Close()
-	for _, workers := range []int{1, 64} {
-		for _, way := range []struct {
-			name string
-			pair func(ctx context.Context, name string) error
-		}{
-			{"raw", func(ctx context.Context, name string) error {
-				_, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(name), "=", 0)).
-					Then(clientv3.OpPut(name, "an owner", clientv3.WithLease(lease.ID))).Commit()
-				if err != nil {
-					return err
-				}
-				_, err = etcd.Delete(ctx, name)
-				return err
-			}},
-			{"holdfast", func(ctx context.Context, name string) error {
-				lease, err := locks.Mutex(name, nil).Acquire(ctx)
-				if err != nil {
-					return err
-				}
-				return lease.Release()
-			}},
-			{"stock", func(ctx context.Context, name string) error {
-				mutex := concurrency.NewMutex(session, name)
-				if err := mutex.Lock(ctx); err != nil {
-					return err
-				}
-				return mutex.Unlock(ctx)
-			}},
-		} {
-			b.Run(fmt.Sprintf("%s/%d", way.name, workers), func(b *testing.B) {
-				b.ReportAllocs()
-				var left atomic.Int64
-				left.Store(int64(b.N))
-				var wg sync.WaitGroup
-				for i := range workers {
-					wg.Go(func() {
-						for left.Add(-1) >= 0 {
-							if err := way.pair(b.Context(), "bench/"+strconv.Itoa(i)); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
-			})
-		}
-	}
-}
-
-// BenchmarkHeld holds 10,000 leases, and reports what each takes of the client's
-// memory: all of it, and the driver's part.
-func BenchmarkHeld(b *testing.B) {
-	const leases = 10_000
-	server := testserver.StartEtcd(b, testserver.EtcdOptions{})
+	const many = 100
+	took := map[string][]time.Duration{}
 	for b.Loop() {
-		locks, err := holdfast.Open(b.Context(), "etcd://"+server.Addrs())
-		if err != nil {
-			b.Fatal(err)
+		for name, watch := range ways {
+			if _, err := deleter.Put(b.Context(), name, ""); err != nil {
+				b.Fatal(err)
+			}
+			began := time.Now()
+			next, end := watch(name)
+			next()
+			opened := time.Now()
+			var deleted sync.WaitGroup
+			deleted.Go(func() { deleter.Delete(b.Context(), name) })
+			next()
+			took[name+"-begin"], took[name+"-wake"] = append(took[name+"-begin"], opened.Sub(began)), append(took[name+"-wake"], time.Since(opened))
+			deleted.Wait()
+			end()
 		}
-		before := heap()
-		held := make([]*holdfast.Lease, leases)
-		var wg sync.WaitGroup
-		for w := range 32 {
-			wg.Go(func() {
-				for i := w; i < leases; i += 32 {
-					lease, err := locks.Mutex(fmt.Sprintf("held/%d", i), &holdfast.Options{TTL: 5 * time.Minute}).Acquire(b.Context())
-					if err != nil {
-						b.Error(err)
-						return
-					}
-					held[i] = lease
-				}
-			})
-		}
-		wg.Wait()
-		b.ReportMetric(float64(heap()-before)/leases, "B/lease")
-		runtime.KeepAlive(held)
-		locks.Close()
 	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	for what, all := range took {
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)/2].Microseconds()), what+"-µs")
+	}
+	for name, watch := range ways {
+		before := runtime.NumGoroutine()
+		for i := range many {
+			next, end := watch(fmt.Sprint(i))
+			next()
+			defer end()
+		}
+		b.ReportMetric(float64(runtime.NumGoroutine()-before)/many, name+"-goroutines/watch")
+	}
 }

@@ -6,18 +6,12 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
-
-// quick is an election time with which etcd's shortest lease is 1 s.
-const quick = 500 * time.Millisecond
 
 // leaks are the goroutines of testserver, which end after the run.
 var leaks = []goleak.Option{
@@ -71,33 +65,4 @@ func through(server *testserver.Etcd, layout string) func(testing.TB) (driver.Dr
 		}
 		return dial(t, strings.Join(addrs, ","), &Options{Layout: layout}), ps
 	}
-}
-
-// dialClient returns a client of etcd.
-func dialClient(t testing.TB, addrs string) *clientv3.Client {
-	t.Helper()
-	list, err := endpoints(addrs, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: list, DialTimeout: dialTimeout, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatalf("connecting: %v", err)
-	}
-	return etcd
-}
-
-// dial returns a driver whose poll is short, so that dead waiters are waited for
-// quickly.
-func dial(t testing.TB, addrs string, o *Options) *client {
-	t.Helper()
-	if o == nil {
-		o = &Options{}
-	}
-	o.Poll = 750 * time.Millisecond
-	c, err := connect(t.Context(), dialClient(t, addrs), true, o)
-	if err != nil {
-		t.Fatalf("etcdlock.New: %v", err)
-	}
-	return c
 }

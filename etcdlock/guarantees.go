@@ -17,7 +17,7 @@ var guarantees = driver.Guarantees{
 	Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holds of a client that died end with their TTL and lock-delay, or with their minimum hold if that is later, its places in queues with etcd's shortest lease, behind 128 others a second later",
+			Note: "the holds of a client that died end with their TTL and lock-delay, or with their minimum hold if that is later, its places in queues with etcd's shortest lease",
 		},
 		driver.ClientPause: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,

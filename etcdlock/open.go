@@ -1,149 +1,227 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/certs"
-	"github.com/holdfastlock/holdfast/internal/ctxerr"
-	"github.com/holdfastlock/holdfast/internal/storeurl"
+	"github.com/holdfastlock/holdfast/etcdlock/table"
+	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
-func init() {
-	driver.Register("etcd", open)
-	driver.Register("etcds", open)
+// Options configure a driver. The zero value is right for almost everybody.
+type Options struct {
+	// Prefix begins every key: 1 to 256 bytes, a name as driver.CheckName wants
+	// it. Drivers with different prefixes are different stores, also where one prefix
+	// goes on where the other ends; but in the layout Stock a prefix is no more than
+	// the beginning of names, as it is to etcd's own locks: b/c with the prefix a is c
+	// with the prefix a/b. "": DefaultPrefix, or in the layout Stock nothing.
+	Prefix string
+	// Layout is Escaped or Stock. "": Escaped.
+	Layout string
+	// Poll is Caps.Poll, at least 1 ms. 0: driver.DefaultPoll, or what it takes
+	// for two polls to be a second longer than etcd's shortest lease: the place of
+	// a client that has died stays for that lease, and up to a second more.
+	Poll time.Duration
+	// Clock is the clock that leases are trusted by. nil: driver.HostClock.
+	Clock driver.Clock
+	// Reserve is another client of the same etcd, for renewals and releases alone; it
+	// stays the caller's. Without one they share the connections of the client that New
+	// is given: if that has long answers or many requests under way for the rest of the
+	// program, it may lose its leases. A store that is opened by its URL has its own.
+	Reserve *clientv3.Client
 }
 
-// How long a connection may take to be made, how soon a silent one is asked for a
-// sign of life (etcd refuses clients that ask more often), and how long it has
-// for that.
-const (
-	dialTimeout   = 5 * time.Second
-	silentFor     = 5 * time.Second
-	signOfLife    = 2 * time.Second
-	defaultPort   = "2379"
-	schemeWithTLS = "etcds"
-)
+// maxTTL is far below the longest lease of etcd, and long enough.
+const maxTTL = 10 * 365 * 24 * time.Hour
 
-// open opens the driver for a URL.
-func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
-	config, o, err := parse(u)
+// client is the driver over one client of etcd.
+type client struct {
+	main   *route
+	spare  *route // for renewals and releases; nil: none
+	own    bool   // the clients of both are closed with the driver
+	clock  driver.Clock
+	layout table.Layout
+	caps   driver.Caps
+	poll   time.Duration
+	id     string
+
+	minSeconds int64 // of etcd's shortest lease, which is also that of places
+
+	kept       keepAlives
+	timer      *timer.Timer
+	life       context.Context // until Close
+	die        context.CancelFunc
+	background sync.WaitGroup
+
+	mu         sync.Mutex
+	isClosed   bool
+	sessions   map[int64]*session // by seconds
+	tombstones *session           // the lease of tombstones
+	records    index
+	most       int   // how many names that has had
+	firstN     int32 // the least number for new keys: those before may be there yet
+	losses     chan driver.Loss
+	watches    *watches               // nil: none yet, or their stream broke
+	breaks     *watch                 // on what operators break; nil: none
+	followers  map[string][]*follower // by what a name's keys begin with
+}
+
+// New returns a driver over a client of etcd, which stays the caller's. It makes
+// first contact. The client is used as it was connected: what was put in place of
+// its fields KV, Lease or Watcher, a namespace say, is not used; set Options.Prefix
+// instead. Nil options are fine.
+func New(ctx context.Context, etcd *clientv3.Client, o *Options) (driver.Driver, error) {
+	return connect(ctx, etcd, false, o)
+}
+
+func connect(ctx context.Context, etcd *clientv3.Client, own bool, o *Options) (*client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	l, err := table.NewLayout(o.Layout, o.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	etcd, err := newClient(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	if o.Poll != 0 && o.Poll < time.Millisecond {
+		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", o.Poll)
 	}
-	c, err := connect(ctx, etcd, true, o)
-	if err != nil {
-		etcd.Close()
-		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
+	c := &client{
+		main: newRoute(etcd), own: own, clock: o.Clock, layout: l, id: rand.Text()[:table.ClientLen],
+		sessions: map[int64]*session{}, records: index{},
+		followers: map[string][]*follower{}, losses: make(chan driver.Loss, 16),
 	}
-	c.openReserve(config)
+	if c.clock == nil {
+		c.clock = driver.HostClock
+	}
+	c.life, c.die = context.WithCancel(context.Background())
+	if err := c.contact(ctx, o); err != nil {
+		c.die()
+		return nil, err
+	}
+	if o.Reserve != nil {
+		o.Reserve.ActiveConnection().Connect()
+		c.spare = newRoute(o.Reserve)
+	}
+	c.timer = timer.New(c.clock, c.sweep)
 	return c, nil
 }
 
-// atOnce makes a request fail once no member can be reached. The library's own wait for a connection
-// until their time is over, and do not say why there is none.
-var atOnce = grpc.WaitForReady(false)
-
-// newClient is clientv3.New until ctx ends: with a user it asks for a token before it
-// returns, or fails once no member can be reached. The client lives on after ctx.
-func newClient(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
-	var made atomic.Bool
-	defer made.Store(true)
-	if config.Username != "" {
-		config.DialOptions = append(slices.Clip(config.DialOptions), grpc.WithChainUnaryInterceptor(
-			func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, ask grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				if !made.Load() {
-					opts = append(opts, atOnce)
-				}
-				return ask(ctx, method, req, resp, conn, opts...)
-			}))
-	}
-	life, end := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, end)
-	config.Context = life
-	etcd, err := clientv3.New(config)
-	if stop() {
-		return etcd, err
-	}
-	if err == nil {
-		etcd.Close()
-	}
-	return nil, ctxerr.Of(ctx, cmp.Or(err, ctx.Err()))
-}
-
-// Config returns how a client of the etcd that a store URL names is made, for those
-// who want to look at the store itself: clientv3.New takes it. Its errors show nothing
-// of user and password.
-func Config(u *url.URL) (clientv3.Config, error) {
-	config, _, err := parse(u)
-	return config, err
-}
-
-// parse reads a URL. Its errors show nothing of user and password.
-func parse(u *url.URL) (clientv3.Config, *Options, error) {
-	known := []string{"hf.layout"}
-	secure := u.Scheme == schemeWithTLS
-	if secure {
-		known = append(known, "hf.ca", "hf.cert", "hf.key")
-	}
-	config := clientv3.Config{
-		DialTimeout: dialTimeout, DialKeepAliveTime: silentFor, DialKeepAliveTimeout: signOfLife,
-		Logger: zap.NewNop(), // what is to be known is in the errors
-	}
-	params, err := driver.Params(u, false, known...)
+// contact learns the store's name and its shortest lease, by making one: that of
+// places, as a rule.
+func (c *client) contact(ctx context.Context, o *Options) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	header, err := c.ask(ctx)
 	if err != nil {
-		return config, nil, err
+		return err
 	}
-	if u.Opaque != "" || u.Fragment != "" {
-		return config, nil, errors.New("store URL is malformed: it looks like etcd://host:2379,host:2379/prefix")
+	sent := c.clock.Now()
+	lease, err := c.main.leases.Grant(ctx, 1)
+	switch {
+	case err == nil:
+		c.minSeconds = lease.TTL
+		c.sessions[lease.TTL] = c.newSession(lease.TTL)
+		c.sessions[lease.TTL].id, c.sessions[lease.TTL].since = lease.ID, sent
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		c.minSeconds = 2 // a store that is full can still be looked at; this is as it is set up by default
+	default:
+		return ended(ctx, err)
 	}
-	if u.User != nil {
-		config.Username = u.User.Username()
-		config.Password, _ = u.User.Password()
+	if err := c.layout.CheckRevision(header.Revision); err != nil {
+		return err
 	}
-	if config.Endpoints, err = endpoints(u.Host, secure); err != nil {
-		return config, nil, err
+	shortest := time.Duration(c.minSeconds) * time.Second
+	if c.poll = o.Poll; c.poll == 0 {
+		c.poll = max(driver.DefaultPoll, (shortest+time.Second)/2)
 	}
-	if secure {
-		files := certs.Files{CA: params["hf.ca"], Cert: params["hf.cert"], Key: params["hf.key"]}
-		source, err := certs.New(files)
-		if err != nil {
-			return config, nil, err
+	kind := ""
+	if c.layout.Stock {
+		kind = "-stock"
+	}
+	c.caps = driver.Caps{
+		Store: fmt.Sprintf("etcd%s:%x/%s", kind, header.ClusterId, c.layout.LocksAt),
+		Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
+			driver.OpAnnotate | driver.OpWatch,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
+		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.Block(),
+		Guarantees: guarantees,
+	}
+	return nil
+}
+
+// ask is a client's first request. All later ones wait for a connection; this one fails
+// once no member can be reached, and says why.
+func (c *client) ask(ctx context.Context) (*etcdserverpb.ResponseHeader, error) {
+	var member peer.Peer
+	first := &etcdserverpb.RangeRequest{Key: []byte(c.layout.TombstonesAt), CountOnly: true}
+	resp, err := etcdserverpb.NewKVClient(c.main.etcd.ActiveConnection()).Range(ctx, first, atOnce, grpc.Peer(&member))
+	switch {
+	case err == nil:
+		return resp.Header, nil
+	case status.Code(err) == codes.Unavailable && member.Addr == nil: // no connection was made
+		return nil, ended(ctx, err)
+	}
+	// A member has refused it, for example one that knows of no leader. The library asks the others.
+	if resp, err = c.main.get(ctx, c.layout.TombstonesAt, clientv3.WithCountOnly()); err != nil {
+		return nil, err
+	}
+	return resp.Header, nil
+}
+
+// Caps implements driver.Driver.
+func (c *client) Caps() driver.Caps { return c.caps }
+
+// Close implements driver.Driver. Leases on which nothing is left are ended at
+// once, the others end with their TTL.
+func (c *client) Close() error {
+	c.mu.Lock()
+	if c.isClosed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.isClosed = true
+	close(c.losses)
+	used := map[*session]bool{}
+	for r := range c.records.all() {
+		used[r.session.Load()] = true
+	}
+	var idle []clientv3.LeaseID
+	for _, s := range c.sessions {
+		if !used[s] && s.usable() {
+			idle = append(idle, s.id)
 		}
-		config.TLS = source.Config()
-		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(&handshakes{source: source})}
 	}
-	return config, &Options{Prefix: strings.Trim(u.Path, "/"), Layout: params["hf.layout"]}, nil
+	c.mu.Unlock()
+	c.die()
+	c.timer.Close()
+	c.background.Wait()
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), closeWithin)
+	defer cancel()
+	for _, id := range idle {
+		c.main.leases.Revoke(ctx, id) // a courtesy: without it they end a little later
+	}
+	if !c.own {
+		return nil
+	}
+	err := c.main.etcd.Close()
+	if c.spare != nil {
+		err = errors.Join(err, c.spare.etcd.Close())
+	}
+	return err
 }
 
-// endpoints reads the list of hosts.
-func endpoints(hosts string, secure bool) ([]string, error) {
-	scheme := "http://"
-	if secure {
-		scheme = "https://"
-	}
-	list, err := storeurl.Hosts(hosts, defaultPort)
-	if err != nil {
-		return nil, fmt.Errorf("%w: it looks like etcd://host:2379,host:2379/prefix", err)
-	}
-	for i := range list {
-		list[i] = scheme + list[i]
-	}
-	return list, nil
-}
+// closeWithin bounds the courtesies of Close.
+const closeWithin = time.Second

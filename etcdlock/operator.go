@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -31,7 +33,7 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	defer cancel()
 	dir, created := c.layout.Dir(name), c.layout.Created(token)
 	for {
-		resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(created),
+		resp, err := c.main.get(ctx, dir, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(created),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return err
@@ -52,13 +54,12 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 				return err
 			}
 		}
-		done, err := commit(ctx, c.direct, table.Break(&e, marker, "", lease))
+		done, err := c.main.txn(ctx, table.Break(&e, marker, "", lease))
 		c.misses(err)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) && (err != nil || done.Succeeded) {
 			return err
 		}
-		// It has ended meanwhile, its value or lease has been changed, or the lease of tombstones has ended:
-		// read again.
+		// The hold has ended, its value or lease was changed, or the lease of tombstones has ended: read again.
 	}
 }
 
@@ -71,31 +72,19 @@ func (c *client) listen() {
 		return
 	}
 	dir := c.layout.BrokenDir(c.id)
-	c.breaks = c.hub.watch(dir, clientv3.GetPrefixRangeEnd(dir), true, func(e event) {
-		switch e.what {
-		case over: // until the next renewal, which tells what was missed
-			c.mu.Lock()
-			defer c.mu.Unlock()
+	c.breaks = c.watchLocked(dirSpan(dir, true), func(resp *etcdserverpb.WatchResponse) {
+		if resp == nil { // until the next renewal, which tells what was missed
 			c.breaks = nil
-		case put:
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if r := c.holdingLocked(strings.TrimPrefix(e.key, dir)); r != nil {
-				c.tellLocked(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
+		}
+		for _, e := range resp.GetEvents() {
+			created, err := strconv.ParseInt(strings.TrimPrefix(string(e.Kv.Key), dir), 10, 64)
+			for r := range c.records.all() {
+				if err == nil && r.created == created && e.Type == mvccpb.Event_PUT {
+					c.tellLocked(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
+				}
 			}
 		}
 	})
-}
-
-// holdingLocked returns the record with a create revision, or nil.
-func (c *client) holdingLocked(created string) *record {
-	n, err := strconv.ParseInt(created, 10, 64)
-	for r := range c.records.all() {
-		if err == nil && r.created == n {
-			return r
-		}
-	}
-	return nil
 }
 
 // tellLocked passes a loss on, if the channel has room: the next renewal tells it again.
@@ -121,7 +110,7 @@ func (c *client) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	dir := c.layout.Dir(name)
-	resp, err := c.kv.Get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	resp, err := c.main.get(ctx, dir, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -163,9 +152,9 @@ func (c *client) left(ctx context.Context, lease int64, known map[int64]time.Dur
 	if rest, ok := known[lease]; ok || lease == 0 {
 		return rest, nil
 	}
-	resp, err := c.leases.TimeToLive(ctx, clientv3.LeaseID(lease))
+	resp, err := c.main.leases.TimeToLive(ctx, clientv3.LeaseID(lease))
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return 0, err
+		return 0, ended(ctx, err)
 	}
 	if err == nil {
 		known[lease] = time.Duration(max(resp.TTL+1, 0)) * time.Second // etcd rounds down
@@ -211,7 +200,7 @@ func (c *client) scan(ctx context.Context, prefix string) (map[string][]table.En
 			return nil, err
 		}
 		bounded, cancel := c.bounded(ctx)
-		resp, err := c.kv.Get(bounded, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+		resp, err := c.main.get(bounded, start, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
 		cancel()
 		if err != nil {
 			return nil, err

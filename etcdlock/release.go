@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,16 +18,13 @@ import (
 // unknown outcome the key is deleted too, and a tombstone stays, so that the request comes
 // to nothing when it arrives later (P6).
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
-	errs := make([]error, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(grants))
 	}
+	errs := make([]error, len(grants))
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	var leaving []driver.Grant
+	var going []driver.Grant
 	var at []int
 	for i := range grants {
 		switch early, isClosed := c.beginRelease(&grants[i]); {
@@ -34,29 +32,28 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 		case early != nil:
 			errs[i] = c.closeName(ctx, early, &grants[i])
 		default:
-			leaving, at = append(leaving, grants[i]), append(at, i)
+			going, at = append(going, grants[i]), append(at, i)
 		}
 	}
-	for i, err := range c.deleteKeys(ctx, leaving) {
+	for i, err := range c.deleteKeys(ctx, going) {
 		errs[at[i]] = err
 	}
-	var missing []renewing
-	out := make([]driver.Renewal, len(grants))
-	for i := range grants {
-		switch g := &grants[i]; {
-		case errs[i] == nil || errors.Is(errs[i], driver.ErrNotHeld):
-			c.endRelease(g)
-			if g.Token == 0 {
-				errs[i] = nil // withdrawn is withdrawn
-			} else if errs[i] != nil {
-				missing = append(missing, renewing{nil, &out[i], g})
-			}
+	var gone []driver.Grant
+	at = at[:0]
+	for i, g := range grants {
+		if errs[i] != nil && !errors.Is(errs[i], driver.ErrNotHeld) {
+			continue
+		}
+		c.endRelease(&g)
+		if g.Token == 0 {
+			errs[i] = nil // withdrawn is withdrawn
+		} else if errs[i] != nil {
+			gone, at = append(gone, g), append(at, i)
 		}
 	}
-	c.why(ctx, missing)
-	for i := range out {
-		if driver.Gone(out[i].Err) {
-			errs[i] = out[i].Err
+	for i, err := range c.why(ctx, gone) {
+		if driver.Gone(err) {
+			errs[at[i]] = err
 		}
 	}
 	return errs
@@ -68,7 +65,7 @@ func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.record(g.Name, g.Owner)
+	r := c.recordLocked(g.Name, g.Owner)
 	if r == nil {
 		return nil, false
 	}
@@ -77,7 +74,7 @@ func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 	}
 	if !isClosed {
 		r.state = doubtful // until the store has confirmed it
-		c.wakeLocked(r)
+		r.wakeLocked()
 	}
 	return early, isClosed
 }
@@ -87,129 +84,100 @@ func (c *client) beginRelease(g *driver.Grant) (early *record, isClosed bool) {
 func (c *client) endRelease(g *driver.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.record(g.Name, g.Owner); r != nil && r.state != closed {
-		if s := c.minimums[r]; s != nil && !c.isClosed {
-			c.revoke(s)
+	if r := c.recordLocked(g.Name, g.Owner); r != nil && r.state != closed {
+		if r.minimum != nil && !c.isClosed {
+			r.minimum.revoke()
 		}
 		c.forgetLocked(r)
 	}
 }
-
-// batchSize is how many keys one transaction deletes or compares.
-const batchSize = table.MaxRemovals
 
 // deleteKeys deletes the keys of grants, each if it is still the one that was put, and
 // leaves tombstones for those whose requests may still be under way. It returns ErrNotHeld
 // where there was nothing.
 func (c *client) deleteKeys(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
+	removals := make([]table.Removal, len(grants))
 	var known []int
-	keys := make([]*record, len(grants))
 	c.mu.Lock()
-	for i := range grants {
-		if r := c.record(grants[i].Name, grants[i].Owner); r != nil {
-			keys[i] = &record{name: r.name, n: r.n, created: r.created}
+	for i, g := range grants {
+		if r := c.recordLocked(g.Name, g.Owner); r != nil {
+			removals[i].Key, removals[i].Created = c.key(r), r.created
+		}
+		if strays(&g) {
+			removals[i].Tombstone = c.layout.Tombstone(g.Owner)
 		}
 	}
 	c.mu.Unlock()
-	for i, r := range keys {
-		switch {
-		case r == nil:
-			errs[i] = c.deleteUnknown(ctx, &grants[i], "")
-		case r.created == 0:
-			errs[i] = c.deleteUnknown(ctx, &grants[i], c.key(r))
-		default:
+	for i := range grants {
+		if removals[i].Created == 0 {
+			removals[i], errs[i] = c.findKey(ctx, &grants[i], removals[i].Key)
+		}
+		if errs[i] == nil {
 			known = append(known, i)
 		}
 	}
-	for len(known) > 0 {
-		some := known[:min(batchSize, len(known))]
-		known = known[len(some):]
-		c.deleteKnown(ctx, grants, keys, some, errs)
+	for some := range slices.Chunk(known, batchSize) {
+		batch, strayed := make([]table.Removal, len(some)), false
+		for n, i := range some {
+			batch[n] = removals[i]
+			strayed = strayed || removals[i].Tombstone != ""
+		}
+		var tombstones clientv3.LeaseID
+		var done *etcdserverpb.TxnResponse
+		var err error
+		if strayed {
+			tombstones, err = c.tombstoneLease(ctx)
+		}
+		if err == nil {
+			done, err = c.spareRoute().txn(ctx, table.Remove(batch, tombstones))
+		}
+		c.misses(err)
+		for n, i := range some {
+			switch {
+			case err != nil:
+				errs[i] = err
+			case !table.Removed(done, len(batch), n):
+				errs[i] = driver.ErrNotHeld
+			}
+		}
 	}
 	return errs
 }
 
-// deleteKnown deletes keys of which the create revision is known.
-func (c *client) deleteKnown(ctx context.Context, grants []driver.Grant, keys []*record, some []int, errs []error) {
-	removals := make([]table.Removal, len(some))
-	var tombstones clientv3.LeaseID
-	var err error
-	for n, i := range some {
-		removals[n] = table.Removal{Key: c.key(keys[i]), Created: keys[i].created}
-		if strays(&grants[i]) && err == nil {
-			removals[n].Tombstone = c.layout.Tombstone(grants[i].Owner)
-			tombstones, err = c.tombstoneLease(ctx)
-		}
+// findKey finds the owner's key, which is that one if the client knows of any. The read and
+// the tombstone are one transaction, so no request of the owner can take effect after the read.
+func (c *client) findKey(ctx context.Context, g *driver.Grant, key string) (table.Removal, error) {
+	dir := dirSpan(c.layout.Dir(g.Name), false)
+	tombstone, err := c.tombstone(ctx, g)
+	if err != nil {
+		return table.Removal{}, err
 	}
-	var resp *etcdserverpb.TxnResponse
-	if err == nil {
-		resp, err = commit(ctx, c.spareRoute().direct, table.Remove(removals, tombstones))
-	}
-	if errors.Is(err, rpctypes.ErrNoSpace) {
-		c.deleteOnly(ctx, keys, some)
-	}
-	c.misses(err)
-	for n, i := range some {
-		switch {
-		case err != nil:
-			errs[i] = err
-		case !table.Removed(resp, len(some), n):
-			errs[i] = driver.ErrNotHeld
-		}
-	}
-}
-
-// deleteOnly deletes keys in a store that is full and takes nothing else. The
-// names are free then; that nothing comes later can be promised when there is room
-// again.
-func (c *client) deleteOnly(ctx context.Context, keys []*record, some []int) {
-	var ops []clientv3.Op
-	for _, i := range some {
-		created := clientv3.Compare(clientv3.CreateRevision(c.key(keys[i])), "=", keys[i].created)
-		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{created}, []clientv3.Op{clientv3.OpDelete(c.key(keys[i]))}, nil))
-	}
-	c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
-}
-
-// deleteUnknown finds the owner's key, which is that one if the client knows of any, and
-// deletes it. The read and the tombstone are one transaction, so no request of the owner
-// can take effect after the read.
-func (c *client) deleteUnknown(ctx context.Context, g *driver.Grant, key string) error {
-	dir := c.layout.Dir(g.Name)
-	ops := []clientv3.Op{clientv3.OpGet(dir, clientv3.WithPrefix())}
-	if strays(g) {
-		tombstone, err := c.tombstone(ctx, g)
-		if err != nil {
-			return err
-		}
-		ops = append(ops, tombstone)
-	}
-	resp, err := c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
+	read := table.RangeOp([]byte(dir.key), []byte(dir.end), 0)
+	resp, err := c.spareRoute().txn(ctx, &etcdserverpb.TxnRequest{Success: append(tombstone, read)})
 	if err != nil {
 		c.misses(err)
-		return err
+		return table.Removal{}, err
 	}
-	e := table.Find(c.layout.ParseEntries(dir, resp.Responses[0].GetResponseRange().Kvs), g.Owner, key)
+	kvs := resp.Responses[len(tombstone)].GetResponseRange().Kvs
+	e := table.Find(c.layout.ParseEntries(dir.key, kvs), g.Owner, key)
 	if e == nil {
-		return driver.ErrNotHeld
+		return table.Removal{}, driver.ErrNotHeld
 	}
-	done, err := c.spareRoute().kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(e.Key), "=", e.Created),
-	).Then(clientv3.OpDelete(e.Key)).Commit()
-	if err == nil && !done.Succeeded {
-		err = driver.ErrNotHeld
-	}
-	return err
+	return table.Removal{Key: e.Key, Created: e.Created}, nil
 }
 
 // strays reports whether a request of the grant's owner may still be under way.
 func strays(g *driver.Grant) bool { return g.Token == 0 || g.Stray }
 
-// tombstone returns what makes a request of the grant's owner come to nothing.
-func (c *client) tombstone(ctx context.Context, g *driver.Grant) (clientv3.Op, error) {
+// tombstone returns what makes a request of the grant's owner come to nothing: none if there
+// is no such request.
+func (c *client) tombstone(ctx context.Context, g *driver.Grant) ([]*etcdserverpb.RequestOp, error) {
+	if !strays(g) {
+		return nil, nil
+	}
 	lease, err := c.tombstoneLease(ctx)
-	return clientv3.OpPut(c.layout.Tombstone(g.Owner), "", clientv3.WithLease(lease)), err
+	return []*etcdserverpb.RequestOp{table.PutOp([]byte(c.layout.Tombstone(g.Owner)), "", lease)}, err
 }
 
 // misses notes that the lease of tombstones has ended: the next attempt makes another.
@@ -233,23 +201,20 @@ func (c *client) closeName(ctx context.Context, r *record, g *driver.Grant) erro
 			return err
 		}
 	}
+	// The tombstone is put also if an operator broke the hold: a late request of its owner
+	// must not take the name again (P6).
+	tombstone, err := c.tombstone(ctx, g)
+	if err != nil {
+		return err
+	}
 	v := c.layout.NewValue(&g.Request, c.id, c.asked(r))
 	v.Owner, v.Closed, v.Until = "", true, time.Now().Add(rest).UnixMilli()
-	key := c.key(r)
-	then := []clientv3.Op{clientv3.OpPut(key, v.String(), clientv3.WithLease(s.lease()))}
-	var otherwise []clientv3.Op
-	if g.Stray {
-		tombstone, err := c.tombstone(ctx, g)
-		if err != nil {
-			return err
-		}
-		// Also if the hold is gone: suppose an operator broke it. A late request of its owner
-		// must not take the name again (P6).
-		then, otherwise = append(then, tombstone), append(otherwise, tombstone)
-	}
-	resp, err := c.spareRoute().kv.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(key), "=", r.created),
-	).Then(then...).Else(otherwise...).Commit()
+	key := []byte(c.key(r))
+	resp, err := c.spareRoute().txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, r.created)},
+		Success: append(tombstone, table.PutOp(key, v.String(), s.lease())),
+		Failure: tombstone,
+	})
 	if err != nil {
 		c.misses(err)
 		return err

@@ -1,11 +1,15 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -19,37 +23,38 @@ type renewing struct {
 	grant *driver.Grant
 }
 
+// batchSize is how many keys one transaction deletes or compares.
+const batchSize = table.MaxRemovals
+
 // Renew implements driver.Driver. One request to etcd keeps alive all holds of a
 // session. That does not tell whether their keys are still there, so these are
 // compared, many in one request; what has been deleted is lost (P2). A hold that was
 // handed over since has its token put on record, by a request of its own.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	out := make([]driver.Renewal, len(grants))
 	if err := c.alive(ctx); err != nil {
-		for i := range out {
-			out[i].Err = err
-		}
-		return out
+		return slices.Repeat([]driver.Renewal{{Err: err}}, len(grants))
 	}
+	out := make([]driver.Renewal, len(grants))
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	sessions := map[*session][]renewing{}
-	var moving, fixed, handedOver, missing []renewing
+	var moving, handedOver, missing []renewing
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
-		r := renewing{c.record(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
+		r := renewing{c.recordLocked(grants[i].Name, grants[i].Owner), &out[i], &grants[i]}
 		switch {
 		case r.record == nil || !c.isHoldLocked(r.record, r.grant):
 			missing = append(missing, r)
-		case r.lapsed(now, grants[i].LockDelay):
+		case now >= r.trusted: // its key may be there for the lock-delay
 			r.out.Err = driver.ErrNotHeld
 		case r.claim || r.session.Load().fixed != outlasts(&r.grant.Request, r.began, now):
 			moving = append(moving, r)
-		case r.session.Load().fixed:
-			fixed = append(fixed, r)
 		default:
 			s := r.session.Load()
+			if s.fixed {
+				s = nil // nothing is kept alive
+			}
 			sessions[s] = append(sessions[s], r)
 		}
 		if grants[i].HandedOver {
@@ -60,87 +65,64 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	for s, batch := range sessions {
 		missing = append(missing, c.renewSession(ctx, s, batch)...)
 	}
-	missing = append(missing, c.renewFixed(ctx, fixed)...)
 	for _, r := range moving {
 		if !c.move(ctx, r) {
 			missing = append(missing, r)
 		}
 	}
 	missing = append(missing, c.recordHandOvers(ctx, handedOver)...)
-	c.why(ctx, missing)
-	if len(sessions)+len(moving)+len(fixed) > 0 {
+	gone := make([]driver.Grant, len(missing))
+	for i, r := range missing {
+		gone[i] = *r.grant
+	}
+	for i, err := range c.why(ctx, gone) {
+		missing[i].out.Err = err
+		c.mu.Lock()
+		if r := missing[i].record; r != nil && r.state == held && driver.Gone(err) {
+			c.forgetLocked(r)
+		}
+		c.mu.Unlock()
+	}
+	if len(sessions)+len(moving) > 0 {
 		c.listen()
 	}
 	return out
 }
 
-// recordHandOvers puts the tokens of holds that were handed over on record, several at a time:
-// each is a request of its own, and the answers to the other renewals wait for them. It
-// returns the holds whose keys are gone.
-func (c *client) recordHandOvers(ctx context.Context, handedOver []renewing) (missing []renewing) {
-	there := make([]bool, len(handedOver))
-	var requests sync.WaitGroup
-	room := make(chan struct{}, passedAtATime)
-	for i, r := range handedOver {
-		if *r.out == (driver.Renewal{}) || r.out.Err != nil {
-			there[i] = true // missing, or not renewed
-			continue
-		}
-		room <- struct{}{}
-		requests.Go(func() {
-			defer func() { <-room }()
-			var err error
-			if there[i], err = c.recordHandOver(ctx, r.record, r.grant); err != nil {
-				there[i] = true
-				*r.out = driver.Renewal{Err: err}
-			}
-		})
-	}
-	requests.Wait()
-	for i, r := range handedOver {
-		if !there[i] {
-			missing = append(missing, r)
-		}
-	}
-	return missing
+// isHoldLocked reports whether a record is the hold of a grant.
+func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
+	return r.state == held && (g.Token == 0 || r.created == c.layout.Created(g.Token))
 }
 
-// passedAtATime is how many tokens are put on record at the same time.
-const passedAtATime = 64
-
-// renewSession renews holds of one session, and returns those whose keys are gone.
+// renewSession renews holds of one session, or those that are on leases of their own if it is
+// nil, and returns those whose keys are gone.
 func (c *client) renewSession(ctx context.Context, s *session, batch []renewing) (missing []renewing) {
 	ttl := batch[0].grant.TTL
 	for _, r := range batch {
 		ttl = min(ttl, r.grant.TTL)
 	}
-	// Holds that were taken at different times soon have their TTLs started by
-	// the same requests, and are due together.
-	after := c.clock.Now().Add(-ttl / 8)
-	var since driver.Instant
+	since := c.clock.Now()
 	var dead error
-	alive := make(chan struct{})
-	go func() { // beside the comparison of the keys, which is worth as much before as after
-		defer close(alive)
-		if since, dead = s.refresh(ctx, after); errors.Is(dead, errOver) {
-			dead = driver.ErrNotHeld
-		}
-	}()
-	var err error
-	there := make([]bool, 0, len(batch))
-	for len(there) < len(batch) && err == nil {
-		var some []bool
-		some, err = c.there(ctx, batch[len(there):min(len(there)+batchSize, len(batch))])
-		there = append(there, some...)
+	var alive sync.WaitGroup
+	if s != nil {
+		// Holds that were taken at different times soon have their TTLs started by
+		// the same requests, and are due together.
+		after := since.Add(-ttl / 8)
+		alive.Go(func() { // beside the comparison of the keys, which is worth as much before as after
+			if since, dead = s.refresh(ctx, after); errors.Is(dead, errOver) {
+				dead = driver.ErrNotHeld
+			}
+		})
 	}
-	<-alive
+	there, err := c.there(ctx, batch)
+	alive.Wait()
 	for i, r := range batch {
 		switch {
 		case dead != nil:
 			r.out.Err = dead
 		case i >= len(there):
 			r.out.Err = err
-		case !there[i] || !c.renewed(r, s, since):
+		case !there[i] || !c.renewed(r, cmp.Or(s, r.session.Load()), since):
 			missing = append(missing, r)
 		}
 	}
@@ -148,31 +130,35 @@ func (c *client) renewSession(ctx context.Context, s *session, batch []renewing)
 }
 
 // there reports which of the keys are there, and are the same as when they were
-// put.
-func (c *client) there(ctx context.Context, batch []renewing) ([]bool, error) {
-	ifs, elses := make([]clientv3.Cmp, len(batch)), make([]clientv3.Op, len(batch))
-	for i, r := range batch {
-		key := c.key(r.record)
-		ifs[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", r.created)
-		elses[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
-	}
-	resp, err := c.spareRoute().kv.Txn(ctx).If(ifs...).Else(elses...).Commit()
-	if err != nil {
-		return nil, err
-	}
-	there := make([]bool, len(batch))
-	for i := range batch {
-		there[i] = resp.Succeeded
-		if !resp.Succeeded {
-			kvs := resp.Responses[i].GetResponseRange().Kvs
-			there[i] = len(kvs) > 0 && kvs[0].CreateRevision == batch[i].created
+// put; of the first ones, if an error comes.
+func (c *client) there(ctx context.Context, batch []renewing) (there []bool, err error) {
+	for some := range slices.Chunk(batch, batchSize) {
+		txn := &etcdserverpb.TxnRequest{}
+		for _, r := range some {
+			key := []byte(c.key(r.record))
+			txn.Compare = append(txn.Compare, table.CompareCreated(key, nil, etcdserverpb.Compare_EQUAL, r.created))
+			read := table.RangeOp(key, nil, 0)
+			read.GetRequestRange().KeysOnly = true
+			txn.Failure = append(txn.Failure, read)
+		}
+		resp, err := c.spareRoute().txn(ctx, txn)
+		if err != nil {
+			return there, err
+		}
+		for i := range some {
+			ok := resp.Succeeded
+			if !ok {
+				kvs := resp.Responses[i].GetResponseRange().Kvs
+				ok = len(kvs) > 0 && kvs[0].CreateRevision == some[i].created
+			}
+			there = append(there, ok)
 		}
 	}
 	return there, nil
 }
 
 // renewed notes that a hold's TTL was started again, unless it has been released
-// or has ended meanwhile.
+// or has ended in the meantime.
 func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +170,7 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 		// The lease that it comes to may have been kept alive before the claim's own time
 		// began. The holder trusts no renewal that counts from earlier: such an
 		// answer looks as if a later one had overtaken it.
-		if claimed := r.until.Add(-c.short(&r.grant.Request, r.session.Load().seconds).keyLasts); since < claimed {
+		if claimed := r.until.Add(-c.claimLasts(r.record, &r.grant.Request)); since < claimed {
 			valid, since = valid-claimed.Sub(since), claimed
 		}
 	}
@@ -195,76 +181,206 @@ func (c *client) renewed(r renewing, s *session, since driver.Instant) bool {
 	}
 	r.claim = false
 	r.session.Store(s)
-	s.trusted = since.Add(valid)
-	c.expireAtLocked(r.record, r.stays(&r.grant.Request, since, valid))
+	r.trusted = since.Add(valid)
+	c.expireAtLocked(r.record, max(r.trusted.Add(r.grant.LockDelay), r.began.Add(r.grant.MinHold)))
 	*r.out = driver.Renewal{Since: since, Valid: valid}
 	return true
 }
 
 // why finds out what became of holds that are not there: broken, or not held.
-func (c *client) why(ctx context.Context, missing []renewing) {
-	for len(missing) > 0 {
-		some := missing[:min(batchSize, len(missing))]
-		missing = missing[len(some):]
-		ops := make([]clientv3.Op, len(some))
-		for i, r := range some {
-			ops[i] = clientv3.OpGet(c.layout.BrokenHold(c.id, c.layout.Created(r.grant.Token)), clientv3.WithCountOnly())
+func (c *client) why(ctx context.Context, gone []driver.Grant) (errs []error) {
+	for some := range slices.Chunk(gone, batchSize) {
+		txn := &etcdserverpb.TxnRequest{}
+		for _, g := range some {
+			marker := table.RangeOp([]byte(c.layout.BrokenHold(c.id, c.layout.Created(g.Token))), nil, 0)
+			txn.Success = append(txn.Success, marker)
 		}
-		resp, err := c.spareRoute().kv.Txn(ctx).Then(ops...).Commit()
-		for i, r := range some {
+		resp, err := c.spareRoute().txn(ctx, txn)
+		for i := range some {
 			switch {
 			case err != nil:
-				r.out.Err = err
-				continue
+				errs = append(errs, err)
 			case resp.Responses[i].GetResponseRange().Count > 0:
-				r.out.Err = driver.ErrBroken
+				errs = append(errs, driver.ErrBroken)
 			default:
-				r.out.Err = driver.ErrNotHeld
+				errs = append(errs, driver.ErrNotHeld)
 			}
-			c.mu.Lock()
-			if r.record != nil && r.state == held {
-				c.forgetLocked(r.record)
-			}
-			c.mu.Unlock()
 		}
+	}
+	return errs
+}
+
+// A minimum hold also binds a holder that crashes: its name stays closed until then
+// (P5). While more is left of it than of the TTL, the hold's key is on a lease of its
+// own, which is never kept alive and ends with the minimum hold; a renewal only checks
+// that the key is still there. The first renewal after that puts it on the lease of
+// its TTL with all others.
+
+// outlasts reports whether a minimum hold that begins at an instant ends after what a
+// renewal at another one gives, so that the TTL alone would not keep the name closed.
+func outlasts(req *driver.Request, began, now driver.Instant) bool {
+	return req.MinHold > 0 && began.Add(req.MinHold) > now.Add(req.TTL-req.TTL/8+req.LockDelay)
+}
+
+// fixedFor returns a session for one hold whose lease lasts for what is left of its
+// minimum hold: the same each time, because a minimum hold may be long, and etcd may have
+// put the key there although the answer was lost.
+func (c *client) fixedFor(ctx context.Context, r *record, left time.Duration) (*session, error) {
+	c.mu.Lock()
+	s := r.minimum
+	c.mu.Unlock()
+	if s != nil {
+		if _, err := s.refresh(ctx, 0); !errors.Is(err, errOver) {
+			return s, err
+		}
+	}
+	s = c.newSession(max(seconds(left)+1, c.minSeconds))
+	s.fixed = true
+	if _, err := s.refresh(ctx, 0); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isKnownLocked(r) { // it was released in the meantime
+		if !c.isClosed {
+			s.revoke()
+		}
+		return nil, driver.ErrNotHeld
+	}
+	r.minimum = s
+	return s, nil
+}
+
+// move puts a hold's key on the lease that it should be on now. It reports false if the key is gone.
+func (c *client) move(ctx context.Context, r renewing) bool {
+	key, from := c.key(r.record), r.session.Load().lease()
+	for {
+		req, now := &r.grant.Request, c.clock.Now()
+		c.mu.Lock()
+		fixed, left := outlasts(req, r.began, now), r.began.Add(req.MinHold).Sub(now)
+		c.mu.Unlock()
+		var s *session
+		var err error
+		if fixed {
+			s, err = c.fixedFor(ctx, r.record, left)
+		} else {
+			s, err = c.session(ctx, holdSeconds(req), now.Add(-req.TTL/8))
+		}
+		if err != nil {
+			r.out.Err = err
+			return true
+		}
+		since := s.sentBefore(c.clock.Now())
+		resp, err := c.spareRoute().txn(ctx, table.Move(key, r.created, from, s.lease()))
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			c.end(s)
+			continue
+		case err != nil:
+			r.out.Err = err
+			return true
+		case resp.Succeeded:
+			return c.renewed(r, s, since)
+		}
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 || kvs[0].CreateRevision != r.created || clientv3.LeaseID(kvs[0].Lease) == from {
+			return false
+		}
+		from = clientv3.LeaseID(kvs[0].Lease) // a request before took effect, although its answer was lost
 	}
 }
 
-// isHoldLocked reports whether a record is the hold of a grant.
-func (c *client) isHoldLocked(r *record, g *driver.Grant) bool {
-	return r.state == held && (g.Token == 0 || r.created == c.layout.Created(g.Token))
+// recordHandOvers puts the tokens of holds that were handed over on record (P3), several at a
+// time: each is a request of its own, and the answers to the other renewals wait for them. It
+// returns the holds whose keys are gone. A store that is full takes no value; the hold is
+// renewed all the same, and operators see the token from before.
+func (c *client) recordHandOvers(ctx context.Context, handedOver []renewing) (missing []renewing) {
+	gone := make([]bool, len(handedOver))
+	var requests sync.WaitGroup
+	room := make(chan struct{}, recordsAtOnce)
+	for i, r := range handedOver {
+		if *r.out == (driver.Renewal{}) || r.out.Err != nil {
+			continue // missing, or not renewed
+		}
+		room <- struct{}{}
+		requests.Go(func() {
+			defer func() { <-room }()
+			times := int(r.grant.Token - c.layout.Token(r.created))
+			there, err := c.change(ctx, r.record, r.grant, func(v *table.Value) { v.HandedOver = max(v.HandedOver, times) })
+			if gone[i] = err == nil && !there; err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
+				*r.out = driver.Renewal{Err: err}
+			}
+		})
+	}
+	requests.Wait()
+	for i, r := range handedOver {
+		if gone[i] {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// recordsAtOnce is how many tokens are put on record at the same time.
+const recordsAtOnce = 64
+
+// change edits the value of a hold's key, and reports whether the hold is there. The same
+// key is put again, so its place in the order and its tokens stay. It is put only if it is
+// as it was when it was read: a change that arrives late, after the hold was downgraded or
+// its name closed, must undo neither. The first attempt reads nothing: it assumes that the
+// value has not been changed yet.
+func (c *client) change(ctx context.Context, r *record, g *driver.Grant, edit func(*table.Value)) (there bool, err error) {
+	key, mod := c.key(r), r.created
+	v := c.layout.NewValue(&g.Request, c.id, c.asked(r))
+	for {
+		edit(&v)
+		resp, err := c.spareRoute().txn(ctx, table.Change(key, mod, c.layout.Text(v)))
+		if err != nil || resp.Succeeded {
+			return err == nil, err
+		}
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 || kvs[0].CreateRevision != r.created {
+			return false, nil
+		}
+		var ok bool
+		if v, ok = table.ParseValue(kvs[0].Value); !ok { // plain: the note says everything
+			v = c.layout.NewValue(&g.Request, c.id, c.asked(r))
+		}
+		if v.Closed {
+			return false, nil
+		}
+		mod = kvs[0].ModRevision
+	}
+}
+
+// changed is change of the hold of a grant, and tells why there is none to change.
+func (c *client) changed(ctx context.Context, g *driver.Grant, edit func(*table.Value)) error {
+	c.mu.Lock()
+	r := c.recordLocked(g.Name, g.Owner)
+	if r != nil && (!c.isHoldLocked(r, g) || c.clock.Now() >= r.trusted) {
+		r = nil
+	}
+	c.mu.Unlock()
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	if r != nil {
+		if there, err := c.change(ctx, r, g, edit); there || err != nil {
+			return err
+		}
+	}
+	return c.why(ctx, []driver.Grant{*g})[0]
 }
 
 // Downgrade implements driver.Downgrader: the key stays, and so does its place in
 // the order and the token.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
-	renewal := c.Renew(ctx, []driver.Grant{g})[0]
-	if renewal.Err != nil {
-		return driver.Grant{}, renewal.Err
+	g, err := c.collect(ctx, g)
+	if err != nil {
+		return g, err
 	}
-	c.mu.Lock()
-	r := c.record(g.Name, g.Owner)
-	c.mu.Unlock()
-	if r == nil {
-		return driver.Grant{}, driver.ErrNotHeld
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	if err := c.changed(ctx, r, &g, func(v *table.Value) { v.Mode = driver.Shared.String() }); err != nil {
+	if err := c.changed(ctx, &g, func(v *table.Value) { v.Mode = driver.Shared.String() }); err != nil {
 		return driver.Grant{}, err
 	}
-	g.Mode, g.Since, g.Valid, g.Handle, g.HandedOver, g.Claim = driver.Shared, renewal.Since, renewal.Valid, r, false, false
+	g.Mode, g.HandedOver, g.Claim = driver.Shared, false, false
 	return g, nil
-}
-
-// sleep waits for d. It returns false if the context ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

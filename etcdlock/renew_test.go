@@ -2,28 +2,18 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 )
-
-// asked is a way to etcd that tells when a transaction begins.
-type asked struct {
-	clientv3.KV
-	begun chan struct{}
-}
-
-func (a *asked) Txn(ctx context.Context) clientv3.Txn {
-	select {
-	case a.begun <- struct{}{}:
-	default:
-	}
-	return a.KV.Txn(ctx)
-}
 
 // TestRenewalIsOneRoundTrip: a renewal asks for its keys before it knows that its lease is
 // kept alive.
@@ -31,12 +21,13 @@ func TestRenewalIsOneRoundTrip(t *testing.T) {
 	server := shared(t)
 	proxy := chaos.StartProxy(t, server.Addrs())
 	c := dial(t, proxy.Addr, nil)
-	defer c.Close()
-	req := plainRequest("n", "owner")
-	req.TTL = 20 * time.Second
+	req := request("n")
 	g := take(t, c, req)
-	kv := &asked{c.kv, make(chan struct{}, 1)}
-	c.kv = kv
+	begun := make(chan struct{}, 1)
+	intercept(c, func(_ context.Context, _ *etcdserverpb.TxnRequest, send sender) (*etcdserverpb.TxnResponse, error) {
+		wake(begun)
+		return send()
+	})
 	c.mu.Lock()
 	for _, s := range c.sessions {
 		s.since = s.since.Add(-req.TTL / 4) // the lease is to be kept alive
@@ -46,7 +37,7 @@ func TestRenewalIsOneRoundTrip(t *testing.T) {
 	renewed := make(chan driver.Renewal, 1)
 	go func() { renewed <- c.Renew(t.Context(), []driver.Grant{g})[0] }()
 	select {
-	case <-kv.begun:
+	case <-begun:
 	case r := <-renewed:
 		t.Errorf("without a reply the renewal asked for no key: %+v", r)
 		renewed <- r
@@ -54,5 +45,152 @@ func TestRenewalIsOneRoundTrip(t *testing.T) {
 	proxy.Heal()
 	if r := <-renewed; r.Err != nil {
 		t.Error(r.Err)
+	}
+}
+
+// TestOneKeepalive: one lease has the keys of many holds.
+func TestOneKeepalive(t *testing.T) {
+	server := shared(t)
+	c := dial(t, server.Addrs(), nil)
+	var grants []driver.Grant
+	for i := range 300 {
+		grants = append(grants, take(t, c, request(fmt.Sprint("many/", i))))
+	}
+	leases, err := c.main.etcd.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(leases.Leases); n > 2 {
+		t.Errorf("P9: 300 holds of one TTL are on %d leases", n)
+	}
+	for i, r := range c.Renew(t.Context(), grants) {
+		if r.Err != nil || r.Since != c.sessions[30].since {
+			t.Fatalf("P2: hold %d was renewed apart: %+v", i, r)
+		}
+	}
+	for _, err := range c.Release(t.Context(), grants) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestClaimAfterHold: a claim is renewed to count from itself or later, although
+// the lease that it comes to is of another hold and was kept alive before.
+func TestClaimAfterHold(t *testing.T) {
+	server := shared(t)
+	holder, waiter := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil)
+	take(t, waiter, request("another"))
+	held, req := take(t, holder, request("claimed")), request("claimed")
+	places, err := waiter.session(t.Context(), waiter.minSeconds, waiter.clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	line(t, waiter, req)
+	release(t, holder, held)
+	claim, err := await(t.Context(), waiter, req)
+	if err != nil || claim.Since < places.since {
+		t.Fatalf("P7: a waiter got %+v, %v", claim, err)
+	}
+	r := waiter.Renew(t.Context(), []driver.Grant{claim})[0]
+	if r.Err != nil || r.Since < claim.Since || r.Valid < req.TTL*3/4 {
+		t.Errorf("P2: a claim from %v on is renewed as %+v", claim.Since, r)
+	}
+	if over := waiter.sessions[30].since.Add(req.TTL); r.Since.Add(r.Valid) > over {
+		t.Errorf("P1: a claim is renewed for %v longer than its lease", r.Since.Add(r.Valid).Sub(over))
+	}
+}
+
+// TestKeptAliveOnce: the answer to a request whose asker has gone is not taken for that of a later request,
+// which would be trusted for too long (P1).
+func TestKeptAliveOnce(t *testing.T) {
+	server := shared(t)
+	proxy := chaos.StartProxy(t, server.Addrs())
+	c := dial(t, proxy.Addr, nil)
+	var leases [2]*session
+	for i, secs := range []int64{60, 90} {
+		var err error
+		if leases[i], err = c.session(t.Context(), secs, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy.HoldReplies()
+	gone, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := c.keepAlive(gone, leases[0].lease(), 60); !errors.Is(err, context.Canceled) {
+		t.Errorf("an asker that has gone got %v", err)
+	}
+	got := make(chan int64)
+	go func() {
+		ttl, _ := c.keepAlive(t.Context(), leases[1].lease(), 90)
+		got <- ttl
+	}()
+	proxy.Heal()
+	if ttl := <-got; ttl != 90 {
+		t.Errorf("the second request got %d, not its own answer", ttl)
+	}
+}
+
+// TestMinHoldIsTrustedWithinItsLease: when a little more is left of a minimum hold than
+// of the TTL its lease may end before a whole TTL has passed, so the holder trusts it for
+// less (P1).
+func TestMinHoldIsTrustedWithinItsLease(t *testing.T) {
+	server := shared(t)
+	c := dial(t, server.Addrs(), nil)
+	for _, delay := range []time.Duration{0, 20 * time.Second} {
+		req := driver.Request{Name: "n" + delay.String(), Owner: "a" + delay.String(), TTL: 80 * time.Second, MinHold: 71*time.Second + delay, LockDelay: delay}
+		g := take(t, c, req)
+		lease, err := c.main.etcd.TimeToLive(t.Context(), clientv3.LeaseID(leaseOf(t, c, req.Name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := time.Duration(lease.GrantedTTL)*time.Second - delay
+		if ends > req.TTL {
+			t.Fatalf("the lease of %d s is not shorter than the TTL", lease.GrantedTTL)
+		}
+		if g.Valid > ends {
+			t.Errorf("P1: a hold on a lease of %d s, with a lock-delay of %v, is trusted for %v", lease.GrantedTTL, delay, g.Valid)
+		}
+		before := g.Since.Add(ends)
+		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Since.Add(r.Valid) > before {
+			t.Errorf("P1: its renewal gives %+v, its lease ends at %v", r, before)
+		}
+	}
+}
+
+// TestHandOversAtOnce: the tokens of many holds that were handed over are put on record at the same
+// time, so the answers to the other renewals of the batch do not wait for one request after the
+// other (P2).
+func TestHandOversAtOnce(t *testing.T) {
+	server := shared(t)
+	c := dial(t, server.Addrs(), nil)
+	const holds = 40
+	var grants []driver.Grant
+	for i := range holds {
+		req := request(fmt.Sprintf("n%d", i))
+		req.Tokens = c.caps.TokenBlock
+		g := take(t, c, req)
+		g.Token, g.HandedOver = g.Token+1, true
+		grants = append(grants, g)
+	}
+	var arrived atomic.Int64
+	all := make(chan struct{})
+	intercept(c, func(ctx context.Context, req *etcdserverpb.TxnRequest, send sender) (*etcdserverpb.TxnResponse, error) {
+		if len(req.Success) == 1 && req.Success[0].GetRequestPut() != nil {
+			if arrived.Add(1) == holds {
+				close(all)
+			}
+			select { // until as many are under way
+			case <-all:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return send()
+	})
+	for i, r := range c.Renew(t.Context(), grants) {
+		if r.Err != nil {
+			t.Errorf("P2: hold %d: %v", i, r.Err)
+		}
 	}
 }

@@ -1,53 +1,136 @@
 package etcdlock
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
 // route is a way to etcd. Renewals and releases have one of their own: connections on
-// which nothing else is under way, so that neither etcd's limit of requests for each
+// which nothing else is under way. So neither etcd's limit of requests for each
 // connection, nor large answers, nor other requests of a program that shares its client
 // with its locks hold them up.
 type route struct {
 	etcd   *clientv3.Client
-	kv     clientv3.KV
+	rpc    etcdserverpb.KVClient
+	kv     clientv3.KV // over rpc
 	leases clientv3.Lease
-	direct etcdserverpb.KVClient
 }
 
-func newRoute(etcd *clientv3.Client) *route {
-	return &route{
-		etcd, requests{clientv3.NewKV(etcd)}, leases{clientv3.NewLease(etcd)},
-		etcdserverpb.NewKVClient(etcd.ActiveConnection()),
-	}
+func newRoute(etcd *clientv3.Client) *route { return routeBy(etcd, clientv3.RetryKVClient(etcd)) }
+
+func routeBy(etcd *clientv3.Client, rpc etcdserverpb.KVClient) *route {
+	return &route{etcd, rpc, clientv3.NewKVFromKVClient(rpc, etcd), clientv3.NewLease(etcd)}
 }
 
 // spareRoute returns the route of renewals and releases, or that of all other requests
 // while it has no connection.
 func (c *client) spareRoute() *route {
-	if l := c.spare.Load(); l != nil && l.etcd.ActiveConnection().GetState() == connectivity.Ready {
-		return l
+	if w := c.spare; w != nil && w.etcd.ActiveConnection().GetState() == connectivity.Ready {
+		return w
 	}
-	return &route{c.etcd, c.kv, c.leases, c.direct}
+	return c.main
 }
 
-// openReserve makes the route of renewals and releases, until Close. With a user etcd is
-// asked for a token first, so it is done beside.
-func (c *client) openReserve(config clientv3.Config) {
-	config.Context = c.life
-	c.background.Go(func() {
-		for {
-			etcd, err := clientv3.New(config)
-			if err == nil {
-				etcd.ActiveConnection().Connect()
-				c.spare.Store(newRoute(etcd))
-				return
-			}
-			if !sleep(c.life, c.poll) {
-				return
-			}
+// do carries an operation out.
+func (w *route) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	resp, err := w.kv.Do(ctx, op)
+	return resp, ended(ctx, err)
+}
+
+// get reads keys.
+func (w *route) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*etcdserverpb.RangeResponse, error) {
+	resp, err := w.do(ctx, clientv3.OpGet(key, opts...))
+	return (*etcdserverpb.RangeResponse)(resp.Get()), err
+}
+
+// callOptions are the library's own defaults, but for the bound of a request's size: ours are small.
+var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
+
+// txn sends a transaction that was put together by hand: see package table.
+func (w *route) txn(ctx context.Context, req *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	resp, err := w.rpc.Txn(ctx, req, callOptions...)
+	if err != nil {
+		return nil, ended(ctx, clientv3.ContextError(ctx, err))
+	}
+	return resp, nil
+}
+
+// ended returns err. If the context has ended, the error says so in the context's words, whatever part
+// of the library the request ended in (P11). The deadline goes to the server with the request, so the
+// server can say that it has passed a little before the context does.
+func ended(ctx context.Context, err error) error {
+	if err = ctxerr.Of(ctx, err); status.Code(err) == codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return err
+}
+
+// refused reports whether an error says that the store has certainly not done
+// what was asked. Everything else may be done yet.
+func refused(err error) bool {
+	for _, certain := range []error{
+		rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
+	} {
+		if errors.Is(err, certain) {
+			return true
 		}
-	})
+	}
+	var etcd rpctypes.EtcdError
+	code := status.Code(err)
+	if errors.As(err, &etcd) {
+		code = etcd.Code()
+	}
+	return slices.Contains([]codes.Code{
+		codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.FailedPrecondition,
+		codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated,
+	}, code)
+}
+
+// requestWithin bounds a request that has no deadline of its own.
+const requestWithin = 5 * time.Second
+
+// bounded is the context of one or a few requests: bounded in time and by the
+// client's life, since the library repeats requests on a connection that is closed;
+// and refused by a member that knows of no leader, so that another is asked.
+func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestWithin)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// alive returns why no request should be made.
+func (c *client) alive(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// sleep waits for d. It returns false if the context ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,8 +25,11 @@ type session struct {
 	since driver.Instant // the sending of the last request that started the TTL again
 	over  bool           // the lease has ended, or nobody can be sure that it has not
 
-	fixed   bool           // of one hold, until its minimum hold is over: see minhold.go
-	trusted driver.Instant // of a fixed one: when that hold's TTL ends
+	fixed bool // of one hold, until its minimum hold is over: see outlasts
+}
+
+func (c *client) newSession(secs int64) *session {
+	return &session{c: c, seconds: secs, busy: make(chan struct{}, 1)}
 }
 
 // errOver says that a session has ended.
@@ -35,6 +37,9 @@ var errOver = errors.New("the session has ended")
 
 // seconds returns how many of them a lease needs: etcd counts in whole ones.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// holdSeconds returns how many a hold's lease needs.
+func holdSeconds(req *driver.Request) int64 { return seconds(req.TTL + req.LockDelay) }
 
 // pulse is how old the last sign of life of a lease of places may be: a third of what it
 // lasts. That is often enough that one may be late, and that a claim, which counts from it,
@@ -50,7 +55,7 @@ func (c *client) session(ctx context.Context, secs int64, after driver.Instant) 
 		c.mu.Lock()
 		s := c.sessions[secs]
 		if s == nil || s.over {
-			s = &session{c: c, seconds: secs, busy: make(chan struct{}, 1)}
+			s = c.newSession(secs)
 			c.sessions[secs] = s
 		}
 		c.mu.Unlock()
@@ -58,14 +63,6 @@ func (c *client) session(ctx context.Context, secs int64, after driver.Instant) 
 			return s, err
 		}
 	}
-}
-
-// hasSession reports whether there is a lease of so many seconds.
-func (c *client) hasSession(secs int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.sessions[secs]
-	return s != nil && s.id != 0 && !s.over && !s.ended(c.clock.Now())
 }
 
 // refresh sees to it that the lease was started or kept alive by a request that was
@@ -82,7 +79,7 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 	}
 	defer func() { <-s.busy }()
 	if since, err := s.fresh(after); err != nil || since != 0 {
-		return since, err // somebody else has asked meanwhile
+		return since, err // another goroutine has asked in the meantime
 	}
 	sent := s.c.clock.Now()
 	if s.id == 0 { // changed only by the goroutine that has busy
@@ -100,7 +97,7 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 	defer s.c.mu.Unlock()
 	// An answer that comes when the lease may have ended proves nothing: etcd
 	// may have sent for its end before it started the TTL again.
-	if s.ended(s.c.clock.Now()) || ttl < s.seconds {
+	if s.ended() || ttl < s.seconds {
 		s.over = true
 		return 0, errOver
 	}
@@ -108,52 +105,12 @@ func (s *session) refresh(ctx context.Context, after driver.Instant) (driver.Ins
 	return sent, nil
 }
 
-// lease returns the id of the lease.
-func (s *session) lease() clientv3.LeaseID {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.id
-}
-
-// beating keeps a lease of places alive until stop is called, while a request that may take
-// long is under way. Suppose that a thousand clients start together: their requests take
-// longer than the lease lasts. If each lost its place by that and asked anew, none would ever
-// be served.
-func (s *session) beating(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var mu sync.Mutex
-	mu.Lock()
-	defer mu.Unlock()
-	var timer *time.Timer
-	timer = time.AfterFunc(s.pulse(), func() {
-		s.refresh(ctx, s.c.clock.Now().Add(-s.pulse()/2))
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() == nil {
-			timer.Reset(s.pulse())
-		}
-	})
-	return func() {
-		cancel()
-		mu.Lock()
-		defer mu.Unlock()
-		timer.Stop()
-	}
-}
-
-// sentBefore returns since, or sent where that is earlier.
-func (s *session) sentBefore(sent driver.Instant) driver.Instant {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return min(s.since, sent)
-}
-
 // fresh returns since if it is not before after, else 0.
 func (s *session) fresh(after driver.Instant) (driver.Instant, error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	switch {
-	case s.over || s.ended(s.c.clock.Now()):
+	case s.over || s.ended():
 		s.over = true
 		return 0, errOver
 	case s.id != 0 && s.since >= after:
@@ -163,15 +120,18 @@ func (s *session) fresh(after driver.Instant) (driver.Instant, error) {
 }
 
 // ended reports whether the TTL may have ended at the store.
-func (s *session) ended(now driver.Instant) bool {
-	return s.id != 0 && now >= s.since.Add(time.Duration(s.seconds)*time.Second)
+func (s *session) ended() bool {
+	return s.id != 0 && s.c.clock.Now() >= s.since.Add(time.Duration(s.seconds)*time.Second)
 }
+
+// usable reports whether the lease was made and has not ended.
+func (s *session) usable() bool { return s.id != 0 && !s.over && !s.ended() }
 
 // grant makes the lease.
 func (s *session) grant(ctx context.Context, sent driver.Instant) error {
 	resp, err := s.c.spareRoute().leases.Grant(ctx, s.seconds)
 	if err != nil {
-		return err
+		return ended(ctx, err)
 	}
 	if resp.TTL < s.seconds {
 		return fmt.Errorf("etcd granted a lease of %d s, asked were %d s", resp.TTL, s.seconds)
@@ -180,6 +140,43 @@ func (s *session) grant(ctx context.Context, sent driver.Instant) error {
 	defer s.c.mu.Unlock()
 	s.id, s.since = resp.ID, sent
 	return nil
+}
+
+// lease returns the id of the lease.
+func (s *session) lease() clientv3.LeaseID {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.id
+}
+
+// sentBefore returns since, or sent where that is earlier.
+func (s *session) sentBefore(sent driver.Instant) driver.Instant {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return min(s.since, sent)
+}
+
+// beating keeps a lease of places alive until stop is called, while a request that may take
+// long is under way. A thousand clients start together, and their requests take longer than
+// the lease lasts. Without this each would lose its place and ask anew, and none be served.
+func (s *session) beating(ctx context.Context) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	go func() {
+		for sleep(ctx, s.pulse()) {
+			s.refresh(ctx, s.c.clock.Now().Add(-s.pulse()/2))
+		}
+	}()
+	return stop
+}
+
+// revoke ends the lease of a hold that has left before its minimum hold was over: a
+// courtesy, since there is nothing on it any more.
+func (s *session) revoke() {
+	s.c.background.Go(func() {
+		ctx, cancel := s.c.bounded(s.c.life)
+		defer cancel()
+		s.c.spareRoute().leases.Revoke(ctx, s.lease())
+	})
 }
 
 // end notes that the store has ended a session: its holds are lost, and its
@@ -202,36 +199,10 @@ func (c *client) end(s *session) {
 		if r.state == held {
 			lost = append(lost, r.owner)
 		}
-		c.firstN = max(c.firstN, r.n+1) // the store may delete the key a little later
-		c.forgetLocked(r)
+		c.forgetUnsureLocked(r) // the store may delete the key a little later
 	}
 	if lost != nil {
 		c.tellLocked(driver.Loss{Owners: lost, Err: fmt.Errorf("%w: etcd has ended the lease", driver.ErrNotHeld)})
-	}
-}
-
-// crowded is the name that was found most recently to have many waiters. One is enough: a
-// wrong guess costs a few signs of life, or a second of a dead waiter's.
-type crowded struct {
-	name  string
-	ahead int // of the last place, or of one that would have been taken
-}
-
-// placeSeconds returns how long the lease of a new place lasts: etcd's shortest, and a second
-// more if many are known to wait. Signs of life are most of what a thousand waiters ask for.
-func (c *client) placeSeconds(name string) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.crowded.name == name && c.crowded.ahead >= driver.FarBehind {
-		return c.minSeconds + 1
-	}
-	return c.minSeconds
-}
-
-// noteAheadLocked notes how many are before a place of a name.
-func (c *client) noteAheadLocked(name string, ahead int) {
-	if ahead >= driver.FarBehind || c.crowded.name == name {
-		c.crowded = crowded{name, ahead}
 	}
 }
 
@@ -244,7 +215,7 @@ func (c *client) tombstoneLease(ctx context.Context) (clientv3.LeaseID, error) {
 	c.mu.Lock()
 	s := c.tombstones
 	if now := c.clock.Now(); s == nil || s.over || s.id != 0 && now >= s.since.Add(tombstoneFor/2) {
-		s = &session{c: c, seconds: seconds(tombstoneFor), busy: make(chan struct{}, 1)}
+		s = c.newSession(seconds(tombstoneFor))
 		c.tombstones = s
 	}
 	c.mu.Unlock()

@@ -5,11 +5,9 @@ package etcdlock
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
+	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -18,113 +16,40 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/election"
+	"github.com/holdfastlock/holdfast/fence"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
-
-// stockLock is a lock of etcd's own making.
-type stockLock interface {
-	lock(ctx context.Context) error
-	unlock(t *testing.T)
-}
-
-type stockMutex struct{ *concurrency.Mutex }
-
-func (m stockMutex) lock(ctx context.Context) error { return m.Lock(ctx) }
-func (m stockMutex) unlock(t *testing.T) {
-	if err := m.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-// stockService is the v3lock service of the server, by its gateway.
-type stockService struct {
-	addr, name string
-	lease      clientv3.LeaseID
-	key        string
-}
-
-func (s *stockService) lock(ctx context.Context) error {
-	body, err := json.Marshal(map[string]any{
-		"name": base64.StdEncoding.EncodeToString([]byte(s.name)), "lease": fmt.Sprint(int64(s.lease)),
-	})
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.addr+"/v3/lock/lock", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	var reply struct{ Key string }
-	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the lock service says %s: %w", resp.Status, err)
-	}
-	s.key = reply.Key
-	return nil
-}
-
-func (s *stockService) unlock(t *testing.T) {
-	body := fmt.Sprintf(`{"key": %q}`, s.key)
-	resp, err := http.Post("http://"+s.addr+"/v3/lock/unlock", "application/json", bytes.NewReader([]byte(body)))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("the lock service says %s", resp.Status)
-	}
-}
 
 // TestStock: etcd's own locks and ours keep one another out, both ways, and pass
 // the name on to one another.
 func TestStock(t *testing.T) {
 	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
-	for _, prefix := range []string{"", "team/a"} {
-		locks, err := holdfast.Open(t.Context(), "etcd://"+server.Addrs()+"/"+prefix+"?hf.layout=stock")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		etcd := dialClient(t, server.Addrs())
-		defer etcd.Close()
-		session, err := concurrency.NewSession(etcd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer session.Close()
-		for kind, stock := range map[string]func(name string) stockLock{
-			"mutex": func(name string) stockLock { return stockMutex{concurrency.NewMutex(session, name)} },
-			"service": func(name string) stockLock {
-				return &stockService{addr: server.Addrs(), name: name, lease: session.Lease()}
-			},
-		} {
-			t.Run(kind+" under "+prefix, func(t *testing.T) {
-				name := "orders/" + kind
-				full := name
-				if prefix != "" {
-					full = prefix + "/" + name
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	session, err := concurrency.NewSession(etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	for prefix, full := range map[string]string{"": "orders/42", "team/a": "team/a/orders/42"} {
+		t.Run("under "+prefix, func(t *testing.T) {
+			ours := openLocks(t, "etcd://"+server.Addrs()+"/"+prefix+"?hf.layout=stock").Mutex("orders/42", nil)
+			keys := func() int64 {
+				resp, err := etcd.Get(t.Context(), full+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+				if err != nil {
+					t.Fatal(err)
 				}
-				keys := func() int64 {
-					resp, err := etcd.Get(t.Context(), full+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-					if err != nil {
-						t.Fatal(err)
-					}
-					return resp.Count
-				}
-				bothWays(t, locks.Mutex(name, nil), stock(full), keys)
-				oneAtATime(t, locks, name, stock, full)
-			})
-		}
+				return resp.Count
+			}
+			bothWays(t, ours, concurrency.NewMutex(session, full), keys)
+		})
 	}
 }
 
-func bothWays(t *testing.T, ours *holdfast.Lock, theirs stockLock, keys func() int64) {
-	if err := theirs.lock(t.Context()); err != nil {
+func bothWays(t *testing.T, ours *holdfast.Lock, theirs *concurrency.Mutex, keys func() int64) {
+	if err := theirs.Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ours.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
@@ -138,72 +63,276 @@ func bothWays(t *testing.T, ours *holdfast.Lock, theirs stockLock, keys func() i
 		}
 		got <- lease
 	}()
+	for keys() < 2 {
+		time.Sleep(time.Millisecond) // then look again
+	}
 	select {
 	case <-got:
 		t.Error("P1: what a stock lock holds was granted")
-	case <-time.After(50 * time.Millisecond):
+	default:
 	}
-	theirs.unlock(t)
+	if err := theirs.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
 	lease := <-got
-	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := theirs.lock(short); err == nil {
-		t.Error("P1: a stock lock got what ours holds")
-	}
-	// The server withdraws the stock lock that has given up a little later. One that asks again
-	// before that has the same key, and loses it then.
-	for keys() > 1 {
-		time.Sleep(time.Millisecond)
+	if err := theirs.TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
+		t.Errorf("P1: a stock lock got what ours holds: %v", err)
 	}
 	waited := make(chan error, 1)
-	go func() { waited <- theirs.lock(t.Context()) }()
-	time.Sleep(20 * time.Millisecond) // let it wait; it must come to it either way
+	go func() { waited <- theirs.Lock(t.Context()) }()
+	for keys() < 2 {
+		time.Sleep(time.Millisecond) // then look again
+	}
 	if err := lease.Release(); err != nil {
 		t.Error(err)
 	}
 	if err := <-waited; err != nil {
 		t.Errorf("P7: a stock lock that waits for ours: %v", err)
 	}
-	theirs.unlock(t)
+	if err := theirs.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
-// oneAtATime: both kinds want one name all the time.
-func oneAtATime(t *testing.T, locks *holdfast.Client, name string, stock func(string) stockLock, full string) {
+// TestMixedFleet: in the layout stock our clients and etcd's own Mutex have one name in
+// turn, and one guard tells who of them is the newest.
+func TestMixedFleet(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	locks := openLocks(t, "etcd://"+server.Addrs()+"?hf.layout=stock")
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	var gate fence.Gate
 	var mu sync.Mutex // held while the name is: TryLock must never fail
-	var wg sync.WaitGroup
-	enter := func(who string) {
+	var last driver.Token
+	var kinds [2]driver.Token // the last of each kind
+	enter := func(kind int, token driver.Token) {
+		t.Helper()
 		if !mu.TryLock() {
-			t.Errorf("P1: %s got the name beside another", who)
+			t.Error("P1: two hold the name")
 			return
 		}
+		defer mu.Unlock()
 		time.Sleep(time.Millisecond)
-		mu.Unlock()
+		if token <= last {
+			t.Errorf("P3: token %d after %d", token, last)
+		}
+		if err := gate.Admit(token, driver.Exclusive); err != nil {
+			t.Errorf("P3: %v", err)
+		}
+		if old := kinds[1-kind]; old != 0 {
+			if err := gate.Admit(old, driver.Exclusive); !errors.Is(err, fence.ErrStale) {
+				t.Errorf("P3: the other kind's holder from before is admitted: %v", err)
+			}
+		}
+		last, kinds[kind] = token, token
 	}
-	for range 2 {
+	const holds = 30
+	var wg sync.WaitGroup
+	for range 4 {
 		wg.Go(func() {
-			for range 10 {
-				lease, err := locks.Mutex(name, nil).Acquire(t.Context())
+			for range holds {
+				lease, err := locks.Mutex("fleet/1", nil).Acquire(t.Context())
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				enter("ours")
+				enter(0, lease.Token())
 				if err := lease.Release(); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	wg.Go(func() {
-		theirs := stock(full)
-		for range 10 {
-			if err := theirs.lock(t.Context()); err != nil {
+	for range 2 {
+		wg.Go(func() {
+			session, err := concurrency.NewSession(etcd)
+			if err != nil {
 				t.Error(err)
 				return
 			}
-			enter("theirs")
-			theirs.unlock(t)
+			defer session.Close()
+			for range holds {
+				m := concurrency.NewMutex(session, "fleet/1")
+				if err := m.Lock(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+				r, err := etcd.Get(t.Context(), m.Key())
+				if err != nil || len(r.Kvs) != 1 {
+					t.Errorf("P1: the key of a hold: %+v, %v", r, err)
+					return
+				}
+				enter(1, driver.Token(r.Kvs[0].CreateRevision))
+				if err := m.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if caps := locks.Caps(); caps.TokenBlock != 1 {
+		t.Errorf("a hold in the layout stock has %d tokens", caps.TokenBlock)
+	}
+	if kinds[0] == 0 || kinds[1] == 0 {
+		t.Error("one kind never had the name")
+	}
+}
+
+// TestEtcdctl: "etcdctl lock" and our locks keep one another out, and pass the
+// name on to one another.
+func TestEtcdctl(t *testing.T) {
+	program := testserver.Need(t, "etcdctl", "etcd-client")
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	locks := openLocks(t, "etcd://"+server.Addrs()+"?hf.layout=stock")
+	ours := locks.Mutex("orders/42", nil)
+	etcdctl := func(command ...string) (*exec.Cmd, *bytes.Buffer) {
+		cmd := exec.CommandContext(t.Context(), program, append([]string{"--endpoints", server.Addrs(), "lock", "orders/42"}, command...)...)
+		cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &said, &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, &said
+	}
+
+	lease, err := ours.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := t.TempDir() + "/mark"
+	waits, said := etcdctl("touch", mark)
+	waiters(t, locks, "orders/42", 1)
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("P1: etcdctl got what ours holds")
+	}
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := waits.Wait(); err != nil {
+		t.Errorf("P7: etcdctl, which waited for ours: %v\n%s", err, said)
+	}
+	if _, err := os.Stat(mark); err != nil {
+		t.Errorf("P7: etcdctl has not run its command: %v", err)
+	}
+
+	holds, _ := etcdctl() // until it is interrupted
+	for info, err := range locks.Watch(t.Context(), "orders/42") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !info.Idle() {
+			break
+		}
+	}
+	if _, err := ours.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("P1: what etcdctl holds was granted: %v", err)
+	}
+	if err := holds.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if lease, err = ours.Acquire(t.Context()); err != nil {
+		t.Fatalf("P7: after etcdctl was interrupted: %v", err)
+	}
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+	holds.Wait() // it says that it was interrupted
+}
+
+// TestElection: package election and etcd's own Election elect one leader between
+// them, one after the other, and each sees the other's.
+func TestElection(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	session, err := concurrency.NewSession(etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	ours := election.New(openLocks(t, "etcd://"+server.Addrs()+"/team/a?hf.layout=stock"), "office", nil)
+	theirs := concurrency.NewElection(session, "team/a/office")
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, heard := make(chan election.Leader, 100), make(chan string, 100)
+	var observers sync.WaitGroup
+	observers.Go(func() {
+		for l, err := range ours.Observe(ctx) {
+			if err != nil {
+				t.Errorf("observing: %v", err)
+			}
+			seen <- l
 		}
 	})
-	wg.Wait()
+	observers.Go(func() {
+		for resp := range theirs.Observe(ctx) {
+			heard <- string(resp.Kvs[0].Value)
+		}
+	})
+	defer observers.Wait()
+	defer cancel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	leads := func(value string) { // all of both programs see this leader
+		t.Helper()
+		if l, err := ours.Leader(ctx); err != nil || l.Vacant || l.Value != value {
+			t.Errorf("%q leads, our Leader shows %+v, %v", value, l, err)
+		}
+		if r, err := theirs.Leader(ctx); err != nil || string(r.Kvs[0].Value) != value {
+			t.Errorf("%q leads, etcd's Leader shows %v, %v", value, r, err)
+		}
+		for o, h := false, false; !o || !h; {
+			select {
+			case l := <-seen:
+				o = o || l.Value == value
+			case v := <-heard:
+				h = h || v == value
+			case <-time.After(time.Minute):
+				t.Fatalf("%q leads: seen by our observer %v, by etcd's %v", value, o, h)
+			}
+		}
+	}
+	must(theirs.Campaign(ctx, "theirs"))
+	leads("theirs")
+	must(theirs.Proclaim(ctx, `{"theirs": 2}`))
+	leads(`{"theirs": 2}`)
+	elected := make(chan *election.Leadership, 1)
+	go func() {
+		l, err := ours.Campaign(ctx, "ours")
+		if err != nil {
+			t.Error(err)
+		}
+		elected <- l
+	}()
+	select {
+	case <-elected:
+		t.Fatal("P1: our election elected another beside etcd's")
+	case <-time.After(50 * time.Millisecond): // it must come to it early or late
+	}
+	must(theirs.Resign(ctx))
+	l := <-elected
+	leads("ours")
+	if now, err := ours.Leader(ctx); err != nil || now.Token != l.Token() || l.Token() == 0 {
+		t.Errorf("P3: the leader's token is %v, and shown as %v, %v", l.Token(), now.Token, err)
+	}
+	campaigned := make(chan error, 1)
+	go func() { campaigned <- theirs.Campaign(ctx, "theirs, again") }()
+	select {
+	case err := <-campaigned:
+		t.Errorf("P1: etcd's Election elected another beside ours: %v", err)
+	case <-time.After(50 * time.Millisecond): // it must come to it early or late
+	}
+	must(l.Resign())
+	must(<-campaigned)
+	leads("theirs, again")
+	must(theirs.Resign(ctx))
+	for l := range seen {
+		if l.Vacant {
+			break
+		}
+	}
 }

@@ -1,31 +1,15 @@
 package etcdlock
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/fence"
 )
-
-// openLocks opens a client by its URL.
-func openLocks(t *testing.T, url string) *holdfast.Client {
-	t.Helper()
-	locks, err := holdfast.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
 
 // TestHandedOver: goroutines of two clients want one name. Holds are handed over inside a
 // process, and a guard admits each of them (P3).
@@ -128,9 +112,7 @@ func passedOn(t *testing.T, locks *holdfast.Client, name string) *holdfast.Lease
 func TestHandOverIsRecorded(t *testing.T) {
 	server := shared(t)
 	c := dial(t, server.Addrs(), nil)
-	defer c.Close()
 	other := dial(t, server.Addrs(), nil)
-	defer other.Close()
 	shows := func(name string, token driver.Token, mode driver.Mode, note string) {
 		t.Helper()
 		info, err := other.Inspect(t.Context(), name)
@@ -190,9 +172,7 @@ func TestHandOverIsRecorded(t *testing.T) {
 	t.Run("released", func(t *testing.T) {
 		g := wide("released")
 		g.Token += 92 // the last of its block
-		if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-			t.Fatal(err)
-		}
+		release(t, c, g)
 		if next := take(t, other, request(g.Name)); next.Token <= g.Token {
 			t.Errorf("P3: token %d after %d", next.Token, g.Token)
 		}
@@ -205,7 +185,7 @@ func TestHandOverIsRecorded(t *testing.T) {
 		if err := observer.CheckSequencer(t.Context(), lease.Sequencer()); err != nil {
 			t.Errorf("P3: %v", err)
 		}
-		if r, err := c.etcd.Txn(t.Context()).If(Compare(lease)).Commit(); err != nil || !r.Succeeded {
+		if r, err := c.main.etcd.Txn(t.Context()).If(Compare(lease)).Commit(); err != nil || !r.Succeeded {
 			t.Errorf("P3: Compare of a hold that was handed over is not true: %v", err)
 		}
 	})
@@ -218,7 +198,6 @@ func TestContended(t *testing.T) {
 	var clients [4]*client
 	for i := range clients {
 		clients[i] = dial(t, server.Addrs(), nil)
-		defer clients[i].Close()
 	}
 	g := take(t, clients[0], request("contended"))
 	if g.Contended {
@@ -230,9 +209,7 @@ func TestContended(t *testing.T) {
 		line(t, clients[i], reqs[i])
 	}
 	for i := 1; i < len(reqs); i++ {
-		if err := clients[i-1].Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-			t.Fatal(err)
-		}
+		release(t, clients[i-1], g)
 		var err error
 		for g, err = clients[i].Enqueue(t.Context(), reqs[i]); errors.Is(err, driver.ErrHeld); {
 			g, err = clients[i].Wait(t.Context(), reqs[i])
@@ -244,92 +221,5 @@ func TestContended(t *testing.T) {
 		if want := i < len(reqs)-1; g.Contended != want {
 			t.Errorf("grant %d of 3 that waited says contended: %t", i, g.Contended)
 		}
-	}
-}
-
-// meeting is a way to etcd on which puts that depend on something wait until as many are under way.
-type meeting struct {
-	clientv3.KV
-	wanted  int64
-	arrived atomic.Int64
-	met     chan struct{}
-}
-
-func (m *meeting) Txn(ctx context.Context) clientv3.Txn {
-	return &meetingTxn{m.KV.Txn(ctx), m, ctx, false}
-}
-
-type meetingTxn struct {
-	clientv3.Txn
-	*meeting
-	ctx  context.Context
-	puts bool
-}
-
-func (t *meetingTxn) If(cs ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cs...); return t }
-func (t *meetingTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.puts = len(ops) > 0 && ops[0].IsPut()
-	t.Txn = t.Txn.Then(ops...)
-	return t
-}
-func (t *meetingTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
-func (t *meetingTxn) Commit() (*clientv3.TxnResponse, error) {
-	if t.puts {
-		if t.arrived.Add(1) == t.wanted {
-			close(t.met)
-		}
-		select {
-		case <-t.met:
-		case <-t.ctx.Done():
-			return nil, t.ctx.Err()
-		}
-	}
-	return t.Txn.Commit()
-}
-
-// TestHandOversAtOnce: the tokens of many holds that were handed over are put on record at the same
-// time, so the answers to the other renewals of the batch do not wait for one request after the
-// other (P2).
-func TestHandOversAtOnce(t *testing.T) {
-	server := shared(t)
-	c := dial(t, server.Addrs(), nil)
-	defer c.Close()
-	const holds = 40
-	var grants []driver.Grant
-	for i := range holds {
-		req := request(fmt.Sprintf("n%d", i))
-		req.Tokens = c.caps.TokenBlock
-		g := take(t, c, req)
-		g.Token, g.HandedOver = g.Token+1, true
-		grants = append(grants, g)
-	}
-	route := *c.spareRoute()
-	route.kv = &meeting{KV: route.kv, wanted: holds, met: make(chan struct{})}
-	c.spare.Store(&route)
-	for i, r := range c.Renew(t.Context(), grants) {
-		if r.Err != nil {
-			t.Errorf("P2: hold %d: %v", i, r.Err)
-		}
-	}
-}
-
-// TestStrayAfterBreak: a hold with a minimum is broken, and then released, of whose owner a request
-// got no answer. When that arrives it must not take the name again (P6).
-func TestStrayAfterBreak(t *testing.T) {
-	server := shared(t)
-	c := dial(t, server.Addrs(), nil)
-	defer c.Close()
-	req := request("n")
-	req.MinHold = time.Hour
-	g := take(t, c, req)
-	if err := c.Break(t.Context(), "n", g.Token); err != nil {
-		t.Fatal(err)
-	}
-	g.Stray = true
-	if err := c.Release(t.Context(), []driver.Grant{g})[0]; !driver.Gone(err) {
-		t.Fatalf("the release of a broken hold: %v", err)
-	}
-	if late, err := c.Try(t.Context(), req); !driver.Gone(err) {
-		t.Errorf("P6: a late request of the owner is granted token %d, %v", late.Token, err)
 	}
 }

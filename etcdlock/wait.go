@@ -2,12 +2,216 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/etcdlock/table"
 )
+
+// Enqueue implements driver.Queuer. A place is a key on the lease of places,
+// which is short, so that a client that has died delays nobody for long (P7); a
+// hold that comes out of it is a claim until it is renewed.
+func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if err := c.alive(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	r := c.reserve(&req)
+	defer c.unreserve(r)
+	switch state, _ := c.stateOf(r); state {
+	case leaving:
+		return driver.Grant{}, driver.ErrNotHeld // it has just ended: the caller asks under another owner
+	case held:
+		return c.collect(ctx, c.granted(r, &req))
+	case queued:
+		g, err := c.confirm(ctx, r, &req)
+		if !errors.Is(err, errGone) {
+			return g, err
+		}
+		r = c.reserve(&req)
+		defer c.unreserve(r)
+	}
+	return c.line(ctx, r, &req)
+}
+
+// line takes a place at the end of the queue.
+func (c *client) line(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+	p, err := c.put(ctx, r, req, c.minSeconds, pulse(c.minSeconds), c.layout.GetInUse(req))
+	switch {
+	case err != nil:
+		return p.grant, err
+	case p.own != nil:
+		return c.adopt(ctx, r, req, p.own)
+	}
+	if err := c.layout.Mismatch(req, p.in.Entries); err != nil {
+		return c.takeBack(ctx, r, req, p, err)
+	}
+	return c.placed(ctx, r, req, p.s, p.created, p.in.Before(req, p.created), p.s.sentBefore(p.sent), p.in.Entries)
+}
+
+// errGone says that a place is not there any more.
+var errGone = errors.New("the place is gone")
+
+// confirm gives a place's sign of life, and reads whether it has become a hold.
+func (c *client) confirm(ctx context.Context, r *record, req *driver.Request) (driver.Grant, error) {
+	sent, s := c.clock.Now(), r.session.Load()
+	since, err := s.refresh(ctx, sent.Add(-min(s.pulse(), c.poll))) // a claim counts from there
+	if errors.Is(err, errOver) {
+		c.forget(r, c.forgetUnsureLocked)
+		return driver.Grant{}, errGone
+	} else if err != nil {
+		return driver.Grant{}, err
+	}
+	var last table.View
+	c.mu.Lock()
+	if r.place != nil {
+		last = r.place.view
+	}
+	c.mu.Unlock()
+	v, err := c.look(ctx, r, req, last, 0, true)
+	if errors.Is(err, driver.ErrHeld) {
+		return driver.Grant{}, errGone
+	}
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return c.placed(ctx, r, req, s, r.created, v, min(sent, since), v.Entries)
+}
+
+// placed notes a place that was confirmed by a request sent then, and returns the
+// grant if nothing is before it.
+func (c *client) placed(
+	ctx context.Context, r *record, req *driver.Request, s *session, created int64, v table.View, sent driver.Instant, others []table.Entry,
+) (driver.Grant, error) {
+	c.mu.Lock()
+	r.state = queued
+	r.putLocked(s, created)
+	if r.place == nil {
+		r.place = &place{}
+	} else if v.More && r.place.view.Ahead > 0 {
+		v.Ahead = min(v.Ahead, r.place.view.Ahead) // it can only be fewer
+	}
+	r.place.view = v
+	c.expireAtLocked(r, sent.Add(driver.Caps{Poll: c.poll}.PlaceLife(v.Ahead)))
+	c.mu.Unlock()
+	if v.Free(req) {
+		return c.claimed(ctx, r, req, v.Behind)
+	}
+	if v.More && len(others) < v.Ahead {
+		others = nil // the first of them is not known to be the holder
+	}
+	held := c.layout.HeldError(req, others)
+	held.Ahead = v.Ahead
+	return driver.Grant{}, held
+}
+
+// claimLasts is how long a claim lasts that comes out of a place.
+func (c *client) claimLasts(r *record, req *driver.Request) time.Duration {
+	return min(2*c.poll, time.Duration(r.session.Load().seconds)*time.Second, req.TTL)
+}
+
+// claimed turns a place with nothing before it into a hold. Its time is that of the
+// lease of places: nothing at the store begins when a place comes to be a hold, so
+// it counts from the sending of whatever kept that lease alive last (P1). Behind says
+// that others were in the queue behind the place when the store was last asked what is
+// before it; that may be as long ago as the last hold before this one lasted, and nothing
+// more is asked to know it better.
+func (c *client) claimed(ctx context.Context, r *record, req *driver.Request, behind bool) (driver.Grant, error) {
+	c.mu.Lock()
+	if r.state != queued || r.session.Load().over {
+		c.mu.Unlock()
+		return driver.Grant{}, driver.ErrHeld
+	}
+	g := c.beginLocked(r, req, c.claimLasts(r, req), 0)
+	r.claim, g.Claim = true, true
+	c.mu.Unlock()
+	var err error
+	if now := c.clock.Now(); req.LockDelay > 0 || outlasts(req, now, now) {
+		// The lease of places knows no lock-delay, and no minimum hold.
+		g, err = c.collect(ctx, c.granted(r, req))
+	}
+	g.Contended = behind
+	return g, err
+}
+
+// look returns what is before a place, as it was at that revision or later, or as it is now
+// if that is 0; and ErrHeld if the place is gone. Check says that all that was in the way
+// may still be there, which costs less to ask for.
+func (c *client) look(ctx context.Context, r *record, req *driver.Request, last table.View, since int64, check bool) (table.View, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	defer r.session.Load().beating(ctx)()
+	if check && len(last.Entries) > 0 && req.Mode == driver.Exclusive {
+		if v, ok, err := c.still(ctx, r, last, since); ok || err != nil {
+			return v, err
+		}
+	}
+	return c.readView(ctx, r, req, since)
+}
+
+// still returns the view of an exclusive request's place if all that it has in the way is
+// still there. To etcd that is little work however many wait, while a read goes through
+// all keys of the name. Entries before the place only go, so nothing has come in between.
+// The member asked answers by itself.
+func (c *client) still(ctx context.Context, r *record, v table.View, since int64) (table.View, bool, error) {
+	txn := &etcdserverpb.TxnRequest{}
+	for _, e := range append([]table.Entry{{Key: c.key(r), Created: r.created}}, v.Entries...) {
+		txn.Compare = append(txn.Compare, table.CompareCreated([]byte(e.Key), nil, etcdserverpb.Compare_EQUAL, e.Created))
+	}
+	// Others may have come since: who is next tells its client whether (driver.Grant.Contended).
+	counts := !v.More && !v.Partial && !c.layout.Stock
+	if counts {
+		dir := dirSpan(c.layout.Dir(r.name), false)
+		count := table.RangeOp([]byte(dir.key), []byte(dir.end), 0)
+		count.GetRequestRange().CountOnly, count.GetRequestRange().Serializable = true, true
+		txn.Success = []*etcdserverpb.RequestOp{count}
+	}
+	resp, err := c.main.txn(ctx, txn)
+	if err != nil || !resp.Succeeded || resp.Header.Revision < since {
+		return v, false, err
+	}
+	if counts {
+		v.Behind = resp.Responses[0].GetResponseRange().GetCount() > int64(len(v.Entries)+1)
+	}
+	v.Rev = max(v.Rev, resp.Header.Revision)
+	return v, true, nil
+}
+
+// readView reads what is before a place. The member asked answers by itself if it has come as
+// far as since: what a majority has agreed on it must not ask again.
+func (c *client) readView(ctx context.Context, r *record, req *driver.Request, since int64) (v table.View, err error) {
+	key := c.key(r)
+	asks := []clientv3.Op{c.layout.GetBefore(req, r.created), c.layout.GetAllBefore(req, r.created)}
+	if since > 0 {
+		asks = slices.Insert(asks, 0, c.layout.GetBefore(req, r.created, clientv3.WithSerializable()))
+	}
+	for _, ask := range asks {
+		resp, err := c.main.do(ctx, ask)
+		if err != nil {
+			return v, err
+		}
+		read := (*etcdserverpb.RangeResponse)(resp.Get())
+		v = c.layout.Before(req, key, read.Header.Revision, read)
+		if v.Rev < max(since, r.created) || v.Partial {
+			continue // it has not come so far, or entries may be missing
+		}
+		if !slices.ContainsFunc(read.Kvs, func(kv *mvccpb.KeyValue) bool {
+			return kv.CreateRevision == r.created && string(kv.Key) == key
+		}) {
+			c.forget(r, c.forgetLocked)
+			return v, driver.ErrHeld
+		}
+		break
+	}
+	return v, nil
+}
 
 // waitCall is one call of Wait.
 type waitCall struct {
@@ -21,20 +225,13 @@ type waitCall struct {
 	news  chan struct{}               // one value: something has happened
 }
 
-func (v *waitCall) wake() {
-	select {
-	case v.news <- struct{}{}:
-	default:
-	}
-}
-
 // Wait implements driver.Queuer. Every watch begins at the present revision, so
 // that the server tells of an event at once; what happened before that, since the
 // view was made, is found by looking again. Whether a key is in the way is judged
 // by its create revision, never by its existence alone.
 func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c.mu.Lock()
-	r := c.record(req.Name, req.Owner)
+	r := c.recordLocked(req.Name, req.Owner)
 	if c.isClosed || r == nil || r.state != queued {
 		defer c.mu.Unlock()
 		if c.isClosed {
@@ -42,12 +239,9 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		}
 		return driver.Grant{}, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
-	p := c.places[r]
-	v := &waitCall{
-		c: c, r: r, req: &req, key: c.key(r), view: p.view, news: make(chan struct{}, 1),
-	}
+	v := &waitCall{c: c, r: r, req: &req, key: c.key(r), view: r.place.view, news: make(chan struct{}, 1)}
 	v.view.Entries = slices.Clone(v.view.Entries)
-	p.waits = v
+	r.place.waits = v
 	c.mu.Unlock()
 	defer v.end()
 	beat := time.NewTimer(v.untilBeat())
@@ -56,9 +250,9 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 		if c.life.Err() != nil { // the end of the watches may be noticed first
 			return driver.Grant{}, driver.ErrClosed
 		}
-		v.c.mu.Lock()
+		c.mu.Lock()
 		next := v.stepLocked()
-		v.c.mu.Unlock()
+		c.mu.Unlock()
 		switch next {
 		case takeIt:
 			return c.claimed(ctx, r, &req, v.view.Behind)
@@ -69,26 +263,18 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 			sleep(ctx, c.poll/8)
 			return driver.Grant{}, driver.ErrHeld
 		case checkAgain, readAgain:
-			var seen *table.View
-			var err error
-			stop := r.session.Load().beating(ctx)
-			if next == checkAgain {
-				seen, err = c.still(ctx, r, &req, v.view, v.known)
-			}
-			if seen == nil && err == nil {
-				seen, err = c.readView(ctx, r, &req, v.known)
-			}
-			stop()
+			seen, err := c.look(ctx, r, &req, v.view, v.known, next == checkAgain)
 			if err != nil {
 				return driver.Grant{}, err
 			}
-			v.view = *seen
+			v.view = seen
 			continue
 		}
 		select {
 		case <-v.news:
 		case <-beat.C:
-			v.beat(ctx)
+			s := r.session.Load()
+			s.refresh(ctx, c.clock.Now().Add(-s.pulse()))
 			beat.Reset(v.untilBeat())
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
@@ -116,7 +302,7 @@ func (v *waitCall) stepLocked() next {
 		return enqueueAgain // Enqueue takes another place, or tells what became of this
 	}
 	v.chooseLocked()
-	silent := false
+	silent, missed := false, false
 	for _, f := range v.fs {
 		switch {
 		case f == nil:
@@ -127,7 +313,9 @@ func (v *waitCall) stepLocked() next {
 			silent = true
 			continue
 		}
+		// What happened since the view was made is recorded only if the follower had begun.
 		if v.known = max(v.known, f.from, f.put); v.view.Rev < max(f.from, f.put) {
+			missed = true
 			continue
 		}
 		for _, e := range f.log {
@@ -148,26 +336,21 @@ func (v *waitCall) stepLocked() next {
 		return waitOn // one read is enough for all followers that begin
 	case v.view.More && len(v.view.Entries) < table.Nearby:
 		return readAgain
-	case v.missedLocked():
+	case missed:
 		return checkAgain
 	}
 	return waitOn
 }
 
-// missedLocked reports whether something may have happened since the view was made that
-// the followers have not recorded.
-func (v *waitCall) missedLocked() bool {
-	return slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && v.view.Rev < max(f.from, f.put) })
-}
-
 // chooseLocked follows what is in the way, and nothing else. For an exclusive request that
-// is the few keys right before its own. Suppose that A holds, and that B and C wait, in
-// this order. When A's key is deleted, C reads what is left, while B has the name; so C's
-// own grant comes with an event alone, and a release does not wake a thousand waiters. A
-// waiter with no others before those follows its own key too.
+// is the few keys right before its own. A holds, and B and C wait, in this order. When A's
+// key is deleted, C reads what is left while B has the name: so C's own grant comes with an
+// event alone, and a release does not wake a thousand waiters. A waiter with no others
+// before those follows its own key too.
 func (v *waitCall) chooseLocked() {
 	var want [table.Nearby + 1]span
-	if dir := v.c.layout.Dir(v.r.name); v.req.Mode != driver.Exclusive {
+	dir := v.c.layout.Dir(v.r.name)
+	if v.req.Mode != driver.Exclusive {
 		want[0] = dirSpan(dir, v.req.Mode == driver.Shared) // a downgrade is a put
 	} else {
 		for i, e := range v.view.Entries {
@@ -179,13 +362,13 @@ func (v *waitCall) chooseLocked() {
 	}
 	for i, f := range v.fs {
 		if f != nil && !slices.Contains(want[:], f.span) {
-			f.leaveLocked(v)
+			f.leaveLocked(v.news)
 			v.fs[i] = nil
 		}
 	}
 	for _, s := range want {
 		if s.key != "" && !slices.ContainsFunc(v.fs[:], func(f *follower) bool { return f != nil && f.span == s }) {
-			v.fs[slices.Index(v.fs[:], nil)] = v.c.followLocked(v.c.layout.Dir(v.r.name), s, v)
+			v.fs[slices.Index(v.fs[:], nil)] = v.c.followLocked(dir, s, v.news)
 		}
 	}
 }
@@ -197,35 +380,15 @@ func (v *waitCall) untilBeat() time.Duration {
 	return max(s.sentBefore(now).Add(s.pulse()).Sub(now), s.pulse()/16)
 }
 
-// beat gives a sign of life, to the lease of places, which is short; and checks that the
-// stream of watches gives one. What was asked for a moment ago is no sign
-// of the contrary: on a busy machine, breaking the stream, which all of this client
-// share, would lead to nothing but more to do.
-func (v *waitCall) beat(ctx context.Context) {
-	v.c.mu.Lock()
-	var silent *watch
-	for _, f := range v.fs {
-		if f != nil && !f.begun && v.c.clock.Now() >= f.asked.Add(v.c.poll) {
-			silent = f.watch
-		}
-	}
-	v.c.mu.Unlock()
-	if silent != nil {
-		v.c.hub.reset(silent)
-	}
-	s := v.r.session.Load()
-	s.refresh(ctx, v.c.clock.Now().Add(-s.pulse()))
-}
-
 func (v *waitCall) end() {
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
 	for _, f := range v.fs {
 		if f != nil {
-			f.leaveLocked(v)
+			f.leaveLocked(v.news)
 		}
 	}
-	if p := v.c.places[v.r]; p != nil && p.waits == v {
-		p.waits, p.view = nil, v.view // what has gone meanwhile does not come back
+	if p := v.r.place; p != nil && p.waits == v {
+		p.waits, p.view = nil, v.view // what has gone in the meantime does not come back
 	}
 }

@@ -1,6 +1,9 @@
 package table
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -29,6 +32,19 @@ func TestAdmits(t *testing.T) {
 		if got := Admits(c.before, c.use); got != c.want {
 			t.Errorf("case %d: admitted is %t", i, got)
 		}
+	}
+}
+
+// TestOtherVersion: nobody gets beside a key of another version of the format, and the error says why (P10).
+func TestOtherVersion(t *testing.T) {
+	l, err := NewLayout(Escaped, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := Entry{Ours: true, Mode: driver.Shared, Value: Value{Version: l.Version - 1}}
+	err = l.Mismatch(&driver.Request{Mode: driver.Shared}, []Entry{old})
+	if !errors.Is(err, driver.ErrMismatch) || !strings.Contains(fmt.Sprint(err), "version 1 of the format") {
+		t.Errorf("a reader beside a reader of another version: %v", err)
 	}
 }
 

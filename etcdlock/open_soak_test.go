@@ -1,0 +1,366 @@
+//go:build soak
+
+package etcdlock
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/certs"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// certificate makes one for the loopback address that is its own authority, and writes the
+// files of it and its key.
+func certificate(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "etcd"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", private)
+}
+
+// TestSecure: TLS with an authority of one's own, and users with passwords, one of
+// whom may use one prefix only.
+func TestSecure(t *testing.T) {
+	cert, key := certificate(t, t.TempDir())
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key})
+	source, err := certs.New(certs.Files{CA: cert})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + server.Addrs()}, TLS: source.Config(), DialTimeout: dialTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(root.UserAdd(t.Context(), "root", "secret"))
+	must(root.UserGrantRole(t.Context(), "root", "root"))
+	must(root.RoleAdd(t.Context(), "team"))
+	must(root.RoleGrantPermission(t.Context(), "team", "team/", clientv3.GetPrefixRangeEnd("team/"), clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(root.UserAdd(t.Context(), "worker", "p@ss:word"))
+	must(root.UserGrantRole(t.Context(), "worker", "team"))
+	must(root.AuthEnable(t.Context()))
+
+	worker := "etcds://worker:p%40ss%3Aword@" + server.Addrs()
+	for url, why := range map[string]string{
+		worker + "/team": "without the authority's certificate",
+		"etcds://worker:p%40ss@" + server.Addrs() + "/team?hf.ca=" + cert: "with a wrong password",
+		"etcds://" + server.Addrs() + "/team?hf.ca=" + cert:               "without a user",
+		worker + "/others?hf.ca=" + cert:                                  "in a prefix of others",
+	} {
+		locks, err := holdfast.Open(t.Context(), url)
+		if err == nil {
+			t.Errorf("P10: a store is opened %s", why)
+			locks.Close()
+		} else if text := err.Error(); strings.Contains(text, "p@ss") || strings.Contains(text, "p%40ss") {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+
+	a, b := openLocks(t, worker+"/team?hf.ca="+cert), openLocks(t, worker+"/team?hf.ca="+cert)
+	passOnce(t, a, b)
+	server.Members[0].Kill()
+	server.Members[0].Start() // and knows nobody who has shown a password
+	passOnce(t, b, a)
+}
+
+// TestClientCertificates: who has no certificate that etcd trusts is not let in, and
+// who has one needs no password.
+func TestClientCertificates(t *testing.T) {
+	cert, key := certificate(t, t.TempDir())
+	strangers, strangersKey := certificate(t, t.TempDir())
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key, ClientCA: cert})
+	url := "etcds://" + server.Addrs() + "?hf.ca=" + cert
+	for query, why := range map[string]string{
+		"": "without a certificate",
+		"&hf.cert=" + strangers + "&hf.key=" + strangersKey: "with a certificate that nobody trusts",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if locks, err := holdfast.Open(ctx, url+query); err == nil {
+			t.Errorf("P10: a store is opened %s", why)
+			locks.Close()
+		}
+		cancel()
+	}
+	if _, err := holdfast.Open(t.Context(), url+"&hf.cert="+cert+"&hf.key="+strangersKey); err == nil || !strings.Contains(err.Error(), "hf.cert") {
+		t.Errorf("P10: a certificate with another's key: %v", err)
+	}
+	mine := url + "&hf.cert=" + cert + "&hf.key=" + key
+	passOnce(t, openLocks(t, mine), openLocks(t, mine))
+}
+
+// TestCertificatesReplaced: the certificates of both sides, which are their own
+// authorities here, are replaced, as is done before they expire, and the client goes
+// on with the new ones when it connects again.
+func TestCertificatesReplaced(t *testing.T) {
+	theirs, ours := t.TempDir(), t.TempDir()
+	cert, key := certificate(t, theirs)
+	mine, mineKey := certificate(t, ours)
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Cert: cert, Key: key, ClientCA: mine})
+	locks := openLocks(t, "etcds://"+server.Addrs()+"?hf.ca="+cert+"&hf.cert="+mine+"&hf.key="+mineKey)
+	certificate(t, theirs)
+	certificate(t, ours)
+	server.Members[0].Kill()
+	server.Members[0].Start()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		lease, err := locks.Mutex("orders", nil).Acquire(ctx)
+		if err == nil {
+			err = lease.Release()
+		}
+		cancel()
+		if err == nil {
+			return
+		}
+		if strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls:") || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("the client goes on with certificates that have been replaced: %v", err)
+		}
+	}
+}
+
+// passOnce passes a name on from one to the other, who waits.
+func passOnce(t *testing.T, a, b *holdfast.Client) {
+	t.Helper()
+	lease, err := a.Mutex("orders", nil).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		next, err := b.Mutex("orders", nil).Acquire(t.Context())
+		if err == nil {
+			err = next.Release()
+		}
+		got <- err
+	}()
+	waiters(t, a, "orders", 1)
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Errorf("P7: a waiter with a password: %v", err)
+	}
+}
+
+// asks are requests of each kind, none of which waits for a lock.
+func asks(c *client) map[string]func(context.Context) error {
+	granted := driver.Grant{Request: request("held"), Token: 1}
+	return map[string]func(context.Context) error{
+		"Try":       func(ctx context.Context) error { _, err := c.Try(ctx, request("tried")); return err },
+		"Enqueue":   func(ctx context.Context) error { _, err := c.Enqueue(ctx, request("queued")); return err },
+		"Renew":     func(ctx context.Context) error { return c.Renew(ctx, []driver.Grant{granted})[0].Err },
+		"Release":   func(ctx context.Context) error { return c.Release(ctx, []driver.Grant{granted})[0] },
+		"Inspect":   func(ctx context.Context) error { _, err := c.Inspect(ctx, "held"); return err },
+		"Break":     func(ctx context.Context) error { return c.Break(ctx, "held", 1) },
+		"Annotate":  func(ctx context.Context) error { return c.Annotate(ctx, granted) },
+		"Downgrade": func(ctx context.Context) error { _, err := c.Downgrade(ctx, granted); return err },
+		"List": func(ctx context.Context) error {
+			for _, err := range c.List(ctx, "") {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+// TestEndedContexts: whatever a request waits for when its context ends (a connection
+// that is being made to a silent server, an answer, a member that is gone), it ends
+// then, and its error says that the context has ended (P11).
+func TestEndedContexts(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	proxy := chaos.StartProxy(t, server.Addrs())
+	open := func(what string) *client {
+		c := dial(t, proxy.Addr, nil)
+		t.Cleanup(func() { c.Close() })
+		if _, err := c.Try(t.Context(), driver.Request{Name: what, Owner: what, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ends := func(c *client, when string) {
+		t.Helper()
+		for what, ask := range asks(c) {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			began := time.Now()
+			for { // a connection that breaks may be told first, also at the last moment
+				over := ctx.Err() != nil
+				err := ask(ctx)
+				if err != nil && !over && !errors.Is(err, context.DeadlineExceeded) {
+					continue
+				}
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("P11: %s, %s: %v", what, when, err)
+				}
+				break
+			}
+			if took := time.Since(began); took > dialTimeout-time.Second {
+				t.Errorf("P11: %s, %s: returned after %v", what, when, took)
+			}
+			cancel()
+			cancelled, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := ask(cancelled); !errors.Is(err, context.Canceled) {
+				t.Errorf("P11: %s, under a cancelled context: %v", what, err)
+			}
+		}
+	}
+	c := open("mute")
+	proxy.Hold(chaos.ToClient, "")
+	ends(c, "of a server that does not answer")
+	proxy.Cut()
+	ends(c, "of a server that cannot be reached")
+	proxy.Heal()
+	c = open("later")
+	proxy.Hold(chaos.ToServer, "")
+	proxy.Cut()
+	ends(c, "while a connection is made")
+}
+
+// TestOpenEnds: Open returns when its context ends, with a password and without,
+// although nobody answers.
+func TestOpenEnds(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	for _, user := range []string{"", "user:password@"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := holdfast.Open(ctx, "etcd://"+user+mute.Addr().String())
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("P11: opening a store that does not answer: %v", err)
+			}
+		case <-time.After(dialTimeout - time.Second):
+			t.Error("P11: Open does not hear of the end of its context")
+		}
+		cancel()
+	}
+}
+
+// TestNobodyThere: a store of which no member can be reached is told at once, with the
+// address and what is wrong.
+func TestNobodyThere(t *testing.T) {
+	closed := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}
+	one, two, three := closed(), closed(), closed()
+	for url, want := range map[string][]string{
+		"etcd://" + one: {one, "connection refused"},
+		"etcd://" + strings.Join([]string{one, two, three}, ","): {"127.0.0.1:", "connection refused"},
+		"etcd://user:password@" + one:                            {one, "connection refused"},
+		"etcds://" + one:                                         {one, "connection refused"},
+		"etcd://nobody.invalid":                                  {"nobody.invalid", "lookup"},
+	} {
+		began := time.Now()
+		locks, err := holdfast.Open(t.Context(), url)
+		if err == nil {
+			locks.Close()
+			t.Errorf("%s is opened", url)
+			continue
+		}
+		if took := time.Since(began); took > dialTimeout/2 {
+			t.Errorf("%s: told after %v", url, took)
+		}
+		if status.Code(err) != codes.Unavailable || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", url, err)
+		}
+		for _, part := range append(want, "rror while dialing") { // by which "holdfast run" goes
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: the error does not say %q: %v", url, part, err)
+			}
+		}
+	}
+}
+
+// TestSomeAreThere: a store is opened and used although one of its members is gone.
+func TestSomeAreThere(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Members: 3, Election: quick})
+	server.Members[0].Kill()
+	for range 5 { // the order in which connections are made is not always the same
+		locks, err := holdfast.Open(t.Context(), "etcd://"+server.Addrs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := locks.Mutex("some", nil).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+		locks.Close()
+	}
+}
+
+func TestShortTTL(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{})
+	locks := openLocks(t, "etcd://"+server.Addrs())
+	if got := locks.Caps().MinTTL; got != 2*time.Second {
+		t.Errorf("the shortest lease of etcd as it is set up by default is taken for %v", got)
+	}
+	_, err := locks.Mutex("x", &holdfast.Options{TTL: 1500 * time.Millisecond}).Acquire(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "2s") {
+		t.Errorf("P10: a TTL that etcd cannot keep: %v", err)
+	}
+}

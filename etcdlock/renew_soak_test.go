@@ -1,0 +1,455 @@
+//go:build soak
+
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/chaos"
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/test/busytest"
+	"github.com/holdfastlock/holdfast/internal/testserver"
+)
+
+// TestBusy: a busy client keeps its leases when replies are late (P2).
+func TestBusy(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	proxy := chaos.StartProxy(t, server.Addrs())
+	delay := func(by time.Duration) { proxy.Delay(chaos.ToClient, by) }
+	busytest.Run(t, delay, func() *holdfast.Client {
+		locks, err := holdfast.Open(t.Context(), "etcd://"+proxy.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return locks
+	})
+}
+
+// TestKeptFree: while nothing is answered on the connection that all other requests go
+// by, a lease is renewed and released all the same (P2).
+func TestKeptFree(t *testing.T) {
+	const marker = "no reply to this"
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	proxy := chaos.StartProxy(t, server.Addrs())
+	u, err := driver.ParseURL("etcd://" + proxy.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := open(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := d.(*client)
+	locks, err := holdfast.New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	if _, err := c.main.etcd.Get(t.Context(), marker); err != nil {
+		t.Fatal(err)
+	}
+	for c.spareRoute() == c.main {
+		time.Sleep(time.Millisecond) // then look again
+	}
+	lease, err := locks.Mutex("kept", &holdfast.Options{TTL: 3 * time.Second}).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Hold(chaos.ToClient, marker)
+	short := func(do func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return do(ctx)
+	}
+	if err := short(lease.Renew); err != nil {
+		t.Errorf("P2: a renewal waits behind other requests: %v", err)
+	}
+	if err := lease.Release(); err != nil {
+		t.Errorf("a release waits behind other requests: %v", err)
+	}
+	if err := short(func(ctx context.Context) error { _, err := c.main.etcd.Get(ctx, marker); return err }); err == nil {
+		t.Error("the other requests do not wait")
+	}
+	proxy.Heal()
+}
+
+// passwordsChecked returns how often a server was asked for a token.
+func passwordsChecked(t *testing.T, addr string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	metrics, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(metrics)) {
+		if strings.HasPrefix(line, "grpc_server_started_total") && strings.Contains(line, `"Authenticate"`) {
+			return line
+		}
+	}
+	t.Fatal("the server counts no passwords")
+	return ""
+}
+
+// TestKeepAlivesCheckNoPassword: signs of life of a client with a password do not have it checked again.
+func TestKeepAlivesCheckNoPassword(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	root := dialClient(t, server.Addrs())
+	defer root.Close()
+	_, err1 := root.UserAdd(t.Context(), "root", "secret")
+	_, err2 := root.UserGrantRole(t.Context(), "root", "root")
+	_, err3 := root.AuthEnable(t.Context())
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"http://" + server.Addrs()}, DialTimeout: dialTimeout, Username: "root", Password: "secret",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := connect(t.Context(), etcd, true, &Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := c.Try(t.Context(), driver.Request{Name: "x", Owner: "owner", TTL: time.Hour, Tokens: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := g.Handle.(*record).session.Load()
+	alive := func() {
+		t.Helper()
+		if _, err := s.refresh(t.Context(), c.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	alive()
+	for before := ""; before != passwordsChecked(t, server.Addrs()); { // until the stream for breaks has been opened too
+		before = passwordsChecked(t, server.Addrs())
+		time.Sleep(time.Second / 10)
+	}
+	before := passwordsChecked(t, server.Addrs())
+	for range 20 {
+		alive()
+	}
+	if after := passwordsChecked(t, server.Addrs()); after != before {
+		t.Errorf("20 signs of life: %s before, %s after", before, after)
+	}
+}
+
+// TestFull: beyond its quota etcd takes no puts. Holds are renewed and released
+// all the same, nothing hangs, and it goes on when there is room.
+func TestFull(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick, Quota: 1 << 20})
+	c := dial(t, server.Addrs(), nil)
+	held, goes := take(t, c, request("held")), take(t, c, request("goes"))
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = c.main.etcd.Put(t.Context(), fmt.Sprint("fill", i), strings.Repeat("x", 64<<10))
+	}
+	if _, err := c.Try(t.Context(), request("other")); err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUncertain) {
+		t.Errorf("P6: a full store answered %v", err)
+	}
+	if r := c.Renew(t.Context(), []driver.Grant{held})[0]; r.Err != nil {
+		t.Errorf("P2: a full store did not renew: %v", r.Err)
+	}
+	passed := held
+	passed.Token, passed.HandedOver = held.Token+1, true
+	if r := c.Renew(t.Context(), []driver.Grant{passed})[0]; r.Err != nil {
+		t.Errorf("P2: a full store did not renew a hold that was handed over: %v", r.Err)
+	}
+	if err := c.Release(t.Context(), []driver.Grant{goes})[0]; err != nil {
+		t.Errorf("P4: a full store did not release: %v", err)
+	}
+	again := dial(t, server.Addrs(), nil) // an operator wants to look
+	if info, err := again.Inspect(t.Context(), "held"); err != nil || len(info.Holders) != 1 {
+		t.Errorf("P9: a full store shows %+v, %v", info, err)
+	}
+	r, err := c.main.etcd.Delete(t.Context(), "fill", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.main.etcd.Compact(t.Context(), r.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.main.etcd.Defragment(t.Context(), server.Members[0].Addr); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.main.etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	take(t, c, request("other"))
+}
+
+// TestLeaseEnded: that the lease of a hold has ended is told, and its key's number is not used again (P2, P1).
+func TestLeaseEnded(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	g := take(t, c, request("ended"))
+	r := g.Handle.(*record)
+	if _, err := c.main.etcd.Revoke(t.Context(), r.session.Load().lease()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.session.Load().refresh(t.Context(), c.clock.Now()); !errors.Is(err, errOver) {
+		t.Errorf("the lease is kept alive: %v", err)
+	}
+	if loss := <-c.losses; len(loss.Owners) != 1 || loss.Owners[0] != g.Owner {
+		t.Errorf("P2: of the end of a lease was told %+v", loss)
+	}
+	if next := take(t, c, request("ended")).Handle.(*record); c.key(next) == c.key(r) {
+		t.Error("P1: the key of a hold that has ended is used again")
+	}
+}
+
+// TestMinHoldOfTheDead: the name of a holder that crashes opens when its minimum hold
+// is over, not before, and not a minimum hold later (P5): whether it came to it at once
+// or by the queue, and however often it was renewed.
+func TestMinHoldOfTheDead(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	cron := driver.Request{TTL: time.Second, MinHold: 4 * time.Second}
+	for what, hold := range map[string]func(c *client, req driver.Request) driver.Grant{
+		"taken": func(c *client, req driver.Request) driver.Grant { return take(t, c, req) },
+		"renewed": func(c *client, req driver.Request) driver.Grant {
+			g := take(t, c, req)
+			for range 3 {
+				if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			}
+			return g
+		},
+		"passed on": func(c *client, req driver.Request) driver.Grant {
+			first := request(req.Name)
+			before := take(t, c, first)
+			line(t, c, req)
+			release(t, c, before)
+			g, err := await(t.Context(), c, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			req := cron
+			req.Name, req.Owner = what, "owner of "+what
+			dead, next := dial(t, server.Addrs(), nil), dial(t, server.Addrs(), nil)
+			began := time.Now()
+			hold(dead, req)
+			crash(dead)
+			lease, err := next.main.etcd.TimeToLive(t.Context(), clientv3.LeaseID(leaseOf(t, next, req.Name)))
+			if err != nil || lease.GrantedTTL > int64(req.MinHold/time.Second)+1 {
+				t.Errorf("P5: the name stays closed for %d s: %v", lease.GrantedTTL, err)
+			}
+			for {
+				_, err := next.Try(t.Context(), request(req.Name))
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, driver.ErrHeld) {
+					t.Fatal(err)
+				}
+				time.Sleep(20 * time.Millisecond) // then look again
+			}
+			if open := time.Since(began); open < req.MinHold {
+				t.Errorf("P5: the name of a holder that has died opened %v after it was asked for, its minimum hold is %v", open, req.MinHold)
+			}
+		})
+	}
+}
+
+// TestMinHoldThenTTL: when less is left of a minimum hold than of the TTL the hold goes
+// on with its TTL, and a hold that is released or withdrawn leaves no lease behind.
+func TestMinHoldThenTTL(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	req := driver.Request{Name: "cron", Owner: "a", TTL: 2 * time.Second, MinHold: 3 * time.Second}
+	g := take(t, c, req)
+	own := leaseOf(t, c, req.Name)
+	for leaseOf(t, c, req.Name) == own {
+		if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		time.Sleep(20 * time.Millisecond) // until it is due
+	}
+	if s := c.sessions[2]; s == nil || int64(s.lease()) != leaseOf(t, c, req.Name) {
+		t.Error("the hold is not on the lease of its TTL")
+	}
+	release(t, c, g)
+	req.Name, req.Owner, req.MinHold = "undone", "b", time.Hour
+	g = take(t, c, req)
+	own = leaseOf(t, c, req.Name)
+	g.MinHold = 0 // as when an acquire is undone
+	release(t, c, g)
+	for {
+		left, err := c.main.etcd.TimeToLive(t.Context(), clientv3.LeaseID(own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left.TTL < 0 {
+			return
+		}
+	}
+}
+
+// moves reports whether a transaction puts a key from one lease on another.
+func moves(req *etcdserverpb.TxnRequest) bool {
+	return slices.ContainsFunc(req.Compare, func(c *etcdserverpb.Compare) bool {
+		return c.Target == etcdserverpb.Compare_LEASE
+	})
+}
+
+// TestLateMove: a request that puts a hold's key on the lease of its minimum hold
+// arrives when a later one has put it on another. It must not take the key back (P1).
+func TestLateMove(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	for _, arrives := range []string{"before the next", "after the next"} {
+		t.Run(arrives, func(t *testing.T) {
+			c := dial(t, server.Addrs(), nil)
+			req := driver.Request{Name: arrives, Owner: arrives, TTL: 10 * time.Second, MinHold: time.Hour}
+			before := take(t, c, request(req.Name))
+			line(t, c, req)
+			release(t, c, before)
+			arrive, restore := delay(t, c, moves)
+			if g, err := c.Wait(t.Context(), req); err == nil {
+				if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err == nil {
+					t.Fatal("nothing was held up")
+				}
+			}
+			restore()
+			if arrives == "before the next" {
+				arrive()
+			}
+			g := driver.Grant{Request: req}
+			c.mu.Lock()
+			g.Token = c.layout.Token(c.recordLocked(req.Name, req.Owner).created)
+			c.mu.Unlock()
+			if arrives == "after the next" {
+				g.MinHold = 0 // as if it were over: the next renewal puts the key on another lease
+			}
+			if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			own := leaseOf(t, c, req.Name)
+			if arrives == "after the next" {
+				arrive()
+			}
+			if now := leaseOf(t, c, req.Name); now != own || int64(c.recordLocked(req.Name, req.Owner).session.Load().lease()) != own {
+				t.Errorf("P1: the key is on lease %x, not on %x, of which the client knows", now, own)
+			}
+		})
+	}
+}
+
+// TestMinHoldUndone: a hold whose move to the lease of its minimum hold is not answered is
+// withdrawn. Its lease, which lasts for so long, goes with it (P9).
+func TestMinHoldUndone(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	req := driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second, MinHold: time.Hour}
+	_, restore := delay(t, c, moves)
+	g, err := c.Try(t.Context(), req)
+	if !errors.Is(err, driver.ErrUncertain) {
+		t.Fatalf("a Try that is not answered returned %v", err)
+	}
+	restore()
+	release(t, c, g)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for long := true; long; {
+		all, err := c.main.etcd.Leases(ctx)
+		if err != nil {
+			t.Fatalf("P9: a lease of the minimum hold stays: %v", err)
+		}
+		long = false
+		for _, lease := range all.Leases {
+			left, err := c.main.etcd.TimeToLive(ctx, lease.ID)
+			if err != nil {
+				t.Fatalf("P9: a lease of the minimum hold stays: %v", err)
+			}
+			long = long || left.GrantedTTL >= int64(req.MinHold/time.Second)
+		}
+	}
+}
+
+// TestLateRecord: a renewal that puts a token on record arrives when the hold has been
+// downgraded. It must not make a writer of the reader again (P1).
+func TestLateRecord(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	req := request("late")
+	req.Tokens = 10
+	g := take(t, c, req)
+	passed := g
+	passed.Token, passed.HandedOver = g.Token+3, true
+	arrive, restore := delay(t, c, func(req *etcdserverpb.TxnRequest) bool {
+		return len(req.Success) == 1 && req.Success[0].GetRequestPut() != nil
+	})
+	if r := c.Renew(t.Context(), []driver.Grant{passed})[0]; !errors.Is(r.Err, context.DeadlineExceeded) {
+		t.Fatalf("nothing was held up: %v", r.Err)
+	}
+	restore()
+	if _, err := c.Downgrade(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := arrive(); err != nil || resp.Succeeded {
+		t.Errorf("P1: a change that is late took effect: %v", err)
+	}
+	if info, err := c.Inspect(t.Context(), g.Name); err != nil || len(info.Holders) != 1 || info.Holders[0].Mode != driver.Shared {
+		t.Errorf("P1: the reader is shown as %+v, %v", info, err)
+	}
+}
+
+// TestTakenBackLate: a client takes a place back that is of no use, gets no answer, and its owner
+// asks again. The place must not become a hold: what takes it back may arrive later, and would end that (P1).
+func TestTakenBackLate(t *testing.T) {
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{Election: quick})
+	c := dial(t, server.Addrs(), nil)
+	slot := request("n")
+	slot.Mode, slot.Slots, slot.Permits = driver.Slot, 2, 1
+	semaphore := take(t, c, slot)
+	arrive, restore := delay(t, c, func(req *etcdserverpb.TxnRequest) bool {
+		return len(req.Success) == 1 && req.Success[0].GetRequestDeleteRange() != nil
+	})
+	req := request("n")
+	if _, err := c.Enqueue(t.Context(), req); !errors.Is(err, driver.ErrUncertain) {
+		t.Fatalf("Enqueue of another kind, without an answer to what takes it back: %v", err)
+	}
+	restore()
+	release(t, c, semaphore)
+	g, err := c.Enqueue(t.Context(), req)
+	if _, err := arrive(); err != nil {
+		t.Fatal(err)
+	}
+	if driver.Gone(err) { // so package holdfast withdraws the request, and asks under another owner
+		if err := c.Release(t.Context(), []driver.Grant{{Request: req}})[0]; err != nil && !driver.Gone(err) {
+			t.Fatal(err)
+		}
+		g, err = c.Enqueue(t.Context(), request("n"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
+		t.Errorf("P1: a hold was ended by what its client had sent before the grant: %v", err)
+	}
+}

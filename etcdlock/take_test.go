@@ -1,0 +1,162 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfastlock/holdfast"
+	"github.com/holdfastlock/holdfast/driver"
+)
+
+// TestKeysAreUsedAgain: etcd keeps every key that there was until its history is
+// compacted, and looks at it when it reads a range.
+func TestKeysAreUsedAgain(t *testing.T) {
+	server := shared(t)
+	c := dial(t, server.Addrs(), nil)
+	seen := map[string]bool{}
+	for range 20 {
+		g := take(t, c, request("again"))
+		r := entries(t, c, "again")
+		if len(r.Kvs) != 1 || r.Kvs[0].CreateRevision != c.layout.Created(g.Token) {
+			t.Fatalf("a hold is the keys %v", r)
+		}
+		seen[string(r.Kvs[0].Key)] = true
+		release(t, c, g)
+	}
+	if len(seen) != 1 {
+		t.Errorf("20 holds of one client had %d keys", len(seen))
+	}
+	if r := entries(t, c, "again"); r.Count != 0 {
+		t.Errorf("P9: %d keys are left", r.Count)
+	}
+}
+
+// TestAnswerLost: the answer to a Try is lost, and its owner asks again. It gets the hold that it has (P6).
+func TestAnswerLost(t *testing.T) {
+	server := shared(t)
+	c := dial(t, server.Addrs(), nil)
+	arrive, restore := delay(t, c, func(*etcdserverpb.TxnRequest) bool { return true })
+	req := request("n")
+	if _, err := c.Try(t.Context(), req); !errors.Is(err, driver.ErrUncertain) {
+		t.Fatalf("a Try without an answer: %v", err)
+	}
+	restore()
+	if _, err := arrive(); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.sessions[30].since = c.sessions[30].since.Add(-5 * c.poll)
+	c.mu.Unlock()
+	g, err := c.Enqueue(t.Context(), req)
+	if err != nil || g.Since.Add(g.Valid) < c.clock.Now().Add(c.poll/2) {
+		t.Fatalf("P6: the owner asks again: %+v, %v", g, err)
+	}
+	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid < req.TTL*3/4 {
+		t.Errorf("P2: its renewal: %+v", r)
+	}
+}
+
+// TestCompare guards data in the same etcd.
+func TestCompare(t *testing.T) {
+	server := shared(t)
+	locks := openLocks(t, "etcd://"+server.Addrs())
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	lease, err := locks.Mutex("orders/42", nil).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func() bool {
+		r, err := etcd.Txn(t.Context()).If(Compare(lease)).Then(clientv3.OpPut("stock", "7")).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Succeeded
+	}
+	if !put() {
+		t.Error("P3: a holder could not write under its guard")
+	}
+	if err := lease.Renew(t.Context()); err != nil || !put() {
+		t.Errorf("P3: after a renewal a holder could not write under its guard (%v)", err)
+	}
+	if err := locks.Break(t.Context(), "orders/42", lease.Token()); err != nil {
+		t.Fatal(err)
+	}
+	if put() {
+		t.Error("P1: a holder whose hold was broken could write under its guard")
+	}
+	lease.Release()
+	next, err := locks.Mutex("orders/42", nil).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Release()
+	if put() {
+		t.Error("P1: a former holder could write under its guard beside the next one")
+	}
+}
+
+// TestCompareEndsWithItsLease: A and B are goroutines of one client. B holds after A, and A's transaction under
+// Compare arrives then. Nothing is written, and nothing is under a condition that is made then (P1).
+func TestCompareEndsWithItsLease(t *testing.T) {
+	server := shared(t)
+	etcd := dialClient(t, server.Addrs())
+	defer etcd.Close()
+	locks := openLocks(t, "etcd://"+server.Addrs())
+	l := locks.Mutex("stock", nil)
+	write := func(who string, under clientv3.Cmp) bool {
+		t.Helper()
+		resp, err := etcd.Txn(t.Context()).If(under).Then(clientv3.OpPut("stock/42", who)).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Succeeded
+	}
+	for range 50 { // in each a cohort may come about, or not
+		first, err := l.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan *holdfast.Lease, 2)
+		for range cap(got) {
+			go func() {
+				lease, err := l.Acquire(context.Background())
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lease
+			}()
+		}
+		for { // until one of them has a place in the queue
+			info, err := locks.Inspect(t.Context(), "stock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(info.Waiters) > 0 {
+				break
+			}
+		}
+		first.Release()
+		a := <-got
+		under := Compare(a)
+		if !write("A", under) && a.Err() == nil {
+			t.Error("A holds, and its transaction changed nothing")
+		}
+		a.Release()
+		b := <-got
+		if (write("A, late", under) || write("A, late", Compare(a))) && b.Err() == nil {
+			t.Errorf("P1: A (token %d) has released, B (token %d) holds, and A's transaction was carried out", a.Token(), b.Token())
+		}
+		if !write("B", Compare(b)) && b.Err() == nil {
+			t.Error("B holds, and its transaction changed nothing")
+		}
+		b.Release()
+		if t.Failed() {
+			return
+		}
+	}
+}
