@@ -43,19 +43,21 @@ type layout struct {
 
 // newLayout checks a prefix: a path without the slash at its start, "" or a/b.
 func newLayout(prefix string, latch bool) (layout, error) {
-	if prefix == "" {
-		return layout{latch: latch}, nil
+	l := layout{latch: latch}
+	if prefix != "" {
+		if err := checkPath(prefix); err != nil {
+			return l, fmt.Errorf("prefix %w", err)
+		}
+		l.prefix = "/" + prefix
 	}
-	if err := checkPath(prefix); err != nil {
-		return layout{}, fmt.Errorf("prefix %w", err)
-	}
-	return layout{prefix: "/" + prefix, latch: latch}, nil
+	return l, nil
 }
 
-func (l *layout) path(name string) string { return l.prefix + "/" + name }
-
-func (l *layout) own() string      { return l.prefix + "/" + ownDir }
-func (l *layout) sessions() string { return l.own() + "/sessions" }
+func (l *layout) path(name string) string   { return l.prefix + "/" + name }
+func (l *layout) locks(name string) string  { return l.path(name) + "/" + locksDir }
+func (l *layout) leases(name string) string { return l.path(name) + "/" + leasesDir }
+func (l *layout) own() string               { return l.prefix + "/" + ownDir }
+func (l *layout) sessions() string          { return l.own() + "/sessions" }
 
 // session is the path of a session's own node.
 func (l *layout) session(id int64) string {
@@ -156,6 +158,19 @@ type entry struct {
 	seq  int32 // the server's number; after 2^31-1 comes -2^31
 }
 
+// stems are those of all nodes that are entries.
+var stems = []string{stemLock, stemWrite, stemRead, stemLease, stemLatch}
+
+// stemBefore returns the stem that a text ends in, or "".
+func stemBefore(text string) string {
+	for _, stem := range stems {
+		if strings.HasSuffix(text, stem) {
+			return stem
+		}
+	}
+	return ""
+}
+
 // parseEntry reads the name of a node. What does not end in a stem and a number of the server's is
 // no entry: it may belong to a longer name.
 func parseEntry(name string) (entry, bool) {
@@ -163,19 +178,12 @@ func parseEntry(name string) (entry, bool) {
 	for digits > 0 && name[digits-1] >= '0' && name[digits-1] <= '9' {
 		digits--
 	}
-	if digits > 0 && name[digits-1] == '-' && hasStem(name[:digits-1]) {
+	if digits > 0 && name[digits-1] == '-' && stemBefore(name[:digits-1]) != "" {
 		digits-- // a negative number, after the wrap
 	}
 	seq, ok := parseNumber(name[digits:])
-	if !ok {
-		return entry{}, false
-	}
-	for _, stem := range []string{stemLock, stemWrite, stemRead, stemLease, stemLatch} {
-		if strings.HasSuffix(name[:digits], stem) {
-			return entry{name, stem, seq}, true
-		}
-	}
-	return entry{}, false
+	stem := stemBefore(name[:digits])
+	return entry{name, stem, seq}, ok && stem != ""
 }
 
 // parseNumber reads a number as the server writes it: with %010d.
@@ -188,15 +196,6 @@ func parseNumber(text string) (int32, bool) {
 		return int32(n), true
 	}
 	return int32(n), len(text) == 10
-}
-
-func hasStem(s string) bool {
-	for _, stem := range []string{stemLock, stemWrite, stemRead, stemLease, stemLatch} {
-		if strings.HasSuffix(s, stem) {
-			return true
-		}
-	}
-	return false
 }
 
 // digits returns the number as the server writes it.
@@ -229,17 +228,13 @@ func compareEntries(a, b entry) int {
 	if diff := a.seq - b.seq; diff != 0 {
 		return int(diff)
 	}
-	if a.stem != b.stem {
-		return cmp.Compare(modeOrder(a.stem), modeOrder(b.stem))
-	}
-	return cmp.Compare(a.name, b.name)
-}
-
-func modeOrder(stem string) int {
-	if stem == stemRead {
+	if a.stem != b.stem && stemRead == a.stem {
 		return 1
 	}
-	return 0
+	if a.stem != b.stem && stemRead == b.stem {
+		return -1
+	}
+	return cmp.Compare(a.name, b.name)
 }
 
 // children is what the nodes in a name's path say.
@@ -273,15 +268,15 @@ func before(entries []entry, own string) ([]entry, error) {
 	return nil, errGone
 }
 
-// blocker returns the last of the entries before a request's that keeps it out, or nil: of a
+// blocker returns the name of the last of the entries before a request's that keeps it out, or "": of a
 // reader the nearest writer, else the nearest entry.
-func blocker(before []entry, mode driver.Mode) *entry {
+func blocker(before []entry, mode driver.Mode) string {
 	for i := len(before) - 1; i >= 0; i-- {
 		if mode != driver.Shared || before[i].mode() != driver.Shared {
-			return &before[i]
+			return before[i].name
 		}
 	}
-	return nil
+	return ""
 }
 
 // holders returns how many of the entries of a name, from the first, hold it.
@@ -298,6 +293,16 @@ func holders(entries []entry) int {
 
 // lastElement returns a path's last element.
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// levels returns a path and all above it, from the top.
+func levels(path string) (all []string) {
+	for i := 1; i <= len(path); i++ {
+		if i == len(path) || path[i] == '/' {
+			all = append(all, path[:i])
+		}
+	}
+	return all
+}
 
 // parent returns the path above.
 func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }

@@ -134,10 +134,7 @@ func TestBlockers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := ""
-		if b := blocker(ahead, c.mode); b != nil {
-			got = b.name
-		}
+		got := blocker(ahead, c.mode)
 		if got != c.blocker || holders(entries) != c.holders {
 			t.Errorf("%q: the last waits for %q, and %d hold; want %q and %d", c.names, got, holders(entries), c.blocker, c.holders)
 		}

@@ -53,7 +53,7 @@ func TestLeaderFoundLater(t *testing.T) {
 		r.TTL = ttl
 		g := take(t, c, r)
 		defer release(t, c, g)
-		return c.known(r.Name, r.Owner).session.zk.AnyServer()
+		return c.known(r.Name, r.Owner).keeper.session.AnyServer()
 	}
 	if !at(time.Second) {
 		t.Error("without a leader a session is at one")

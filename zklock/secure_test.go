@@ -147,7 +147,7 @@ func TestDigest(t *testing.T) {
 			t.Errorf("a stranger can %s: %v", what, e)
 		}
 	}
-	node := a.records[ownerKey{g.Name, g.Owner}].nodes[0]
+	node := a.owners[ownerKey{g.Name, g.Owner}].nodes[0]
 	if replies, err := stranger.Do(t.Context(), zk.Delete(node, zk.AnyVersion)); err != nil || !errors.Is(replies[0].Err, zk.NoAuth) {
 		t.Errorf("a stranger deletes the node of a hold: %v, %v", replies, err)
 	}

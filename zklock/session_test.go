@@ -30,7 +30,7 @@ func TestSessionNodeDeleted(t *testing.T) {
 	r := request("own/x")
 	r.TTL = 3 * time.Second
 	g := take(t, c, r)
-	node := c.known(r.Name, r.Owner).session.node
+	node := c.known(r.Name, r.Owner).keeper.node
 	gone := func() {
 		t.Helper()
 		java.must(zk.Delete(node, zk.AnyVersion))
@@ -41,7 +41,7 @@ func TestSessionNodeDeleted(t *testing.T) {
 	}
 	made := func(by string) {
 		t.Helper()
-		if stat := java.must(zk.Exists(node, nil)).Stat; stat.EphemeralOwner != c.known(r.Name, r.Owner).session.zk.ID() {
+		if stat := java.must(zk.Exists(node, nil)).Stat; stat.EphemeralOwner != c.known(r.Name, r.Owner).keeper.session.ID() {
 			t.Errorf("%s has made the node for the session %x", by, stat.EphemeralOwner)
 		}
 	}
@@ -67,14 +67,14 @@ func TestSessionNodeDeleted(t *testing.T) {
 	made("Inspect")
 
 	// What is gone with its session is not made again.
-	s := c.known(r.Name, r.Owner).session
+	s := c.known(r.Name, r.Owner).keeper
 	proxy.Cut()
 	eventually(t, "the session's node is gone", func() bool {
 		replies, err := java.Do(t.Context(), zk.Exists(node, nil))
 		return err == nil && errors.Is(replies[0].Err, zk.NoNode)
 	})
 	proxy.Heal()
-	eventually(t, "the client knows that the session has ended", func() bool { return s.zk.Err() != nil })
+	eventually(t, "the client knows that the session has ended", func() bool { return s.session.Err() != nil })
 	if err := c.Renew(t.Context(), []driver.Grant{g})[0].Err; !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P2: renewing a hold of a session that is over: %v", err)
 	}
@@ -214,7 +214,7 @@ func TestTerms(t *testing.T) {
 	}
 	var timeouts []time.Duration
 	c.mu.Lock()
-	for timeout := range c.sessions {
+	for timeout := range c.keepers {
 		timeouts = append(timeouts, timeout)
 	}
 	c.mu.Unlock()

@@ -60,6 +60,9 @@ func TestManyPermits(t *testing.T) {
 	if n := received(t, x.Members[0]) - before; n > 3 { // the asking, and pings
 		t.Errorf("P10: what is refused has cost %d requests", n)
 	}
+	if left := x.raw(t).children("/many"); len(left) > 0 {
+		t.Errorf("P9: what is refused leaves %q", left)
+	}
 	r.Permits = most
 	release(t, c, take(t, c, r))
 }

@@ -19,7 +19,6 @@ type conn struct {
 	nc    net.Conn
 	r     *bufio.Reader
 	at    address
-	nth   int            // of the session's connections, from 1
 	heard driver.Instant // when the server last said something; the reader's
 
 	wake chan struct{} // holds a value when there may be something to write
@@ -39,7 +38,7 @@ func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, kept)
 
 // pending is one operation that the server has not answered.
 type pending struct {
-	calls *Calls
+	calls *calls
 	i     int
 	xid   int32
 }
@@ -54,18 +53,18 @@ func nextXid(xid int32) int32 {
 
 const passwordSize = 16
 
-// handshake opens a session or resumes it (id not 0).
-func handshake(ctx context.Context, nc net.Conn, r io.Reader, id int64, password []byte, timeout time.Duration, zxid int64) (granted connected, err error) {
+// handshake opens a session, or resumes the one that is offered (id not 0).
+func handshake(ctx context.Context, nc net.Conn, r io.Reader, offer connected, zxid int64) (connected, error) {
 	defer closeWith(ctx, nc)()
 	var e encoder
 	e.int32(0)
 	e.int32(0) // the protocol's version
 	e.int64(zxid)
-	e.int32(int32(timeout / time.Millisecond))
-	e.int64(id)
-	e.bytes(password)
+	e.int32(int32(offer.timeout / time.Millisecond))
+	e.int64(offer.id)
+	e.bytes(offer.password)
 	e.bool(false) // a server without a quorum is of no use
-	endFrame(&e, 0)
+	e.endFrame(0)
 	if _, err := nc.Write(e.b); err != nil {
 		return connected{}, ended(ctx, err)
 	}
@@ -76,7 +75,7 @@ func handshake(ctx context.Context, nc net.Conn, r io.Reader, id int64, password
 	return parseConnected(frame)
 }
 
-// connected is the server's answer to a handshake.
+// connected is what a handshake agrees on: the client offers one, and the server answers with one.
 type connected struct {
 	timeout  time.Duration // 0: the session has ended
 	id       int64
@@ -225,7 +224,7 @@ func (c *conn) next(ping bool, buf []byte) (frames []byte, own bool) {
 }
 
 // number gives the requests their ids, and notes that answers to them are due.
-func (c *conn) number(calls *Calls, frames []byte, now driver.Instant) {
+func (c *conn) number(calls *calls, frames []byte, now driver.Instant) {
 	calls.sent = now
 	for i := range calls.ops {
 		c.xid = nextXid(c.xid)
@@ -237,10 +236,7 @@ func (c *conn) number(calls *Calls, frames []byte, now driver.Instant) {
 
 var pingFrame = func() []byte {
 	var e encoder
-	e.int32(0)
-	e.int32(xidPing)
-	e.int32(int32(opPing))
-	endFrame(&e, 0)
+	e.request(xidPing, opPing, func() {})
 	return e.b
 }()
 
@@ -309,7 +305,7 @@ func (c *conn) answer(xid int32, zxid int64, code Code, d *decoder, large bool) 
 	p := c.pending[0]
 	s.mu.Unlock() // only this goroutine removes it
 	op := &p.calls.ops[p.i]
-	r := Reply{Zxid: zxid, Connection: c.nth}
+	r := Reply{Zxid: zxid}
 	switch {
 	case code != 0:
 		r.Err = code
@@ -341,7 +337,7 @@ func (c *conn) answer(xid int32, zxid int64, code Code, d *decoder, large bool) 
 	p.calls.answered = p.i + 1
 	if w := op.watch; w != nil {
 		atServer := code == 0 || code == NoNode && op.code == opExists
-		if s.watches.end(keyOf(op), w, p.calls.generations[p.i], atServer, code == NoNode) {
+		if s.watches.end(keyOf(op), w, atServer, code == NoNode) {
 			s.removeWatchLocked(keyOf(op))
 		}
 	}

@@ -30,17 +30,22 @@ const (
 // leads reports whether writes are committed by the server itself.
 func (r Role) leads() bool { return r == Leader || r == Standalone }
 
+// word says a role where it is expected to lead.
+func (r Role) word() string {
+	switch r {
+	case NotServing:
+		return "not serving requests"
+	case Untold:
+		return "does not tell its role (srvr is not in 4lw.commands.whitelist)"
+	}
+	return string(r)
+}
+
 // Info is what a server says of itself by srvr.
 type Info struct {
-	Role        Role
-	Version     string // 3.8.0-…
-	Zxid        int64  // the last one; its upper half is the epoch
-	Connections int64
-	Outstanding int64
-	Nodes       int64
-
-	// Latencies of requests since its start, in milliseconds.
-	MinLatency, AvgLatency, MaxLatency float64
+	Role    Role
+	Version string // 3.8.0-…
+	Zxid    int64  // the last one; its upper half is the epoch
 }
 
 // Probe asks one of the servers what it is, on a connection of its own. It uses only Dial and TLS of c.
@@ -111,27 +116,13 @@ func parseInfo(text string) Info {
 		if !ok {
 			continue
 		}
-		number, _ := strconv.ParseInt(value, 0, 64)
-		switch {
-		case key == "Mode":
+		switch key {
+		case "Mode":
 			info.Role = Role(value)
-		case key == "Zookeeper version":
+		case "Zookeeper version":
 			info.Version, _, _ = strings.Cut(value, ",")
-		case key == "Zxid":
-			info.Zxid = number
-		case key == "Connections":
-			info.Connections = number
-		case key == "Outstanding":
-			info.Outstanding = number
-		case key == "Node count":
-			info.Nodes = number
-		case strings.HasPrefix(key, "Latency min"):
-			parts := strings.Split(value, "/")
-			for i, to := range []*float64{&info.MinLatency, &info.AvgLatency, &info.MaxLatency} {
-				if i < len(parts) {
-					*to, _ = strconv.ParseFloat(parts[i], 64)
-				}
-			}
+		case "Zxid":
+			info.Zxid, _ = strconv.ParseInt(value, 0, 64)
 		}
 	}
 	return info
@@ -139,9 +130,8 @@ func parseInfo(text string) Info {
 
 // address is where to connect.
 type address struct {
-	server string // as configured
-	dial   string // host:port or ip:port
-	name   string // whom a certificate must name
+	dial string // host:port or ip:port
+	name string // whom a certificate must name
 }
 
 // addresses resolves the names of the servers, since one may stand for several. Who brings a Dial
@@ -151,21 +141,16 @@ func (c *Config) addresses(ctx context.Context) ([]address, error) {
 	var errs []error
 	for _, server := range c.Servers {
 		name, port, err := net.SplitHostPort(server)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		ips := []string{name}
+		if err == nil && c.Dial == nil && net.ParseIP(name) == nil {
+			ips, err = net.DefaultResolver.LookupHost(ctx, name)
 		}
-		if c.Dial != nil || net.ParseIP(name) != nil {
-			all = append(all, address{server, server, name})
-			continue
-		}
-		ips, err := net.DefaultResolver.LookupHost(ctx, name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		for _, ip := range ips {
-			all = append(all, address{server, net.JoinHostPort(ip, port), name})
+			all = append(all, address{net.JoinHostPort(ip, port), name})
 		}
 	}
 	if len(all) == 0 {
@@ -208,9 +193,8 @@ func (c *Config) dial(ctx context.Context, a address) (net.Conn, error) {
 }
 
 // closeWith makes reads and writes of nc fail when ctx ends. The function that it returns stops that.
-func closeWith(ctx context.Context, nc net.Conn) (stop func()) {
-	cancel := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	return func() { cancel() }
+func closeWith(ctx context.Context, nc net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 }
 
 // ended returns ctx's error in place of what followed from its end.

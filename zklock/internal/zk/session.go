@@ -1,3 +1,14 @@
+// Package zk is a thin client of ZooKeeper's wire protocol: what locks need of it, and no more.
+//
+// A [Session] writes requests back to back and matches the answers, so that several operations
+// take one round trip. It connects again by itself, sets its watches again, and says exactly what is
+// known of each operation: done (with its zxid), refused (a [Code]), certainly not done
+// ([ErrNotSent]), or unknown ([ErrConnectionLoss]). There are no locks here: see package zklock.
+//
+// Unless [Config.AnyServer] is set, a session is only at the leader. A server closes the connections
+// of all its clients when its role changes. So a connection to a server that said "leader" on a
+// second, later connection is to the leader for as long as it lives; a leader that was deposed
+// meanwhile can answer reads and pings, and cannot commit a write.
 package zk
 
 import (
@@ -75,9 +86,8 @@ type Session struct {
 	isOpen   bool  // Open has returned it
 	zxid     int64 // the last one that was seen
 	conn     *conn // nil: suspended
-	conns    int   // how many there were
 	at       address
-	queue    []*Calls // not written yet
+	queue    []*calls // not written yet
 	watches  watchTable
 	closing  bool
 	err      error // why it is over
@@ -153,67 +163,6 @@ func (s *Session) Suspended() error {
 	return s.failed
 }
 
-// Do sends the operations in one write and waits for all answers. The server does them in their
-// order, after what was sent before. While there is no connection it waits for one.
-//
-// There is always one Reply for each Op. An operation that the server refused has its Code in
-// Reply.Err and is no error of Do. Errors: [ErrNotSent] (with ctx's, if it ended first, or with why
-// the session is over), [ErrConnectionLoss], [ErrExpired], [ErrClosed], [ErrTooLarge]; or ctx's alone, which means that the
-// operations were sent and their outcome is unknown. What was in the way until
-// ctx ended is said by a [driver.UnansweredError]. After an error, Reply.Err of the operations
-// without an answer is that error.
-func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
-	if len(ops) == 0 {
-		return nil, nil
-	}
-	return s.Send(ops...).do(ctx)
-}
-
-// Send is Do without the waiting.
-func (s *Session) Send(ops ...Op) *Calls {
-	calls, err := newCalls(s, ops)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err != nil:
-	case s.err != nil:
-		err = notSent(s.err)
-	case s.closing:
-		err = notSent(ErrClosed)
-	case len(ops) == 0:
-		close(calls.done)
-		return calls
-	}
-	s.sendLocked(calls, err)
-	return calls
-}
-
-// notSent says of operations that were not written that the session is over.
-func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
-
-// sendLocked queues the operations, or fails them if there is an error already.
-func (s *Session) sendLocked(calls *Calls, err error) {
-	for i := range calls.ops {
-		w := calls.ops[i].watch
-		if w == nil {
-			continue
-		}
-		if calls.generations == nil {
-			calls.generations = make([]int, len(calls.ops))
-		}
-		calls.generations[i] = w.generation
-		s.watches.begin(keyOf(&calls.ops[i]))
-	}
-	if err != nil {
-		calls.failLocked(err)
-		return
-	}
-	s.queue = append(s.queue, calls)
-	if s.conn != nil {
-		s.conn.wakeUp()
-	}
-}
-
 func (c *conn) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
@@ -221,9 +170,8 @@ func (c *conn) wakeUp() {
 	}
 }
 
-// Unwatch disarms the watch, also for operations still under way. It asks the server to remove
-// what nobody else of the session watches, and does not wait for that. A value may already be in C.
-// The watch may be armed again.
+// Unwatch disarms the watch for good, also for operations still under way. It asks the server to remove
+// what nobody else of the session watches, and does not wait for that.
 func (s *Session) Unwatch(w *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,8 +189,7 @@ func (s *Session) removeWatchLocked(key watchKey) {
 	if key.children {
 		kind = watchChildren
 	}
-	calls, err := newCalls(s, []Op{{code: opRemoveWatches, path: key.path, number: kind}})
-	s.sendLocked(calls, err)
+	s.sendLocked(Op{code: opRemoveWatches, path: key.path, number: kind})
 }
 
 // event tells watches what the server told.
@@ -250,12 +197,8 @@ func (s *Session) event(e Event, path string) {
 	s.mu.Lock()
 	due := s.watches.tell(e, path)
 	s.mu.Unlock()
-	call(due)
-}
-
-func call(due []fired) {
-	for _, d := range due {
-		d.f(d.path, d.e)
+	for _, w := range due {
+		w.f(e)
 	}
 }
 
@@ -294,18 +237,13 @@ func (s *Session) begin(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conn, s.at = c, c.at
-	s.conns++
-	c.nth = s.conns
 	var e encoder
 	for _, a := range s.config.Auth {
-		start := len(e.b)
-		e.int32(0)
-		e.int32(xidAuth)
-		e.int32(int32(opAuth))
-		e.int32(0)
-		e.string(a.Scheme)
-		e.string(a.Credentials)
-		endFrame(&e, start)
+		e.request(xidAuth, opAuth, func() {
+			e.int32(0)
+			e.string(a.Scheme)
+			e.string(a.Credentials)
+		})
 	}
 	c.prelude = append(e.b, s.watches.rearm(s.zxid)...)
 	if s.closing && len(s.queue) == 0 { // the request was lost with its connection
@@ -349,16 +287,18 @@ func (s *Session) end(err error) {
 	if s.conn != nil {
 		s.conn.nc.Close()
 	}
-	for _, calls := range s.queue {
-		calls.failLocked(notSent(err))
+	for _, c := range s.queue {
+		c.failLocked(notSent(err))
 	}
 	s.queue = nil
-	var due []fired
+	var due []*Watch
 	for key := range s.watches {
-		due = s.watches.fire(due, key, SessionOver)
+		due = s.watches.fire(due, key)
 	}
 	s.mu.Unlock()
-	call(due)
+	for _, w := range due {
+		w.f(SessionOver)
+	}
 }
 
 // Close ends the session at the server, which removes its ephemeral nodes, and waits for the
@@ -383,8 +323,7 @@ func (s *Session) Close(ctx context.Context) error {
 
 // closeLocked asks the server to end the session. Nothing is queued after it.
 func (s *Session) closeLocked() {
-	calls, err := newCalls(s, []Op{{code: opClose}})
-	s.sendLocked(calls, err)
+	s.sendLocked(Op{code: opClose})
 }
 
 // Abandon cuts the connection and ends the session on this side only. At the server it lives, with
