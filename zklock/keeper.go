@@ -3,6 +3,7 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -244,8 +245,8 @@ func (k *keeper) one(ctx context.Context, op zk.Op) (zk.Reply, error) {
 const makeParents = 20
 
 // createIn makes a node, whose directory is the last of dirs, and does the other operations, in one round
-// trip. It makes directories that are missing: it sends dirs along for a name that this client has not used
-// before, and all with what is above them if the node could not be made for want of them.
+// trip. It makes dirs before, for a name that this client has not used yet. If the node cannot be made for want of a
+// directory it makes all above too, and does the rest again.
 // Containers that are empty are removed by the server at any time. The first reply is that to create.
 func (k *keeper) createIn(ctx context.Context, dirs []string, create zk.Op, others ...zk.Op) ([]zk.Reply, error) {
 	var parents []zk.Op
@@ -268,6 +269,20 @@ func (k *keeper) createIn(ctx context.Context, dirs []string, create zk.Op, othe
 	}
 }
 
+// isNew reports whether this client has not used a directory before, and remembers some thousands of them.
+func (c *client) isNew(dir string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dirs[dir] {
+		return false
+	}
+	if c.dirs == nil || len(c.dirs) >= 4096 {
+		c.dirs = map[string]bool{}
+	}
+	c.dirs[dir] = true
+	return true
+}
+
 func (k *keeper) containers(paths ...string) (ops []zk.Op) {
 	for _, path := range paths {
 		ops = append(ops, zk.CreateContainer(path, nil, k.c.acl))
@@ -288,23 +303,6 @@ func unmade(made []zk.Reply) error {
 		}
 	}
 	return nil
-}
-
-// knownDirs is how many directories a client remembers that it has used.
-const knownDirs = 4096
-
-// isNew reports whether this client has not used a directory before, and remembers it.
-func (c *client) isNew(dir string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dirs[dir] {
-		return false
-	}
-	if c.dirs == nil || len(c.dirs) >= knownDirs {
-		c.dirs = map[string]bool{}
-	}
-	c.dirs[dir] = true
-	return true
 }
 
 // refresh sees to it that the session was alive at after or later, by a write of its own node if need
@@ -411,4 +409,32 @@ func (k *keeper) overLocked() {
 	if k.c.keepers[k.timeout] == k {
 		delete(k.c.keepers, k.timeout)
 	}
+}
+
+// identity returns what tells this store from all others: a random text in the one node that stays for
+// good. ZooKeeper itself has nothing of the kind.
+func (k *keeper) identity(ctx context.Context) (id string, err error) {
+	own := k.c.layout.own()
+	err = k.c.retrying(ctx, func() error {
+		read, err := k.one(ctx, zk.GetData(own, nil))
+		if errors.Is(err, zk.NoNode) {
+			var replies []zk.Reply
+			replies, err = k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0), zk.GetData(own, nil))
+			if err == nil && replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NodeExists) {
+				return fmt.Errorf("making %s: %w", own, replies[0].Err)
+			}
+			if err == nil {
+				read, err = replies[1], replies[1].Err
+			}
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", own, err)
+		case len(read.Data) != len(rand.Text()):
+			return fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
+		}
+		id = string(read.Data)
+		return nil
+	})
+	return id, err
 }

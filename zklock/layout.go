@@ -142,14 +142,11 @@ func guidOf(owner string) guid {
 	return g
 }
 
-// String returns the form of a UUID.
-func (g guid) String() string {
+// protected is how the names of an owner's nodes begin: the guid has the form of a UUID.
+func (g guid) protected() string {
 	h := hex.EncodeToString(g[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+	return "_c_" + h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:] + "-"
 }
-
-// protected is how the names of an owner's nodes begin.
-func (g guid) protected() string { return "_c_" + g.String() + "-" }
 
 // entry is one node of a lock, held or waiting, of any client.
 type entry struct {
@@ -189,13 +186,7 @@ func parseEntry(name string) (entry, bool) {
 // parseNumber reads a number as the server writes it: with %010d.
 func parseNumber(text string) (int32, bool) {
 	n, err := strconv.ParseInt(text, 10, 32)
-	switch {
-	case err != nil || text[0] == '+' || n == 0 && text[0] == '-':
-		return 0, false
-	case len(text) == 11 && n <= -1_000_000_000:
-		return int32(n), true
-	}
-	return int32(n), len(text) == 10
+	return int32(n), err == nil && fmt.Sprintf("%010d", n) == text
 }
 
 // digits returns the number as the server writes it.
@@ -225,16 +216,7 @@ func (e *entry) mode() driver.Mode {
 // -2^31, so the difference decides, which is right while those that are there at the same time are
 // less than 2^31 apart. A downgraded hold has its writer's number, and comes after it.
 func compareEntries(a, b entry) int {
-	if diff := a.seq - b.seq; diff != 0 {
-		return int(diff)
-	}
-	if a.stem != b.stem && stemRead == a.stem {
-		return 1
-	}
-	if a.stem != b.stem && stemRead == b.stem {
-		return -1
-	}
-	return cmp.Compare(a.name, b.name)
+	return cmp.Or(int(a.seq-b.seq), cmp.Compare(a.mode(), b.mode()), cmp.Compare(a.name, b.name))
 }
 
 // children is what the nodes in a name's path say.
@@ -281,14 +263,11 @@ func blocker(before []entry, mode driver.Mode) string {
 
 // holders returns how many of the entries of a name, from the first, hold it.
 func holders(entries []entry) int {
-	n := 0
-	for n < len(entries) && entries[n].mode() == driver.Shared {
-		n++
+	n := slices.IndexFunc(entries, func(e entry) bool { return e.mode() != driver.Shared })
+	if n < 0 {
+		return len(entries)
 	}
-	if n == 0 && len(entries) > 0 {
-		return 1
-	}
-	return n
+	return max(1, n)
 }
 
 // lastElement returns a path's last element.

@@ -167,53 +167,6 @@ func TestLeasesReapedBetweenReads(t *testing.T) {
 	release(t, waiter, granted(t, waiter, slot))
 }
 
-// TestDeadWaiters: a hundred waiters in front that have died go with their session, all at once.
-func TestDeadWaiters(t *testing.T) {
-	x := fixture{start(t)}
-	holder, dead, live := x.open(t), x.openWith(t, Config{Poll: time.Minute}), x.openWith(t, Config{Poll: time.Minute})
-	g := take(t, holder, request("crowd"))
-	for range 100 {
-		r := request("crowd")
-		r.TTL = time.Second
-		queue(t, dead, r)
-	}
-	r := request("crowd")
-	queue(t, live, r)
-	dead.mu.Lock()
-	for _, s := range dead.keepers {
-		s.session.Abandon()
-	}
-	dead.mu.Unlock()
-	release(t, holder, g)
-	before := received(t, x.Members[0])
-	release(t, live, granted(t, live, r))
-	if n := received(t, x.Members[0]) - before; n > 60 {
-		t.Errorf("P7: behind 100 dead waiters a live one needs %d requests", n)
-	}
-}
-
-// TestSessionOfTheDead: nobody is let in before the session of a client that has died is over, and
-// somebody is soon after that.
-func TestSessionOfTheDead(t *testing.T) {
-	t.Parallel() // it waits most of the time
-	x := fixture{start(t)}
-	dying, c := x.open(t), x.open(t)
-	r := request("mine")
-	r.TTL, r.LockDelay = time.Second, 2*time.Second
-	g := take(t, dying, r)
-	dying.mu.Lock()
-	for _, s := range dying.keepers {
-		s.session.Abandon()
-	}
-	dying.mu.Unlock()
-	next := request("mine")
-	queue(t, c, next)
-	release(t, c, granted(t, c, next))
-	if early := g.Since.Add(g.Valid + r.LockDelay).Sub(driver.HostClock.Now()); early > 0 {
-		t.Errorf("P5: the name opened %v before its lock-delay was over", early)
-	}
-}
-
 // TestCloseKeepsLockDelays: a hold that is left at Close ends at once, unless it has a lock-delay.
 func TestCloseKeepsLockDelays(t *testing.T) {
 	t.Parallel() // it waits most of the time

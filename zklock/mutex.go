@@ -46,13 +46,17 @@ func (a *call) see(reply zk.Reply) error {
 	return nil
 }
 
-// checkKind refuses a name that is in use as a semaphore (P10). Two clients may ask for it at the same time, one for
+// checkKind refuses a name that is in use as a semaphore, or as a mutex (P10). Two clients may ask for it at the same time, one for
 // a mutex and one for a semaphore. Each has made its node before it looks, so at least one of them sees the other's.
 func (a *call) checkKind(ctx context.Context) error {
-	if !a.view.semaphore {
+	ops := []zk.Op{zk.Children(a.c.layout.locks(a.req.Name), nil), zk.Children(a.c.layout.leases(a.req.Name), nil)}
+	switch {
+	case a.req.Mode == driver.Slot:
+		ops = []zk.Op{zk.Children(a.c.layout.path(a.req.Name), nil)}
+	case !a.view.semaphore:
 		return nil
 	}
-	replies, err := a.o.keeper.do(ctx, zk.Children(a.c.layout.locks(a.req.Name), nil), zk.Children(a.c.layout.leases(a.req.Name), nil))
+	replies, err := a.o.keeper.do(ctx, ops...)
 	if err != nil {
 		return a.uncertain(err)
 	}

@@ -3,7 +3,6 @@ package zklock
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -227,7 +226,7 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		return err
 	}
 	defer closeSession(short)
-	id, err := c.identity(ctx, long)
+	id, err := (&keeper{c: c, session: long}).identity(ctx)
 	if err != nil {
 		return err
 	}
@@ -259,13 +258,10 @@ func tick(ctx context.Context, s *zk.Session, shortest time.Duration) time.Durat
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	text, _ := s.FourLetters(ctx, "conf")
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, "tickTime="); ok {
-			ms, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-			if told := time.Duration(ms) * time.Millisecond; err == nil && ms > 0 && ms <= longest.Milliseconds() {
-				return told
-			}
-		}
+	_, rest, _ := strings.Cut(text, "tickTime=")
+	line, _, _ := strings.Cut(rest, "\n")
+	if ms, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil && ms > 0 && ms <= longest.Milliseconds() {
+		return time.Duration(ms) * time.Millisecond
 	}
 	return max(usual, shortest)
 }
@@ -297,38 +293,4 @@ func closeSession(s *zk.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	s.Close(ctx)
-}
-
-// identity returns what tells this store from all others: a random text in the one node that stays for
-// good. ZooKeeper itself has nothing of the kind.
-func (c *client) identity(ctx context.Context, s *zk.Session) (string, error) {
-	own := c.layout.own()
-	for range makeParents {
-		var ops []zk.Op
-		for _, level := range levels(parent(own)) {
-			ops = append(ops, zk.CreateContainer(level, nil, c.acl))
-		}
-		read, make := zk.GetData(own, nil), zk.Create(own, []byte(rand.Text()), c.acl, 0)
-		replies, err := s.Do(ctx, read)
-		if err == nil && errors.Is(replies[0].Err, zk.NoNode) {
-			if replies, err = s.Do(ctx, append(ops, make, read)...); err == nil {
-				made := replies[len(ops)].Err
-				if made != nil && !errors.Is(made, zk.NodeExists) && !errors.Is(made, zk.NoNode) {
-					return "", fmt.Errorf("making %s: %w", own, made)
-				}
-			}
-		}
-		switch last := len(replies) - 1; {
-		case errors.Is(err, zk.ErrConnectionLoss):
-		case err != nil:
-			return "", err
-		case replies[last].Err == nil && len(replies[last].Data) != len(rand.Text()):
-			return "", fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(replies[last].Data))
-		case replies[last].Err == nil:
-			return string(replies[last].Data), nil
-		case !errors.Is(replies[last].Err, zk.NoNode):
-			return "", fmt.Errorf("reading %s: %w", own, replies[last].Err)
-		}
-	}
-	return "", fmt.Errorf("%s cannot be made", own)
 }

@@ -36,14 +36,14 @@ func (c *client) operate(ctx context.Context, name string, do func(context.Conte
 // node (P4). Its holder learns of the break by a watch on that node.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
-		nodes, _, err := c.holding(ctx, k, name)
+		nodes, _, _, err := c.nodes(ctx, k, name)
 		if err != nil {
 			return err
 		}
 		var paths []string
-		for i := range nodes {
-			if token > 0 && nodes[i].token == token {
-				paths = append(paths, nodes[i].path)
+		for _, n := range nodes {
+			if n.holds && token > 0 && n.token == token {
+				paths = append(paths, n.path)
 			}
 		}
 		there, err := k.deleteNodes(ctx, paths)
@@ -66,122 +66,98 @@ func (c *client) Inspect(ctx context.Context, name string) (info driver.Info, er
 	return info, err
 }
 
-// node is what the store says of one entry.
+// node is what the store says of one node of a name.
 type node struct {
 	entry
 	path  string
+	holds bool
+	mode  driver.Mode
 	stat  zk.Stat
 	note  string
 	token driver.Token
 }
 
-// read reads the data of entries in a directory. Those that have gone meanwhile are left out.
-func (c *client) read(ctx context.Context, k *keeper, dir string, entries []entry) ([]node, error) {
-	ops := make([]zk.Op, len(entries))
-	for i, e := range entries {
-		ops[i] = zk.GetData(dir+"/"+e.name, nil)
-	}
-	replies, err := k.do(ctx, ops...)
-	if err != nil {
-		return nil, err
-	}
-	var nodes []node
-	for i := range replies {
-		reply := &replies[i]
-		if errors.Is(reply.Err, zk.NoNode) {
-			continue
+// nodes reads the nodes of a name: first those that hold it, then those that wait, in order; and how many slots it has.
+// Nodes that go meanwhile are left out. A write of the keeper's own node tells the server's time, in milliseconds.
+func (c *client) nodes(ctx context.Context, k *keeper, name string) (nodes []node, slots int, now int64, err error) {
+	path, locks, leases := c.layout.path(name), c.layout.locks(name), c.layout.leases(name)
+	replies, err := k.do(ctx, k.write(), zk.Children(path, nil), zk.Children(locks, nil), zk.Children(leases, nil), zk.GetData(leases, nil))
+	if err == nil && errors.Is(replies[0].Err, zk.NoNode) { // somebody has deleted the own node
+		if err = k.makeNode(ctx); err == nil {
+			return c.nodes(ctx, k, name)
 		}
-		if reply.Err != nil {
-			return nil, reply.Err
+	}
+	if err = failed(replies, err); err != nil {
+		return nil, 0, 0, err
+	}
+	var ops []zk.Op
+	add := func(dir string, entries []entry, holds bool) {
+		for _, e := range entries {
+			n := node{entry: e, path: dir + "/" + e.name, holds: holds, mode: e.mode()}
+			if dir != path {
+				n.mode = driver.Slot
+			}
+			nodes, ops = append(nodes, n), append(ops, zk.GetData(n.path, nil))
 		}
-		n := node{entry: entries[i], path: dir + "/" + entries[i].name, stat: reply.Stat}
+	}
+	entries := parseChildren(replies[1].Children).entries
+	add(path, entries[:holders(entries)], true)
+	add(leases, parseChildren(replies[3].Children).entries, true)
+	add(path, entries[holders(entries):], false)
+	add(locks, parseChildren(replies[2].Children).entries, false)
+	if slices.ContainsFunc(nodes, func(n node) bool { return n.mode == driver.Slot }) {
+		slots = parseSlots(replies[4].Data)
+	}
+	now = replies[0].Stat.Mtime
+	replies, err = k.do(ctx, ops...)
+	if err = failed(replies, err); err != nil {
+		return nil, 0, 0, err
+	}
+	there := nodes[:0]
+	for i, reply := range replies {
+		n := nodes[i]
+		n.stat = reply.Stat
 		n.note, n.token = parseData(reply.Data)
 		if n.token == 0 || n.stem != stemRead {
 			n.token, _ = tokenOf(reply.Stat.Czxid)
 		}
-		nodes = append(nodes, n)
-	}
-	return nodes, nil
-}
-
-// listing is the nodes of a name, as they were when they were listed.
-type listing struct {
-	entries []entry // of mutexes and read-write locks
-	waiting []entry // below locks
-	leases  []entry
-	slots   int
-	now     int64 // by the server's wall clock, in milliseconds
-}
-
-// list lists the nodes of a name. A write of the session's own node tells the server's time.
-func (c *client) list(ctx context.Context, k *keeper, name string) (listing, error) {
-	l := &c.layout
-	replies, err := k.do(ctx, k.write(),
-		zk.Children(l.path(name), nil), zk.Children(l.locks(name), nil), zk.Children(l.leases(name), nil), zk.GetData(l.leases(name), nil))
-	if err != nil {
-		return listing{}, err
-	}
-	if errors.Is(replies[0].Err, zk.NoNode) { // somebody has deleted it
-		if err := k.makeNode(ctx); err != nil {
-			return listing{}, err
+		if reply.Err == nil {
+			there = append(there, n)
 		}
-		return c.list(ctx, k, name)
 	}
+	return there, slots, now, nil
+}
+
+// failed returns the first error but the want of a node.
+func failed(replies []zk.Reply, err error) error {
 	for i := range replies {
-		if err := replies[i].Err; err != nil && !errors.Is(err, zk.NoNode) {
-			return listing{}, err
+		if err == nil && !errors.Is(replies[i].Err, zk.NoNode) {
+			err = replies[i].Err
 		}
 	}
-	found := listing{
-		entries: parseChildren(replies[1].Children).entries, waiting: parseChildren(replies[2].Children).entries,
-		leases: parseChildren(replies[3].Children).entries, now: replies[0].Stat.Mtime,
-	}
-	if len(found.leases)+len(found.waiting) > 0 {
-		found.slots = parseSlots(replies[4].Data)
-	}
-	return found, nil
-}
-
-// holding returns the nodes that hold a name, and its listing.
-func (c *client) holding(ctx context.Context, k *keeper, name string) ([]node, listing, error) {
-	l, err := c.list(ctx, k, name)
-	if err != nil {
-		return nil, l, err
-	}
-	nodes, err := c.read(ctx, k, c.layout.path(name), l.entries[:holders(l.entries)])
-	if err != nil {
-		return nil, l, err
-	}
-	leases, err := c.read(ctx, k, c.layout.leases(name), l.leases)
-	return append(nodes, leases...), l, err
+	return err
 }
 
 func (c *client) info(ctx context.Context, k *keeper, name string) (driver.Info, error) {
-	nodes, l, err := c.holding(ctx, k, name)
+	nodes, slots, now, err := c.nodes(ctx, k, name)
 	if err != nil {
 		return driver.Info{}, err
 	}
-	waiting, err := c.read(ctx, k, c.layout.path(name), l.entries[holders(l.entries):])
+	left, err := c.left(ctx, k, nodes, now)
 	if err != nil {
 		return driver.Info{}, err
 	}
-	places, err := c.read(ctx, k, c.layout.locks(name), l.waiting)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	left, err := c.left(ctx, k, nodes, l.now)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	info := driver.Info{Name: name, Slots: l.slots}
-	age := func(n *node) time.Duration { return time.Duration(max(0, l.now-n.stat.Ctime)) * time.Millisecond }
+	info := driver.Info{Name: name, Slots: slots}
 	for i := range nodes {
 		n := &nodes[i]
-		h := driver.Holder{
-			Owner: n.owner(), Mode: n.mode(), Token: n.token, Note: n.note, Held: age(n), Expires: left[n.stat.EphemeralOwner],
+		age := time.Duration(max(0, now-n.stat.Ctime)) * time.Millisecond
+		if !n.holds {
+			info.Waiters = append(info.Waiters, driver.Waiter{Owner: n.owner(), Mode: n.mode, Note: n.note, Waiting: age})
+			continue
 		}
-		if n.stem == stemLease {
-			h.Mode, h.Permits = driver.Slot, 1
+		h := driver.Holder{Owner: n.owner(), Mode: n.mode, Token: n.token, Note: n.note, Held: age, Expires: left[n.stat.EphemeralOwner]}
+		if n.mode == driver.Slot {
+			h.Permits = 1
 			same := func(o driver.Holder) bool { return o.Owner == h.Owner && o.Token == h.Token }
 			if j := slices.IndexFunc(info.Holders, same); j >= 0 {
 				info.Holders[j].Permits++
@@ -190,14 +166,6 @@ func (c *client) info(ctx context.Context, k *keeper, name string) (driver.Info,
 		}
 		info.Holders = append(info.Holders, h)
 	}
-	add := func(nodes []node, mode func(*node) driver.Mode) {
-		for i := range nodes {
-			n := &nodes[i]
-			info.Waiters = append(info.Waiters, driver.Waiter{Owner: n.owner(), Mode: mode(n), Note: n.note, Waiting: age(n)})
-		}
-	}
-	add(waiting, func(n *node) driver.Mode { return n.mode() })
-	add(places, func(*node) driver.Mode { return driver.Slot })
 	return info, nil
 }
 
@@ -208,7 +176,7 @@ func (c *client) left(ctx context.Context, k *keeper, nodes []node, now int64) (
 	var ops []zk.Op
 	for i := range nodes {
 		id := nodes[i].stat.EphemeralOwner
-		if _, ok := left[id]; !ok {
+		if _, ok := left[id]; nodes[i].holds && !ok {
 			left[id] = 0
 			ids, ops = append(ids, id), append(ops, zk.GetData(c.layout.session(id), nil))
 		}
@@ -294,12 +262,15 @@ func (c *client) scan(ctx context.Context, prefix string) ([]string, error) {
 	return names, nil
 }
 
+// watchPause is the time between two attempts to watch.
+const watchPause = 100 * time.Millisecond
+
 // Watch implements driver.Watcher: by watches on the lists of the name's nodes, and on the nodes that
 // hold it, whose data are the notes.
 func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	n := &notice{c: c, name: name, changed: make(chan struct{}, 1), hints: make(chan struct{}, 1)}
-	if err := c.operate(ctx, name, func(ctx context.Context, _ *keeper) error { return n.arm(ctx) }); err != nil {
-		n.end()
+	hints, changed := make(chan struct{}, 1), make(chan struct{}, 1)
+	disarm, err := c.armWatch(ctx, name, changed)
+	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -307,86 +278,59 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 	if c.isClosed {
 		return nil, driver.ErrClosed
 	}
-	c.background.Go(func() { n.run(ctx) })
-	return n.hints, nil
+	c.background.Go(func() {
+		defer close(hints)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		for {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				disarm()
+				return
+			}
+			signal(hints)
+			disarm()
+			for disarm, err = c.armWatch(ctx, name, changed); err != nil; disarm, err = c.armWatch(ctx, name, changed) {
+				if !sleep(ctx, watchPause) {
+					return
+				}
+			}
+			signal(hints) // something may have changed before the watches were set again
+		}
+	})
+	return hints, nil
 }
 
-// notice is one call of Watch.
-type notice struct {
-	c       *client
-	name    string
-	k       *keeper // nil: none
-	watch   *zk.Watch
-	changed chan struct{} // a value: the watch was told something
-	hints   chan struct{}
-}
-
-// arm sets the watches, in a session that is alive.
-func (n *notice) arm(ctx context.Context) error {
-	if n.k != nil && n.k.session.Err() != nil {
-		n.end()
-	}
-	if n.k == nil {
-		k, err := n.c.anyKeeper(ctx)
+// armWatch has a value put in changed when the nodes of a name may have changed.
+func (c *client) armWatch(ctx context.Context, name string, changed chan<- struct{}) (disarm func(), err error) {
+	w := zk.NewWatch(func(zk.Event) { signal(changed) })
+	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+		c.mu.Lock()
+		k.users++
+		c.mu.Unlock()
+		disarm = func() {
+			k.session.Unwatch(w)
+			k.leave()
+		}
+		path, leases := c.layout.path(name), c.layout.leases(name)
+		replies, err := k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w))
 		if err != nil {
 			return err
 		}
-		n.k, n.watch = k, zk.NewWatch(func(zk.Event) { signal(n.changed) })
-	}
-	path, leases := n.c.layout.path(n.name), n.c.layout.leases(n.name)
-	replies, err := n.k.do(ctx, zk.Exists(path, n.watch), zk.Children(path, n.watch), zk.Children(leases, n.watch))
-	if err != nil {
-		return err
-	}
-	entries := parseChildren(replies[1].Children).entries
-	var ops []zk.Op
-	for _, e := range entries[:holders(entries)] {
-		ops = append(ops, zk.GetData(path+"/"+e.name, n.watch))
-	}
-	for _, child := range replies[2].Children {
-		ops = append(ops, zk.GetData(leases+"/"+child, n.watch))
-	}
-	replies, err = n.k.do(ctx, ops...)
-	for i := range replies {
-		if err == nil && replies[i].Err != nil && !errors.Is(replies[i].Err, zk.NoNode) {
-			err = replies[i].Err
+		entries := parseChildren(replies[1].Children).entries
+		var ops []zk.Op
+		for _, e := range entries[:holders(entries)] {
+			ops = append(ops, zk.GetData(path+"/"+e.name, w))
 		}
-	}
-	return err
-}
-
-// end forgets the watches.
-func (n *notice) end() {
-	if n.k != nil {
-		n.k.session.Unwatch(n.watch)
-		n.k.leave()
-		n.k = nil
-	}
-}
-
-// watchPause is the time between two attempts to watch.
-const watchPause = 100 * time.Millisecond
-
-// run tells of changes until the context or the client ends.
-func (n *notice) run(ctx context.Context) {
-	defer close(n.hints)
-	defer n.end()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(n.c.life, cancel)()
-	for {
-		select {
-		case <-n.changed:
-		case <-ctx.Done():
-			return
+		for _, child := range replies[2].Children {
+			ops = append(ops, zk.GetData(leases+"/"+child, w))
 		}
-		signal(n.hints)
-		for again := true; again; {
-			bounded, cancel := n.c.bounded(ctx)
-			err := n.arm(bounded)
-			cancel()
-			again = err != nil && sleep(ctx, watchPause)
-		}
-		signal(n.hints) // something may have changed before the watches were set again
+		return failed(k.do(ctx, ops...))
+	})
+	if err != nil && disarm != nil {
+		disarm()
 	}
+	return disarm, err
 }

@@ -58,7 +58,6 @@ type place struct {
 	blocker string        // path of the node that is waited for; "": to be looked for
 	leases  bool          // that is where a semaphore's leases are, and the watch is on its children
 	armed   bool          // the watch is set, though it may have been told something
-	ahead   int           // how many are before it
 	news    chan struct{} // a value: the place may be worth nothing any more
 }
 
@@ -101,11 +100,6 @@ func (c *client) reserve(ctx context.Context, name, id string) (*owner, error) {
 }
 
 func (o *owner) lock(ctx context.Context) error {
-	select {
-	case o.busy <- struct{}{}:
-		return nil
-	default:
-	}
 	select {
 	case o.busy <- struct{}{}:
 		return nil

@@ -207,11 +207,8 @@ func (c *client) withdrawElsewhere(ctx context.Context, ended *keeper, o *owner)
 		return err
 	}
 	defer k.leave()
-	found, asked, err := c.findAny(ctx, k, o.name, o.guid, o.mode, zk.Exists(ended.node, nil))
+	_, asked, err := c.erase(ctx, k, o.name, o.guid, o.mode, zk.Exists(ended.node, nil))
 	if err != nil {
-		return err
-	}
-	if _, err := k.deleteNodes(ctx, found); err != nil {
 		return err
 	}
 	if zksession.Ended(asked) != zksession.Done {
@@ -232,18 +229,23 @@ func (c *client) releaseUnknown(ctx context.Context, g *driver.Grant) error {
 		return err
 	}
 	defer k.leave()
-	found, asked, err := c.findAny(ctx, k, g.Name, guidOf(g.Owner), g.Mode)
-	if err == nil && !asked.Written {
-		err = errUnsure
-	}
-	if err != nil {
-		return err
-	}
-	there, err := k.deleteNodes(ctx, found)
-	if err == nil && !there && g.Token != 0 {
-		err = driver.ErrNotHeld
+	there, asked, err := c.erase(ctx, k, g.Name, guidOf(g.Owner), g.Mode)
+	switch {
+	case err == nil && !asked.Written:
+		return errUnsure
+	case err == nil && !there && g.Token != 0:
+		return driver.ErrNotHeld
 	}
 	return err
+}
+
+// erase deletes an owner's nodes of any session: see findAny. It reports whether any was there.
+func (c *client) erase(ctx context.Context, k *keeper, name string, g guid, mode driver.Mode, more ...zk.Op) (there bool, asked zksession.Asked, err error) {
+	found, asked, err := c.findAny(ctx, k, name, g, mode, more...)
+	if err == nil {
+		there, err = k.deleteNodes(ctx, found)
+	}
+	return there, asked, err
 }
 
 // errUnsure says that nobody knows yet what has become of a request.

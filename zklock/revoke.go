@@ -23,12 +23,15 @@ func Revoke(ctx context.Context, d driver.Driver, name string) error {
 		return fmt.Errorf("revoking in a store of %T: %w", d, driver.ErrUnsupported)
 	}
 	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
-		nodes, _, err := c.holding(ctx, k, name)
+		nodes, _, _, err := c.nodes(ctx, k, name)
 		if err != nil {
 			return err
 		}
 		asked := false
 		for _, n := range nodes {
+			if !n.holds {
+				break
+			}
 			if n.stem == stemLatch { // see Latch: nobody would hear that it has gone
 				return fmt.Errorf("revoking an entry of LeaderLatch: %w", driver.ErrUnsupported)
 			}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -160,63 +158,23 @@ func (a *call) settleSlots(ctx context.Context, claim bool) error {
 	return errBlocked
 }
 
-// tryPatience is how long a Try lets others finish who ask for permits that are free.
-const tryPatience = 100 * time.Millisecond
+// tryPatience is how long a Try lets others finish who ask for permits that are free, and tryPause the time between two
+// looks.
+const (
+	tryPatience = 100 * time.Millisecond
+	tryPause    = 5 * time.Millisecond
+)
 
 // refuseSlots takes back the place of a Try. While there are permits left, others who ask at the same time are the
 // first below locks for a moment only, which is waited for.
 func (a *call) refuseSlots(ctx context.Context) error {
-	p := newPlace()
-	defer a.o.keeper.session.Unwatch(p.watch)
-	patience := time.NewTimer(tryPatience)
-	defer patience.Stop()
-	for a.view.room && !a.view.leases {
-		p.blocker = a.view.blocker
-		there, err := a.arm(ctx, p)
-		if err == nil && there {
-			select {
-			case <-p.changed:
-			case <-patience.C:
-				return a.takeBack(ctx, a.heldSlots())
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-		}
-		if err == nil {
-			err = a.lookSlots(ctx)
-		}
-		if err != nil {
+	for end := time.Now().Add(tryPatience); a.view.room && !a.view.leases && time.Now().Before(end) && sleep(ctx, tryPause); {
+		if err := a.lookSlots(ctx); err != nil {
 			return a.takeBack(ctx, err)
 		}
 		if err := a.settleSlots(ctx, false); err != errBlocked {
 			return err
 		}
 	}
-	return a.takeBack(ctx, a.heldSlots())
-}
-
-func (a *call) heldSlots() error {
-	return &driver.HeldError{Name: a.req.Name, Queued: max(0, a.view.queued-1)}
-}
-
-// adoptSlots goes on with nodes of a semaphore that were found again.
-func (a *call) adoptSlots(ctx context.Context) error {
-	inLeases := func(path string) bool { return strings.HasPrefix(path, a.c.layout.leases(a.req.Name)+"/") }
-	if i := slices.IndexFunc(a.o.nodes, inLeases); i >= 0 { // the leases were made
-		if err := a.readToken(ctx, a.o.nodes[i]); err != nil {
-			return a.uncertain(err)
-		}
-		return a.hold(false)
-	}
-	reply, err := a.o.keeper.one(ctx, zk.Children(a.c.layout.path(a.req.Name), nil))
-	if err == nil && len(parseChildren(reply.Children).entries) > 0 {
-		return a.takeBack(ctx, driver.ErrMismatch)
-	}
-	if err == nil {
-		err = a.lookSlots(ctx)
-	}
-	if err != nil {
-		return a.uncertain(err)
-	}
-	return a.settleSlots(ctx, false)
+	return a.takeBack(ctx, &driver.HeldError{Name: a.req.Name, Queued: max(0, a.view.queued-1)})
 }

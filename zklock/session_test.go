@@ -91,12 +91,11 @@ func TestLateness(t *testing.T) {
 		o    testserver.ZooKeeperOptions
 		want time.Duration
 	}{
-		"told":                  {testserver.ZooKeeperOptions{TickTime: time.Second}, 2 * time.Second},
-		"sessions are shorter":  {testserver.ZooKeeperOptions{TickTime: time.Second, MinSession: 400 * time.Millisecond}, 2 * time.Second},
-		"not told":              {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "srvr"}, 3 * time.Second},
-		"not told, and longer":  {testserver.ZooKeeperOptions{TickTime: 3 * time.Second, FourLetters: "srvr"}, 7 * time.Second},
-		"not even who leads":    {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "none"}, 3 * time.Second},
-		"told by an old server": {testserver.ZooKeeperOptions{TickTime: time.Second, Old: true}, 2 * time.Second},
+		"told":                 {testserver.ZooKeeperOptions{TickTime: time.Second}, 2 * time.Second},
+		"sessions are shorter": {testserver.ZooKeeperOptions{TickTime: time.Second, MinSession: 400 * time.Millisecond}, 2 * time.Second},
+		"not told":             {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "srvr"}, 3 * time.Second},
+		"not told, and longer": {testserver.ZooKeeperOptions{TickTime: 3 * time.Second, FourLetters: "srvr"}, 7 * time.Second},
+		"not even who leads":   {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "none"}, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
@@ -149,14 +151,16 @@ func (a *call) adopt(ctx context.Context) error {
 	c.mu.Lock()
 	o.nodes = found
 	c.mu.Unlock()
-	if a.req.Mode == driver.Slot {
-		return a.adoptSlots(ctx)
+	inLeases := func(path string) bool { return strings.HasPrefix(path, c.layout.leases(o.name)+"/") }
+	made := max(0, slices.IndexFunc(found, inLeases))
+	if err = a.readToken(ctx, found[made]); err == nil && a.req.Mode == driver.Slot && inLeases(found[made]) {
+		return a.hold(false)
 	}
-	if err = a.readToken(ctx, found[0]); err == nil {
+	if err == nil {
 		err = a.look(ctx)
 	}
 	if err != nil {
-		return driver.Uncertain(err)
+		return a.uncertain(err)
 	}
 	if err := a.checkKind(ctx); err != nil {
 		return err
@@ -182,11 +186,7 @@ func (a *call) create(ctx context.Context) error {
 	}
 	if o.strays != nil && errors.Is(o.strays.session.Err(), zk.ErrUnheard) {
 		// The earlier place may last as long as that session, before the new one (P7).
-		found, _, err := c.findAny(ctx, k, o.name, o.guid, o.mode)
-		if err == nil {
-			_, err = k.deleteNodes(ctx, found)
-		}
-		if err != nil {
+		if _, _, err := c.erase(ctx, k, o.name, o.guid, o.mode); err != nil {
 			k.leave()
 			return err
 		}
@@ -313,8 +313,7 @@ func (a *call) line() error {
 	if !p.armed {
 		p.blocker, p.leases = a.view.blocker, a.view.leases
 	}
-	p.ahead = a.view.ahead
-	c.expireAtLocked(o, c.clock.Now().Add(c.caps.PlaceLife(p.ahead)))
+	c.expireAtLocked(o, c.clock.Now().Add(c.caps.PlaceLife(a.view.ahead)))
 	return &driver.HeldError{Name: a.req.Name, Queued: a.view.queued, Ahead: a.view.ahead}
 }
 

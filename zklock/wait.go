@@ -95,7 +95,7 @@ func (a *call) step(ctx context.Context) error {
 				return err
 			}
 			c.mu.Lock()
-			p.blocker, p.leases, p.ahead = a.view.blocker, a.view.leases, a.view.ahead
+			p.blocker, p.leases = a.view.blocker, a.view.leases
 			c.mu.Unlock()
 		}
 		armed, err := a.arm(ctx, p)

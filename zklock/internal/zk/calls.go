@@ -47,8 +47,14 @@ func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
 		return c.replies, c.err
 	default:
 	}
-	err := error(&driver.UnansweredError{Ended: ctx.Err(), Why: s.silentLocked()})
-	if c.cancelLocked(notSent(err)) {
+	why := s.failed
+	if s.conn != nil {
+		why = fmt.Errorf("zk: %s has not answered", s.conn.at.dial)
+	}
+	err := error(&driver.UnansweredError{Ended: ctx.Err(), Why: why})
+	if i := slices.Index(s.queue, c); i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+		c.failLocked(notSent(err))
 		return c.replies, c.err
 	}
 	// What is answered later must not be written into what the caller has.
@@ -115,16 +121,6 @@ func (s *Session) queueLocked(c *calls, err error) {
 	}
 }
 
-// cancelLocked withdraws the operations if they are not written yet, and reports whether it did. They fail with err.
-func (c *calls) cancelLocked(err error) bool {
-	i := slices.Index(c.s.queue, c)
-	if i >= 0 {
-		c.s.queue = slices.Delete(c.s.queue, i, i+1)
-		c.failLocked(err)
-	}
-	return i >= 0
-}
-
 // failLocked ends the operations without the answers that are missing.
 func (c *calls) failLocked(err error) {
 	for i := c.answered; i < len(c.ops); i++ {
@@ -139,11 +135,3 @@ func (c *calls) failLocked(err error) {
 
 // notSent says of operations that were not written why they were not.
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
-
-// silentLocked returns why there is no answer.
-func (s *Session) silentLocked() error {
-	if s.conn != nil {
-		return fmt.Errorf("zk: %s has not answered", s.conn.at.dial)
-	}
-	return s.failed
-}

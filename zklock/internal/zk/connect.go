@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -122,7 +121,7 @@ func (s *Session) round(ctx context.Context, each time.Duration) (*conn, error) 
 // anyOf tries all servers in a random order.
 func (s *Session) anyOf(ctx context.Context, addresses []address, each time.Duration) (*conn, error) {
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-	var errs said
+	var errs error
 	for _, a := range addresses {
 		actx, cancel := context.WithTimeout(ctx, each)
 		c, err := s.attempt(actx, a)
@@ -130,25 +129,18 @@ func (s *Session) anyOf(ctx context.Context, addresses []address, each time.Dura
 		if err == nil || errors.Is(err, ErrExpired) || ctx.Err() != nil {
 			return c, err
 		}
-		errs = append(errs, err)
+		errs = also(errs, err)
 	}
 	return nil, fmt.Errorf("zk: no server answers: %w", errs)
 }
 
-// said is what each server said, or why it could not be asked.
-type said []error
-
-// Error says all, on one line.
-func (s said) Error() string {
-	texts := make([]string, len(s))
-	for i, err := range s {
-		texts[i] = err.Error()
+// also adds what another server said, or why it could not be asked, on one line.
+func also(errs, err error) error {
+	if errs == nil {
+		return err
 	}
-	return strings.Join(texts, "; ")
+	return fmt.Errorf("%w; %w", errs, err)
 }
-
-// Unwrap returns all.
-func (s said) Unwrap() []error { return s }
 
 // leaderOf asks all servers at once which of them leads. Of two, since one may not know yet that it
 // was deposed, it takes the one of the newer epoch.
@@ -171,7 +163,7 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, e
 	}
 	var best *answer
 	var grace <-chan time.Time
-	var errs said
+	var errs error
 	var unheard, idle, untold, follows bool
 wait:
 	for range addresses {
@@ -191,7 +183,7 @@ wait:
 			switch {
 			case a.err != nil:
 				unheard = true
-				errs = append(errs, a.because(a.err))
+				errs = also(errs, a.because(a.err))
 				continue
 			case a.info.Role == NotServing:
 				idle = true
@@ -200,7 +192,7 @@ wait:
 			default:
 				follows = true
 			}
-			errs = append(errs, fmt.Errorf("%s: %s", a.dial, a.info.Role.word()))
+			errs = also(errs, fmt.Errorf("%s: %s", a.dial, a.info.Role.word()))
 		case <-grace:
 			break wait
 		}
@@ -240,8 +232,9 @@ func (s *Session) attempt(ctx context.Context, a address) (_ *conn, err error) {
 	}()
 	r, asked := newReader(nc), s.config.Clock.Now()
 	s.mu.Lock()
-	offer, zxid := connected{s.config.Timeout, s.id, s.password}, s.zxid
+	zxid := s.zxid
 	s.mu.Unlock()
+	offer := connected{s.config.Timeout, s.id, s.password}
 	granted, err := handshake(ctx, nc, r, offer, zxid)
 	if err != nil {
 		return nil, a.because(err)
@@ -271,8 +264,6 @@ func (s *Session) attempt(ctx context.Context, a address) (_ *conn, err error) {
 // granted takes in what a server has granted. A session that was opened keeps the timeout that its users were told:
 // where maxSessionTimeout was lowered, the session may end earlier, so it is given up (P1).
 func (s *Session) granted(offer, g connected) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case g.timeout == 0 && offer.id == 0:
 		return errors.New("the server opens no session")

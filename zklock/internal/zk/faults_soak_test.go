@@ -253,8 +253,8 @@ func TestFailover(t *testing.T) {
 	servers := strings.Split(z.Addrs(), ",")
 	s := open(t, Config{Servers: servers, Timeout: 5 * time.Second})
 	old := z.Leader()
-	if s.Server() != old.Addr {
-		t.Errorf("at %s, the leader is %s", s.Server(), old.Addr)
+	if at(s) != old.Addr {
+		t.Errorf("at %s, the leader is %s", at(s), old.Addr)
 	}
 	r := do(t, s, Create("/mine", nil, nil, Ephemeral))
 	w := newWatch()
@@ -271,8 +271,8 @@ func TestFailover(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	now := z.NewLeader(old)
-	if s.Server() != now.Addr {
-		t.Errorf("at %s, the leader is %s", s.Server(), now.Addr)
+	if at(s) != now.Addr {
+		t.Errorf("at %s, the leader is %s", at(s), now.Addr)
 	}
 	w.silent(t)
 	look(t, other, SetData("/", nil, AnyVersion)) // so that its server has come so far
@@ -293,8 +293,8 @@ func TestFailover(t *testing.T) {
 	old.Begin()
 	now = z.Leader()
 	look(t, s, Exists("/mine", nil))
-	if s.Server() != now.Addr || s.Err() != nil {
-		t.Errorf("at %s, the leader is %s; %v", s.Server(), now.Addr, s.Err())
+	if at(s) != now.Addr || s.Err() != nil {
+		t.Errorf("at %s, the leader is %s; %v", at(s), now.Addr, s.Err())
 	}
 	if err := s.Close(within(t)); err != nil {
 		t.Error(err)

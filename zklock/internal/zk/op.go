@@ -77,16 +77,11 @@ const permAll = 31 // read, write, create, delete, admin
 
 // Stat is what a server says of a node beside its data.
 type Stat struct {
-	Czxid          int64 // the transaction that created it
-	Mzxid          int64 // that last changed its data
-	Ctime, Mtime   int64 // milliseconds since 1970, by the leader's wall clock
+	Czxid, Mzxid   int64 // the transactions that created it, and that last changed its data
+	Ctime, Mtime   int64 // when that was: milliseconds since 1970, by the leader's wall clock
 	Version        int32 // of the data
-	Cversion       int32 // of the list of children
-	Aversion       int32 // of the ACL
 	EphemeralOwner int64 // the session's id; 0: not ephemeral
-	DataLength     int32
 	NumChildren    int32
-	Pzxid          int64 // the transaction that last changed the list of children
 }
 
 // Reply is the answer to one operation.
@@ -164,19 +159,10 @@ func Children(path string, w *Watch) Op { return Op{code: opChildren, path: path
 // Check is for Multi, which it fails unless the node exists and has that version.
 func Check(path string, version int32) Op { return Op{code: opCheck, path: path, number: version} }
 
-// Multi does all operations (Create, CreateContainer, Delete, SetData, Check) or none, and panics if
-// it gets others. If one fails, Reply.Err is its code, Results has it at its place; the operations
-// after it have [RuntimeInconsistency], and those before it are not done either.
-func Multi(ops ...Op) Op {
-	for _, op := range ops {
-		switch op.code {
-		case opCreate, opCreateContainer, opDelete, opSetData, opCheck:
-		default:
-			panic("zk: Multi takes Create, CreateContainer, Delete, SetData and Check")
-		}
-	}
-	return Op{code: opMulti, ops: ops}
-}
+// Multi does all operations (Create, CreateContainer, Delete, SetData, Check) or none. If one fails, Reply.Err is
+// its code, Results has it at its place; the operations after it have [RuntimeInconsistency], and those before it
+// are not done either.
+func Multi(ops ...Op) Op { return Op{code: opMulti, ops: ops} }
 
 // writes reports whether the operation goes through the quorum.
 func (op *Op) writes() bool {

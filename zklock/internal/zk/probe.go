@@ -16,13 +16,10 @@ import (
 // Role is what a server is in its ensemble.
 type Role string
 
-// The roles, as srvr tells them. Any other text is a role that this package does not know.
+// The roles that decide something, as srvr tells them. Others are any other text.
 const (
 	Leader     Role = "leader"
-	Follower   Role = "follower"
-	Observer   Role = "observer"
 	Standalone Role = "standalone"  // no ensemble
-	ReadOnly   Role = "read-only"   // without a quorum, for clients that only read
 	NotServing Role = "not serving" // elects a leader, or is the leader that takes no clients
 	Untold     Role = ""            // srvr is not in its 4lw.commands.whitelist
 )

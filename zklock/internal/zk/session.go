@@ -79,19 +79,21 @@ type Session struct {
 	cancel   context.CancelFunc
 	finished chan struct{} // closed when all goroutines have ended
 
-	mu       sync.Mutex
+	// Written by Open only.
 	id       int64
 	password []byte
 	timeout  time.Duration
-	isOpen   bool  // Open has returned it
-	zxid     int64 // the last one that was seen
-	conn     *conn // nil: suspended
-	at       address
-	queue    []*calls // not written yet
-	watches  watchTable
-	closing  bool
-	err      error // why it is over
-	failed   error // while suspended: why
+	isOpen   bool // Open has returned it
+
+	mu      sync.Mutex
+	zxid    int64 // the last one that was seen
+	conn    *conn // nil: suspended
+	at      address
+	queue   []*calls // not written yet
+	watches watchTable
+	closing bool
+	err     error // why it is over
+	failed  error // while suspended: why
 }
 
 // Open connects and opens a session. If no server answers it fails and says for each why. While
@@ -120,29 +122,14 @@ func Open(ctx context.Context, c Config) (*Session, error) {
 }
 
 // ID returns the session's id, which is the ephemeralOwner of its nodes.
-func (s *Session) ID() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id
-}
+func (s *Session) ID() int64 { return s.id }
 
 // Timeout returns what the server granted: so long after it last heard of the session the server
 // ends it, or up to a tick later. It stays the same: see [ErrExpired].
-func (s *Session) Timeout() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.timeout
-}
+func (s *Session) Timeout() time.Duration { return s.timeout }
 
 // AnyServer reports whether the session may be at a server that does not lead.
 func (s *Session) AnyServer() bool { return s.config.AnyServer }
-
-// Server returns the address of the server that the session is or was last connected to.
-func (s *Session) Server() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.at.dial
-}
 
 // Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
 // Code.
@@ -197,16 +184,13 @@ func (s *Session) event(e Event, path string) {
 	s.mu.Lock()
 	due := s.watches.tell(e, path)
 	s.mu.Unlock()
+	tell(due, e)
+}
+
+func tell(due []*Watch, e Event) {
 	for _, w := range due {
 		w.f(e)
 	}
-}
-
-// seen notes how far the server is.
-func (s *Session) seen(zxid int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.zxid = max(s.zxid, zxid)
 }
 
 // run keeps the session connected until it is over. It begins with a connection.
@@ -247,7 +231,7 @@ func (s *Session) begin(c *conn) {
 	}
 	c.prelude = append(e.b, s.watches.rearm(s.zxid)...)
 	if s.closing && len(s.queue) == 0 { // the request was lost with its connection
-		s.closeLocked()
+		s.sendLocked(Op{code: opClose})
 	}
 	c.wakeUp()
 	if s.err != nil {
@@ -296,9 +280,7 @@ func (s *Session) end(err error) {
 		due = s.watches.fire(due, key)
 	}
 	s.mu.Unlock()
-	for _, w := range due {
-		w.f(SessionOver)
-	}
+	tell(due, SessionOver)
 }
 
 // Close ends the session at the server, which removes its ephemeral nodes, and waits for the
@@ -309,7 +291,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.err == nil && !s.closing {
 		s.closing = true
-		s.closeLocked()
+		s.sendLocked(Op{code: opClose}) // nothing is queued after it
 	}
 	s.mu.Unlock()
 	select {
@@ -319,11 +301,6 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.Abandon()
 	return fmt.Errorf("zk: the session was not closed, and ends with its timeout: %w", ctx.Err())
-}
-
-// closeLocked asks the server to end the session. Nothing is queued after it.
-func (s *Session) closeLocked() {
-	s.sendLocked(Op{code: opClose})
 }
 
 // Abandon cuts the connection and ends the session on this side only. At the server it lives, with
