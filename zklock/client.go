@@ -77,6 +77,13 @@ func (c *client) retrying(ctx context.Context, do func() error) error {
 	}
 }
 
+// locked calls do with the client's mutex.
+func (c *client) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
 // alive returns why no request should be made.
 func (c *client) alive(ctx context.Context) error {
 	c.mu.Lock()

@@ -88,10 +88,7 @@
 // watches, whatever the poll. Minimum holds are refused with ErrUnsupported: nothing in the layout could
 // keep one. Options.Unfair changes nothing: the order of the nodes is the order of the grants.
 //
-// # Where to read
-//
-// open.go makes first contact; take.go asks for a hold (mutex.go, semaphore.go: by the kind), wait.go waits for it,
-// renew.go and release.go are the rest of its life; operator.go is for operators. keeper.go is the session that holds
-// are on, owner.go what the client remembers of each, layout.go the nodes. Package internal/zksession decides what
-// answers say of a session; zklock/internal/zk is the connection.
+// In the code, take.go asks for a hold (by kind: mutex.go, semaphore.go), wait.go waits for it, renew.go and release.go
+// are the rest of its life. keeper.go is the session that holds are on, owner.go what a client remembers of one,
+// layout.go the nodes. Package internal/zksession decides what answers say of a session.
 package zklock

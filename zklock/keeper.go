@@ -3,7 +3,6 @@ package zklock
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,33 +38,21 @@ type keeper struct {
 // errOver says that a session has ended.
 var errOver = errors.New("the ZooKeeper session has ended")
 
-// term is how long a hold is to last, and on what session.
-type term struct {
-	session time.Duration // the session's timeout
-	lasts   time.Duration // Grant.Valid, at most
-}
-
-// termOf returns how long a hold can last that is asked for, or why it cannot be (P10).
-func (c *client) termOf(r *driver.Request) (term, error) {
-	c.mu.Lock()
-	longest := c.longest
-	c.mu.Unlock()
+// timeoutFor returns how long the session is to last that a request's hold is on, or why there is none (P10).
+func (c *client) timeoutFor(r *driver.Request) (time.Duration, error) {
+	var longest time.Duration
+	c.locked(func() { longest = c.longest })
 	switch {
 	case r.MinHold > 0:
-		return term{}, fmt.Errorf("a minimum hold: %w: a node of Curator's layout ends with its session, whatever the time", driver.ErrUnsupported)
+		return 0, fmt.Errorf("a minimum hold: %w: a node of Curator's layout ends with its session, whatever the time", driver.ErrUnsupported)
 	case r.TTL < c.caps.MinTTL:
-		return term{}, fmt.Errorf("a TTL of %v: %w: the server's shortest session is %v", r.TTL, driver.ErrUnsupported, c.caps.MinTTL)
+		return 0, fmt.Errorf("a TTL of %v: %w: the server's shortest session is %v", r.TTL, driver.ErrUnsupported, c.caps.MinTTL)
 	case r.LockDelay > 0 && r.TTL+r.LockDelay > longest:
-		return term{}, fmt.Errorf("a TTL of %v and a lock-delay of %v: %w: the server's longest session is %v",
+		return 0, fmt.Errorf("a TTL of %v and a lock-delay of %v: %w: the server's longest session is %v",
 			r.TTL, r.LockDelay, driver.ErrUnsupported, longest)
 	}
-	if err := c.checkPermits(r); err != nil {
-		return term{}, err
-	}
 	whole := (r.TTL + r.LockDelay + time.Second - 1) / time.Second * time.Second
-	t := term{session: max(c.caps.MinTTL, min(whole, longest))}
-	t.lasts = min(r.TTL, t.session-r.LockDelay)
-	return t, nil
+	return max(c.caps.MinTTL, min(whole, longest)), c.checkPermits(r)
 }
 
 // acquireKeeper returns the keeper of this timeout for one user more. It opens a session if there is none.
@@ -87,9 +74,9 @@ func (c *client) acquireKeeper(ctx context.Context, timeout time.Duration) (*kee
 		select {
 		case <-k.opened:
 		case <-ctx.Done():
+			defer k.leave()
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			k.leaveLocked()
 			return nil, &driver.UnansweredError{Ended: ctx.Err(), Why: k.failed}
 		}
 		switch {
@@ -134,11 +121,7 @@ func (k *keeper) isOpenLocked() bool {
 }
 
 // leave ends one use of the keeper.
-func (k *keeper) leave() {
-	k.c.mu.Lock()
-	defer k.c.mu.Unlock()
-	k.leaveLocked()
-}
+func (k *keeper) leave() { k.c.locked(k.leaveLocked) }
 
 func (k *keeper) leaveLocked() {
 	if k.users--; k.users == 0 {
@@ -155,44 +138,34 @@ func (k *keeper) open() {
 	c := k.c
 	ctx, cancel := context.WithTimeout(c.life, requestWithin)
 	defer cancel()
-	err := k.connect(ctx)
+	k.err = k.connect(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.err = err; err != nil {
+	if k.err != nil {
 		k.overLocked()
 	}
 	close(k.opened)
 }
 
 func (k *keeper) connect(ctx context.Context) error {
-	c := k.c
-	config := c.wire
+	c, config := k.c, k.c.wire
 	config.Timeout, config.Lost = k.timeout, k.end
-	config.Failed = func(why error) {
-		c.mu.Lock()
-		k.failed = why
-		c.mu.Unlock()
-	}
+	config.Failed = func(why error) { c.locked(func() { k.failed = why }) }
 	opened, err := c.openSession(ctx, config)
 	if err != nil {
 		return err
 	}
 	if granted := opened.Timeout(); granted < k.timeout {
 		opened.Abandon()
-		c.mu.Lock()
-		c.longest = granted // the next request asks for no more
-		c.mu.Unlock()
+		c.locked(func() { c.longest = granted }) // the next request asks for no more
 		return fmt.Errorf("ZooKeeper granted a session of %v, asked were %v: its bounds have changed", granted, k.timeout)
 	}
 	k.session, k.node = opened, c.layout.session(opened.ID())
-	c.mu.Lock()
-	k.trust.Timeout, k.trust.AnyServer = opened.Timeout(), opened.AnyServer()
-	c.mu.Unlock()
-	if err := k.makeNode(ctx); err != nil {
+	c.locked(func() { k.trust = zksession.Trust{Timeout: opened.Timeout(), AnyServer: opened.AnyServer()} })
+	if err = k.makeNode(ctx); err != nil {
 		closeSession(opened)
-		return err
 	}
-	return nil
+	return err
 }
 
 // makeNode makes the session's own node: when the session is opened, and when somebody has deleted the node,
@@ -230,12 +203,9 @@ func (k *keeper) do(ctx context.Context, ops ...zk.Op) ([]zk.Reply, error) {
 	return replies, err
 }
 
-// one does one operation. A refusal is its error too.
+// one does one operation, whose error is in the reply too.
 func (k *keeper) one(ctx context.Context, op zk.Op) (zk.Reply, error) {
-	replies, err := k.do(ctx, op)
-	if err != nil {
-		return zk.Reply{}, err
-	}
+	replies, _ := k.do(ctx, op)
 	return replies[0], replies[0].Err
 }
 
@@ -409,32 +379,4 @@ func (k *keeper) overLocked() {
 	if k.c.keepers[k.timeout] == k {
 		delete(k.c.keepers, k.timeout)
 	}
-}
-
-// identity returns what tells this store from all others: a random text in the one node that stays for
-// good. ZooKeeper itself has nothing of the kind.
-func (k *keeper) identity(ctx context.Context) (id string, err error) {
-	own := k.c.layout.own()
-	err = k.c.retrying(ctx, func() error {
-		read, err := k.one(ctx, zk.GetData(own, nil))
-		if errors.Is(err, zk.NoNode) {
-			var replies []zk.Reply
-			replies, err = k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0), zk.GetData(own, nil))
-			if err == nil && replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NodeExists) {
-				return fmt.Errorf("making %s: %w", own, replies[0].Err)
-			}
-			if err == nil {
-				read, err = replies[1], replies[1].Err
-			}
-		}
-		switch {
-		case err != nil:
-			return fmt.Errorf("reading %s: %w", own, err)
-		case len(read.Data) != len(rand.Text()):
-			return fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
-		}
-		id = string(read.Data)
-		return nil
-	})
-	return id, err
 }

@@ -126,27 +126,18 @@ func refusedRune(c rune) bool {
 	return c <= 0x1f || c >= 0x7f && c <= 0x9f || c >= 0xd800 && c <= 0xf8ff || c >= 0xfff0
 }
 
-// guid is what the nodes of one owner have in their names, so that they can be found again after a
-// lost answer: as Curator's protected create. An owner of 32 hexadecimal digits is its own.
-type guid [16]byte
-
-func guidOf(owner string) guid {
-	var g guid
-	if len(owner) == 2*len(g) && strings.ToLower(owner) == owner {
-		if _, err := hex.Decode(g[:], []byte(owner)); err == nil {
-			return g
-		}
+// guidOf returns how the names of an owner's nodes begin: with a GUID, so that they can be found again after a lost
+// answer, as Curator's protected create. An owner of 32 hexadecimal digits is its own.
+func guidOf(owner string) string {
+	h := owner
+	if b, err := hex.DecodeString(owner); err != nil || len(b) != guidSize || strings.ToLower(owner) != owner {
+		sum := sha256.Sum256([]byte(owner))
+		h = hex.EncodeToString(sum[:guidSize])
 	}
-	sum := sha256.Sum256([]byte(owner))
-	copy(g[:], sum[:])
-	return g
-}
-
-// protected is how the names of an owner's nodes begin: the guid has the form of a UUID.
-func (g guid) protected() string {
-	h := hex.EncodeToString(g[:])
 	return "_c_" + h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:] + "-"
 }
+
+const guidSize = 16
 
 // entry is one node of a lock, held or waiting, of any client.
 type entry struct {
@@ -197,7 +188,7 @@ func (e *entry) digits() string { return e.name[strings.LastIndex(e.name, e.stem
 func (e *entry) owner() string {
 	if rest, ok := strings.CutPrefix(e.name, "_c_"); ok {
 		digits := strings.ReplaceAll(rest[:max(0, len(rest)-len(e.digits())-len(e.stem))], "-", "")
-		if b, err := hex.DecodeString(digits); err == nil && len(b) == len(guid{}) {
+		if b, err := hex.DecodeString(digits); err == nil && len(b) == guidSize {
 			return digits
 		}
 	}

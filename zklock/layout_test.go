@@ -46,7 +46,7 @@ func TestParseEntry(t *testing.T) {
 
 func TestOwner(t *testing.T) {
 	const hexes = "0123abcd0123456789ab0123456789ab"
-	if got := guidOf(hexes).protected(); got != someone {
+	if got := guidOf(hexes); got != someone {
 		t.Errorf("the nodes of an owner of 32 digits begin with %q, not %q", got, someone)
 	}
 	for name, want := range map[string]string{
@@ -61,7 +61,7 @@ func TestOwner(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for _, owner := range []string{"", "a", "b", hexes, strings.ToUpper(hexes), hexes + "0", hexes[1:], strings.Repeat("g", 32), "ABCDEFGHIJKLMNOPQRSTUVWXYZ"} {
-		g := guidOf(owner).protected()
+		g := guidOf(owner)
 		if other, dup := seen[g]; dup || len(g) != len(someone) || strings.Count(g, "-") != 5 {
 			t.Errorf("owners %q and %q have the GUID %q", owner, other, g)
 		}

@@ -14,7 +14,7 @@ import (
 // createNode makes the node of the request and reads what is before it, in one round trip.
 func (a *call) createNode(ctx context.Context) error {
 	c, path := a.c, a.c.layout.path(a.req.Name)
-	create := zk.Create(path+"/"+a.o.guid.protected()+c.layout.stem(a.req), []byte(a.req.Note), c.acl, zk.Ephemeral|zk.Sequential)
+	create := zk.Create(path+"/"+a.o.guid+c.layout.stem(a.req), []byte(a.req.Note), c.acl, zk.Ephemeral|zk.Sequential)
 	replies, err := a.o.keeper.createIn(ctx, []string{path}, create, zk.Children(path, nil))
 	if err := a.created(ctx, replies, err); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (a *call) see(reply zk.Reply) error {
 	}
 	a.view = view{
 		ahead: len(ahead), behind: len(ahead)+1 < len(entries), queued: len(entries) - holders(entries),
-		semaphore: kids.semaphore,
+		kinds: kids.semaphore,
 	}
 	if b := blocker(ahead, a.req.Mode); b != "" {
 		a.view.blocker, a.view.first = dir+b, dir+ahead[0].name
@@ -53,7 +53,7 @@ func (a *call) checkKind(ctx context.Context) error {
 	switch {
 	case a.req.Mode == driver.Slot:
 		ops = []zk.Op{zk.Children(a.c.layout.path(a.req.Name), nil)}
-	case !a.view.semaphore:
+	case !a.view.kinds:
 		return nil
 	}
 	replies, err := a.o.keeper.do(ctx, ops...)
@@ -102,13 +102,11 @@ func (a *call) refuse(ctx context.Context) error {
 		if err != nil {
 			return a.uncertain(err)
 		}
-		multi := &replies[0]
-		gone := len(multi.Results) == 2 && multi.Results[0].Err != zk.NoNode && errors.Is(multi.Results[1].Err, zk.NoNode)
-		if multi.Err == nil || gone {
+		switch multi := &replies[0]; {
+		case multi.Err == nil:
 			a.removed()
 			return a.heldBy(replies[1])
-		}
-		if !errors.Is(multi.Err, zk.NoNode) {
+		case !errors.Is(multi.Err, zk.NoNode):
 			return a.takeBack(ctx, multi.Err)
 		}
 		if err := a.lookNodes(ctx); errors.Is(err, errGone) {

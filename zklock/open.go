@@ -3,6 +3,7 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -97,11 +98,11 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(ctx, config)
+	d, err := New(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
-	return c, nil
+	return d, nil
 }
 
 // ParseURL returns the Config that a store URL stands for. Its errors show nothing of user and password.
@@ -154,14 +155,6 @@ func ParseURL(u *url.URL) (Config, error) {
 
 // New returns a driver. It makes first contact, and learns the server's bounds of sessions.
 func New(ctx context.Context, config Config) (driver.Driver, error) {
-	c, err := connect(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-func connect(ctx context.Context, config Config) (*client, error) {
 	l, err := newLayout(config.Prefix, config.Leader == Latch)
 	switch {
 	case err != nil:
@@ -212,16 +205,21 @@ const longestAsked = 2 * time.Minute
 func (c *client) contact(ctx context.Context, poll time.Duration) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	long, err := c.probe(ctx, longestAsked)
+	probe := func(timeout time.Duration) (*zk.Session, error) {
+		config := c.wire
+		config.Timeout = timeout
+		return c.openSession(ctx, config)
+	}
+	long, err := probe(longestAsked)
 	if errors.Is(err, zk.ErrNoLeader) {
 		c.anyServer = true
-		long, err = c.probe(ctx, longestAsked)
+		long, err = probe(longestAsked)
 	}
 	if err != nil {
 		return err
 	}
 	defer closeSession(long)
-	short, err := c.probe(ctx, time.Millisecond)
+	short, err := probe(time.Millisecond)
 	if err != nil {
 		return err
 	}
@@ -266,13 +264,6 @@ func tick(ctx context.Context, s *zk.Session, shortest time.Duration) time.Durat
 	return max(usual, shortest)
 }
 
-// probe opens a session that is to last so long.
-func (c *client) probe(ctx context.Context, timeout time.Duration) (*zk.Session, error) {
-	config := c.wire
-	config.Timeout = timeout
-	return c.openSession(ctx, config)
-}
-
 // openSession opens a session at the leader, or at any server if none leads and none did when the client was opened
 // (P1).
 func (c *client) openSession(ctx context.Context, config zk.Config) (*zk.Session, error) {
@@ -293,4 +284,32 @@ func closeSession(s *zk.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	s.Close(ctx)
+}
+
+// identity returns what tells this store from all others: a random text in the one node that stays for
+// good. ZooKeeper itself has nothing of the kind.
+func (k *keeper) identity(ctx context.Context) (id string, err error) {
+	own := k.c.layout.own()
+	err = k.c.retrying(ctx, func() error {
+		read, err := k.one(ctx, zk.GetData(own, nil))
+		if errors.Is(err, zk.NoNode) {
+			var replies []zk.Reply
+			replies, err = k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0), zk.GetData(own, nil))
+			if err == nil && replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NodeExists) {
+				return fmt.Errorf("making %s: %w", own, replies[0].Err)
+			}
+			if err == nil {
+				read, err = replies[1], replies[1].Err
+			}
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", own, err)
+		case len(read.Data) != len(rand.Text()):
+			return fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
+		}
+		id = string(read.Data)
+		return nil
+	})
+	return id, err
 }

@@ -307,9 +307,7 @@ func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error
 func (c *client) armWatch(ctx context.Context, name string, changed chan<- struct{}) (disarm func(), err error) {
 	w := zk.NewWatch(func(zk.Event) { signal(changed) })
 	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
-		c.mu.Lock()
-		k.users++
-		c.mu.Unlock()
+		c.locked(func() { k.users++ })
 		disarm = func() {
 			k.session.Unwatch(w)
 			k.leave()

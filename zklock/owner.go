@@ -24,7 +24,7 @@ const (
 // enough; if the client has died, the session ends.
 type owner struct {
 	ownerKey
-	guid guid
+	guid string
 	busy chan struct{} // holds a value while somebody asks the store for this owner
 
 	// Written by who has busy, under the client's mutex; who has either may read.
@@ -121,6 +121,12 @@ func (c *client) unreserve(o *owner) {
 	<-o.busy
 }
 
+// stateOf returns the state of an owner. Who looks at a hold in the background may find it broken.
+func (c *client) stateOf(o *owner) (s state) {
+	c.locked(func() { s = o.state })
+	return s
+}
+
 // known returns the owner, or nil.
 func (c *client) known(name, id string) *owner {
 	c.mu.Lock()
@@ -177,12 +183,12 @@ func (c *client) lostPlace(o *owner) error {
 }
 
 // doubt notes that the outcome of the request that is under way is not known.
-func (c *client) doubt(o *owner, t term) {
+func (c *client) doubt(o *owner, timeout time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leavePlaceLocked(o)
 	o.state = doubtful
-	c.expireAtLocked(o, c.clock.Now().Add(t.session))
+	c.expireAtLocked(o, c.clock.Now().Add(timeout))
 }
 
 // expireAtLocked sets when an owner's nodes are deleted unless they are renewed or confirmed.

@@ -1,10 +1,10 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,13 +24,11 @@ type leaving struct {
 // Of a request with an unknown outcome the nodes are looked for, in the session that has asked for them (P6).
 func (c *client) Release(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
-	err := c.alive(ctx)
+	err := cmp.Or(c.alive(ctx), errToDo)
 	for i := range errs {
-		if errs[i] = err; err == nil {
-			errs[i] = errToDo
-		}
+		errs[i] = err
 	}
-	if err != nil {
+	if err != errToDo {
 		return errs
 	}
 	ctx, cancel := c.bounded(ctx)
@@ -52,7 +50,7 @@ func (c *client) release(ctx context.Context, grants []driver.Grant, errs []erro
 		}
 		g := &grants[i]
 		if g.Token == 0 || g.Stray {
-			c.putTombstone(g.Owner, driver.ErrNotHeld)
+			c.locked(func() { c.buryLocked(g.Owner, driver.ErrNotHeld) })
 		}
 		o := c.known(g.Name, g.Owner)
 		if o == nil {
@@ -94,27 +92,16 @@ func (c *client) releaseBatch(ctx context.Context, k *keeper, batch []leaving, g
 	for _, l := range batch {
 		paths = append(paths, l.nodes...)
 	}
-	replies, err := k.do(ctx, deletes(paths)...)
+	replies, _ := k.do(ctx, deletes(paths)...)
 	for _, l := range batch {
-		own := replies[:len(l.nodes)]
+		there, err := deleted(replies[:len(l.nodes)])
 		replies = replies[len(l.nodes):]
-		why := err
-		if !slices.ContainsFunc(own, unanswered) {
-			why = nil
+		if err == nil && !there && grants[l.i].Token != 0 {
+			err = driver.ErrBroken // the session lives, and yet its node was gone
 		}
-		there, why := deleted(own, why)
-		if why == nil && !there && grants[l.i].Token != 0 {
-			why = driver.ErrBroken // the session lives, and yet its node was gone
-		}
-		errs[l.i] = why
-		c.released(l.o, why)
+		errs[l.i] = err
+		c.released(l.o, err)
 	}
-}
-
-// unanswered reports whether a reply is no answer of a server.
-func unanswered(r zk.Reply) bool {
-	var code zk.Code
-	return r.Err != nil && !errors.As(r.Err, &code)
 }
 
 // deletes deletes nodes.
@@ -127,15 +114,12 @@ func deletes(paths []string) (ops []zk.Op) {
 
 // deleteNodes deletes nodes, and reports whether any was there.
 func (k *keeper) deleteNodes(ctx context.Context, paths []string) (bool, error) {
-	if len(paths) == 0 {
-		return false, nil
-	}
-	replies, err := k.do(ctx, deletes(paths)...)
-	return deleted(replies, err)
+	replies, _ := k.do(ctx, deletes(paths)...)
+	return deleted(replies)
 }
 
-// deleted judges the answers to deletions.
-func deleted(replies []zk.Reply, err error) (there bool, _ error) {
+// deleted judges the answers to deletions, or what there is in place of them.
+func deleted(replies []zk.Reply) (there bool, err error) {
 	for i := range replies {
 		switch e := replies[i].Err; {
 		case e == nil:
@@ -175,9 +159,7 @@ func (c *client) withdraw(ctx context.Context, o *owner) error {
 		if err := c.withdrawElsewhere(ctx, strays, o); err != nil {
 			return err
 		}
-		c.mu.Lock()
-		o.strays = nil
-		c.mu.Unlock()
+		c.locked(func() { o.strays = nil })
 	}
 	switch {
 	case k == nil:
@@ -240,7 +222,7 @@ func (c *client) releaseUnknown(ctx context.Context, g *driver.Grant) error {
 }
 
 // erase deletes an owner's nodes of any session: see findAny. It reports whether any was there.
-func (c *client) erase(ctx context.Context, k *keeper, name string, g guid, mode driver.Mode, more ...zk.Op) (there bool, asked zksession.Asked, err error) {
+func (c *client) erase(ctx context.Context, k *keeper, name string, g string, mode driver.Mode, more ...zk.Op) (there bool, asked zksession.Asked, err error) {
 	found, asked, err := c.findAny(ctx, k, name, g, mode, more...)
 	if err == nil {
 		there, err = k.deleteNodes(ctx, found)
@@ -281,7 +263,7 @@ func (c *client) find(ctx context.Context, o *owner) ([]string, error) {
 
 // findAny returns the paths of an owner's nodes of any session, and what was asked for that. The operation more asks
 // for an ended session's own node.
-func (c *client) findAny(ctx context.Context, k *keeper, name string, g guid, mode driver.Mode, more ...zk.Op) ([]string, zksession.Asked, error) {
+func (c *client) findAny(ctx context.Context, k *keeper, name string, g string, mode driver.Mode, more ...zk.Op) ([]string, zksession.Asked, error) {
 	dirs := []string{c.layout.path(name)}
 	if mode == driver.Slot {
 		dirs = []string{c.layout.locks(name), c.layout.leases(name)}
@@ -302,7 +284,7 @@ func (c *client) findAny(ctx context.Context, k *keeper, name string, g guid, mo
 			return nil, asked, reply.Err
 		}
 		for _, child := range reply.Children {
-			if strings.HasPrefix(child, g.protected()) {
+			if strings.HasPrefix(child, g) {
 				found = append(found, dir+"/"+child)
 			}
 		}
@@ -318,9 +300,7 @@ func (c *client) findAny(ctx context.Context, k *keeper, name string, g guid, mo
 // tombstoneFor is how long an owner is remembered that was withdrawn or broken.
 const tombstoneFor = 2 * time.Minute
 
-func (c *client) putTombstone(id string, why error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *client) buryLocked(id string, why error) {
 	now := c.clock.Now()
 	c.tombstones.Put(id, why, now, now.Add(tombstoneFor))
 }

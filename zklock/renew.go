@@ -202,11 +202,10 @@ func (c *client) lookedAtLocked(l look, replies []zk.Reply) error {
 
 // brokenLocked notes that somebody has deleted a node of a hold. What is left of it is deleted.
 func (c *client) brokenLocked(o *owner) {
-	now := c.clock.Now()
-	c.tombstones.Put(o.id, driver.ErrBroken, now, now.Add(tombstoneFor))
+	c.buryLocked(o.id, driver.ErrBroken)
 	c.tellLocked(driver.Loss{Owners: []string{o.id}, Err: driver.ErrBroken})
 	o.state = doubtful
-	c.expireAtLocked(o, now)
+	c.expireAtLocked(o, c.clock.Now())
 }
 
 // happened is told by the watch on a hold's nodes. It does not look itself: ten thousand holds may end with their
@@ -243,14 +242,11 @@ func (c *client) lookSoonLocked(o *owner) {
 
 func (c *client) lookAtChanged() {
 	for sleep(c.life, lookAfter) {
-		c.mu.Lock()
-		changed := c.changed
-		c.changed = nil
-		if c.looking = len(changed) > 0; !c.looking {
-			c.mu.Unlock()
+		var changed []*owner
+		c.locked(func() { changed, c.changed, c.looking = c.changed, nil, len(c.changed) > 0 })
+		if len(changed) == 0 {
 			return
 		}
-		c.mu.Unlock()
 		for some := range slices.Chunk(changed, lookedAtOnce) {
 			c.lookAt(some)
 		}
@@ -321,7 +317,7 @@ func (c *client) downgrade(ctx context.Context, o *owner, note string) error {
 		c.mu.Unlock()
 		return nil
 	}
-	reader := parent(writer) + "/" + o.guid.protected() + stemRead + e.digits()
+	reader := parent(writer) + "/" + o.guid + stemRead + e.digits()
 	o.spare, o.watched = []string{reader}, false
 	c.mu.Unlock()
 	replies, err := k.do(ctx, zk.Multi(

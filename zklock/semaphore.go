@@ -18,8 +18,8 @@ import (
 // the first leases.
 
 // createLease makes the node of one permit.
-func (c *client) createLease(r *driver.Request, g guid) zk.Op {
-	return zk.Create(c.layout.leases(r.Name)+"/"+g.protected()+stemLease, []byte(r.Note), c.acl, zk.Ephemeral|zk.Sequential)
+func (c *client) createLease(r *driver.Request, g string) zk.Op {
+	return zk.Create(c.layout.leases(r.Name)+"/"+g+stemLease, []byte(r.Note), c.acl, zk.Ephemeral|zk.Sequential)
 }
 
 // checkPermits refuses more permits than one transaction makes (P10): beside them it has three other operations.
@@ -39,7 +39,7 @@ func (c *client) checkPermits(r *driver.Request) error {
 func (a *call) createSlots(ctx context.Context) error {
 	l, name := &a.c.layout, a.req.Name
 	replies, err := a.o.keeper.createIn(ctx, []string{l.path(name), l.locks(name), l.leases(name)},
-		zk.Create(l.locks(name)+"/"+a.o.guid.protected()+stemLock, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
+		zk.Create(l.locks(name)+"/"+a.o.guid+stemLock, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
 		append(a.slotsOps(), zk.Children(l.path(name), nil))...,
 	)
 	if err := a.created(ctx, replies, err); err != nil {
@@ -138,9 +138,7 @@ func (a *call) settleSlots(ctx context.Context, claim bool) error {
 			for _, result := range made.Results[first : first+a.req.Permits] {
 				paths = append(paths, result.Path)
 			}
-			a.c.mu.Lock()
-			a.o.nodes = paths
-			a.c.mu.Unlock()
+			a.c.locked(func() { a.o.nodes = paths })
 			if a.o.token, err = tokenOf(made.Zxid); err != nil {
 				return a.uncertain(err)
 			}
@@ -158,17 +156,13 @@ func (a *call) settleSlots(ctx context.Context, claim bool) error {
 	return errBlocked
 }
 
-// tryPatience is how long a Try lets others finish who ask for permits that are free, and tryPause the time between two
-// looks.
-const (
-	tryPatience = 100 * time.Millisecond
-	tryPause    = 5 * time.Millisecond
-)
+// tryPatience is how long a Try lets others finish who ask for permits that are free.
+const tryPatience = 100 * time.Millisecond
 
 // refuseSlots takes back the place of a Try. While there are permits left, others who ask at the same time are the
 // first below locks for a moment only, which is waited for.
 func (a *call) refuseSlots(ctx context.Context) error {
-	for end := time.Now().Add(tryPatience); a.view.room && !a.view.leases && time.Now().Before(end) && sleep(ctx, tryPause); {
+	for end := time.Now().Add(tryPatience); a.view.room && !a.view.leases && time.Now().Before(end) && sleep(ctx, tryPatience/20); {
 		if err := a.lookSlots(ctx); err != nil {
 			return a.takeBack(ctx, err)
 		}

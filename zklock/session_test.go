@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -234,45 +233,5 @@ func TestTerms(t *testing.T) {
 			t.Errorf("renewals have changed the node of %q: %+v", g.Name, node.Stat)
 		}
 		release(t, c, g)
-	}
-}
-
-// TestInDoubt: while there is no connection a lease is in doubt, and the next answer ends that.
-func TestInDoubt(t *testing.T) {
-	t.Parallel() // it waits most of the time
-	x := fixture{start(t)}
-	proxy := chaos.StartProxy(t, x.Members[0].Addr)
-	events := make(chan string, 100)
-	tell := func(what string) func(holdfast.Event) {
-		return func(holdfast.Event) { events <- what }
-	}
-	c, err := holdfast.New(dial(t, Config{Servers: []string{proxy.Addr}}), &holdfast.ClientOptions{
-		Events: holdfast.Events{InDoubt: tell("in doubt"), Recovered: tell("recovered"), Lost: tell("lost")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	await := func(want string) {
-		t.Helper()
-		select {
-		case got := <-events:
-			if got != want {
-				t.Fatalf("P2: %s, not %s", got, want)
-			}
-		case <-time.After(within):
-			t.Fatalf("P2: nobody says %q", want)
-		}
-	}
-	lease, err := c.Mutex("doubt", &holdfast.Options{TTL: 10 * time.Second}).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.Cut()
-	await("in doubt")
-	proxy.Heal()
-	await("recovered")
-	if err := lease.Err(); err != nil {
-		t.Errorf("P2: a cut that is shorter than the session has cost the lease: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
@@ -29,7 +30,7 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 func (c *client) Contended(string) bool { return true }
 
 func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (driver.Grant, error) {
-	t, err := c.termOf(req)
+	timeout, err := c.timeoutFor(req)
 	if err == nil {
 		err = c.layout.checkName(req.Name)
 	}
@@ -49,28 +50,20 @@ func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (dri
 	if err := c.tombstone(o.id); err != nil {
 		return driver.Grant{}, err
 	}
-	a := &call{c: c, o: o, req: req, term: t}
+	a := &call{c: c, o: o, req: req, timeout: timeout, grant: driver.Grant{Request: *req}}
 	err = c.retrying(ctx, func() error { return a.ask(ctx, queue) })
-	return a.granted(err)
+	return a.grant, err
 }
 
 // call is one call that asks for a hold, or waits for it, with the owner reserved. Its methods that return nil have
 // made a hold of the place, and set grant.
 type call struct {
-	c     *client
-	o     *owner
-	req   *driver.Request
-	term  term
-	view  view
-	grant driver.Grant
-}
-
-// granted returns what the caller of the driver gets.
-func (a *call) granted(err error) (driver.Grant, error) {
-	if err != nil {
-		return driver.Grant{Request: *a.req}, err
-	}
-	return a.grant, nil
+	c       *client
+	o       *owner
+	req     *driver.Request
+	timeout time.Duration // of the session
+	view    view
+	grant   driver.Grant // what the caller gets
 }
 
 // view is what was before one's node when the store was last asked.
@@ -81,9 +74,7 @@ type view struct {
 	behind  bool // others were behind it
 	first   string
 	queued  int
-
-	semaphore bool // there are directories of a semaphore
-
+	kinds   bool // of a mutex: there are directories of a semaphore
 	room    bool // of a semaphore: there are permits left
 	told    int  // its slots, as the leases' data says; 0: that does not say
 	version int32
@@ -113,9 +104,7 @@ func (a *call) ask(ctx context.Context, queue bool) error {
 // resume goes on with a request of the same owner that was made before. It returns errGone if there is none.
 func (a *call) resume(ctx context.Context) error {
 	c, o := a.c, a.o
-	c.mu.Lock()
-	state := o.state // who looks at a hold in the background may find it broken
-	c.mu.Unlock()
+	state := c.stateOf(o)
 	switch {
 	case state == asking:
 		return errGone
@@ -148,12 +137,14 @@ func (a *call) adopt(ctx context.Context) error {
 	case err != nil:
 		return driver.Uncertain(err)
 	}
-	c.mu.Lock()
-	o.nodes = found
-	c.mu.Unlock()
+	c.locked(func() { o.nodes = found })
 	inLeases := func(path string) bool { return strings.HasPrefix(path, c.layout.leases(o.name)+"/") }
 	made := max(0, slices.IndexFunc(found, inLeases))
-	if err = a.readToken(ctx, found[made]); err == nil && a.req.Mode == driver.Slot && inLeases(found[made]) {
+	reply, err := o.keeper.one(ctx, zk.Exists(found[made], nil))
+	if err == nil {
+		o.token, err = tokenOf(reply.Stat.Czxid)
+	}
+	if err == nil && inLeases(found[made]) {
 		return a.hold(false)
 	}
 	if err == nil {
@@ -168,19 +159,10 @@ func (a *call) adopt(ctx context.Context) error {
 	return a.settle(ctx, false)
 }
 
-// readToken learns the token from a node that was made.
-func (a *call) readToken(ctx context.Context, node string) error {
-	reply, err := a.o.keeper.one(ctx, zk.Exists(node, nil))
-	if err == nil {
-		a.o.token, err = tokenOf(reply.Stat.Czxid)
-	}
-	return err
-}
-
 // create makes the node and looks at what is before it.
 func (a *call) create(ctx context.Context) error {
 	c, o := a.c, a.o
-	k, err := c.acquireKeeper(ctx, a.term.session)
+	k, err := c.acquireKeeper(ctx, a.timeout)
 	if err != nil {
 		return err
 	}
@@ -228,9 +210,7 @@ func (a *call) created(ctx context.Context, replies []zk.Reply, err error) error
 	default:
 		return a.uncertain(made.Err)
 	}
-	a.c.mu.Lock()
-	a.o.nodes = []string{made.Path}
-	a.c.mu.Unlock()
+	a.c.locked(func() { a.o.nodes = []string{made.Path} })
 	if err != nil {
 		return a.uncertain(err)
 	}
@@ -250,7 +230,7 @@ func notDone(err error) bool {
 // freshSince is since when the session's timeout must run for a hold that is taken now. A claim counts from
 // there too, and most of it must be left (P7).
 func (a *call) freshSince() driver.Instant {
-	return a.c.clock.Now().Add(-min(a.req.TTL, a.term.session, 2*a.c.caps.Poll) / 3)
+	return a.c.clock.Now().Add(-min(a.req.TTL, a.timeout, 2*a.c.caps.Poll) / 3)
 }
 
 // look sees what is before the node now.
@@ -282,13 +262,13 @@ func (a *call) hold(claim bool) error {
 	c.leavePlaceLocked(o)
 	if o.keeper.trust.Over {
 		o.state = doubtful
-		c.expireAtLocked(o, c.clock.Now().Add(a.term.session))
+		c.expireAtLocked(o, c.clock.Now().Add(a.timeout))
 		return driver.Uncertain(errOver)
 	}
 	o.state, o.claim = held, claim
 	a.grant = driver.Grant{
 		Request: *a.req, Token: o.token, Block: 1,
-		Since: o.keeper.trust.Since, Valid: a.term.lasts, Claim: claim, Contended: a.view.behind,
+		Since: o.keeper.trust.Since, Valid: min(a.req.TTL, a.timeout-a.req.LockDelay), Claim: claim, Contended: a.view.behind,
 	}
 	stays := a.req.TTL + a.req.LockDelay
 	if claim {
@@ -319,7 +299,7 @@ func (a *call) line() error {
 
 // uncertain notes that nobody knows what has become of the node.
 func (a *call) uncertain(err error) error {
-	a.c.doubt(a.o, a.term)
+	a.c.doubt(a.o, a.timeout)
 	return driver.Uncertain(err)
 }
 
@@ -336,7 +316,5 @@ func (a *call) takeBack(ctx context.Context, why error) error {
 
 // removed notes that the node is deleted.
 func (a *call) removed() {
-	a.c.mu.Lock()
-	defer a.c.mu.Unlock()
-	a.o.state, a.o.nodes, a.o.until = asking, nil, 0
+	a.c.locked(func() { a.o.state, a.o.nodes, a.o.until = asking, nil, 0 })
 }

@@ -35,10 +35,10 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 //
 //go:noinline
 func (c *client) proceed(ctx context.Context, req *driver.Request) (g driver.Grant, p *place, k *keeper, err error) {
-	if err := c.alive(ctx); err != nil {
-		return g, nil, nil, err
+	timeout, err := c.timeoutFor(req)
+	if err == nil {
+		err = c.alive(ctx)
 	}
-	t, err := c.termOf(req)
 	if err != nil {
 		return g, nil, nil, err
 	}
@@ -50,18 +50,14 @@ func (c *client) proceed(ctx context.Context, req *driver.Request) (g driver.Gra
 		return g, nil, nil, err
 	}
 	defer func() { <-o.busy }()
-	a := &call{c: c, o: o, req: req, term: t}
+	a := &call{c: c, o: o, req: req, timeout: timeout}
 	p, k = o.place, o.keeper
-	g, err = a.granted(a.step(ctx))
-	return g, p, k, err
+	err = a.step(ctx)
+	return a.grant, p, k, err
 }
 
 // fired notes that what was waited for may be gone.
-func (c *client) fired(p *place) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.armed, p.blocker = false, ""
-}
+func (c *client) fired(p *place) { c.locked(func() { p.armed, p.blocker = false, "" }) }
 
 // step goes on with a place. It returns errBlocked if there is a watch on what is in the way.
 func (a *call) step(ctx context.Context) error {
@@ -69,10 +65,7 @@ func (a *call) step(ctx context.Context) error {
 	if c.life.Err() != nil {
 		return driver.ErrClosed
 	}
-	c.mu.Lock()
-	state := o.state
-	c.mu.Unlock()
-	if state != queued || p == nil || o.keeper.session.Err() != nil {
+	if c.stateOf(o) != queued || p == nil || o.keeper.session.Err() != nil {
 		return driver.ErrHeld // Enqueue takes another place, or tells what became of this
 	}
 	if p.armed {
@@ -94,9 +87,7 @@ func (a *call) step(ctx context.Context) error {
 			if err := a.settle(ctx, true); err != errBlocked {
 				return err
 			}
-			c.mu.Lock()
-			p.blocker, p.leases = a.view.blocker, a.view.leases
-			c.mu.Unlock()
+			c.locked(func() { p.blocker, p.leases = a.view.blocker, a.view.leases })
 		}
 		armed, err := a.arm(ctx, p)
 		if err != nil {

@@ -90,11 +90,7 @@ func (s *Session) sendLocked(op Op) {
 
 // encode makes the requests.
 func (c *calls) encode() error {
-	size := 0
-	for i := range c.ops {
-		size += 96 + len(c.ops[i].path) + len(c.ops[i].data)
-	}
-	e := encoder{make([]byte, 0, size)}
+	e := encoder{make([]byte, 0, 256)}
 	for i := range c.ops {
 		if err := c.ops[i].frame(&e); err != nil {
 			return err

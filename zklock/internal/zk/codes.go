@@ -13,7 +13,6 @@ type Code int32
 // The codes that decide something (org.apache.zookeeper.KeeperException.Code).
 const (
 	RuntimeInconsistency     Code = -2 // an operation of a Multi after the one that failed
-	MarshallingError         Code = -5
 	Unimplemented            Code = -6
 	BadArguments             Code = -8
 	NoNode                   Code = -101
@@ -39,7 +38,6 @@ var codes = map[Code]struct {
 	notDone bool
 }{
 	RuntimeInconsistency:     {"not done, because another operation of the transaction failed", true},
-	MarshallingError:         {"marshalling error", false},
 	Unimplemented:            {"unimplemented by this server", true},
 	BadArguments:             {"bad arguments", true},
 	NoNode:                   {"no such node", true},
@@ -71,44 +69,32 @@ func (c Code) Error() string {
 // a server that failed after the operation was committed, while it wrote its answer.
 func (c Code) NotDone() bool { return codes[c].notDone }
 
-// Errors of a batch as a whole.
+// Errors of a batch as a whole, and of a session.
 var (
-	// ErrNotSent says that nothing of the batch was written to a server, so nothing of it is done
-	// or will be.
+	// ErrNotSent says that nothing of the batch was written to a server, so nothing of it is done or will be.
 	ErrNotSent = errors.New("zk: not sent")
-
-	// ErrConnectionLoss says that the connection ended after the batch was written and before it
-	// was answered. What was not answered may have been done, or not. Nothing more of it is done
-	// once a later write of the same session is answered.
+	// ErrConnectionLoss says that the connection ended after the batch was written and before it was answered. What
+	// was not answered may have been done, or not. Nothing more of it is done once a later write of the same session
+	// is answered.
 	ErrConnectionLoss = errors.New("zk: the connection was lost before the answer came")
-
-	// ErrExpired says that a server has told that the session is over, or that it ends earlier from now
-	// on than was granted, and that this side has given it up. It is not proof that the ephemeral nodes
-	// are gone: a leader that was paused says so by its own clock, while a new leader may have given the
-	// session another timeout.
+	// ErrExpired says that a server has told that the session is over, or that it ends earlier from now on than was
+	// granted, and that this side has given it up. It is not proof that the ephemeral nodes are gone: a leader that
+	// was paused says so by its own clock, while a new leader may have given the session another timeout.
 	ErrExpired = errors.New("zk: the session has expired")
-
-	// ErrUnheard is the ErrExpired of a session that no server said anything to for its timeout. It may
-	// live at the server, with its ephemeral nodes, for another timeout.
+	// ErrUnheard is the ErrExpired of a session that no server said anything to for its timeout. It may live at the
+	// server, with its ephemeral nodes, for another timeout.
 	ErrUnheard = fmt.Errorf("%w: no server was heard for its timeout", ErrExpired)
-
 	// ErrClosed says that Close ended the session on this side.
 	ErrClosed = errors.New("zk: the session is closed")
-
-	// ErrTooLarge says that a request is larger than servers take by default (jute.maxbuffer, 1 MiB
-	// less one byte), so that it was not sent, or that the answer to one operation is larger than
-	// this package reads (4 MiB).
+	// ErrTooLarge says that a request is larger than MaxRequest, so that it was not sent, or that the answer to one
+	// operation is larger than this package reads (4 MiB).
 	ErrTooLarge = errors.New("zk: too large")
-
-	// ErrNoLeader says that all servers answer, and that none of them says that it is the leader: the
-	// leader takes no clients (leaderServes=no), is not in the list, or srvr is not permitted
-	// (4lw.commands.whitelist). Open with AnyServer works there.
+	// ErrNoLeader says that all servers answer, and that none of them says that it is the leader: the leader takes no
+	// clients (leaderServes=no), is not in the list, or srvr is not permitted (4lw.commands.whitelist). Open with
+	// AnyServer works there.
 	ErrNoLeader = errors.New("zk: no server says that it is the leader")
-
-	// ErrNoQuorum says that servers answer and none of them serves: a majority is not there, or they
-	// elect a leader.
+	// ErrNoQuorum says that servers answer and none of them serves: a majority is not there, or they elect a leader.
 	ErrNoQuorum = errors.New("zk: servers answer and none serves, for want of a majority or of a leader yet")
-
 	// ErrHungUp says that a server ended the connection in place of an answer: it has too many of this host
 	// (maxClientCnxns), does not serve yet, or is behind what the session has seen.
 	ErrHungUp = errors.New("the server ended the connection in place of an answer")

@@ -10,7 +10,7 @@ func TestNotDone(t *testing.T) {
 			t.Errorf("%v: a committed refusal may have been done", code)
 		}
 	}
-	for _, code := range []Code{-1, -3, -4, MarshallingError, -7, -100, SessionExpired, SessionMoved, -122, -1000} {
+	for _, code := range []Code{-1, -3, -4, -5, -7, -100, SessionExpired, SessionMoved, -122, -1000} {
 		if code.NotDone() {
 			t.Errorf("%v certainly says that nothing was done", code)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -151,51 +150,40 @@ func (s *Session) leaderOf(ctx context.Context, addresses []address) (address, e
 		err  error
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan answer, len(addresses))
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	defer cancel()
+	answers := make(chan answer, len(addresses))
 	for _, a := range addresses {
-		wg.Go(func() {
+		go func() {
 			info, err := s.config.probe(ctx, a, nil)
 			answers <- answer{a, info, err}
-		})
+		}()
 	}
 	var best *answer
-	var grace <-chan time.Time
 	var errs error
 	var unheard, idle, untold, follows bool
-wait:
 	for range addresses {
-		select {
-		case a := <-answers:
-			if a.err == nil && a.info.Role.leads() {
-				if best == nil {
-					t := time.NewTimer(leaderGrace)
-					defer t.Stop()
-					grace = t.C
-				}
-				if best == nil || a.info.Zxid>>32 > best.info.Zxid>>32 {
-					best = &a
-				}
-				continue
+		a := <-answers
+		switch {
+		case a.err != nil:
+			unheard = true
+			errs = also(errs, a.because(a.err))
+			continue
+		case a.info.Role.leads():
+			if best == nil {
+				time.AfterFunc(leaderGrace, cancel) // the others are waited for no longer
 			}
-			switch {
-			case a.err != nil:
-				unheard = true
-				errs = also(errs, a.because(a.err))
-				continue
-			case a.info.Role == NotServing:
-				idle = true
-			case a.info.Role == Untold:
-				untold = true
-			default:
-				follows = true
+			if best == nil || a.info.Zxid>>32 > best.info.Zxid>>32 {
+				best = &a
 			}
-			errs = also(errs, fmt.Errorf("%s: %s", a.dial, a.info.Role.word()))
-		case <-grace:
-			break wait
+			continue
+		case a.info.Role == NotServing:
+			idle = true
+		case a.info.Role == Untold:
+			untold = true
+		default:
+			follows = true
 		}
+		errs = also(errs, fmt.Errorf("%s: %s", a.dial, a.info.Role.word()))
 	}
 	switch {
 	case best != nil:

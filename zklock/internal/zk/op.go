@@ -37,12 +37,6 @@ const (
 	xidSetWatches int32 = -8
 )
 
-// watchChildren and watchData are the types of removeWatches.
-const (
-	watchChildren int32 = 1
-	watchData     int32 = 2
-)
-
 // MaxRequest is how many bytes a request has at most: jute.maxbuffer, as servers have it by default.
 const MaxRequest = 1<<20 - 1
 
@@ -89,11 +83,9 @@ type Reply struct {
 	// Zxid is the transaction that a write was, or the last one that the server had applied when
 	// it answered a read. For a Create it is the node's czxid.
 	Zxid int64
-
 	// Err is a [Code] if the server refused the operation; [ErrTooLarge]; or the error of the
 	// batch as a whole if it was not answered. nil: done.
 	Err error
-
 	// Committed says that a majority of the ensemble has committed the operation, or its refusal: it
 	// is a write, and its answer is one that only comes that way. So the server led when it got the
 	// operation. Reads and Check never have it.
@@ -104,7 +96,6 @@ type Reply struct {
 	Children []string // Children: names, in no order
 	Stat     Stat     // CreateContainer, Exists, GetData, SetData, Children
 	Results  []Reply  // Multi: one for each operation
-
 	// Sent is an instant not after the operation was written. The server got it later.
 	Sent driver.Instant
 }
@@ -120,40 +111,34 @@ type Op struct {
 	ops    []Op // of a Multi
 }
 
-// Create makes a node. A nil acl is [OpenACL]. Codes: [NoNode] (a parent is missing), [NodeExists],
-// [NoChildrenForEphemerals], [NoAuth], [InvalidACL], [BadArguments] (not a path).
+// Create makes a node. A nil acl is [OpenACL].
 func Create(path string, data []byte, acl *ACL, flags Flags) Op {
 	return Op{code: opCreate, path: path, data: data, acl: acl, number: int32(flags)}
 }
 
 // CreateContainer makes a node that the server removes some time after its last child is gone.
-// Codes: those of Create.
 func CreateContainer(path string, data []byte, acl *ACL) Op {
 	return Op{code: opCreateContainer, path: path, data: data, acl: acl, number: 4}
 }
 
-// Delete removes a node of that version ([AnyVersion]: of any). Codes: [NoNode], [BadVersion],
-// [NotEmpty], [NoAuth].
-func Delete(path string, version int32) Op {
-	return Op{code: opDelete, path: path, number: version}
-}
+// Delete removes a node of that version.
+func Delete(path string, version int32) Op { return Op{code: opDelete, path: path, number: version} }
 
-// Exists asks for a node's Stat. w, if not nil, fires when the node is made, removed, or its data set.
-// Code: [NoNode], with which w is armed too.
+// Exists asks for a node's Stat. w, if not nil, is armed also with [NoNode], and fires when the node is made, removed,
+// or its data set.
 func Exists(path string, w *Watch) Op { return Op{code: opExists, path: path, watch: w} }
 
 // GetData asks for a node's data and Stat. w, if not nil, is armed if the node exists, and fires when
-// it is removed or its data set. Codes: [NoNode], [NoAuth].
+// it is removed or its data set.
 func GetData(path string, w *Watch) Op { return Op{code: opGetData, path: path, watch: w} }
 
-// SetData replaces the data of a node of that version ([AnyVersion]: of any). Codes: [NoNode],
-// [BadVersion], [NoAuth].
+// SetData replaces the data of a node of that version.
 func SetData(path string, data []byte, version int32) Op {
 	return Op{code: opSetData, path: path, data: data, number: version}
 }
 
 // Children asks for the names of a node's children, and its Stat. w, if not nil, is armed if the node
-// exists, and fires when a child is made or removed, or the node removed. Codes: [NoNode], [NoAuth].
+// exists, and fires when a child is made or removed, or the node removed.
 func Children(path string, w *Watch) Op { return Op{code: opChildren, path: path, watch: w} }
 
 // Check is for Multi, which it fails unless the node exists and has that version.
@@ -288,13 +273,8 @@ func (op *Op) decodeMulti(d *decoder, r *Reply) {
 			d.err = errGarbage
 			return
 		case code == opError:
-			// 0 is the code of an operation that could have been done, before the one that failed.
-			result.Err = Code(d.int32())
-			switch {
-			case result.Err == Code(0):
-				result.Err = RuntimeInconsistency
-			case r.Err == nil && result.Err != RuntimeInconsistency:
-				r.Err = result.Err
+			if result.Err = Code(d.int32()); result.Err == Code(0) {
+				result.Err = RuntimeInconsistency // it could have been done, before the one that failed
 			}
 		case code == op.ops[i].code, code == opCreate2 && op.ops[i].code == opCreateContainer:
 			result.Zxid = r.Zxid
@@ -308,7 +288,9 @@ func (op *Op) decodeMulti(d *decoder, r *Reply) {
 		d.err = errGarbage
 		return
 	}
-	for i := 0; r.Err == nil && i < len(r.Results); i++ {
-		r.Err = r.Results[i].Err
+	for i := range r.Results {
+		if e := r.Results[i].Err; e != nil && (r.Err == nil || r.Err == RuntimeInconsistency) {
+			r.Err = e
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -47,7 +48,7 @@ type Info struct {
 
 // Probe asks one of the servers what it is, on a connection of its own. It uses only Dial and TLS of c.
 func Probe(ctx context.Context, c Config, addr string) (Info, error) {
-	return c.probe(ctx, address{dial: addr, name: host(addr)}, nil)
+	return c.probe(ctx, addressOf(addr), nil)
 }
 
 // probe asks a server. If it is not the one to which nc leads, that is an error.
@@ -62,7 +63,7 @@ func (c *Config) probe(ctx context.Context, a address, nc net.Conn) (Info, error
 // FourLetters sends one of the server's four-letter words and returns the answer, at most 1 MiB.
 // It uses only Dial and TLS of c. A server that does not permit the word says so in its answer.
 func FourLetters(ctx context.Context, c Config, addr, word string) (string, error) {
-	return c.ask(ctx, address{dial: addr, name: host(addr)}, nil, word)
+	return c.ask(ctx, addressOf(addr), nil, word)
 }
 
 // FourLetters is [FourLetters], to the server that the session is or was last connected to.
@@ -156,11 +157,9 @@ func (c *Config) addresses(ctx context.Context) ([]address, error) {
 	return all, nil
 }
 
-func host(addr string) string {
-	if name, _, err := net.SplitHostPort(addr); err == nil {
-		return name
-	}
-	return addr
+func addressOf(addr string) address {
+	name, _, _ := net.SplitHostPort(addr)
+	return address{addr, cmp.Or(name, addr)}
 }
 
 // dial connects, and makes the TLS handshake if there is to be one.

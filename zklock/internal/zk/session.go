@@ -27,49 +27,34 @@ import (
 type Config struct {
 	// Servers are host:port of the ensemble's servers; at least one. A name may stand for several.
 	Servers []string
-
-	// Dial connects to one of Servers. nil connects by TCP, to each of a name's addresses. A Dial
-	// must lead to the same server each time that it gets the same address: srvr, by which leaders
-	// are found, is asked on connections of its own.
+	// Dial connects to one of Servers. nil: by TCP, to each of a name's addresses. A Dial MUST lead to the same
+	// server each time that it gets the same address: srvr, by which leaders are found, is asked on connections of
+	// its own.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-
-	// TLS, if not nil, is asked for each connection's settings. An empty ServerName stands for the
-	// server's host.
+	// TLS, if not nil, returns what each connection uses. An empty ServerName stands for the server's host.
 	TLS func() *tls.Config
-
 	// Auth is told to the server on each connection, before anything else.
 	Auth []Auth
-
-	// Timeout is the session timeout to ask for, in whole milliseconds: at least 1, and at most
-	// what 31 bits hold. The server raises or lowers it to its bounds: see [Session.Timeout].
+	// Timeout is the session timeout to ask for, in whole milliseconds, from 1 to what 31 bits hold. The server
+	// raises or lowers it to its bounds: see Session.Timeout.
 	Timeout time.Duration
-
-	// AnyServer takes any server that answers. Otherwise the session is only at the leader, or at
-	// a server without an ensemble.
+	// AnyServer takes any server that answers. Otherwise the session is only at the leader, or at a server without
+	// an ensemble.
 	AnyServer bool
-
-	// Leaderless says that no server led when an earlier session was opened. Then Open asks once for a
-	// leader, and a server that cannot be reached is none.
+	// Leaderless says that no server led when an earlier session was opened. Then Open asks once for a leader, and
+	// a server that cannot be reached is none.
 	Leaderless bool
-
-	// Clock stamps [Reply.Sent]; nil is [driver.HostClock]. Deadlines and pauses are real time.
+	// Clock stamps Reply.Sent; nil: driver.HostClock. Deadlines and pauses are real time.
 	Clock driver.Clock
-
-	// Lost is called once, on a goroutine of its own, when the session ended otherwise than by
-	// Close. err is or wraps [ErrExpired], or a Code ([AuthFailed]). All calls have failed by then,
-	// and all watches have fired. nil: nobody is told.
+	// Lost, if not nil, is called once, on a goroutine of its own, when the session ended otherwise than by Close.
+	// err is or wraps ErrExpired, or a Code (AuthFailed). All calls have failed by then, and all watches have fired.
 	Lost func(err error)
-
-	// Failed is told each time that no server was found, while the session is opened: what each said. nil:
-	// nobody is told.
+	// Failed, if not nil, is told what each server said each time that none was found, while the session is opened.
 	Failed func(why error)
 }
 
 // Auth is one identity, as ZooKeeper's addauth takes it: scheme digest has user:password.
-type Auth struct {
-	Scheme      string
-	Credentials string
-}
+type Auth struct{ Scheme, Credentials string }
 
 // Session is one session of ZooKeeper. It connects again by itself until it is over. Its methods
 // may be called by many goroutines.
@@ -172,9 +157,9 @@ func (s *Session) removeWatchLocked(key watchKey) {
 	if s.conn == nil || s.err != nil || s.closing {
 		return
 	}
-	kind := watchData
+	kind := int32(2) // of data
 	if key.children {
-		kind = watchChildren
+		kind = 1
 	}
 	s.sendLocked(Op{code: opRemoveWatches, path: key.path, number: kind})
 }

@@ -306,19 +306,4 @@ func TestTooLarge(t *testing.T) {
 	if !errors.Is(err, ErrTooLarge) || !errors.Is(r[0].Err, ErrTooLarge) || len(s.watches) != 0 {
 		t.Errorf("a request that is too large: %v", err)
 	}
-	// 4 MiB of names.
-	var all []*calls
-	name := strings.Repeat("n", 1000)
-	for i := range 4300 {
-		all = append(all, s.send(Create(fmt.Sprintf("/l/%s%d", name, i), nil, nil, 0)))
-	}
-	for _, c := range all {
-		if _, err := outcome(t, c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err = s.Do(within(t), Children("/l", nil), Exists("/l", nil))
-	if err != nil || !errors.Is(r[0].Err, ErrTooLarge) || r[1].Stat.NumChildren != 4300 {
-		t.Errorf("an answer that is too large: %v, %v, then %+v", err, r[0].Err, r[1])
-	}
 }

@@ -56,6 +56,17 @@ type armed struct {
 	absent bool // the node did not exist
 }
 
+// list returns in which of the lists of setWatches it is: data, exist, children.
+func (a armed) list(key watchKey) int {
+	switch {
+	case key.children:
+		return 2
+	case a.absent:
+		return 1
+	}
+	return 0
+}
+
 // watchTable is guarded by the session's mutex.
 type watchTable map[watchKey]*watchEntry
 
@@ -138,7 +149,7 @@ func (t watchTable) forget(w *Watch) (needless []watchKey) {
 func (t watchTable) rearm(zxid int64) []byte {
 	const most = 128 << 10
 	var out encoder
-	var lists [3][]string // data, exist, children
+	var lists [3][]string
 	size := 0
 	flush := func() {
 		if size == 0 {
@@ -154,19 +165,8 @@ func (t watchTable) rearm(zxid int64) []byte {
 		size = 0
 	}
 	for key, e := range t {
-		var has [3]bool
-		for _, a := range e.armed {
-			switch {
-			case key.children:
-				has[2] = true
-			case a.absent:
-				has[1] = true
-			default:
-				has[0] = true
-			}
-		}
-		for i, has := range has {
-			if has {
+		for i := range lists {
+			if slices.ContainsFunc(e.armed, func(a armed) bool { return a.list(key) == i }) {
 				lists[i] = append(lists[i], key.path)
 				size += 4 + len(key.path)
 			}
