@@ -8,7 +8,7 @@ BENCH ?= .
 # Which packages of the soak: make soak ONLY=redislock
 ONLY ?=
 
-.PHONY: help test soak bench lint fmt deps binaries demo cell
+.PHONY: help test soak bench lint lines fmt deps binaries demo cell
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ bench: ## run the benchmarks (BENCH=regexp, ARGS=more)
 
 lint: ## gofmt, vet, staticcheck, go.mod tidiness, dependency lists, shell scripts
 	@scripts/lint
+
+lines: ## count the lines: product, support, tests, docs, and the largest packages
+	@scripts/lines
 
 fmt: ## format all Go files
 	gofmt -w .

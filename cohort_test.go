@@ -267,26 +267,6 @@ func TestCohortTellsTheBlock(t *testing.T) {
 	})
 }
 
-// TestCohortAlternates: two goroutines that alternate stay in one cohort until its block is used
-// up, although nobody is at the gate between a hand-over and the next arrival.
-func TestCohortAlternates(t *testing.T) {
-	withBlocks(t, func(w *world) {
-		c, f := w.client(nil)
-		q, lease := w.contend(c, 2, nil)
-		for range block - 1 {
-			w.release(lease)
-			lease = q.next("it was handed over")
-			q.join(w.ctx, c.Mutex("n", nil))
-		}
-		if n := f.releases.Load(); n != 0 {
-			t.Errorf("the store was asked for %d releases", n)
-		}
-		w.release(lease)
-		w.release(q.next("it has its place in the queue"))
-		w.free("n", "all are done")
-	})
-}
-
 // TestCohortTrust: a hold that is handed over is trusted no longer than before (P1), and then lost
 // without asking the store (P2).
 func TestCohortTrust(t *testing.T) {
@@ -335,37 +315,8 @@ func TestCohortBroken(t *testing.T) {
 	})
 }
 
-// TestCohortRefusesTries: a try during a cohort returns the holder without asking the store.
-func TestCohortRefusesTries(t *testing.T) {
-	withBlocks(t, func(w *world) {
-		c, f := w.client(nil)
-		q, first := w.contend(c, 2, &holdfast.Options{Note: "the note"})
-		tries := f.tries.Load()
-		_, err := c.Mutex("n", nil).TryAcquire(w.ctx)
-		held := (*holdfast.HeldError)(nil)
-		if !errors.As(err, &held) || held.Name != "n" || held.Token != first.Token() ||
-			held.Note != "the note" || held.ExpiresIn <= 0 {
-			t.Errorf("P1: a try returned %v (%+v)", err, held)
-		}
-		if _, err := c.Semaphore("n", 2, nil).TryAcquire(w.ctx); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("P10: a semaphore of a mutex's name: %v", err)
-		}
-		if f.tries.Load() != tries {
-			t.Error("the store was asked")
-		}
-		w.release(first)
-		w.release(q.next("it was handed over"))
-		w.free("n", "all are done")
-	})
-}
-
 // TestCohortRefusals: a hold that may not be handed over locally goes back to the store at once.
 func TestCohortRefusals(t *testing.T) {
-	note := func(w *world, l *holdfast.Lease) {
-		if err := l.SetNote(w.ctx, "another"); err != nil {
-			w.Error(err)
-		}
-	}
 	for _, c := range []struct {
 		name    string
 		options holdfast.Options // of the waiters
@@ -377,14 +328,6 @@ func TestCohortRefusals(t *testing.T) {
 			time.Sleep(8 * time.Millisecond)
 		}},
 		{name: "a long suspend", do: func(w *world, _ *holdfast.Client, _ *faulty, _ *holdfast.Lease) { w.clock.suspend(time.Second / 10) }},
-		{name: "a note of its own", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) { note(w, l) }},
-		{name: "a note in doubt", do: func(w *world, _ *holdfast.Client, _ *faulty, l *holdfast.Lease) {
-			ctx, cancel := context.WithCancel(w.ctx)
-			cancel()
-			if err := l.SetNote(ctx, "another"); !errors.Is(err, context.Canceled) {
-				w.Errorf("set note: %v", err)
-			}
-		}},
 		{name: "in doubt", do: func(w *world, _ *holdfast.Client, f *faulty, l *holdfast.Lease) {
 			f.set(func() { f.renew = failRenewals })
 			if err := l.Renew(w.ctx); !errors.Is(err, errStore) {
@@ -476,34 +419,6 @@ func TestCohortContexts(t *testing.T) {
 	})
 }
 
-// TestCohortGivenUp: waiters that have given up are skipped, and a cohort without waiters leaves
-// nothing behind (P6, P9).
-func TestCohortGivenUp(t *testing.T) {
-	withBlocks(t, func(w *world) {
-		c, _ := w.client(nil)
-		other, _ := w.client(nil)
-		held := w.acquire(other.Mutex("n", nil))
-		ctx, cancel := context.WithCancel(w.ctx)
-		q, impatient := w.waiters(), w.waiters()
-		q.join(w.ctx, c.Mutex("n", nil))
-		impatient.join(ctx, c.Mutex("n", nil))
-		q.join(w.ctx, c.Mutex("n", nil))
-		w.release(held)
-		first := q.next("it was handed over")
-		cancel()
-		synctest.Wait()
-		if err := <-impatient.errs; !errors.Is(err, context.Canceled) {
-			t.Errorf("P6: the waiter that gave up got %v", err)
-		}
-		w.release(first)
-		last := q.next("it was handed over")
-		w.release(last)
-		w.free("n", "all are done")
-		w.release(w.acquire(c.Mutex("n", nil)))
-		w.free("n", "all are done")
-	})
-}
-
 // TestCohortClosed: Close ends a cohort, its waiters, and the hold.
 func TestCohortClosed(t *testing.T) {
 	withBlocks(t, func(w *world) {
@@ -521,23 +436,6 @@ func TestCohortClosed(t *testing.T) {
 			t.Errorf("P2: the lease has %v", lease.Err())
 		}
 		w.free("n", "the client is closed")
-	})
-}
-
-// TestCohortLost: the loss of a hold wakes the waiters of its cohort.
-func TestCohortLost(t *testing.T) {
-	withBlocks(t, func(w *world) {
-		c, f := w.client(nil)
-		q, first := w.contend(c, 2, &holdfast.Options{TTL: 20 * time.Millisecond})
-		f.set(func() { f.renew = failRenewals })
-		<-first.Done()
-		start := time.Now()
-		f.set(func() { f.renew = nil })
-		next := <-q.leases
-		if took := time.Since(start); took > 2*driver.DefaultPoll {
-			t.Errorf("P5: the name opened after %v", took)
-		}
-		w.release(next)
 	})
 }
 
@@ -632,4 +530,69 @@ func (h *cohortHistory) check() {
 	if passed == 0 {
 		h.Errorf("of %d holds none was handed over", len(h.tokens))
 	}
+}
+
+// TestCohortTrustsTheLatest: a late answer to an older renewal does not give the next holder more
+// time than the holder before had (P1).
+func TestCohortTrustsTheLatest(t *testing.T) {
+	withBlocks(t, func(w *world) {
+		c, f := w.client(nil)
+		q, first := w.contend(c, 2, nil)
+		late := make(chan struct{})
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				out := d.Renew(ctx, g)
+				<-late
+				return out
+			}
+		})
+		go first.Renew(w.ctx)
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				out := d.Renew(ctx, g)
+				out[0].Valid /= 2 // this store makes it shorter
+				return out
+			}
+		})
+		if err := first.Renew(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		close(late)
+		synctest.Wait()
+		until := first.ValidUntil()
+		w.release(first)
+		if got := q.next("it was handed over").ValidUntil(); got.After(until) {
+			t.Errorf("P1: handing a hold over moved its deadline by %v", got.Sub(until))
+		}
+	})
+}
+
+// TestCohortSequencer: the sequencer of the present hold of a cohort is current, even if the store
+// learns of it late. Those of the cohort's other holds are not.
+func TestCohortSequencer(t *testing.T) {
+	withBlocks(t, func(w *world) {
+		c, f := w.client(nil)
+		f.set(func() {
+			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
+				time.Sleep(100 * time.Millisecond)
+				return d.Renew(ctx, g)
+			}
+		})
+		q, first := w.contend(c, 2, nil)
+		w.release(first)
+		lease := q.next("it was handed over")
+		other, _ := w.client(nil)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); err != nil {
+			t.Errorf("P3: the holder's sequencer: %v", err)
+		}
+		if err := other.CheckSequencer(w.ctx, first.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P3: the sequencer of the hold before: %v", err)
+		}
+		w.release(lease)
+		if err := other.CheckSequencer(w.ctx, lease.Sequencer()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("P3: the sequencer of a released hold: %v", err)
+		}
+	})
 }

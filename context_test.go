@@ -315,3 +315,16 @@ func TestBlockingContext(t *testing.T) {
 		})
 	}
 }
+
+// hookedContext is a context that calls onCancel when a context made from it is cancelled.
+type hookedContext struct {
+	context.Context
+	done     chan struct{}
+	onCancel func()
+}
+
+func (p hookedContext) Done() <-chan struct{} { return p.done }
+
+func (p hookedContext) AfterFunc(func()) func() bool {
+	return func() bool { p.onCancel(); return true }
+}

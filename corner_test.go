@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfastlock/holdfast"
@@ -84,106 +83,6 @@ func TestUncertainDowngrade(t *testing.T) {
 	})
 }
 
-// P1: an exclusive acquire does not join a hold that is about to become shared.
-func TestReenterWhileDowngrading(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.downer()
-		f.down = func(ctx context.Context, d driver.Downgrader, g driver.Grant) (driver.Grant, error) {
-			time.Sleep(time.Second)
-			return d.Downgrade(ctx, g)
-		}
-		lease := w.acquire(c.RWMutex("x", nil).Write)
-		ctx, cancel := lease.WithContext(w.ctx)
-		defer cancel()
-		done := make(chan error)
-		go func() { done <- lease.Downgrade(w.ctx) }()
-		synctest.Wait()
-		inner, err := c.Mutex("x", &holdfast.Options{Reentrant: true}).Acquire(ctx)
-		if err != nil {
-			if derr := <-done; derr != nil || !errors.Is(err, holdfast.ErrDeadlock) {
-				t.Errorf("refused with %v; the downgrade: %v", err, derr)
-			}
-			return
-		}
-		derr := <-done
-		if inner.Mode() != holdfast.Exclusive && inner.Err() == nil {
-			t.Errorf("an exclusive acquire became %v; downgrade: %v", inner.Mode(), derr)
-		}
-	})
-}
-
-// For the race detector.
-func TestReleaseRacesDowngrade(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.downer()
-		f.down = func(ctx context.Context, d driver.Downgrader, g driver.Grant) (driver.Grant, error) {
-			g, err := d.Downgrade(ctx, g)
-			time.Sleep(time.Millisecond)
-			return g, err
-		}
-		for range 50 {
-			lease := w.acquire(c.RWMutex("x", nil).Write)
-			done := make(chan error)
-			go func() { done <- lease.Downgrade(w.ctx) }()
-			time.Sleep(time.Millisecond)
-			_ = lease.Release()
-			<-done
-		}
-	})
-}
-
-// A reader that wants renewals does not share the hold of a reader that does not.
-func TestNeighbourOfAFixedLease(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, _ := w.client(nil)
-		writer := w.acquire(c.RWMutex("x", nil).Write)
-		got := make(chan *holdfast.Lease, 2)
-		go func() {
-			l, _ := c.RWMutex("x", &holdfast.Options{RenewEvery: -1}).Read.Acquire(w.ctx)
-			got <- l
-		}()
-		synctest.Wait()
-		var mine *holdfast.Lease
-		ok := make(chan bool)
-		go func() { mine, _ = c.RWMutex("x", nil).Read.Acquire(w.ctx); close(ok) }()
-		synctest.Wait()
-		_ = writer.Release()
-		<-ok
-		time.Sleep(time.Minute)
-		if err := mine.Err(); err != nil {
-			t.Errorf("a lease with default renewal: %v", err)
-		}
-	})
-}
-
-// A second Release, and a second Close, wait for the first.
-func TestSecondReleaseAndCloseWait(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		f.set(func() {
-			f.release = func(ctx context.Context, d driver.Driver, g []driver.Grant) []error {
-				time.Sleep(2 * time.Second)
-				return d.Release(ctx, g)
-			}
-		})
-		l := w.acquire(c.Mutex("x", nil))
-		go l.Release()
-		synctest.Wait()
-		if d := w.took(func() { _ = l.Release() }); d == 0 {
-			info, _ := c.Inspect(w.ctx, "x")
-			t.Errorf("second release returned nil at once, store: %+v", info)
-		}
-		time.Sleep(3 * time.Second)
-		_ = w.acquire(c.Mutex("y", nil))
-		go c.Close()
-		synctest.Wait()
-		if d := w.took(func() { _ = c.Close() }); d == 0 {
-			t.Errorf("second Close at once while the first is under way")
-		}
-		time.Sleep(3 * time.Second)
-	})
-}
-
 // The handle of an uncertain request goes back to the driver with the withdrawal.
 func TestUncertainHandleIsGivenBack(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -207,32 +106,6 @@ func TestUncertainHandleIsGivenBack(t *testing.T) {
 	})
 }
 
-// A try of a store whose answers take longer than the TTL ends with an error.
-func TestTryOfASlowStore(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		f.set(func() {
-			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
-				g, err := d.Try(ctx, r)
-				time.Sleep(31 * time.Second)
-				return g, err
-			}
-			f.enqueue = func(ctx context.Context, d driver.Queuer, r driver.Request) (driver.Grant, error) {
-				g, err := d.Enqueue(ctx, r)
-				time.Sleep(31 * time.Second)
-				return g, err
-			}
-		})
-		ctx, cancel := context.WithTimeout(w.ctx, time.Hour)
-		defer cancel()
-		var err error
-		d := w.took(func() { _, err = c.Mutex("x", nil).TryAcquire(ctx) })
-		if d > 5*time.Minute {
-			t.Errorf("TryAcquire took %v, %d tries: %v", d, f.tries.Load(), err)
-		}
-	})
-}
-
 // P1: a renewal that grants less than before shortens the trust.
 func TestShorterRenewal(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -250,28 +123,6 @@ func TestShorterRenewal(t *testing.T) {
 		time.Sleep(16 * time.Second) // renewed at 10 s, for 5 s
 		if l.Err() == nil {
 			t.Errorf("trusted after the store's 5 s are over, until %v", time.Until(l.ValidUntil()))
-		}
-	})
-}
-
-// The store says that the name is held as the context ends.
-func TestTryHeldAtTheDeadline(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		other, _ := w.client(nil)
-		w.acquire(other.Mutex("x", nil))
-		f.set(func() {
-			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
-				g, err := d.Try(ctx, r)
-				time.Sleep(time.Second)
-				return g, err
-			}
-		})
-		ctx, cancel := context.WithTimeout(w.ctx, time.Second/2)
-		defer cancel()
-		_, err := c.Mutex("x", nil).TryAcquire(ctx)
-		if !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("the store said held: %v", err)
 		}
 	})
 }
@@ -336,30 +187,6 @@ func TestErrorsThatDoNotCompare(t *testing.T) {
 		if _, err := c.Mutex("x", nil).Acquire(w.ctx); !errors.Is(err, driver.ErrMismatch) ||
 			!errors.Is(err, errStore) {
 			t.Errorf("Acquire returned %v", err)
-		}
-	})
-}
-
-// A lease that is not to be renewed ends, even if the store rounds its TTL down.
-func TestFixedLeaseOfARoundingStore(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		f.set(func() {
-			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
-				g, err := d.Try(ctx, r)
-				g.Valid -= 500 * time.Millisecond
-				return g, err
-			}
-			f.renew = func(ctx context.Context, d driver.Driver, g []driver.Grant) []driver.Renewal {
-				r := d.Renew(ctx, g)
-				r[0].Valid -= 500 * time.Millisecond
-				return r
-			}
-		})
-		l := w.acquire(c.Mutex("x", &holdfast.Options{TTL: 10500 * time.Millisecond, RenewEvery: -1}))
-		time.Sleep(time.Hour)
-		if l.Err() == nil {
-			t.Errorf("RenewEvery is negative, but the lease still lives; %d renewals", f.renewals.Load())
 		}
 	})
 }

@@ -21,12 +21,12 @@
 //
 // # What a lock in a store can promise, and what not
 //
-// A lease ends by the clock. Suppose a holder stands still: it is paused, swapped out or suspended.
-// It may wake after its lease has ended and act beside the next holder, and no store can prevent
-// that. Holdfast makes this window as small as it can be: a lease counts its time from before the
-// request that took it, on a clock that runs on while the host sleeps, and [Lease.Err] reads that
-// clock at every call. If even this window must be closed, the resource itself must refuse a holder
-// that comes too late. For that every lease carries a fencing token, and package fence has the
+// A lease ends by the clock. A holder that is paused, swapped out or suspended may wake after its lease
+// has ended, and act beside the next holder. No store can prevent that. Holdfast makes this window as
+// small as it can be: a lease counts its time from before the request that took it, on a clock that
+// runs on while the host sleeps, and [Lease.Err] reads that clock at every call. To close even this
+// window the resource itself must refuse a holder that comes too late. For that every lease carries a
+// fencing token, and package fence has the
 // guards that check it.
 //
 // So use a lock alone for efficiency, to avoid doing work twice. For correctness, where two holders

@@ -1,7 +1,6 @@
 package holdfast
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -106,16 +105,6 @@ func failed(op, name string, errs ...error) error {
 		}
 	}
 	return e
-}
-
-// ended returns the error of a context that has ended, with its cause if that says more. It is nil
-// if the context has not ended.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || cause == err {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 func errNilContext(op string) error {

@@ -2,43 +2,27 @@ package holdfast
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
-	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/core"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
-	"github.com/holdfastlock/holdfast/internal/timer"
 )
 
 // Client takes locks in one store. Make one per store and process, and close it at the end. It
 // renews all its leases together. Safe for concurrent use.
 type Client struct {
-	driver  driver.Driver
-	queuer  driver.Queuer           // nil: the store has no queue
-	sharder driver.Sharder          // nil: the store has no parts
-	hinter  driver.ContentionHinter // nil: the driver gives no hints of contention
-	waker   driver.Waker            // nil: the store does not tell when a name is free, or it has a queue
-	caps    Caps
-	opts    ClientOptions
-	clock   driver.Clock
-	timer   *timer.Timer
-	events  eventQueue
-	closing context.Context // ends when Close begins
-	close   context.CancelCauseFunc
+	driver driver.Driver
+	core   *core.Core
+	caps   Caps
+	opts   ClientOptions
+	events eventQueue
 
-	mu      sync.Mutex
-	engine  *engine.Engine
-	shared  map[settingsKey]*settings
-	bound   bound
-	cancels cancellations // of leases that have just ended
-	active  int           // operations and batches under way, for Close to wait for
-	quiet   chan struct{} // closed when the last of them ends after Close has begun
-	closed  bool
-	done    chan struct{} // closed when Close has finished
+	mu     sync.Mutex
+	shared map[settingsKey]*settings
 }
 
 // Open opens the store that the URL names and returns a client for it. The context bounds the
@@ -82,38 +66,35 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 		o = &ClientOptions{}
 	}
 	c := &Client{
-		driver: d, caps: d.Caps(), opts: *o, clock: o.Clock,
+		driver: d, caps: d.Caps(), opts: *o,
 		shared: map[settingsKey]*settings{},
 		events: eventQueue{logger: o.Logger},
-		done:   make(chan struct{}),
-	}
-	if c.clock == nil {
-		c.clock = driver.HostClock
 	}
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("holdfast: new: %w", err)
 	}
-	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
-	c.sharder, _ = driver.As[driver.Sharder](d, driver.OpShard)
-	c.hinter, _ = c.queuer.(driver.ContentionHinter)
-	if c.queuer == nil {
-		c.waker, _ = d.(driver.Waker)
+	config := core.Config{
+		Driver: d, Caps: c.caps, Clock: o.Clock, Prefix: o.Prefix, Tell: c.emit, Traced: o.Trace != nil,
+		Panicked: c.events.panicked, LostError: newLostError, UncertainRelease: newUncertainRelease,
 	}
-	c.engine = engine.New(engine.Config{
-		Prefix: c.opts.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
-		Poll: c.caps.PollInterval(), TokenBlock: c.caps.TokenBlock,
-		Silent:   !c.opts.Events.any() && c.opts.Logger == nil,
-		Traced:   c.opts.Trace != nil,
-		NewOwner: rand.Text, Jitter: jitter,
-		LostError: newLostError, UncertainRelease: newUncertainRelease,
-	})
-	c.timer = timer.New(c.clock, c.tick)
-	c.closing, c.close = context.WithCancelCause(context.Background())
-	if n, ok := driver.As[driver.Notifier](d, driver.OpNotify); ok {
-		go c.listen(n.Losses())
+	if config.Clock == nil {
+		config.Clock = driver.HostClock
 	}
+	if !o.Events.any() && o.Logger == nil {
+		config.Tell = nil
+	}
+	c.core = core.New(config)
 	return c, nil
 }
+
+// Close closes the client: waiting acquires return ErrClosed, leases end (ErrReleased) and are
+// released in batches, and the driver is closed.
+//
+// It waits at most about 5 s for the store. If the store has not confirmed every release by then,
+// the error is ErrUncertain, and what is left ends with its TTL. Then it waits, for at most 1 s,
+// until the hooks and the Logger have been told everything. A second call waits for the first, for
+// at most 5 s, and returns nil.
+func (c *Client) Close() error { return c.core.Close(c.events.flush) }
 
 // check returns what is wrong with the options, or with what the driver announces.
 func (c *Client) check() error {
@@ -239,3 +220,25 @@ func (c *Client) settings(key settingsKey) (*settings, error) {
 	}
 	return s, nil
 }
+
+// Types of package driver that users of locks need too.
+type (
+	// Token is a fencing token, an int64 that grows with every new hold on a name (P3). 0: the
+	// store gives none.
+	Token = driver.Token
+	// Mode says how a lease holds its name: Exclusive, Shared or Slot.
+	Mode = driver.Mode
+	// Caps says what a store can do, and in Guarantees what remains of the promises when things
+	// go wrong. The fields are shown by go doc driver.Caps.
+	Caps = driver.Caps
+	// Info is the state of one name, for operators: its holders and waiters. The fields are shown
+	// by go doc driver.Info.
+	Info = driver.Info
+)
+
+// The modes of a lease.
+const (
+	Exclusive = driver.Exclusive
+	Shared    = driver.Shared
+	Slot      = driver.Slot
+)

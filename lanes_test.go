@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -72,46 +71,6 @@ func TestShortLeaseCostsNoLongOne(t *testing.T) {
 	})
 }
 
-// Forty sections with a TTL of 100 ms, never renewed, in a store with a round trip of 40 ms.
-func TestShortSectionsCostNoLongLease(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		const away = 40 * time.Millisecond
-		f.set(func() {
-			f.renew = slowRenewals(away)
-			f.try = func(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, error) {
-				g, err := d.Try(ctx, r)
-				time.Sleep(away)
-				return g, err
-			}
-		})
-		leader := w.acquire(c.Mutex("leader", nil))
-		var stop atomic.Bool
-		var workers sync.WaitGroup
-		for i := range 40 {
-			workers.Go(func() {
-				for !stop.Load() {
-					lease, err := c.Mutex(fmt.Sprint("row/", i),
-						&holdfast.Options{TTL: 100 * time.Millisecond, RenewEvery: -1}).Acquire(w.ctx)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					time.Sleep(5 * time.Millisecond)
-					_ = lease.Release()
-				}
-			})
-			time.Sleep(2 * time.Millisecond)
-		}
-		time.Sleep(time.Minute)
-		if err := leader.Err(); err != nil {
-			t.Error(err)
-		}
-		stop.Store(true)
-		workers.Wait()
-	})
-}
-
 // A thousand leases of 30 s are renewed one after the other, in 12 ms each. There is time for all,
 // though not every 10 s, and none is ever in doubt.
 func TestManyLeasesOneByOne(t *testing.T) {
@@ -128,29 +87,6 @@ func TestManyLeasesOneByOne(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if lost.Load() > 0 || doubts.Load() > 0 {
 			t.Errorf("%d of 1000 leases lost, %d in doubt", lost.Load(), doubts.Load())
-		}
-	})
-}
-
-// The same with too many leases for the store: it loses some of them, not all.
-func TestTooManyLeasesOneByOne(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var lost atomic.Int32
-		c, f := w.client(&holdfast.ClientOptions{Events: holdfast.Events{
-			Lost: func(e holdfast.Event) {
-				lost.Add(1)
-				if !errors.Is(e.Err, context.DeadlineExceeded) {
-					t.Errorf("the loss does not tell why: %v", e.Err)
-				}
-			},
-		}})
-		f.set(func() { f.renew = oneByOne(w, 100*time.Millisecond) })
-		for i := range 500 {
-			w.acquire(c.RWMutex(fmt.Sprint(i), nil).Read)
-		}
-		time.Sleep(10 * time.Minute)
-		if n := lost.Load(); n == 0 || n > 350 {
-			t.Errorf("%d of 500 leases lost, where there is time for 200 to 300", n)
 		}
 	})
 }

@@ -3,6 +3,11 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
 // Lock is a name and how to hold it. It has no state and does no I/O: make one whenever it is
@@ -25,9 +30,9 @@ func (l *Lock) Name() string { return l.name }
 // outcome is not known, it is withdrawn in the background.
 //
 // Until the store has answered once, Acquire returns the store's errors at once; after that it
-// retries while the context lasts. Suppose a store does not answer, and 16384 acquires and releases
-// of the client await it. Then a further acquire does not ask the store: it returns the store's
-// error, or retries as above.
+// retries while the context lasts. While 16384 acquires and releases of the client await a store that
+// does not answer, a further acquire does not ask the store: it returns the store's error, or retries
+// as above.
 //
 // The goroutines of one client are served in the order in which they came. Where Caps.Fair, clients
 // are served in the order of the store's queue, each for one hold or, where Caps.TokenBlock allows,
@@ -93,7 +98,79 @@ func (l *Lock) check(ctx context.Context, op string) error {
 	case l.settings.err != nil:
 		return failed(op, l.name, l.settings.err)
 	case ctx.Err() != nil:
-		return failed(op, l.name, ended(ctx))
+		return failed(op, l.name, ctxerr.Cause(ctx))
 	}
 	return nil
+}
+
+// acquire is Acquire and TryAcquire.
+func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error) {
+	if err := l.check(ctx, op); err != nil {
+		return nil, err
+	}
+	if trace := l.settings.client.opts.Trace; trace != nil {
+		return l.acquireTraced(ctx, trace, op, try)
+	}
+	return l.acquireChecked(ctx, nil, op, try)
+}
+
+// acquireChecked acquires a lock that check has passed. Traced is the context for the events of the hold; nil:
+// none.
+func (l *Lock) acquireChecked(ctx, traced context.Context, op string, try bool) (*Lease, error) {
+	if lease, err := l.nested(ctx, try); err != nil {
+		return nil, failed(op, l.name, err)
+	} else if lease != nil {
+		return lease, nil
+	}
+	c := l.settings.client
+	lease := &Lease{client: c}
+	lease.core.Init(c.core, l.name, &l.settings.Settings, try, traced)
+	if reasons := c.core.Acquire(ctx, &lease.core, try); reasons != nil {
+		return nil, failed(op, l.name, reasons...)
+	}
+	return lease, nil
+}
+
+// nested checks for holds on the lock's name that the context already has. It returns a lease if
+// the lock joins one of them, and ErrDeadlock if the caller would wait for itself.
+func (l *Lock) nested(ctx context.Context, try bool) (*Lease, error) {
+	held, _ := ctx.Value(heldKey{}).(*heldList)
+	permits := l.settings.Permits
+	var seen []*engine.Hold
+	for ; held != nil; held = held.outer {
+		h := held.lease.core.Hold()
+		other := held.lease.client != l.settings.client || held.lease.Name() != l.name
+		if other || slices.Contains(seen, h) || held.lease.Err() != nil {
+			continue
+		}
+		seen = append(seen, h)
+		mode := held.lease.Mode()
+		switch {
+		case (mode == Slot) != (l.settings.Mode == Slot):
+			// Another kind of lock: the store returns ErrMismatch.
+		case mode == Slot:
+			if permits += held.lease.core.Permits(); permits > l.settings.Slots {
+				return nil, deadlock(try)
+			}
+		case !l.settings.reentrant:
+			return nil, deadlock(try)
+		default:
+			lease, err := held.lease.share(l.settings.Mode)
+			if errors.Is(err, ErrDeadlock) {
+				return nil, deadlock(try)
+			}
+			if err == nil {
+				return lease, nil
+			} // else it has just ended, and the context does not hold the name by it
+		}
+	}
+	return nil, nil
+}
+
+// deadlock returns ErrDeadlock; for a try it is ErrHeld too.
+func deadlock(try bool) error {
+	if try {
+		return fmt.Errorf("%w: %w", ErrHeld, ErrDeadlock)
+	}
+	return ErrDeadlock
 }

@@ -94,68 +94,6 @@ func TestMaxHold(t *testing.T) {
 	}
 }
 
-// TestMaxHoldNotReached: the maximum does not matter to a lease that is released in time or lost
-// for another reason.
-func TestMaxHoldNotReached(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var told expiries
-		c, f := w.client(told.options())
-		long := w.acquire(c.Mutex("x", &holdfast.Options{MaxHold: time.Hour}))
-		time.Sleep(59 * time.Minute)
-		w.release(long)
-		fixed := w.acquire(c.Mutex("x", &holdfast.Options{MaxHold: time.Minute, RenewEvery: -1}))
-		<-fixed.Done()
-		if err := fixed.Err(); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrMaxHold) {
-			t.Errorf("a lease that is never renewed ended by its TTL: %v", err)
-		}
-		late := w.acquire(c.Mutex("y", &holdfast.Options{MaxHold: time.Hour}))
-		f.set(func() { f.renew = failRenewals })
-		<-late.Done()
-		if err := late.Err(); !errors.Is(err, errStore) || errors.Is(err, holdfast.ErrMaxHold) {
-			t.Errorf("a lease that could not be renewed: %v", err)
-		}
-		slept := w.acquire(c.Mutex("z", &holdfast.Options{MaxHold: time.Minute}))
-		w.clock.suspend(time.Hour)
-		if err := slept.Err(); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrMaxHold) {
-			t.Errorf("a lease that was lost while the host was suspended: %v", err)
-		}
-		synctest.Wait()
-		if len(told.at) != 0 {
-			t.Errorf("expiries were reported: %v", told.at)
-		}
-	})
-}
-
-// TestMaxHoldRenew: Renew before the end of the maximum hold does not move it; Renew after it
-// returns ErrMaxHold.
-func TestMaxHoldRenew(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		start := time.Now()
-		lease := w.acquire(c.Mutex("x", &holdfast.Options{MaxHold: 20 * time.Second, RenewEvery: -1}))
-		time.Sleep(19 * time.Second)
-		if err := lease.Renew(w.ctx); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(time.Second)
-		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrMaxHold) ||
-			errors.Is(err, holdfast.ErrLost) || f.renewals.Load() != 1 {
-			t.Errorf("after the maximum, and %d renewals, Renew returned %v", f.renewals.Load(), err)
-		}
-		if err := lease.Err(); err != nil {
-			t.Errorf("a lease that is not renewed any more is not lost: %v", err)
-		}
-		<-lease.Done()
-		if d := time.Since(start); d != 19*time.Second+29400*time.Millisecond {
-			t.Errorf("it ended after %v", d)
-		}
-		if err := lease.Renew(w.ctx); !errors.Is(err, holdfast.ErrLost) ||
-			!errors.Is(err, holdfast.ErrMaxHold) {
-			t.Errorf("after the end Renew returned %v", err)
-		}
-	})
-}
-
 // TestMaxHoldPassesDuringRenewal: suppose a renewal is under way when the maximum hold is over. Its
 // answer does not move the deadline and causes no doubt, but the lease is lost if the answer is
 // that the hold is gone.
@@ -225,16 +163,13 @@ func TestMaxHoldLateTimer(t *testing.T) {
 }
 
 // TestMaxHoldOfSharedLeases: the maximum counts from the taking of the hold, for all of its leases.
-// Reenter, SetNote and Downgrade do not change it.
+// Reenter and Downgrade do not change it.
 func TestMaxHoldOfSharedLeases(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var told expiries
 		c, _ := w.client(told.options())
 		lease := w.acquire(c.Mutex("x", &holdfast.Options{MaxHold: 25 * time.Second}))
 		time.Sleep(9 * time.Second)
-		if err := lease.SetNote(w.ctx, "half way"); err != nil {
-			t.Error(err)
-		}
 		if err := lease.Downgrade(w.ctx); err != nil {
 			t.Error(err)
 		}
@@ -244,8 +179,7 @@ func TestMaxHoldOfSharedLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second) // beyond the maximum
-		if err := errors.Join(lease.Err(), again.SetNote(w.ctx, "nearly done"),
-			again.Downgrade(w.ctx)); err != nil {
+		if err := errors.Join(lease.Err(), again.Downgrade(w.ctx)); err != nil {
 			t.Error(err)
 		}
 		<-lease.Done()
@@ -257,24 +191,6 @@ func TestMaxHoldOfSharedLeases(t *testing.T) {
 			!errors.Is(again.Err(), holdfast.ErrMaxHold) || len(told.at) != 1 ||
 			told.at[0] != 25*time.Second {
 			t.Errorf("ended by %v and %v, told at %v", lease.Err(), again.Err(), told.at)
-		}
-	})
-}
-
-// TestMaxHoldDowngrade: a downgrade after the maximum hold may restart the TTL in the store, but
-// not the lease's.
-func TestMaxHoldDowngrade(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, _ := w.client(nil)
-		start := time.Now()
-		lease := w.acquire(c.Mutex("x", &holdfast.Options{MaxHold: 5 * time.Second}))
-		time.Sleep(6 * time.Second)
-		if err := lease.Downgrade(w.ctx); err != nil || lease.Mode() != holdfast.Shared {
-			t.Errorf("a %v lease: %v", lease.Mode(), err)
-		}
-		<-lease.Done()
-		if d := time.Since(start); d != 29400*time.Millisecond {
-			t.Errorf("it ended after %v", d)
 		}
 	})
 }
@@ -318,39 +234,5 @@ func TestMaxHoldHandedOver(t *testing.T) {
 			t.Errorf("a holder without a maximum: %v", err)
 		}
 		w.release(third)
-	})
-}
-
-// TestMaxHoldOfReaders: readers share a hold only if their maxima are equal.
-func TestMaxHoldOfReaders(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c, f := w.client(nil)
-		writer, q := w.acquire(c.Mutex("x", nil)), w.waiters()
-		limited, free := c.RWMutex("x", &holdfast.Options{MaxHold: time.Second}).Read,
-			c.RWMutex("x", nil).Read
-		for _, l := range []*holdfast.Lock{limited, limited, free, free} {
-			q.join(w.ctx, l)
-		}
-		w.release(writer)
-		var leases []*holdfast.Lease
-		for range 4 {
-			leases = append(leases, q.next("all may read"))
-		}
-		if info, err := c.Inspect(w.ctx, "x"); err != nil || len(info.Holders) != 2 {
-			t.Errorf("the store has %d holds (%v), want 2", len(info.Holders), err)
-		}
-		time.Sleep(time.Minute)
-		lost := 0
-		for _, lease := range leases {
-			if errors.Is(lease.Err(), holdfast.ErrMaxHold) {
-				lost++
-			} else if err := lease.Err(); err != nil {
-				t.Error(err)
-			}
-			_ = lease.Release()
-		}
-		if lost != 2 {
-			t.Errorf("%d leases ended by a maximum, want 2 (%d tries)", lost, f.tries.Load())
-		}
 	})
 }

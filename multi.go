@@ -118,7 +118,7 @@ func (ml *MultiLease) take(ctx context.Context, locks []*Lock, one acquireOne) e
 			return err
 		}
 		ml.leases = append(ml.leases, lease)
-		ml.unbind = append(ml.unbind, lease.bind(ml.cancel))
+		ml.unbind = append(ml.unbind, lease.core.Bind(ml.cancel))
 	}
 	return ml.Err() // one may have been lost during the wait for the next
 }

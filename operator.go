@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // Inspect returns the holders and the waiters of a name, with their tokens and notes. A name that
@@ -19,7 +23,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer c.stop()
+	defer c.core.Stop()
 	info, err := inspector.Inspect(ctx, c.opts.Prefix+name)
 	if err != nil {
 		return Info{}, failed("inspect", name, err)
@@ -45,7 +49,7 @@ func (c *Client) admit(ctx context.Context, op, name string) error {
 	if err := c.checkName(name); err != nil {
 		return failed(op, name, err)
 	}
-	if err := c.start(); err != nil {
+	if err := c.core.Start(); err != nil {
 		return failed(op, name, err)
 	}
 	return nil
@@ -65,7 +69,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 			yield(Info{}, err)
 			return
 		}
-		defer c.stop()
+		defer c.core.Stop()
 		for info, err := range inspector.List(ctx, c.opts.Prefix+prefix) {
 			if err != nil {
 				yield(Info{}, failed("list", prefix, err))
@@ -95,7 +99,7 @@ func (c *Client) Break(ctx context.Context, name string, t Token) error {
 	if err := c.admit(ctx, "break", name); err != nil {
 		return err
 	}
-	defer c.stop()
+	defer c.core.Stop()
 	if t <= 0 {
 		return failed("break", name, fmt.Errorf("token is %d: the one that Inspect shows is needed", t))
 	}
@@ -134,7 +138,7 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 	case seq.Token == 0:
 		return failed(op, name, fmt.Errorf("it has no token: %w", ErrUnsupported))
 	}
-	for pause := engine.CohortAlone; ; pause *= 2 {
+	for again := engine.CohortAlone; ; again *= 2 {
 		info, err := c.Inspect(ctx, name)
 		if err != nil {
 			return fmt.Errorf("holdfast: %s: %w", op, err)
@@ -152,8 +156,154 @@ func (c *Client) CheckSequencer(ctx context.Context, s string) error {
 		switch {
 		case !behind:
 			return failed(op, name, ErrNotHeld)
-		case pause > publishWithin || !rest(ctx, pause):
-			return failed(op, name, ErrUncertain, errUnpublished, ended(ctx))
+		case again > publishWithin || !pause.Sleep(ctx, again):
+			return failed(op, name, ErrUncertain, errUnpublished, ctxerr.Cause(ctx))
 		}
 	}
+}
+
+// Watch yields who holds a name: first the present state, then the new state after each change of a
+// holder, a note or a lock-delay. It shows the waiters, but does not yield when only they change.
+// It ends with the context or the client, or when the caller stops.
+//
+// A change is seen at once if the store reports it (driver.OpWatch), and otherwise, or if the
+// report is lost, at the next poll (Caps.Poll). So a short state may be missed: the tokens then
+// tell that others came between.
+//
+// An error says that the state is not known at present. One is yielded for each failed poll, and
+// the watch goes on until the caller stops. It ends by itself after ErrUnsupported (the store
+// cannot tell who holds), a bad name, and ErrClosed.
+func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		inspector, err := c.inspector(ctx, "watch", name)
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		c.core.Stop() // Close does not wait for a watch, which may go on for ever
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(c.core.Closing(), func() { cancel(ErrClosed) })()
+		w := &watch{client: c, inspector: inspector, name: name, unsubscribe: func() {},
+			again: pause.Backoff{Min: 5 * time.Millisecond, Max: c.caps.PollInterval()}}
+		for w.next(ctx) {
+			if !yield(w.info, w.err) {
+				return
+			}
+		}
+		if errors.Is(context.Cause(ctx), ErrClosed) {
+			yield(Info{}, failed("watch", name, ErrClosed))
+		}
+	}
+}
+
+// watch is the state of one Watch.
+type watch struct {
+	client      *Client
+	inspector   driver.Inspector
+	name        string
+	hints       <-chan struct{} // nil: the driver gives none, or did not yet
+	unsubscribe func()          // ends the hints
+	again       pause.Backoff   // before the next poll after hints that ended
+	polled      bool
+	known       bool // info is the result of the last poll
+	info        Info
+	err         error
+}
+
+// next waits for something new, puts it in info and err, and returns true. It returns false if the
+// context has ended.
+func (w *watch) next(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		if w.polled {
+			w.rest(ctx)
+		}
+		w.subscribe(ctx)
+		info, err := w.poll(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case err != nil:
+			w.known, w.info, w.err = false, Info{}, failed("watch", w.name, err)
+			return true
+		case !w.known || !sameHolders(w.info, info):
+			w.known, w.info, w.err = true, info, nil
+			return true
+		}
+		w.info = info // its remaining times are newer
+	}
+	return false
+}
+
+// subscribe subscribes to the driver's hints of changes. It is called before the poll, so that a hint
+// follows for every change that the poll does not show.
+func (w *watch) subscribe(ctx context.Context) {
+	if w.hints != nil {
+		return
+	}
+	if d, ok := driver.As[driver.Watcher](w.client.driver, driver.OpWatch); ok {
+		w.unsubscribe() // frees the context of hints that failed or ended (P9)
+		ctx, w.unsubscribe = context.WithCancel(ctx)
+		tooLong := time.AfterFunc(pollWithin, w.unsubscribe)
+		w.hints, _ = d.Watch(ctx, w.client.opts.Prefix+w.name) // after an error the polls remain
+		tooLong.Stop()
+	}
+}
+
+func (w *watch) poll(ctx context.Context) (Info, error) {
+	w.polled = true
+	if err := w.client.core.Start(); err != nil {
+		return Info{}, err
+	}
+	defer w.client.core.Stop()
+	ctx, cancel := context.WithTimeout(ctx, pollWithin)
+	defer cancel()
+	info, err := w.inspector.Inspect(ctx, w.client.opts.Prefix+w.name)
+	info.Name = w.name
+	return info, err
+}
+
+// pollWithin bounds one request to a store that may not answer.
+const pollWithin = 5 * time.Second
+
+// rest waits for a hint, for the next poll, or until a hold ends unless it is renewed.
+func (w *watch) rest(ctx context.Context) {
+	next := pause.Jitter(w.client.caps.PollInterval())
+	for _, h := range w.info.Holders {
+		if h.Expires > 0 {
+			next = min(next, h.Expires+time.Millisecond)
+		}
+	}
+	if w.info.ClosedFor > 0 {
+		next = min(next, w.info.ClosedFor+time.Millisecond)
+	}
+	timer := time.NewTimer(next)
+	defer timer.Stop()
+	select {
+	case _, more := <-w.hints:
+		if more {
+			w.again.Reset()
+			return
+		}
+		// Poll and subscribe again soon, but not in a hot loop if that ends at once too.
+		w.hints = nil
+		timer.Reset(min(next, w.again.Next()))
+	case <-timer.C:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// sameHolders reports whether two polls show the same holds.
+func sameHolders(a, b Info) bool {
+	same := func(a, b driver.Holder) bool {
+		return a.Owner == b.Owner && a.Token == b.Token && a.Mode == b.Mode && a.Note == b.Note
+	}
+	return slices.EqualFunc(a.Holders, b.Holders, same) &&
+		(a.ClosedFor > 0) == (b.ClosedFor > 0) && a.Slots == b.Slots
 }

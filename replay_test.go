@@ -68,7 +68,7 @@ func TestReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 				clients = append(clients, c)
-				logs = append(logs, replay.Record(c.engine))
+				logs = append(logs, c.Record())
 			}
 			var people sync.WaitGroup
 			for i := range 12 {
@@ -103,14 +103,12 @@ func wander(c *Client) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), rand.N(50*time.Millisecond))
 		if lease, err := l.Acquire(ctx); err == nil {
-			switch rand.IntN(8) {
+			switch rand.IntN(7) {
 			case 0:
 				_ = lease.Downgrade(ctx)
 			case 1:
-				_ = lease.SetNote(ctx, "another")
-			case 2:
 				_ = lease.Renew(ctx)
-			case 3:
+			case 2:
 				if other, err := lease.Reenter(); err == nil {
 					defer other.Release()
 				}

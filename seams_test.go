@@ -418,13 +418,6 @@ var seams = map[string]func(*scene){
 		})
 		s.followers(1)
 	},
-	"SetNote": func(s *scene) {
-		s.subject(func(lease *holdfast.Lease) {
-			s.trap.arm("Annotate")
-			_ = lease.SetNote(s.ctx, "note")
-		})
-		s.followers(1)
-	},
 }
 
 // intruders are what happens meanwhile.
@@ -637,12 +630,6 @@ func (t *trap) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, err
 	return t.ask(ctx, "Downgrade", func(ctx context.Context) (driver.Grant, error) {
 		return t.Forward.Downgrade(ctx, g)
 	})
-}
-
-func (t *trap) Annotate(ctx context.Context, g driver.Grant) error {
-	return spring(t, ctx, "Annotate", func(ctx context.Context) error {
-		return t.Forward.Annotate(ctx, g)
-	}, func(err error) error { return err })
 }
 
 func (t *trap) Renew(ctx context.Context, g []driver.Grant) []driver.Renewal {

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 
+	"github.com/holdfastlock/holdfast/internal/core"
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
@@ -65,12 +66,12 @@ func (l *Lock) acquireTraced(
 			end = after
 		}
 	})
-	outcome := Outcome{Err: errPanicked} // the caller gets the driver's panic
+	outcome := Outcome{Err: core.ErrPanicked} // the caller gets the driver's panic
 	defer func() { c.guardTrace(l.name, func() { end(outcome) }) }()
 	lease, err := l.acquireChecked(traced, traced, op, try)
 	outcome = Outcome{Lease: lease, Err: err}
 	if lease != nil {
-		outcome.Source = lease.source()
+		outcome.Source = sources[lease.core.State().Source]
 	}
 	return lease, err
 }
@@ -79,20 +80,4 @@ func (l *Lock) acquireTraced(
 // lease nor fail an acquire.
 func (c *Client) guardTrace(name string, f func()) {
 	c.events.guard(queuedEvent{msg: "acquire", event: Event{Name: name}}, "trace", c.opts.Logger, f)
-}
-
-// source returns where the hold came from.
-func (le *Lease) source() Source {
-	c := le.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return sources[le.caller.Source()]
-}
-
-// tracedLocked returns the context for the events of the lease's hold, or nil.
-func (le *Lease) tracedLocked() context.Context {
-	if le.audience == nil {
-		return nil
-	}
-	return le.audience.traced
 }

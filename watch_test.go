@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,64 @@ func TestWatchWithoutHints(t *testing.T) {
 		synctest.Wait()
 		if most := 4 * int(long/c.Caps().PollInterval()); d.begun > most {
 			w.Errorf("in %v it began %d times to listen: more than %d", long, d.begun, most)
+		}
+	})
+}
+
+// TestWatch: a watch yields the present holders, then each change of them, and nothing else.
+func TestWatch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		watcher, _ := w.client(nil)
+		ctx, cancel := context.WithCancel(w.ctx)
+		var seen []int
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for info, err := range watcher.Watch(ctx, "n") {
+				if err != nil {
+					w.Error(err)
+				}
+				seen = append(seen, len(info.Holders))
+			}
+		}()
+		synctest.Wait()
+		read := c.RWMutex("n", nil).Read
+		var leases []*holdfast.Lease
+		for range 2 {
+			lease, err := read.Acquire(w.ctx)
+			if err != nil {
+				w.Fatal(err)
+			}
+			leases = append(leases, lease)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute) // renewals are no changes
+		for _, lease := range leases {
+			if err := lease.Release(); err != nil {
+				w.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		cancel()
+		<-done
+		if want := []int{0, 1, 2, 1, 0}; !slices.Equal(seen, want) {
+			w.Errorf("holders seen: %v, want %v", seen, want)
+		}
+	})
+}
+
+// TestWatchBadInput: a watch refuses bad input at once (P10).
+func TestWatchBadInput(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, _ := w.client(nil)
+		for _, name := range []string{"", "a//b"} {
+			n := 0
+			for _, err := range c.Watch(w.ctx, name) {
+				if n++; err == nil || n > 1 {
+					w.Fatalf("Watch of %q: %v, %d times", name, err, n)
+				}
+			}
 		}
 	})
 }

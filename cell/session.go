@@ -5,7 +5,6 @@ import (
 	crand "crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cell/cellv1"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // SessionOptions configure a session.
@@ -268,13 +268,7 @@ func (s *Session) rest(failures int) {
 	if failures < len(s.client.members) {
 		return
 	}
-	pause := min(10*time.Millisecond<<min(failures-len(s.client.members), 6), s.ttl/12)
-	timer := time.NewTimer(pause/2 + rand.N(pause/2+1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.life.Done():
-	}
+	pause.Sleep(s.life, pause.Jitter(min(10*time.Millisecond<<min(failures-len(s.client.members), 6), s.ttl/12)))
 }
 
 // call makes one call of KeepAlive, and takes in what the member answers.

@@ -15,22 +15,10 @@ var guarantees = driver.Guarantees{
 	Summary:  "The consensus of a majority of the cell's members, and their monotonic clocks, of which none is compared with another.",
 	Lateness: lateness,
 	Tokens:   "The revision of the cell's log, which every change increases; it survives everything but the loss of the data.",
-	Faults: map[driver.Fault]driver.Verdict{
+	Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
 			Note: "the holds of a client that died end with their TTL and lock-delay, or with their minimum hold if that is later, its places within two polls; if its host vanishes without closing its connection the TTL may begin once more, a third of it later",
-		},
-		driver.ClientPause: {
-			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
-		},
-		driver.ClientSuspend: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases count suspended time: on waking the holder knows that it has lost",
-		},
-		driver.Partition: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holder stops trusting before the cell lets the next one in",
 		},
 		driver.LateReplies: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
@@ -64,5 +52,5 @@ var guarantees = driver.Guarantees{
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
 			Note: "below a reserve of free space members refuse new sessions, holds and places; sessions are kept alive and holds released all the same",
 		},
-	},
+	}),
 }

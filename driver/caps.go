@@ -72,11 +72,10 @@ type Caps struct {
 	// behind. 0: DefaultPoll.
 	Poll time.Duration
 
-	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). Suppose an
-	// exclusive hold is released and another goroutine of the same process waits for it. Then the
-	// hold may be handed over without the store: under the same owner, each time with the next
-	// token of its block (P3), for at most 10 ms, or 2 ms if Grant.Contended (P8). 0 and 1: no
-	// such hand-over.
+	// TokenBlock is the most tokens that one grant can reserve (Request.Tokens). A client may hand an
+	// exclusive hold over to another of its own goroutines without the store: under the same owner,
+	// each time with the next token of its block (P3), for at most 10 ms, or 2 ms if Grant.Contended
+	// (P8). 0 and 1: no such hand-over.
 	TokenBlock int
 
 	Guarantees Guarantees
@@ -99,9 +98,9 @@ const FarBehind = 128
 
 // ConfirmEvery returns how often a waiter confirms its place in the store's queue, by another
 // Enqueue, if so many places are ahead of it: at each poll, and far behind at each one and a half.
-// Suppose a thousand clients wait. Then their signs of life are most of what the store has to do.
-// They cannot be much rarer: a hundred places of clients that were killed together may delay
-// a live one behind them by three polls at most (P7).
+// If a thousand clients wait, their signs of life are most of what the store has to do. The signs
+// cannot be much rarer: a hundred clients that were killed together may delay a live one behind them
+// by three polls at most (P7).
 func (c Caps) ConfirmEvery(ahead int) time.Duration {
 	if ahead >= FarBehind {
 		return c.PollInterval() * 3 / 2

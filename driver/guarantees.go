@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Guarantees says what remains of the promises in one store when things go wrong. The documentation
 // is generated from it, and the fault tests assert it both ways: a promise that is kept holds, and
@@ -42,6 +45,23 @@ func Faults() []Fault {
 		ClientCrash, ClientPause, ClientSuspend, Partition, LateReplies,
 		StorePause, StoreRestart, StoreWiped, Failover, ClockForward, ClockBack, DiskFull,
 	}
+}
+
+// CommonFaults returns the verdicts of a store's own, and those that package holdfast sees to in every store
+// which says nothing else: what becomes of a client that dies, stands still or hears nothing, where the store
+// ends holds by a clock of its own.
+func CommonFaults(own map[Fault]Verdict) map[Fault]Verdict {
+	all := map[Fault]Verdict{
+		ClientCrash: {Keeps, Keeps, "the holds of a client that died end with their TTL and lock-delay, or their minimum hold"},
+		ClientPause: {Breaks, Keeps, "after a pause of the process a goroutine that does not look at its lease may act " +
+			"beside the next holder: guard the resource with the token"},
+		ClientSuspend: {Keeps, Keeps, "leases count suspended time: on waking the holder knows that it has lost"},
+		Partition:     {Keeps, Keeps, "the holder stops trusting before the store lets the next one in"},
+		LateReplies:   {Keeps, Keeps, "leases count from the sending of the request"},
+		StorePause:    {Keeps, Keeps, "the TTL runs on while the store stands still; holders that could not renew have lost"},
+	}
+	maps.Copy(all, own)
+	return all
 }
 
 // Verdict says what one fault does to the promises.

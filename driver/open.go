@@ -105,8 +105,8 @@ const MaxURL = 4096
 
 // ParseURL parses a store URL. Unlike url.Parse it repeats nothing of the URL in an error, because
 // a password that was not escaped may be anywhere in it. For the same reason it refuses an @ behind
-// the host: suppose a password contains a slash, a question mark or a hash. Then the @ ends the
-// password, and a part of the password would be taken for what follows the host, which is shown.
+// the host: the @ ends a password that contains a slash, a question mark or a hash, of which a part would
+// be taken for what follows the host, which is shown.
 func ParseURL(raw string) (*url.URL, error) {
 	switch {
 	case raw == "":

@@ -15,10 +15,9 @@ type Wakes interface {
 	// has changed. Several occasions MAY be one value, there MAY be values for nothing, and the channel
 	// is never closed.
 	C() <-chan struct{}
-	// Sure reports whether the store tells at present. Suppose it has returned true, and a Try that
-	// begins later finds the name held. Then C MUST receive a value after the name has become free, or
-	// after the driver has noticed that the store does not tell any more. If nobody can notice that, and
-	// if the name opens by time, the value MAY be missing: package holdfast polls.
+	// Sure reports whether the store tells at present. While Sure is true, C MUST receive a value after the
+	// release that follows a refused Try, or after the driver has noticed that the store tells no more. The
+	// value MAY be missing if the name opens by time: package holdfast polls.
 	Sure() bool
 	// Stop ends the listening.
 	Stop()

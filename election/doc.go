@@ -10,15 +10,13 @@
 // promises of leases: at most one leadership is trusted at any instant (P1), and its loss is neither
 // silent nor late (P2).
 //
-// Suppose that the leader is paused for longer than its lease, and another is elected. When the first
-// goes on, it does not know at once that it has been replaced. So a leader that changes something
-// outside should pass its token on, and the other side should refuse old tokens: see package fence.
+// A leader that was paused for longer than its lease does not know at once that another has been elected.
+// So a leader that changes something outside should pass its token on, and the other side should refuse
+// old tokens: see package fence.
 //
 // Over etcd with the layout "stock" this is the same election as that of etcd's own package
 // concurrency: both kinds of candidates take part in one election.
 //
 // Over ZooKeeper with hf.leader=latch or hf.leader=selector it is that of Curator's LeaderLatch or
-// LeaderSelector, and the values are the ids of the participants. Proclaim is refused at a latch:
-// Curator's next candidate would take the change for its one wake-up, and would sleep on when the leader
-// has gone.
+// LeaderSelector, and the values are the ids of the participants.
 package election

@@ -64,13 +64,6 @@ func (e *Election) Do(
 	return fn(ctx, l)
 }
 
-// Proclaim changes the value that others see. The token stays the same. The error is
-// holdfast.ErrUnsupported if the store cannot change the value, and that of Err if the leadership has
-// ended.
-func (l *Leadership) Proclaim(ctx context.Context, value string) error {
-	return l.SetNote(ctx, value)
-}
-
 // Resign gives up the office, and the next candidate is elected at once. It is
 // holdfast.Lease.Release: idempotent, bounded, and it returns the loss, if any.
 func (l *Leadership) Resign() error { return l.Release() }
@@ -78,7 +71,7 @@ func (l *Leadership) Resign() error { return l.Release() }
 // Leader is the present leader, as the store shows it.
 type Leader struct {
 	Vacant bool           // there is no leader; the other fields are zero
-	Value  string         // the value of the last Campaign or Proclaim
+	Value  string         // the value of its Campaign
 	Token  holdfast.Token // the leadership's fencing token; 0: the store gives none
 }
 

@@ -141,7 +141,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 	})
 }
 
-// TestObserve: the present leader first, then changes of the leader and of its value, and vacancies,
+// TestObserve: the present leader first, then changes of the leader, and vacancies,
 // by hints and by polls alike.
 func TestObserve(t *testing.T) {
 	for _, c := range []struct {
@@ -158,17 +158,13 @@ func TestObserve(t *testing.T) {
 				settle()
 				l := w.campaign(a, "first")
 				settle()
-				if err := l.Proclaim(w.Context(), "moved"); err != nil {
-					w.Fatal(err)
-				}
-				settle()
 				if err := l.Resign(); err != nil {
 					w.Fatal(err)
 				}
 				settle()
 				l = w.campaign(a, "again")
 				settle()
-				if got, want := seen.text(), "vacant first moved vacant again"; got != want {
+				if got, want := seen.text(), "vacant first vacant again"; got != want {
 					w.Errorf("observed %q, want %q", got, want)
 				}
 				late := w.observe(observer)
@@ -200,9 +196,6 @@ func TestVanishedLeader(t *testing.T) {
 		}
 		if got, want := seen.text(), "a vacant"; got != want {
 			w.Errorf("observed %q, want %q", got, want)
-		}
-		if err := l.Proclaim(w.Context(), "still here"); !errors.Is(err, holdfast.ErrLost) {
-			w.Errorf("Proclaim after the loss: %v", err)
 		}
 		way.Heal()
 	})
@@ -264,11 +257,8 @@ func TestObserveEnds(t *testing.T) {
 // TestUnsupported: a store that cannot do it says so.
 func TestUnsupported(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e, _, _ := w.candidate(driver.OpAnnotate | driver.OpInspect)
+		e, _, _ := w.candidate(driver.OpInspect)
 		l := w.campaign(e, "a")
-		if err := l.Proclaim(w.Context(), "b"); !errors.Is(err, holdfast.ErrUnsupported) {
-			w.Errorf("Proclaim: %v", err)
-		}
 		if _, err := e.Leader(w.Context()); !errors.Is(err, holdfast.ErrUnsupported) {
 			w.Errorf("Leader: %v", err)
 		}
@@ -291,9 +281,6 @@ func TestBadValues(t *testing.T) {
 		l := w.campaign(e, "a")
 		way.Partition()
 		for _, bad := range []string{strings.Repeat("x", holdfast.MaxNote+1), "\xff"} {
-			if err := l.Proclaim(w.Context(), bad); err == nil || errors.Is(err, chaos.ErrPartitioned) {
-				w.Errorf("Proclaim of %.5q…: %v", bad, err)
-			}
 			if _, err := e.Campaign(w.Context(), bad); err == nil || errors.Is(err, chaos.ErrPartitioned) {
 				w.Errorf("Campaign with %.5q…: %v", bad, err)
 			}

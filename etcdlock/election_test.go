@@ -119,15 +119,6 @@ func (o *office) elect() {
 	if l.Token() == 0 {
 		o.Error("P3: a leadership has no token")
 	}
-	token := l.Token()
-	if err := l.Proclaim(o.Context(), "ours, again"); err != nil {
-		o.Error(err)
-	}
-	o.leads("ours, again")
-	if now, err := o.ours.Leader(o.Context()); err != nil || now.Token != token {
-		o.Errorf("P3: Proclaim changed the token from %v to %v, %v", token, now.Token, err)
-	}
-
 	short, cancel := context.WithTimeout(o.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := o.theirs.Campaign(short, "too early"); !errors.Is(err, context.DeadlineExceeded) {

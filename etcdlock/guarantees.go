@@ -14,7 +14,7 @@ var guarantees = driver.Guarantees{
 	Summary:  "The consensus of a majority of etcd's members, and its leader's monotonic clock.",
 	Lateness: lateness,
 	Tokens:   "etcd's revision, which every change of the store increases; it survives everything but the loss of the data or a backup that is restored without --bump-revision.",
-	Faults: map[driver.Fault]driver.Verdict{
+	Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
 			Note: "the holds of a client that died end with their TTL and lock-delay, or with their minimum hold if that is later, its places in queues with etcd's shortest lease, behind 128 others a second later",
@@ -22,18 +22,6 @@ var guarantees = driver.Guarantees{
 		driver.ClientPause: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
 			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token, data in the same etcd with etcdlock.Compare",
-		},
-		driver.ClientSuspend: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases count suspended time: on waking the holder knows that it has lost",
-		},
-		driver.Partition: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holder stops trusting before etcd lets the next one in",
-		},
-		driver.LateReplies: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases count from the sending of the request",
 		},
 		driver.StorePause: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
@@ -63,5 +51,5 @@ var guarantees = driver.Guarantees{
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
 			Note: "beyond its quota etcd refuses new holds and places; holds are renewed and released all the same, except that a hold handed over by the queue ends unless it was renewed before",
 		},
-	},
+	}),
 }

@@ -14,14 +14,10 @@ var oneHost = driver.Verdict{
 var guarantees = driver.Guarantees{
 	Summary: "Files on one host: the kernel's flock, CLOCK_BOOTTIME, and files that nobody else changes. Outside Linux the wall clock takes the place of CLOCK_BOOTTIME.",
 	Tokens:  "Microseconds of CLOCK_BOOTTIME since an epoch that is fixed at the first use after a boot, by the wall clock: setting the wall clock does not matter until the next boot.",
-	Faults: map[driver.Fault]driver.Verdict{
+	Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
 			Note: "the kernel frees the flock of a killed process: its holds end at once, or after their lock-delay or minimum hold",
-		},
-		driver.ClientPause: {
-			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
 		},
 		driver.ClientSuspend: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
@@ -51,5 +47,5 @@ var guarantees = driver.Guarantees{
 			Exclusion: driver.Delays, Tokens: driver.Keeps,
 			Note: "a change that does not fit is refused with an error and changes nothing",
 		},
-	},
+	}),
 }

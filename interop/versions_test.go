@@ -35,7 +35,7 @@ func TestInstalled(t *testing.T) {
 
 // TestDocumented: the pages for users name the versions that are tested.
 func TestDocumented(t *testing.T) {
-	page := read(t, "../docs/from-setnx.md") + read(t, "../docs/from-curator.md") + read(t, "../docs/from-redisson.md")
+	page := read(t, "../docs/migrating.md") + read(t, "../docs/from-redisson.md")
 	for name, in := range map[string]struct{ file, version string }{
 		"redis-py":      {"python/requirements.txt", `(?m)^redis==(\S+)`},
 		"redlock-py":    {"python/requirements.txt", `(?m)^redlock-py==(\S+)`},
@@ -48,7 +48,7 @@ func TestDocumented(t *testing.T) {
 	} {
 		m := regexp.MustCompile(in.version).FindStringSubmatch(read(t, in.file))
 		if m == nil || !strings.Contains(page, name+" "+m[1]) {
-			t.Errorf("none of the pages docs/from-*.md names %s in the version of %s: %q", name, in.file, m)
+			t.Errorf("neither docs/migrating.md nor docs/from-redisson.md names %s in the version of %s: %q", name, in.file, m)
 		}
 	}
 	for _, version := range redissons {

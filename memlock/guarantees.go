@@ -12,12 +12,8 @@ var same = driver.Verdict{
 var guarantees = driver.Guarantees{
 	Summary: "The memory of one process; nothing outside it is excluded.",
 	Tokens:  "A counter that lives as long as the store.",
-	Faults: map[driver.Fault]driver.Verdict{
+	Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
 		driver.ClientCrash: same,
-		driver.ClientPause: {
-			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
-		},
 		driver.ClientSuspend: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
 			Note: "store and leases count suspended time by the same clock",
@@ -37,5 +33,5 @@ var guarantees = driver.Guarantees{
 			Note: "the clock used cannot be set",
 		},
 		driver.DiskFull: same,
-	},
+	}),
 }

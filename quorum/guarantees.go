@@ -46,10 +46,7 @@ var durable = map[driver.Fault]driver.Verdict{
 
 // fenced is what is different if their locks have tokens, besides that tokens grow.
 var fenced = map[driver.Fault]driver.Verdict{
-	driver.ClientPause: {
-		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
-	},
+	driver.ClientPause: driver.CommonFaults(nil)[driver.ClientPause],
 	driver.StoreWiped: {
 		Exclusion: driver.Breaks, Tokens: driver.Breaks, Note: durable[driver.StoreWiped].Note,
 	},

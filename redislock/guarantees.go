@@ -12,30 +12,10 @@ import (
 var guarantees = driver.Guarantees{
 	Summary: "The memory of one Redis server and its wall clock; its disk, if it is set up to sync each write.",
 	Tokens:  "The server's wall clock in microseconds, and the last token of each name until ten minutes after its last use.",
-	Faults: map[driver.Fault]driver.Verdict{
-		driver.ClientCrash: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holds of a client that died end with their TTL and lock-delay, or their minimum hold",
-		},
-		driver.ClientPause: {
-			Exclusion: driver.Breaks, Tokens: driver.Keeps,
-			Note: "after a pause of the process a goroutine that does not look at its lease may act beside the next holder: guard the resource with the token",
-		},
-		driver.ClientSuspend: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases count suspended time: on waking the holder knows that it has lost",
-		},
+	Faults: driver.CommonFaults(map[driver.Fault]driver.Verdict{
 		driver.Partition: {
 			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the holder stops trusting before the server lets the next one in. A waiter whose subscription is broken when the name would be handed over to it loses its place, and takes one at the end",
-		},
-		driver.LateReplies: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "leases count from the sending of the request",
-		},
-		driver.StorePause: {
-			Exclusion: driver.Keeps, Tokens: driver.Keeps,
-			Note: "the TTL runs on while the server stands still; holders that could not renew have lost",
+			Note: "the holder stops trusting before the store lets the next one in. A waiter whose subscription is broken when the name would be handed over to it loses its place, and takes one at the end",
 		},
 		driver.StoreRestart: {
 			Exclusion: driver.Breaks, Tokens: driver.Keeps,
@@ -61,7 +41,7 @@ var guarantees = driver.Guarantees{
 			Exclusion: driver.Delays, Tokens: driver.Keeps,
 			Note: "a server that cannot write refuses with an error; with appendfsync everysec what it acknowledged last is lost if it is restarted then",
 		},
-	},
+	}),
 }
 
 // acknowledged returns the guarantees where n replicas must acknowledge each grant and renewal.

@@ -22,7 +22,7 @@ func redissonGuarantees(of driver.Guarantees, kind RedissonKind) driver.Guarante
 	}
 	note(driver.ClientCrash, "the holds of a client that died end with their TTL")
 	if g.Faults[driver.Partition].Exclusion != driver.Breaks { // else what is said of several servers holds here too
-		note(driver.Partition, "the holder stops trusting before the server lets the next one in. Programs in Java do not know when to stop")
+		note(driver.Partition, "the holder stops trusting before the store lets the next one in. Programs in Java do not know when to stop")
 	}
 	note(driver.StoreRestart, "without appendonly yes and appendfsync always holds may be forgotten: set both")
 	note(driver.StoreWiped, "holds are forgotten, and holders notice at their next renewal")

@@ -16,7 +16,7 @@ func setnxGuarantees(of driver.Guarantees) driver.Guarantees {
 	}
 	for fault, note := range map[driver.Fault]string{
 		driver.ClientPause:  "after a pause of the process a goroutine that does not look at its lease may act beside the next holder; a guard refuses it by its token, but no stale holder of another program",
-		driver.Partition:    "the holder stops trusting before the server lets the next one in. Other programs may not know when to stop",
+		driver.Partition:    "the holder stops trusting before the store lets the next one in. Other programs may not know when to stop",
 		driver.ClockForward: "locks end early by as much as the server's clock is set forward, and Holdfast's holders notice at their next renewal: let it be slewed",
 		driver.ClockBack:    "locks of the dead end late by as much. Tokens grow, unless a name is forgotten, no sooner than ten minutes after its last use, and the clock is then set back to before that use",
 	} {

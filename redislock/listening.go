@@ -3,12 +3,12 @@ package redislock
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // wakeups hears when names may be free, for the layout Redisson, which has no queue and in which programs in
@@ -143,31 +143,21 @@ const askWithin = 5 * time.Second
 
 // run listens while anybody waits.
 func (k *wakeups) run() {
-	pause := firstListen
+	again := pause.Backoff{Min: firstListen, Max: lastListen}
 	for k.anyAwaited() {
 		began := time.Now()
 		if k.listen() == nil {
 			continue
 		}
 		if time.Since(began) > lastListen {
-			pause = firstListen
+			again.Reset()
 		}
-		k.rest(pause)
-		pause = min(2*pause, lastListen)
+		pause.Sleep(k.life, again.Next())
 	}
 }
 
 // once returns how long it takes until the names are forgotten that nobody waits for any more.
-func once() time.Duration { return driver.DefaultPoll/2 + rand.N(driver.DefaultPoll/2) }
-
-func (k *wakeups) rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-k.life.Done():
-	}
-}
+func once() time.Duration { return pause.Jitter(driver.DefaultPoll) }
 
 // anyAwaited waits until a name is waited for. It returns false when the driver is closed.
 func (k *wakeups) anyAwaited() bool {

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
-	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // waiter is an owner that may have a place in the queue.
@@ -19,8 +19,8 @@ type waiter struct {
 	request driver.Request
 	// news has the grant of a hand-over, or one without token if the waiter should ask again.
 	news chan driver.Grant
-	// pause is how long to wait before the next poll of a client that spins.
-	pause time.Duration
+	// spin has the pauses before the polls of a client that spins.
+	spin pause.Backoff
 }
 
 // The pauses of a waiter that spins double from the first to the longest. The longest is far below
@@ -85,10 +85,9 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	c.mu.Lock()
 	w := c.waiters[req.Owner]
-	pause := time.Duration(0)
+	spin := time.Duration(0)
 	if w != nil {
-		pause = w.pause
-		w.pause = min(2*pause, longestSpin, c.caps.PollInterval())
+		spin = w.spin.Next()
 	}
 	c.mu.Unlock()
 	if w == nil {
@@ -96,7 +95,7 @@ func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, er
 	}
 	var spun <-chan time.Time
 	if c.id == "" {
-		timer := time.NewTimer(pause/2 + mathrand.N(pause/2+1))
+		timer := time.NewTimer(spin)
 		defer timer.Stop()
 		spun = timer.C
 	}
@@ -127,7 +126,7 @@ func (c *client) addWaiter(req driver.Request) bool {
 		w.request = req // its tokens or its note may have changed
 		return false
 	}
-	c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1), pause: firstSpin}
+	c.waiters[req.Owner] = &waiter{request: req, news: make(chan driver.Grant, 1), spin: pause.Backoff{Min: firstSpin, Max: min(longestSpin, c.caps.PollInterval())}}
 	return true
 }
 

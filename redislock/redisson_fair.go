@@ -3,12 +3,12 @@ package redislock
 import (
 	"context"
 	_ "embed"
-	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	wire "github.com/holdfastlock/holdfast/redislock/internal/redisson"
 )
 
@@ -45,7 +45,7 @@ type fair struct {
 // fairWaiter is an owner that has, or had, a place in a queue.
 type fairWaiter struct {
 	wakes driver.Wakes  // nil: there is no way to hear of releases
-	pause time.Duration // before the next poll, if there is none
+	spin  pause.Backoff // before the next poll, if there is none
 	late  bool          // it may have been told before it listened
 }
 
@@ -117,14 +117,13 @@ func (f fair) Wait(ctx context.Context, req driver.Request) (driver.Grant, error
 	f.mu.Lock()
 	w := f.waiters[req.Owner]
 	var woken <-chan struct{}
-	pause, late := time.Duration(0), false
+	spin, late := time.Duration(0), false
 	if w != nil {
 		late, w.late = w.late, false
 		if w.wakes != nil {
 			woken = w.wakes.C()
 		}
-		pause = w.pause
-		w.pause = min(2*pause, longestSpin)
+		spin = w.spin.Next()
 	}
 	f.mu.Unlock()
 	if w == nil || late {
@@ -132,7 +131,7 @@ func (f fair) Wait(ctx context.Context, req driver.Request) (driver.Grant, error
 	}
 	var spun <-chan time.Time
 	if woken == nil {
-		timer := time.NewTimer(pause/2 + mathrand.N(pause/2+1))
+		timer := time.NewTimer(spin)
 		defer timer.Stop()
 		spun = timer.C
 	}
@@ -163,7 +162,7 @@ func (f fair) join(name, owner string) {
 	if f.waiters[owner] != nil {
 		return
 	}
-	w := &fairWaiter{pause: firstSpin}
+	w := &fairWaiter{spin: pause.Backoff{Min: firstSpin, Max: longestSpin}}
 	if f.c.wakeups != nil {
 		w.wakes = f.c.wakeups.wakes(ownChannel(name, owner))
 		w.late = w.wakes != nil && w.wakes.Sure()

@@ -7,32 +7,7 @@ import (
 )
 
 // always are the verdicts that are the same for all dialects.
-var always = map[driver.Fault]driver.Verdict{
-	driver.ClientCrash: {
-		Exclusion: driver.Keeps, Tokens: driver.Keeps,
-		Note: "the holds of a client that died end with their TTL and lock-delay, or their minimum hold",
-	},
-	driver.ClientPause: {
-		Exclusion: driver.Breaks, Tokens: driver.Keeps,
-		Note: "after a pause of the process a goroutine that does not look at its lease may act beside the " +
-			"next holder: guard the resource with the token",
-	},
-	driver.ClientSuspend: {
-		Exclusion: driver.Keeps, Tokens: driver.Keeps,
-		Note: "leases count suspended time: on waking the holder knows that it has lost",
-	},
-	driver.Partition: {
-		Exclusion: driver.Keeps, Tokens: driver.Keeps,
-		Note: "the holder stops trusting before the server lets the next one in",
-	},
-	driver.LateReplies: {
-		Exclusion: driver.Keeps, Tokens: driver.Keeps,
-		Note: "leases count from the sending of the request",
-	},
-	driver.StorePause: {
-		Exclusion: driver.Keeps, Tokens: driver.Keeps,
-		Note: "the TTL runs on while the server stands still; holders that could not renew have lost",
-	},
+var always = driver.CommonFaults(map[driver.Fault]driver.Verdict{
 	driver.StoreRestart: {
 		Exclusion: driver.Keeps, Tokens: driver.Keeps,
 		Note: "what was acknowledged is on disk, unless the server is set up not to sync its log at each commit",
@@ -63,7 +38,7 @@ var always = map[driver.Fault]driver.Verdict{
 		Note: "a server that cannot write refuses with an error, and a hold that cannot be renewed ends " +
 			"with its TTL",
 	},
-}
+})
 
 // guarantees are those of a server of which nothing is known but its dialect.
 var guarantees = map[Dialect]driver.Guarantees{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/ctxerr"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
@@ -167,12 +168,7 @@ func (c *client) pause(ctx context.Context, attempt int) bool {
 	if urgency, ok := ctx.Value(priorityKey{}).(priority); ok && urgency <= releasing {
 		longest = 2 * time.Millisecond
 	}
-	select {
-	case <-time.After(rand.N(longest)):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.Sleep(ctx, rand.N(longest))
 }
 
 // statementContext returns the context of a statement. In SQLite it never ends: a statement

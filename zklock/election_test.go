@@ -163,21 +163,6 @@ func (o *office) elect() {
 	eventually(t, "the third candidate waits", func() bool { return len(o.participants()) == 3 })
 
 	token := first.Token()
-	switch err := first.Proclaim(t.Context(), "first, again"); {
-	case o.kind == Selector && err != nil:
-		t.Errorf("Proclaim: %v", err)
-	case o.kind == Selector:
-		o.leads("first, again", "второй ②", "third")
-	case !errors.Is(err, holdfast.ErrUnsupported):
-		t.Errorf("Proclaim at a latch is %v: Curator's next candidate would not wake any more", err)
-	default:
-		if ids := o.participants(); ids[0] != "first" {
-			t.Errorf("Proclaim at a latch, which it refused, made the candidates %q", ids)
-		}
-	}
-	if first.Token() != token || first.Err() != nil {
-		t.Errorf("after Proclaim the token is %v, not %v, and Err %v", first.Token(), token, first.Err())
-	}
 	select {
 	case <-second:
 		t.Fatal("P1: two lead")

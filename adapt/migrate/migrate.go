@@ -14,7 +14,8 @@
 // pooler in transaction mode may run the unlock in another session than the lock: then the lock is
 // never freed, and each later migration fails with "can't acquire database lock".
 // WithoutAdvisoryLocks keeps those two statements away from the database, because the lock around
-// them is Holdfast's.
+// them is Holdfast's. Behind such a pooler pgx must not prepare statements either: its connector needs
+// DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol.
 package migrate
 
 import (

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -60,8 +59,7 @@ var migrations = fstest.MapFS{
 		SELECT now(), count(*) FROM pg_locks WHERE locktype = 'advisory'`)},
 }
 
-// migrator returns a migrator behind a pooler in transaction mode. It has the lines of
-// docs/adapters.md.
+// migrator returns a migrator behind a pooler in transaction mode.
 func migrator(url string) (*migrate.Migrate, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -140,29 +138,6 @@ func TestGracefulStop(t *testing.T) {
 	for range 2 {
 		if err := hfmigrate.Up(t.Context(), locks.Mutex("migrations/app", nil), open); err != nil {
 			t.Errorf("Up: %v", err)
-		}
-	}
-}
-
-// TestPage: the program of the page for users is the one that these tests run.
-func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/adapters.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tested, err := os.ReadFile("migrate_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, program, _ := strings.Cut(string(page), "```go\n")
-	program, _, found := strings.Cut(program, "```")
-	lines := strings.Split(strings.TrimSpace(program), "\n")
-	if !found || len(lines) < 10 {
-		t.Fatalf("the page has no program: %q", program)
-	}
-	for _, line := range lines[1 : len(lines)-1] { // without the call of Up
-		if !strings.Contains(string(tested), "\n"+line+"\n") {
-			t.Errorf("the page has a line that is not tested: %q", line)
 		}
 	}
 }

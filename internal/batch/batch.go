@@ -283,12 +283,10 @@ func (p *Plan[T]) forget(now driver.Instant) {
 	})
 }
 
-// learn sets how many things the lane's next batch may have. Suppose a driver renews one lease
-// after the other and needs 12 ms for each. Of a thousand in one batch it reaches four hundred. For
-// the others the time was lost, and the four hundred count from the batch's beginning. So the next
-// batch has half of what was done in time. A batch that needs less than half of its time is
-// followed by one of twice the size. So a driver that needs one round trip for any number soon gets
-// all together.
+// learn sets how many things the lane's next batch may have: half of what a batch did that ran out of
+// time, twice the size of one that needed less than half of its time. A driver that renews one lease
+// after the other gets batches that it can finish; a driver that needs one round trip for any number
+// soon gets all together (P2).
 func (l *lane[T]) learn(size int, within time.Duration, r Result) {
 	switch {
 	case r.RanOut && r.Through > 0:

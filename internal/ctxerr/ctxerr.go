@@ -32,3 +32,13 @@ func Ended(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+// Cause returns the error of a context that has ended, with its cause if that says more. It is nil if the
+// context has not ended.
+func Cause(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || cause == err {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

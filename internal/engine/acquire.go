@@ -269,18 +269,17 @@ func (e *Engine) answered(c *Caller, grant driver.Grant, err, over error) Action
 	} else if t.step != enqueue || t.fresh && !errors.Is(err, driver.ErrHeld) {
 		g.place.sent = false // the store has certainly not done it: nothing is to be withdrawn (P10)
 		if !e.Queue {
-			// Suppose a quorum has refused the request, and takes back the votes that it got. If the next one had
-			// the same owner, that might take its votes, and end a hold that is trusted (P1).
+			// A quorum takes back the votes of a request that it has refused. A next request of the same owner
+			// might lose its votes by that, and with them a hold that is trusted (P1).
 			g.renounce()
 		}
 	}
 	return e.failed(c, err, over)
 }
 
-// accept takes a grant in. Suppose it has been under way for so long that less than a third
-// of its time is left. Then it is renewed first, so that the work begins with a full TTL.
-// A claim with a minimum hold is renewed first too: as long as nobody has renewed it, the
-// store knows of no minimum (P5).
+// accept takes a grant in. A grant that has less than a third of its time left is renewed first, so that
+// the work begins with a full TTL. A claim with a minimum hold is renewed first too: until its first
+// renewal the store knows of no minimum (P5).
 func (e *Engine) accept(c *Caller, grant driver.Grant) Action {
 	t := &c.gate.talk
 	if e.closed {
@@ -295,9 +294,9 @@ func (e *Engine) accept(c *Caller, grant driver.Grant) Action {
 		return e.take(c, grant)
 	}
 	if c.gate.place.stray {
-		// A request of this owner may still be on its way. Suppose the hold has ended by now,
-		// another client has had the name, and then that request takes it once more. A
-		// renewal would find the owner's later hold, whose token is another (P3).
+		// An earlier request of this owner may still be on its way. If it takes the name once more, after this
+		// hold has ended and another client had the name, a renewal would find that later hold, whose token is
+		// another (P3).
 		e.discard(c, grant)
 		t.step = tryOnce
 		if e.Queue && !c.try {

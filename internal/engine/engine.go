@@ -106,8 +106,6 @@ const (
 	RenewAnswered     // Caller, Grant as it was sent, Renewal
 	DowngradeCalled   // Caller
 	DowngradeAnswered // Caller, Grant, Err
-	AnnotateCalled    // Caller, Note
-	AnnotateAnswered  // Caller, Note, Err
 
 	// In the background.
 	Ticked         // something is due
@@ -158,7 +156,7 @@ const (
 	Confirm              // driver.Renew of Grant (Confirmed)
 	Stop                 // end the work under the lease (Stopped)
 	GiveBack             // driver.Release of Grant, repeated for For at most (GivenBack)
-	Ask                  // what the caller wanted, of Grant (RenewAnswered, DowngradeAnswered, AnnotateAnswered)
+	Ask                  // what the caller wanted, of Grant (RenewAnswered, DowngradeAnswered)
 	RenewFirst           // RenewCalled, because the store must know the token, and then again
 	Yes                  // it holds the name; is trusted; has joined; nothing else is to be done
 	No                   // Err, Held, Last: it does not
@@ -276,10 +274,6 @@ func (e *Engine) step(ev *Event) Action {
 		return e.downgradeCalled(c)
 	case DowngradeAnswered:
 		return e.downgradeAnswered(c, ev.Grant, ev.Err)
-	case AnnotateCalled:
-		return e.annotateCalled(c, ev.Note)
-	case AnnotateAnswered:
-		return e.annotateAnswered(c, ev.Note, ev.Err)
 	case Ticked:
 		e.ticked()
 	case Sharded:

@@ -51,7 +51,6 @@ type Hold struct {
 // extras is what most holds never have.
 type extras struct {
 	trouble     error   // of the last renewal, if it failed
-	note        *string // set later; nil: that of the terms
 	downgrading bool    // a downgrade has been sent: others may share the name by now (P1)
 	used        bool    // a caller has released its lease after use: MinHold counts
 	hearsay     bool    // it is lost by the store's news, which may be about an earlier hold of its owner
@@ -156,9 +155,6 @@ func (h *Hold) seenMode() driver.Mode {
 func (e *Engine) request(h *Hold) driver.Request {
 	r := h.settings.request(e.Prefix+h.name, h.owner)
 	r.Mode = h.mode
-	if note := h.extras().note; note != nil {
-		r.Note = *note
-	}
 	return r
 }
 
@@ -247,9 +243,9 @@ func (e *Engine) lose(h *Hold, reason error) {
 	e.endAll(h, lost)
 }
 
-// lossesTold takes in the store's news of holds that are gone. It may be old. Suppose a claim is
-// broken, its owner has not heard of either, asks again, and is granted the name. Then the news comes.
-// So each of these holds is also released, once the work under it has stopped.
+// lossesTold takes in the store's news of holds that are gone. The news may be old: an operator broke the
+// owner's claim, the owner heard of neither, asked again and was granted the name. So each of these holds
+// is also released, once the work under it has stopped.
 func (e *Engine) lossesTold(reasons map[string]error) {
 	for _, h := range e.deadlines.All() {
 		if reasons[h.owner] != nil {
@@ -260,9 +256,9 @@ func (e *Engine) lossesTold(reasons map[string]error) {
 }
 
 // gone ends the holds of owners of which the store says that it has no such hold any more,
-// each for its reason. It goes by owners, because a hold may have been handed over: suppose
-// A's renewal is under way when A releases, B gets the hold as it is, and then the store
-// answers A that it is broken. Then B's is.
+// each for its reason. It goes by owners, because a hold may have been handed over: A's
+// renewal is under way when A releases and B gets the hold. If the store answers A that the hold is
+// broken, B's is.
 func (e *Engine) gone(reasons map[string]error) {
 	if len(reasons) == 0 {
 		return
@@ -374,28 +370,5 @@ func (e *Engine) downgradeAnswered(c *Caller, g driver.Grant, err error) Action 
 		h.mode, h.token, h.handle = g.Mode, g.Token, g.Handle
 	}
 	e.renewed(h, driver.Renewal{Since: g.Since, Valid: g.Valid, Err: err})
-	return Action{Do: Done, Err: err}
-}
-
-// annotateCalled begins the change of a hold's note.
-func (e *Engine) annotateCalled(c *Caller, note string) Action {
-	if c.state != holding {
-		// What the store has under the owner may be another's by now.
-		return Action{Do: No, Err: c.err}
-	}
-	e.endCohortOf(c.hold) // whatever the store answers, its note may be another now
-	grant := e.grant(c.hold)
-	grant.Note = note
-	return Action{Do: Ask, Grant: grant}
-}
-
-// annotateAnswered takes in the store's answer.
-func (e *Engine) annotateAnswered(c *Caller, note string, err error) Action {
-	switch {
-	case err == nil:
-		c.hold.ensureExtras().note = &note
-	case driver.Gone(err):
-		e.renewed(c.hold, driver.Renewal{Err: err}) // it says what a renewal's answer would
-	}
 	return Action{Do: Done, Err: err}
 }

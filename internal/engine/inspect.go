@@ -224,7 +224,7 @@ func (w *stateWriter) gate(g *gate) {
 
 func (w *stateWriter) hold(h *Hold) {
 	x := h.extras()
-	w.bits(h.over, h.stray, h.handed, x.trouble != nil, x.note != nil, x.downgrading, x.used, x.hearsay)
+	w.bits(h.over, h.stray, h.handed, x.trouble != nil, x.downgrading, x.used, x.hearsay)
 	w.text(h.owner)
 	w.int(int64(h.token), int64(h.mode), int64(h.valid), int64(h.sharers))
 	w.b = h.machine.AppendState(w.b, w.now)

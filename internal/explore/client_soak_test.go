@@ -34,7 +34,7 @@ var mistakes = []struct{ world, name, file, right, wrong string }{
 	{"two: cancel, lost answer", "an unknown outcome counts as a no", "engine/acquire.go",
 		"g.place.stray, e.silence = true, err", "g.place.sent = false"},
 	{"one caller, renewed", "a grant is confirmed though a request of its owner is late", "engine/acquire.go",
-		"\tif c.gate.place.stray {\n\t\t// A request", "\tif false {\n\t\t// A request"},
+		"\tif c.gate.place.stray {\n\t\t// An earlier", "\tif false {\n\t\t// An earlier"},
 	{"one caller, renewed", "trust is counted from the arrival of the grant", "engine/hold.go",
 		"lease.Start(now, g.Since, g.Valid,", "lease.Start(now, now, g.Valid,"},
 	{"break", "a grant is used though the store has told that it is gone", "engine/hold.go", "\t\t\tg.place.lost = reason\n", ""},

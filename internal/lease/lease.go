@@ -42,8 +42,8 @@ type Pace struct {
 }
 
 // every returns when a hold that counts for valid, and is trusted for most of it, is renewed: as often as
-// asked for. Suppose the store lets a renewal count for a quarter of the TTL only: then four times as often,
-// unless a third of the time that it is trusted for is more.
+// asked for. If the store lets a renewal count for a quarter of the TTL only, the lease is renewed four
+// times as often, unless a third of the time that it is trusted for is more.
 func (p *Pace) every(valid, trusted time.Duration) time.Duration {
 	if valid >= p.TTL || p.Every <= 0 {
 		return p.Every
@@ -118,9 +118,8 @@ func (m *Machine) RenewAt() (driver.Instant, bool) {
 	return m.renewAt, true
 }
 
-// Finish ends the renewal: the lease ends at its present trust deadline. Suppose a renewal is under
-// way at this moment. Its answer may start the store's TTL again, but the lease does not become
-// longer by it.
+// Finish ends the renewal: the lease ends at its present trust deadline. The answer to a renewal that is
+// under way may start the store's TTL again, but does not make the lease longer.
 func (m *Machine) Finish() { m.final = true }
 
 // Final reports whether Finish has been called.

@@ -16,8 +16,8 @@
 //
 // # The life of a hold
 //
-// Suppose A asks for a free name: it gets a hold, which ends at its TTL unless it is renewed.
-// B asks and is refused, or takes a place in the queue, which it has to confirm at each poll.
+// A asks for a free name and gets a hold, which ends at its TTL unless A renews it. B asks and is
+// refused, or takes a place in the queue, which B has to confirm at each poll.
 //
 // If A releases, the hold is gone at once. Within its minimum hold it is closed instead: it
 // has no owner any more, and keeps others out until the minimum is over. If A vanishes, that
@@ -31,8 +31,8 @@
 // # Tokens
 //
 // A hold reserves one token, or as many as its client can hand it on to inside of its
-// process. Tokens grow from hold to hold (P3). Suppose A has reserved the tokens 1 to 100. If
-// A releases the hold and says that 7 was the last one used, the next hold begins with 8. If
+// process. Tokens grow from hold to hold (P3). If A has reserved the tokens 1 to 100,
+// releases the hold and says that 7 was the last one used, the next hold begins with 8. If
 // A vanishes or its hold is broken, nobody knows how many were used, and the next hold begins
 // with 101.
 package record
@@ -144,8 +144,8 @@ func (rules *Rules) dead(client string) bool {
 	return client != "" && rules.Alive != nil && !rules.Alive(client)
 }
 
-// over reports whether a place has ended because nobody confirms it. Suppose the clock was set
-// back since: then the place lasts no longer than one that was confirmed now.
+// over reports whether a place has ended because nobody confirms it. After the clock was set back a
+// place lasts no longer than one that is confirmed now.
 func (rules *Rules) over(p *Place, now driver.Instant) bool {
 	p.Until = min(p.Until, now.Add(rules.life(driver.FarBehind)))
 	return now > p.Until
@@ -158,8 +158,8 @@ func (rules *Rules) life(ahead int) time.Duration {
 
 // opens returns when the hold's name opens if the hold vanishes at its expiry: after
 // its lock-delay, counted from the expiry and not from the operation that notices it,
-// and not before its minimum hold is over. A claim has no minimum: suppose its winner
-// died while it waited; then it has begun nothing, and delays nobody further (P7). A
+// and not before its minimum hold is over. A claim has no minimum: a winner
+// that died while it waited has begun nothing, and delays nobody further (P7). A
 // hold that was renewed after the clock was set back may expire before it was taken;
 // its minimum counts from there.
 func (h *Hold) opens() driver.Instant {
@@ -192,9 +192,9 @@ func (r *Record) admits(req driver.Request) bool {
 
 // handOver grants the first place of the queue. The hold is a claim, so short that a winner
 // that has stopped delays the others by two polls at most. It lasts as long as the place would
-// have, or half a poll if that is longer. Suppose a hundred clients were killed together, and the
-// first of them is granted the name. When that claim ends, the places of the others have ended
-// too, or will before long, and so do the claims that they are granted until then (P7).
+// have, or half a poll if that is longer. Of a hundred clients that were killed together the
+// first is granted the name. When its claim ends, the places of the others have ended too or will
+// before long, and so do the claims that they are granted until then (P7).
 func (r *Record) handOver(now driver.Instant, rules *Rules) {
 	p := r.Queue[0]
 	r.Queue = slices.Delete(r.Queue, 0, 1)
@@ -271,9 +271,9 @@ func (r *Record) Open() bool {
 	return r.admits(least)
 }
 
-// prune drops up to two places that nobody confirms, those first that ended first. Suppose the
-// name is held for a day, and clients die while they wait behind a live one. Each new place
-// takes the room of two dead ones, so the queue does not grow (P9).
+// prune drops up to two places that nobody confirms, those first that ended first. Clients may die in a
+// queue behind a live one for as long as the name is held. Each new place takes the room of two dead
+// ones, so the queue does not grow (P9).
 func (r *Record) prune(now driver.Instant, rules *Rules) {
 	for range 2 {
 		first := -1
@@ -405,9 +405,9 @@ func (r *Record) Raise(g *driver.Grant, sent, now driver.Instant, rules *Rules) 
 
 // Release ends the owner's hold, withdraws its place, and reports whether there was a hold.
 // Used is the last token of the hold's block that was used; 0 if that is not known. With a
-// minimum hold the name stays closed until that is over, else it is free at once. Suppose the
-// clock was set back by an hour since the hold was taken: the name is closed for no longer
-// than the minimum hold, counted from the release.
+// minimum hold the name stays closed until that is over, else it is free at once. If the
+// clock was set back since the hold was taken, the name is closed for no longer than the minimum hold,
+// counted from the release.
 func (r *Record) Release(owner string, minHold time.Duration, used driver.Token, now driver.Instant, rules *Rules) bool {
 	h := r.Held(owner)
 	if h != nil {

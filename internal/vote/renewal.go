@@ -25,9 +25,8 @@ const (
 // restored counts if the node counts. A node that does not count yet is asked only when a majority is
 // held without it, so that only a hold that is valid anyhow takes its place there.
 //
-// No renewal revives a hold: suppose that A's validity ends, and that B takes the name and releases it
-// again. A must not have the name back by votes that were restored. So Extend comes only while the hold is
-// valid, and nothing is restored after that.
+// No renewal revives a hold: A must not have the name back by restored votes after its validity has ended
+// and B has had the name. So Extend comes only while the hold is valid, and nothing is restored after that.
 type Renewal struct {
 	Rules Rules
 	TTL   time.Duration

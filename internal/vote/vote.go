@@ -67,8 +67,8 @@ type Life = driver.Life
 // Memory is what one client knows of the memory of one node. The zero value is that of a node which has
 // not answered yet.
 //
-// Suppose A holds a name by the votes of nodes 1 and 2 of three. Node 2 restarts without memory, and B
-// asks nodes 2 and 3. If both counted, A and B would hold the name. So node 2 does not count for B until
+// A holds a name by the votes of nodes 1 and 2 of three. Node 2 restarts without memory, and B asks nodes
+// 2 and 3. If both counted, A and B would hold the name. So node 2 does not count for B until
 // as much time has passed as A's hold can last, counted by B's own clock from the first answer of node
 // 2's new life. After that B admits the node: it tells the node that its present life is one that
 // counts, so that not every client has to wait by itself.

@@ -41,27 +41,31 @@ var meanings = map[driver.Fault]string{
 const head = `# Guarantees
 
 <!-- Generated from the drivers' Caps by the test TestGuaranteesDoc of module cmd/holdfast. Do not edit:
-     go test ./cmd/holdfast -run TestGuaranteesDoc -update -->
+     go test -tags soak ./cmd/holdfast -run TestGuaranteesDoc -update -->
 
-What each store can do, and what remains of two promises of [the design](design.md) when things go wrong: *exclusion* (P1), that
-at most one exclusive hold is trusted at any instant, and *tokens* (P3), that fencing tokens grow from one hold to the next. Every driver
-publishes this as data (` + "`Client.Caps().Guarantees`" + `).
+What each store can do, and what remains of two promises of [the design](design.md) when things go wrong: *exclusion*
+(P1), that at most one exclusive hold is trusted at any instant, and *tokens* (P3), that fencing tokens grow from one
+hold to the next. Every driver publishes this as data (` + "`Client.Caps().Guarantees`" + `).
 
 ## What the stores can do
 
 `
 
-const verdicts = `
+const legend = `
 - **fencing**: leases carry fencing tokens. **fair**: clients are served in the order of the store's queue (P8).
 - **queue**: the store itself queues waiters, and a release wakes the next; else waiters ask again after growing pauses.
 - **push**: the store tells a holder that its hold is gone, before the next renewal would.
 - **inspect**, **break**, **downgrade**, **annotate** (another note for a hold), **watch** (changes are told, not polled for): the operations of these names.
 - **TTL**: the TTLs that the store takes. **poll**: the longest that a waiter goes without asking again.
+- **late**: how long after TTL and lock-delay, or its minimum hold, a dead holder's name opens at the latest (P5).
 
-## How to read the verdicts
+## What holds unless a store's section says otherwise
 
-| verdict | meaning |
-|---|---|
+*Kept*: the promise holds. *Kept, late*: names may open later. *Can break*: let the resource check the token, where the
+tokens hold. *N/a*: this cannot happen to the store. What *differs* stands in each section.
+
+| fault | what happens | exclusion | tokens | why, and the remedy |
+|---|---|---|---|---|
 `
 
 // Render returns docs/guarantees.md.
@@ -69,49 +73,114 @@ func Render(stores []Store) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
 	capabilities(&b, stores)
-	b.WriteString(verdicts)
-	row(&b, driver.Keeps.String(), "the promise holds, and nothing waits longer than without the fault")
-	row(&b, driver.Delays.String(), "the promise holds; names may open later")
-	row(&b, driver.Breaks.String(),
-		"the promise can be broken: let the resource check the token, where the tokens hold")
-	row(&b, driver.Impossible.String(), "this cannot happen to this store")
-	b.WriteString("\n| fault | what happens |\n|---|---|\n")
+	b.WriteString(legend)
+	most := common(stores)
 	for _, f := range driver.Faults() {
-		row(&b, string(f), meanings[f])
+		if v, ok := most[f]; ok {
+			row(&b, string(f), meanings[f], v.Exclusion.String(), v.Tokens.String(), v.Note)
+		} else {
+			row(&b, string(f), meanings[f], "differs", "differs", "")
+		}
 	}
-	for _, s := range stores {
-		section(&b, s)
+	for i, s := range stores {
+		section(&b, s, parent(stores[:i], s), most)
 	}
 	return b.Bytes()
 }
 
+// alike is how many stores must have the same verdict of a fault for it to be said once for all.
+const alike = 3
+
+// common returns the verdicts that most stores have word for word, as far as enough of them have.
+func common(stores []Store) map[driver.Fault]driver.Verdict {
+	most := map[driver.Fault]driver.Verdict{}
+	for _, f := range driver.Faults() {
+		count := map[driver.Verdict]int{}
+		for _, s := range stores {
+			if v := s.Caps.Guarantees.Faults[f]; s.title() == s.Package && v != (driver.Verdict{}) {
+				count[v]++
+				if count[v] >= alike && count[v] > count[most[f]] {
+					most[f] = v
+				}
+			}
+		}
+	}
+	return most
+}
+
+// parent returns the store before that a section refers to: of the same package, and of these the one
+// with the most verdicts in common. It is nil for the first store of a package.
+func parent(before []Store, s Store) (nearest *Store) {
+	best := -1
+	for i := range before {
+		same := 0
+		for _, f := range driver.Faults() {
+			if before[i].Caps.Guarantees.Faults[f] == s.Caps.Guarantees.Faults[f] {
+				same++
+			}
+		}
+		if before[i].Package == s.Package && same > best {
+			nearest, best = &before[i], same
+		}
+	}
+	return nearest
+}
+
 func capabilities(b *bytes.Buffer, stores []Store) {
 	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect",
-		"break", "downgrade", "annotate", "watch", "TTL", "poll")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		"break", "downgrade", "annotate", "watch", "TTL", "poll", "late")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range stores {
 		c := s.Caps
 		row(b, link(s), yes(c.Fencing), yes(c.Fair), yes(c.Shared), yes(c.Slots),
 			yes(c.Ops.Has(driver.OpQueue)), yes(c.Ops.Has(driver.OpNotify)), yes(c.Ops.Has(driver.OpInspect)),
 			yes(c.Ops.Has(driver.OpBreak)), yes(c.Ops.Has(driver.OpDowngrade)),
-			yes(c.Ops.Has(driver.OpAnnotate)), yes(c.Ops.Has(driver.OpWatch)), ttls(c), c.PollInterval().String())
+			yes(c.Ops.Has(driver.OpAnnotate)), yes(c.Ops.Has(driver.OpWatch)), ttls(c), c.PollInterval().String(), c.Guarantees.Lateness.String())
 	}
 }
 
-func section(b *bytes.Buffer, s Store) {
+// section writes what a store guarantees, as far as its parent or most stores do not.
+func section(b *bytes.Buffer, s Store, parent *Store, most map[driver.Fault]driver.Verdict) {
 	g := s.Caps.Guarantees
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", s.title(), text(g.Summary))
-	fmt.Fprintf(b, "- **Tokens**: %s\n", text(g.Tokens))
-	late := "a dead holder's name opens when TTL and lock-delay, or its minimum hold, are over, without delay by the store"
-	if g.Lateness > 0 {
-		late = fmt.Sprintf("a dead holder's name opens at most %v after TTL and lock-delay, or its minimum hold, are over",
-			g.Lateness)
+	fmt.Fprintf(b, "\n## %s\n\n", s.title())
+	switch {
+	case parent == nil:
+		fmt.Fprintf(b, "%s **Tokens**: %s\n", text(g.Summary), text(g.Tokens))
+	default:
+		fmt.Fprintf(b, "As %s, except:", link(*parent))
+		if g.Summary != parent.Caps.Guarantees.Summary {
+			fmt.Fprintf(b, " %s", text(g.Summary))
+		}
+		if g.Tokens != parent.Caps.Guarantees.Tokens {
+			fmt.Fprintf(b, " **Tokens**: %s", text(g.Tokens))
+		}
+		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "- **Lateness** (P5): %s.\n\n", late)
-	b.WriteString("| fault | exclusion | tokens | why, and the remedy |\n|---|---|---|---|\n")
+	var order []driver.Verdict
+	rows := map[driver.Verdict][]string{} // the faults that have the same verdict
 	for _, f := range driver.Faults() {
 		v := g.Faults[f]
-		row(b, string(f), v.Exclusion.String(), v.Tokens.String(), v.Note)
+		known, ok := most[f]
+		if parent != nil {
+			known, ok = parent.Caps.Guarantees.Faults[f], true
+		}
+		if ok && known == v {
+			continue
+		}
+		if ok && known.Note == v.Note {
+			v.Note = "the same"
+		}
+		if rows[v] == nil {
+			order = append(order, v)
+		}
+		rows[v] = append(rows[v], string(f))
+	}
+	if order == nil {
+		return
+	}
+	b.WriteString("\n| fault | exclusion | tokens | why, and the remedy |\n|---|---|---|---|\n")
+	for _, v := range order {
+		row(b, strings.Join(rows[v], ", "), v.Exclusion.String(), v.Tokens.String(), v.Note)
 	}
 }
 

@@ -2,6 +2,7 @@ package guarantees
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -28,23 +29,40 @@ func two() []Store {
 }
 
 func TestRender(t *testing.T) {
-	got := string(Render(two()))
+	stores := two()
+	crash := driver.Verdict{Exclusion: driver.Keeps, Tokens: driver.Keeps, Note: "ends"}
+	stores[0].Caps.Guarantees.Faults[driver.ClientCrash] = crash
+	for _, name := range []string{"threelock", "fourlock"} {
+		s := stores[0]
+		s.Package = name
+		stores = append(stores, s)
+	}
+	variant := stores[0]
+	variant.With = "x=1"
+	variant.Caps.Guarantees.Tokens = "None."
+	variant.Caps.Guarantees.Faults = maps.Clone(variant.Caps.Guarantees.Faults)
+	variant.Caps.Guarantees.Faults[driver.DiskFull] = crash
+	variant.Caps.Guarantees.Faults[driver.ClientPause] = driver.Verdict{Exclusion: driver.Breaks, Tokens: driver.Breaks, Note: "a | b\nc"}
+	variant.Caps.Guarantees.Faults[driver.Failover] = crash
+	got := string(Render(append(stores, variant)))
 	for _, line := range []string{
-		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | no | no | 1s to 1h0m0s | 2s |",
-		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | no | no | any | 1s |",
-		"## onelock", "A summary.", "- **Tokens**: A counter.",
-		"- **Lateness** (P5): a dead holder's name opens at most 3s after TTL and lock-delay, or its minimum hold, are over.",
-		"- **Lateness** (P5): a dead holder's name opens when TTL and lock-delay, or its minimum hold, are over, without delay by the store.",
-		`| client pause | can break | kept | a \| b c |`,
-		"| disk full | can break | kept, late |  |",
-		"| fail-over | unstated | unstated |  |", // what is not said is not made up
+		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | no | no | 1s to 1h0m0s | 2s | 3s |",
+		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | no | no | any | 1s | 0s |",
+		"| client crash | the holder's process is killed, or its host dies | kept | kept | ends |", // said once: three have it
+		"## onelock", "A summary. **Tokens**: A counter.",
+		"| client suspend, partition, late replies, store pause, store restart, store memory lost, fail-over, store clock forward, store clock backward | unstated | unstated |  |", // what is not said is not made up
+		"## onelock, x=1", "As [onelock](#onelock), except: **Tokens**: None.",
+		"| client pause | can break | can break | the same |", "| fail-over, disk full | kept | kept | ends |",
 	} {
 		if strings.Count(got, "\n"+line+"\n") == 0 {
 			t.Errorf("no line %q in\n%s", line, got)
 		}
 	}
-	if n := strings.Count(got, "\n| fail-over |"); n != 3 {
-		t.Errorf("fail-over has %d rows, want its meaning and one for each store", n)
+	if !strings.Contains(got, `asking does not help | can break | kept | a \| b c |`) {
+		t.Errorf("a pause is not what three stores say in\n%s", got)
+	}
+	if n := strings.Count(got, "| kept | kept | ends |"); n != 2 {
+		t.Errorf("%d rows say that a hold ends, want one for all and one of the variant", n)
 	}
 }
 
@@ -123,47 +141,6 @@ func TestRisks(t *testing.T) {
 	} {
 		if got := risk(c.v); got != c.want {
 			t.Errorf("the risk of %v is %q, want %q", c.v, got, c.want)
-		}
-	}
-}
-
-func TestDefects(t *testing.T) {
-	got := string(Defects(two()))
-	for _, line := range []string{
-		"| store | no expiry | no owner | wrong expiry | fail-over | paused client |",
-		"| [onelock](guarantees.md#onelock) | unstated | cannot happen | unstated | unstated | **client pause** |",
-	} {
-		if !strings.Contains(got, line+"\n") {
-			t.Errorf("no line %q in\n%s", line, got)
-		}
-	}
-	all := func(e driver.Effect) Store {
-		s := Store{Package: "alllock", Caps: driver.Caps{Guarantees: driver.Guarantees{Faults: map[driver.Fault]driver.Verdict{}}}}
-		for _, f := range driver.Faults() {
-			s.Caps.Guarantees.Faults[f] = driver.Verdict{Exclusion: e, Tokens: e}
-		}
-		return s
-	}
-	for e, want := range map[driver.Effect]string{
-		driver.Keeps:      "| cannot happen | cannot happen | cannot happen | cannot happen | cannot happen |",
-		driver.Impossible: "| cannot happen | cannot happen | cannot happen | cannot happen | cannot happen |",
-		driver.Delays:     "| names open late | cannot happen | names open late | names open late | names open late |",
-		driver.Breaks:     "| **client crash** | cannot happen | **late replies, store clock forward, store clock backward** | **store restart, store memory lost, fail-over** | **client pause, client suspend** |",
-	} {
-		if got := string(Defects([]Store{all(e)})); !strings.Contains(got, want) {
-			t.Errorf("%v: no %q in\n%s", e, want, got)
-		}
-	}
-}
-
-func TestCharacter(t *testing.T) {
-	got := string(Character(two()))
-	for _, line := range []string{
-		"| [onelock](guarantees.md#onelock) | no | by its next renewal | no | 2s | 1s | TTL + lock-delay + up to 3s |",
-		"| [twolock](guarantees.md#twolock) | yes | at once | polls | 1s | any | TTL + lock-delay |",
-	} {
-		if !strings.Contains(got, line+"\n") {
-			t.Errorf("no line %q in\n%s", line, got)
 		}
 	}
 }

@@ -12,7 +12,7 @@ const mostSpoken = 1600
 func TestDesignIsShort(t *testing.T) {
 	if n := spoken(theRepo(t).texts[promisesPage]); n == 0 || n > mostSpoken {
 		t.Errorf("%s has %d words, without code and the table of promises: at most %d can be read aloud in ten minutes. "+
-			"What is finer belongs in docs/details.md", promisesPage, n, mostSpoken)
+			"What is finer belongs in the documentation of its package", promisesPage, n, mostSpoken)
 	}
 }
 

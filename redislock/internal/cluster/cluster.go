@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/slot"
 	"github.com/holdfastlock/holdfast/redislock/internal/subscription"
@@ -130,17 +131,14 @@ func (c *Conn) do(ctx context.Context, commands []redislock.Command, by way) []r
 func (c *Conn) follow(
 	ctx context.Context, sent []bundle, commands []redislock.Command, replies []redislock.Reply, by way,
 ) []redislock.Reply {
-	began, pause := time.Now(), firstPause
+	began, moved := time.Now(), pause.Backoff{Min: firstPause, Max: longestPause}
 	for hops := 0; hops <= maxRedirections; {
 		rest, moving := c.again(sent, commands, replies)
 		if len(rest) == 0 || moving && time.Since(began) >= movesWithin {
 			break
 		}
 		if moving {
-			select {
-			case <-time.After(pause/2 + rand.N(pause/2)):
-				pause = min(2*pause, longestPause)
-			case <-ctx.Done():
+			if !pause.Sleep(ctx, moved.Next()) {
 				return replies // not carried out, and the replies say so
 			}
 		} else {

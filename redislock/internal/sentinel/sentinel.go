@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/pause"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/wire"
 )
@@ -238,12 +238,7 @@ func (t *tracked) Close() error {
 
 // watch asks the sentinels again and again, while there are connections, until the locator is closed.
 func (l *Locator) watch() {
-	for {
-		select {
-		case <-time.After(poll/2 + rand.N(poll/2)):
-		case <-l.alive.Done():
-			return
-		}
+	for pause.Sleep(l.alive, pause.Jitter(poll)) {
 		l.mu.Lock()
 		idle := len(l.conns) == 0
 		l.mu.Unlock()

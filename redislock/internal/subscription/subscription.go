@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
 // Session is one subscription, for as long as its connection lasts.
@@ -63,14 +65,12 @@ func (s *Session) await(ctx context.Context) {
 
 // again subscribes until it succeeds or ctx ends.
 func again(ctx context.Context, subscribe func(context.Context) (Session, error)) (Session, error) {
-	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+	next := pause.Backoff{Min: firstPause, Max: longestPause}
+	for ctx.Err() == nil {
 		if session, err := subscribe(ctx); err == nil {
 			return session, nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		pause.Sleep(ctx, next.Next())
 	}
 	return Session{}, ctx.Err()
 }

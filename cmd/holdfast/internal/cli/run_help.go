@@ -46,7 +46,7 @@ when every hold in the first must have ended: one TTL (or --fallback-after) afte
 was last known to answer, or after run has found it down. So with -n, or with -w shorter than
 that, the lock is not acquired then (exit code 75). Such a hold is degraded: it excludes only
 those who use the second store too, run says so, and HOLDFAST_TOKEN is 0. All users of the
-lock should have the same --fallback and --ttl. See docs/degrading.md.
+lock should have the same --fallback and --ttl. See docs/choose.md.
 
 In a container run may be process 1: it passes signals on, reaps the processes that CMD
 leaves behind, and needs neither root nor cgroups nor a writable root file system.

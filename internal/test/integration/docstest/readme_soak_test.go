@@ -3,9 +3,6 @@
 package docstest
 
 import (
-	"context"
-	"database/sql"
-	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	"github.com/holdfastlock/holdfast/optimistic"
-	"github.com/holdfastlock/holdfast/txlock"
 )
 
 // TestReadme runs the commands and programs of README.md.
@@ -32,26 +27,20 @@ func TestReadme(t *testing.T) {
 	r.page("README.md")
 }
 
-func TestPages(t *testing.T) {
-	for _, page := range []string{"docs/from-redsync.md", "docs/from-curator.md", "docs/from-redisson.md", "docs/from-flock.md", "docs/testing.md"} {
-		t.Run(page, func(t *testing.T) {
-			t.Parallel()
-			r := newRunner(t)
-			r.replace = strings.NewReplacer("/var/tmp", r.dir)
-			r.page(page)
-		})
-	}
+func TestTestingPage(t *testing.T) {
+	t.Parallel()
+	newRunner(t).page("docs/testing.md")
 }
 
-// TestFromSetNX runs the commands of the page beside a real server.
-func TestFromSetNX(t *testing.T) {
+// TestMigrating runs the commands of the page beside a real server.
+func TestMigrating(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
 	r := newRunner(t)
 	r.replace = strings.NewReplacer(
 		"redis://localhost:6379", "redis://"+server.Addr, "redis-cli ", "redis-cli -u redis://"+server.Addr+" ",
 	)
-	r.page("docs/from-setnx.md")
+	r.page("docs/migrating.md")
 }
 
 // TestReadmeModules follows README's steps for a store's module, for each module that it names: the
@@ -81,100 +70,6 @@ func TestReadmeModules(t *testing.T) {
 			r.shell(module, strings.Replace(steps, "MODULE=redislock/rueidisconn", "MODULE="+module, 1)+"go vet .", "")
 		})
 	}
-}
-
-// TestClassicForms runs the forms without a lease that README shows.
-func TestClassicForms(t *testing.T) {
-	t.Parallel()
-	server := testserver.StartPostgres(t)
-	ctx := t.Context()
-	db, err := sql.Open("pgx", server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for _, statement := range []string{
-		"CREATE TABLE account (id int PRIMARY KEY, balance int)", "INSERT INTO account VALUES (7, 100), (9, 0)",
-		"CREATE TABLE item (id int PRIMARY KEY, version bigint NOT NULL, price int)", "INSERT INTO item VALUES (42, 1, 100)",
-		"CREATE TABLE run (job text, instant bigint, PRIMARY KEY (job, instant))", txlock.Postgres.Schema(),
-	} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := txlock.Postgres.Create(ctx, db, "account/7", "account/9"); err != nil {
-		t.Fatal(err)
-	}
-	const amount = 30
-	if err := moveMoney(ctx, db, amount); err != nil {
-		t.Fatal(err)
-	}
-	if err := cutPrice(ctx, db); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []int64{1, 0} {
-		tx, err := db.BeginTx(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := claimRun(ctx, tx, "nightly", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := result.RowsAffected(); err != nil || n != want {
-			t.Errorf("claim %d: %d rows, %v", i, n, err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for query, want := range map[string]string{
-		"SELECT balance FROM account WHERE id = 7": "70", "SELECT balance FROM account WHERE id = 9": "30",
-		"SELECT price FROM item": "90",
-	} {
-		if got := scalar(t, db, query); got != want {
-			t.Errorf("%s: %s, want %s", query, got, want)
-		}
-	}
-}
-
-func transfer(ctx context.Context, tx *sql.Tx, from, to, amount int) error {
-	_, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance + CASE id WHEN $1 THEN -$3::int ELSE $3::int END WHERE id IN ($1, $2)", from, to, amount)
-	return err
-}
-
-func moveMoney(ctx context.Context, db *sql.DB, amount int) error {
-	// Retry runs the transaction again after a deadlock or a conflict.
-	err := optimistic.Retry(ctx, db, nil, func(tx *sql.Tx) error {
-		// Lock sorts the names, so two transfers cannot deadlock.
-		if err := txlock.Postgres.Lock(ctx, tx, "account/7", "account/9"); err != nil {
-			return err
-		}
-		return transfer(ctx, tx, 7, 9, amount)
-	})
-	if err != nil {
-		log.Print(err)
-	}
-	return err
-}
-
-func cutPrice(ctx context.Context, db *sql.DB) error {
-	items := optimistic.Table{
-		Dialect: optimistic.Postgres, Name: "item", Key: "id", Columns: []string{"price"},
-	}
-	err := items.Update(ctx, db, 42, nil, func(row optimistic.Row) ([]any, error) {
-		var price int
-		err := row.Scan(&price)
-		return []any{price * 9 / 10}, err
-	})
-	return err
-}
-
-func claimRun(ctx context.Context, tx *sql.Tx, job string, instant int64) (sql.Result, error) {
-	const insert = "INSERT INTO run (job, instant) VALUES ($1, $2) ON CONFLICT DO NOTHING"
-	result, err := tx.ExecContext(ctx, insert, job, instant)
-	// RowsAffected is 1 for the first, 0 for all others
-	return result, err
 }
 
 // TestReadmeNamesAll: README names each module of a store, each command and each exit code of run.

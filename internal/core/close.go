@@ -1,4 +1,4 @@
-package holdfast
+package core
 
 import (
 	"context"
@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/engine"
 )
 
-// Close closes the client: waiting acquires return ErrClosed, leases end (ErrReleased) and are
-// released in batches, and the driver is closed.
-//
-// It waits at most about 5 s for the store. If the store has not confirmed every release by then,
-// the error is ErrUncertain, and what is left ends with its TTL. Then it waits, for at most 1 s,
-// until the hooks and the Logger have been told everything. A second call waits for the first, for
-// at most 5 s, and returns nil.
-func (c *Client) Close() error {
+// Close ends all leases, has their holds released in batches, and closes the driver. It waits for the store for
+// at most engine.ReleaseWithin; then the error is ErrUncertain. Flush is called at the end. A second call waits
+// for the first, as long at most, and returns nil.
+func (c *Core) Close(flush func()) error {
 	cancels, first := c.beginClose()
 	if !first {
 		// Not for ever: the call may come from a hook that the first call waits for.
@@ -30,7 +27,7 @@ func (c *Client) Close() error {
 	}
 	defer close(c.done)
 	cancels.run() // the work ends before the names are free
-	c.close(ErrClosed)
+	c.close(driver.ErrClosed)
 
 	c.mu.Lock()
 	quiet := make(chan struct{})
@@ -45,21 +42,16 @@ func (c *Client) Close() error {
 		c.bound.free()
 	}
 	c.mu.Unlock()
-	if closeErr := c.driver.Close(); closeErr != nil {
+	if closeErr := c.Driver.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("holdfast: close: %w", closeErr))
 	}
-	hooks := time.NewTimer(hooksWithin)
-	defer hooks.Stop()
-	select {
-	case <-c.events.drained():
-	case <-hooks.C:
-	}
+	flush()
 	return err
 }
 
 // beginClose ends all leases and refuses new operations. It returns false if another call has done
 // so.
-func (c *Client) beginClose() (cancellations, bool) {
+func (c *Core) beginClose() (cancellations, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -72,7 +64,7 @@ func (c *Client) beginClose() (cancellations, bool) {
 
 // awaitQuiet waits, for a bounded time, until no operation is under way and the store has confirmed
 // every release.
-func (c *Client) awaitQuiet(quiet <-chan struct{}) error {
+func (c *Core) awaitQuiet(quiet <-chan struct{}) error {
 	timer := time.NewTimer(engine.ReleaseWithin)
 	defer timer.Stop()
 	select {
@@ -87,5 +79,5 @@ func (c *Client) awaitQuiet(quiet <-chan struct{}) error {
 	}
 	c.quiet = nil
 	return fmt.Errorf("holdfast: close: %w: %d operations under way, %d releases unconfirmed",
-		ErrUncertain, c.active, c.engine.Unconfirmed())
+		driver.ErrUncertain, c.active, c.engine.Unconfirmed())
 }

@@ -1,4 +1,4 @@
-package holdfast
+package core
 
 import (
 	"context"
@@ -7,42 +7,23 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// acquire is Acquire and TryAcquire.
-func (l *Lock) acquire(ctx context.Context, op string, try bool) (*Lease, error) {
-	if err := l.check(ctx, op); err != nil {
-		return nil, err
-	}
-	if trace := l.settings.client.opts.Trace; trace != nil {
-		return l.acquireTraced(ctx, trace, op, try)
-	}
-	return l.acquireChecked(ctx, nil, op, try)
-}
-
-// acquireChecked runs on the caller's goroutine: it feeds what happens to the engine, which says what
-// to do next. Traced is the context for the events of the hold; nil: none.
-func (l *Lock) acquireChecked(
-	ctx, traced context.Context, op string, try bool,
-) (*Lease, error) {
-	if lease, err := l.nested(ctx, try); err != nil {
-		return nil, failed(op, l.name, err)
-	} else if lease != nil {
-		return lease, nil
-	}
-	c := l.settings.client
-	a := acquisition{lease: newLease(c, l.name, l.settings, try), op: op, try: try}
-	if traced != nil {
-		a.lease.audience = &audience{traced: traced}
-	}
+// Acquire runs on the caller's goroutine until le, which Init has made, holds its name. It returns why le does
+// not, if it does not: the reason that says most comes first. Then nothing is held, and what the store may have
+// done is withdrawn in the background (P6). If the context or the core has ended, a reason says so.
+func (c *Core) Acquire(ctx context.Context, le *Lease, try bool) (reasons []error) {
+	a := acquisition{lease: le, try: try}
 	defer c.leave(&a)
 	for event := engine.Entered; ; {
 		switch c.proceed(ctx, &a, event) {
 		case engine.Yes:
-			return a.lease, nil
+			return nil
 		case engine.No:
-			return nil, a.err
+			return a.reasons
 		}
 		event = a.sleep(ctx, c) // behind others of this client
 	}
@@ -51,17 +32,16 @@ func (l *Lock) acquireChecked(
 // acquisition is the state of an acquire beside its lease.
 type acquisition struct {
 	lease   *Lease
-	op      string
 	try     bool
-	entered bool  // the engine knows of it
-	over    bool  // the engine knows that it is over; else the driver has panicked
-	err     error // why there is no lease
+	entered bool    // the engine knows of it
+	over    bool    // the engine knows that it is over; else the driver has panicked
+	reasons []error // why there is no lease
 	waiting *waiting
 	wakes   driver.Wakes // nil: not asked for yet, or the store does not tell
 }
 
 // leave ends an acquire. If the driver has panicked, it leaves nothing behind either (P6).
-func (c *Client) leave(a *acquisition) {
+func (c *Core) leave(a *acquisition) {
 	if a.waiting != nil {
 		a.waiting.stop()
 	}
@@ -85,12 +65,12 @@ func (c *Client) leave(a *acquisition) {
 // half the size.
 //
 //go:noinline
-func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) engine.Do {
+func (c *Core) proceed(ctx context.Context, a *acquisition, kind engine.Kind) engine.Do {
 	le := a.lease
 	event := engine.Event{Kind: kind, Caller: &le.caller}
 	if kind == engine.Entered {
 		// Without the mutex: a driver that blocks must not delay the client.
-		event.Contended = c.hinter != nil && !a.try && c.hinter.Contended(c.opts.Prefix+le.Name())
+		event.Contended = c.hinter != nil && !a.try && c.hinter.Contended(c.Prefix+le.Name())
 	}
 	for {
 		next := c.acquireStep(a, &event)
@@ -98,7 +78,7 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 		switch next.Do {
 		case engine.Try:
 			event.Kind = engine.Answered
-			event.Grant, event.Err = c.driver.Try(ctx, next.Grant.Request)
+			event.Grant, event.Err = c.Driver.Try(ctx, next.Grant.Request)
 		case engine.Enqueue:
 			event.Kind = engine.Answered
 			event.Grant, event.Err = c.queuer.Enqueue(ctx, next.Grant.Request)
@@ -109,7 +89,7 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 			event.Kind = engine.Confirmed
 			event.Renewal = c.renew1(ctx, next.Grant)
 		case engine.Pause: // before the store is asked again
-			event.Kind = c.pause(ctx, a, &next)
+			event.Kind = c.pauseFor(ctx, a, &next)
 		case engine.Sleep:
 			return engine.Sleep
 		case engine.Yes:
@@ -117,7 +97,7 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 			return engine.Yes
 		default:
 			a.over = true
-			a.err = failed(a.op, le.Name(), reasons(ctx, &next)...)
+			a.reasons = reasonsOf(ctx, &next)
 			return engine.No
 		}
 		if event.Ended = ctx.Err(); event.Ended == nil && event.Kind == engine.Rested {
@@ -128,7 +108,7 @@ func (c *Client) proceed(ctx context.Context, a *acquisition, kind engine.Kind) 
 
 // acquireStep is step for events of an acquire, which end no lease. From the first of them until
 // leave Close waits for the acquire.
-func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
+func (c *Core) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 	c.mu.Lock()
 	if !a.entered {
 		a.entered = true
@@ -143,7 +123,7 @@ func (c *Client) acquireStep(a *acquisition, ev *engine.Event) engine.Action {
 }
 
 // sleep waits until the caller is woken, or its context or the client ends.
-func (a *acquisition) sleep(ctx context.Context, c *Client) engine.Kind {
+func (a *acquisition) sleep(ctx context.Context, c *Core) engine.Kind {
 	select {
 	case <-a.lease.signal:
 	case <-ctx.Done():
@@ -157,12 +137,12 @@ func (a *acquisition) sleep(ctx context.Context, c *Client) engine.Kind {
 
 // pause waits for as long as the engine says, until this client releases the name, or until the store
 // tells that it may be free. While the store tells, polls are only there in case that it does not.
-func (c *Client) pause(ctx context.Context, a *acquisition, next *engine.Action) engine.Kind {
+func (c *Core) pauseFor(ctx context.Context, a *acquisition, next *engine.Action) engine.Kind {
 	d := next.For
 	var free <-chan struct{}
 	if next.Poll && c.waker != nil {
 		if a.wakes == nil {
-			a.wakes = c.waker.Wakes(c.opts.Prefix + a.lease.Name())
+			a.wakes = c.waker.Wakes(c.Prefix + a.lease.Name())
 		}
 		if a.wakes != nil {
 			free = a.wakes.C()
@@ -188,16 +168,16 @@ func (c *Client) pause(ctx context.Context, a *acquisition, next *engine.Action)
 
 // toldPause returns how long to wait before the next poll of a store that tells when the name is free.
 func toldPause(next *engine.Action) time.Duration {
-	d := jitter(driver.DefaultPoll)
+	d := pause.Jitter(driver.DefaultPoll)
 	if next.Opens > 0 {
 		d = min(d, next.Opens)
 	}
 	return max(d, next.For)
 }
 
-// await waits until the store grants the caller's place, or, returning ErrHeld, until it is time to
+// await waits until the store grants the caller's place, or, returning driver.ErrHeld, until it is time to
 // ask again.
-func (c *Client) await(
+func (c *Core) await(
 	ctx context.Context, a *acquisition, next *engine.Action,
 ) (driver.Grant, error) {
 	if a.waiting == nil {
@@ -205,13 +185,13 @@ func (c *Client) await(
 	}
 	poll, cancel := context.WithTimeout(a.waiting.ctx, next.For)
 	defer cancel()
-	if c.interruptible(a.lease, cancel) {
-		return driver.Grant{}, ErrHeld // it is to ask again already
+	if a.lease.interruptible(cancel) {
+		return driver.Grant{}, driver.ErrHeld // it is to ask again already
 	}
 	grant, err := c.queuer.Wait(poll, next.Grant.Request)
-	c.interruptible(a.lease, nil)
+	a.lease.interruptible(nil)
 	if err != nil && poll.Err() != nil && !(ctx.Err() != nil && isUnanswered(err)) {
-		err = ErrHeld // time to ask again, or to find that the context has ended
+		err = driver.ErrHeld // time to ask again, or to find that the context has ended
 	}
 	return grant, err
 }
@@ -222,25 +202,15 @@ func isUnanswered(err error) bool {
 	return errors.As(err, &unanswered)
 }
 
-// interruptible says how the lease's wait for the store is ended, and reports whether that has
-// been wanted already.
-func (c *Client) interruptible(le *Lease, by func()) (interrupted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	interrupted = le.interrupted
-	le.interrupt, le.interrupted = by, false
-	return interrupted
-}
-
-// reasons returns why there is no lease: the engine's error, or else what has ended the wait, and
+// reasonsOf returns why there is no lease: the engine's error, or else what has ended the wait, and
 // what the store said before.
-func reasons(ctx context.Context, a *engine.Action) []error {
+func reasonsOf(ctx context.Context, a *engine.Action) []error {
 	switch {
-	case errors.Is(a.Err, ErrHeld):
+	case errors.Is(a.Err, driver.ErrHeld):
 		return []error{a.Err} // a try
 	case a.Err == nil:
-		a.Err = ErrClosed
-		if err := ended(ctx); err != nil {
+		a.Err = driver.ErrClosed
+		if err := ctxerr.Cause(ctx); err != nil {
 			a.Err = err
 		}
 	}
@@ -261,10 +231,10 @@ type waiting struct {
 	cancel context.CancelCauseFunc
 }
 
-func (c *Client) waiting(ctx context.Context) *waiting {
+func (c *Core) waiting(ctx context.Context) *waiting {
 	w := &waiting{}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
-	w.unhook = context.AfterFunc(c.closing, func() { w.cancel(ErrClosed) })
+	w.unhook = context.AfterFunc(c.closing, func() { w.cancel(driver.ErrClosed) })
 	return w
 }
 

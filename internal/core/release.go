@@ -1,4 +1,4 @@
-package holdfast
+package core
 
 import (
 	"context"
@@ -8,27 +8,16 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/pause"
 )
 
-// Release releases the lease. The name is free once the last lease of the hold is released or, with
-// Options.MinHold, once that time is over too (but see ReleaseNow).
-//
-// It takes no context, because it must work in a defer after the caller's context has ended. It
-// waits for the store as long as the lease would have been valid, at most 5 s. If the store has not
-// confirmed the release by then, the error is ErrUncertain and the release goes on in the
-// background. If the lease was lost before, the error is the *LostError: the work under it may have
-// run unprotected. A second call does nothing but wait for the first and return its result.
-func (le *Lease) Release() error { return le.release(false) }
+// firstPause is the first pause after an error of the store.
+const firstPause = 5 * time.Millisecond
 
-// ReleaseNow releases the lease without the minimum hold (Options.MinHold). Use it if the work
-// could not begin and nothing was done under the lease, so that another may do it at once. If
-// several leases share a hold, the minimum holds unless all of them are released by ReleaseNow. A
-// second call, of either, does nothing but wait for the first and return its result.
-func (le *Lease) ReleaseNow() error { return le.release(true) }
-
-// release is Release, or, with unused, ReleaseNow.
-func (le *Lease) release(unused bool) error {
-	c := le.client
+// Release ends the lease, with or without its minimum hold (unused). It waits for the store, or for another
+// call of Release, for at most engine.ReleaseWithin, and returns the error of holdfast.Lease.Release.
+func (le *Lease) Release(unused bool) error {
+	c := le.core
 	next := c.endLease(le, unused)
 	switch next.Do {
 	case engine.Wait: // for another call of Release
@@ -42,7 +31,7 @@ func (le *Lease) release(unused bool) error {
 
 // endLease ends the lease. If it is the last one of its hold, the hold is handed over or must be
 // given back to the store, after the work under it has ended.
-func (c *Client) endLease(le *Lease, unused bool) engine.Action {
+func (c *Core) endLease(le *Lease, unused bool) engine.Action {
 	c.mu.Lock()
 	next := c.stepLocked(&engine.Event{Kind: engine.Released, Caller: &le.caller, Unused: unused})
 	last := next.Do == engine.Stop
@@ -71,20 +60,20 @@ func (c *Client) endLease(le *Lease, unused bool) engine.Action {
 }
 
 // endReleaseLocked wakes the callers that wait for a release to end.
-func (c *Client) endReleaseLocked(le *Lease) {
+func (c *Core) endReleaseLocked(le *Lease) {
 	if le.signal != nil {
 		close(le.signal)
 	}
 	c.finishLocked(1)
 }
 
-// errPanicked is the result of a release in which the driver has panicked, for other callers.
-var errPanicked = errors.New("the driver panicked")
+// ErrPanicked is the result of a release in which the driver has panicked, for other callers.
+var ErrPanicked = errors.New("the driver panicked")
 
 // giveBackOrPanic releases the hold in the store. If the driver panics, other callers are woken,
 // and the release goes on in the background.
-func (c *Client) giveBackOrPanic(le *Lease, next *engine.Action) (err error) {
-	err = errPanicked
+func (c *Core) giveBackOrPanic(le *Lease, next *engine.Action) (err error) {
+	err = ErrPanicked
 	defer func() {
 		c.mu.Lock()
 		err = c.stepLocked(&engine.Event{Kind: engine.GivenBack, Caller: &le.caller, Err: err}).Err
@@ -98,11 +87,12 @@ func (c *Client) giveBackOrPanic(le *Lease, next *engine.Action) (err error) {
 }
 
 // giveBack releases a grant, and repeats it while the context lasts.
-func (c *Client) giveBack(ctx context.Context, grant driver.Grant) error {
+func (c *Core) giveBack(ctx context.Context, grant driver.Grant) error {
 	err := c.release1(ctx, grant)
-	for pause := firstPause; err != nil && !driver.Gone(err) && rest(ctx, jitter(pause)); pause *= 2 {
+	again := pause.Backoff{Min: firstPause, Max: engine.ReleaseWithin}
+	for err != nil && !driver.Gone(err) && pause.Sleep(ctx, again.Next()) {
 		err = c.release1(ctx, grant)
-		if errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrBroken) {
+		if errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrBroken) {
 			err = nil // an earlier attempt succeeded, and its answer was lost
 		}
 	}
@@ -110,8 +100,8 @@ func (c *Client) giveBack(ctx context.Context, grant driver.Grant) error {
 }
 
 // release1 releases one grant.
-func (c *Client) release1(ctx context.Context, g driver.Grant) error {
-	errs := c.driver.Release(ctx, []driver.Grant{g})
+func (c *Core) release1(ctx context.Context, g driver.Grant) error {
+	errs := c.Driver.Release(ctx, []driver.Grant{g})
 	if len(errs) != 1 {
 		return fmt.Errorf("the driver returned %d results for one release", len(errs))
 	}
@@ -127,7 +117,7 @@ type bound struct {
 
 // boundRelease returns a context that ends after d at the latest. Releases that begin within a
 // moment of one another share one, because making a context costs more than the rest of a release.
-func (c *Client) boundRelease(d time.Duration) (context.Context, context.CancelFunc) {
+func (c *Core) boundRelease(d time.Duration) (context.Context, context.CancelFunc) {
 	const moment = engine.ReleaseWithin / 50
 	if d < engine.ReleaseWithin {
 		return context.WithTimeout(context.Background(), d)

@@ -1,10 +1,9 @@
-package holdfast
+package core
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -15,17 +14,11 @@ import (
 // call on a caller's goroutine is the caller's.
 
 // guarded calls f, which calls the driver's method of that name, and returns a panic as an error.
-func (c *Client) guarded(method string, f func()) (err error) {
+func (c *Core) guarded(method string, f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the driver's %s panicked: %v", method, p)
-			attrs := []slog.Attr{
-				slog.String("method", method), slog.String("panic", fmt.Sprint(p)),
-				slog.String("stack", string(debug.Stack())),
-			}
-			c.events.put(queuedEvent{
-				level: slog.LevelError, msg: "the driver panicked", panicked: attrs,
-			})
+			c.Panicked(method, p, debug.Stack())
 		}
 	}()
 	f()
@@ -33,8 +26,8 @@ func (c *Client) guarded(method string, f func()) (err error) {
 }
 
 // renewAll renews grants. The results are at least as many as the grants.
-func (c *Client) renewAll(ctx context.Context, grants []driver.Grant) (out []driver.Renewal) {
-	err := c.guarded("Renew", func() { out = c.driver.Renew(ctx, grants) })
+func (c *Core) renewAll(ctx context.Context, grants []driver.Grant) (out []driver.Renewal) {
+	err := c.guarded("Renew", func() { out = c.Driver.Renew(ctx, grants) })
 	if err == nil {
 		err = errors.New("the driver returned too few renewals")
 	}
@@ -45,8 +38,8 @@ func (c *Client) renewAll(ctx context.Context, grants []driver.Grant) (out []dri
 }
 
 // releaseAll releases grants. The results are at least as many as the grants.
-func (c *Client) releaseAll(ctx context.Context, grants []driver.Grant) (errs []error) {
-	err := c.guarded("Release", func() { errs = c.driver.Release(ctx, grants) })
+func (c *Core) releaseAll(ctx context.Context, grants []driver.Grant) (errs []error) {
+	err := c.guarded("Release", func() { errs = c.Driver.Release(ctx, grants) })
 	if err == nil {
 		err = errors.New("the driver returned too few results")
 	}
@@ -58,7 +51,7 @@ func (c *Client) releaseAll(ctx context.Context, grants []driver.Grant) (errs []
 
 // shardOf returns the shard of a request, or "" if the driver panics: then renewals of different
 // shards may wait for one another, but none is lost by that.
-func (c *Client) shardOf(r driver.Request) (shard string) {
+func (c *Core) shardOf(r driver.Request) (shard string) {
 	_ = c.guarded("Shard", func() { shard = c.sharder.Shard(r) })
 	return shard
 }
