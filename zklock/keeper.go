@@ -65,7 +65,8 @@ func (c *client) acquireKeeper(ctx context.Context, timeout time.Duration) (*kee
 		}
 		k := c.keepers[timeout]
 		if k == nil || k.trust.Over {
-			k = &keeper{c: c, timeout: timeout, failed: errNoAnswer, opened: make(chan struct{}), writing: make(chan struct{}, 1)}
+			k = &keeper{c: c, timeout: timeout, opened: make(chan struct{}), writing: make(chan struct{}, 1)}
+			k.failed = errors.New("no ZooKeeper server has answered yet")
 			c.keepers[timeout] = k
 			c.background.Go(k.open)
 		}
@@ -91,13 +92,10 @@ func (c *client) acquireKeeper(ctx context.Context, timeout time.Duration) (*kee
 	}
 }
 
-// errNoAnswer says that all servers that were asked to open a session are silent.
-var errNoAnswer = errors.New("no ZooKeeper server has answered yet")
-
 // anyKeeper returns a keeper for one user more: one that there is, or another.
 func (c *client) anyKeeper(ctx context.Context) (*keeper, error) {
 	c.mu.Lock()
-	timeout := max(c.caps.MinTTL, min(usualTimeout, c.longest))
+	timeout := max(c.caps.MinTTL, min(10*time.Second, c.longest))
 	for other, k := range c.keepers {
 		if k.isOpenLocked() {
 			timeout = other
@@ -107,9 +105,6 @@ func (c *client) anyKeeper(ctx context.Context) (*keeper, error) {
 	c.mu.Unlock()
 	return c.acquireKeeper(ctx, timeout)
 }
-
-// usualTimeout is that of a session for which nothing is held.
-const usualTimeout = 10 * time.Second
 
 func (k *keeper) isOpenLocked() bool {
 	select {
@@ -161,7 +156,7 @@ func (k *keeper) connect(ctx context.Context) error {
 		return fmt.Errorf("ZooKeeper granted a session of %v, asked were %v: its bounds have changed", granted, k.timeout)
 	}
 	k.session, k.node = opened, c.layout.session(opened.ID())
-	c.locked(func() { k.trust = zksession.Trust{Timeout: opened.Timeout(), AnyServer: opened.AnyServer()} })
+	c.locked(func() { k.trust.Timeout, k.trust.AnyServer = opened.Timeout(), opened.AnyServer() })
 	if err = k.makeNode(ctx); err != nil {
 		closeSession(opened)
 	}

@@ -130,14 +130,12 @@ func refusedRune(c rune) bool {
 // answer, as Curator's protected create. An owner of 32 hexadecimal digits is its own.
 func guidOf(owner string) string {
 	h := owner
-	if b, err := hex.DecodeString(owner); err != nil || len(b) != guidSize || strings.ToLower(owner) != owner {
+	if b, err := hex.DecodeString(owner); err != nil || len(b) != 16 || strings.ToLower(owner) != owner {
 		sum := sha256.Sum256([]byte(owner))
-		h = hex.EncodeToString(sum[:guidSize])
+		h = hex.EncodeToString(sum[:16])
 	}
 	return "_c_" + h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:] + "-"
 }
-
-const guidSize = 16
 
 // entry is one node of a lock, held or waiting, of any client.
 type entry struct {
@@ -188,7 +186,7 @@ func (e *entry) digits() string { return e.name[strings.LastIndex(e.name, e.stem
 func (e *entry) owner() string {
 	if rest, ok := strings.CutPrefix(e.name, "_c_"); ok {
 		digits := strings.ReplaceAll(rest[:max(0, len(rest)-len(e.digits())-len(e.stem))], "-", "")
-		if b, err := hex.DecodeString(digits); err == nil && len(b) == guidSize {
+		if b, err := hex.DecodeString(digits); err == nil && len(b) == 16 {
 			return digits
 		}
 	}

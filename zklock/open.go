@@ -197,9 +197,6 @@ func New(ctx context.Context, config Config) (driver.Driver, error) {
 	return c, nil
 }
 
-// longestAsked is the longest session that is asked for.
-const longestAsked = 2 * time.Minute
-
 // contact learns the store's name and its bounds of sessions, by opening a session that is as short as
 // it can be, and one that is as long.
 func (c *client) contact(ctx context.Context, poll time.Duration) error {
@@ -210,10 +207,11 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 		config.Timeout = timeout
 		return c.openSession(ctx, config)
 	}
-	long, err := probe(longestAsked)
+	const longest = 2 * time.Minute // that is asked for
+	long, err := probe(longest)
 	if errors.Is(err, zk.ErrNoLeader) {
 		c.anyServer = true
-		long, err = probe(longestAsked)
+		long, err = probe(longest)
 	}
 	if err != nil {
 		return err
@@ -276,12 +274,9 @@ func (c *client) openSession(ctx context.Context, config zk.Config) (*zk.Session
 	return s, err
 }
 
-// closeWithin bounds the courtesies of Close.
-const closeWithin = time.Second
-
 // closeSession ends a session, at the server too if it answers: without that the session ends a little later.
 func closeSession(s *zk.Session) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s.Close(ctx)
 }

@@ -156,18 +156,22 @@ func (a *call) settleSlots(ctx context.Context, claim bool) error {
 	return errBlocked
 }
 
-// tryPatience is how long a Try lets others finish who ask for permits that are free.
+// tryPatience is how long a Try waits for the next of those before it who ask for permits that are free.
 const tryPatience = 100 * time.Millisecond
 
 // refuseSlots takes back the place of a Try. While there are permits left, others who ask at the same time are the
 // first below locks for a moment only, which is waited for.
 func (a *call) refuseSlots(ctx context.Context) error {
-	for end := time.Now().Add(tryPatience); a.view.room && !a.view.leases && time.Now().Before(end) && sleep(ctx, tryPatience/20); {
+	ahead, end := a.view.ahead, time.Now().Add(tryPatience)
+	for a.view.room && !a.view.leases && time.Now().Before(end) && sleep(ctx, tryPatience/20) {
 		if err := a.lookSlots(ctx); err != nil {
 			return a.takeBack(ctx, err)
 		}
 		if err := a.settleSlots(ctx, false); err != errBlocked {
 			return err
+		}
+		if a.view.ahead < ahead {
+			ahead, end = a.view.ahead, time.Now().Add(tryPatience)
 		}
 	}
 	return a.takeBack(ctx, &driver.HeldError{Name: a.req.Name, Queued: max(0, a.view.queued-1)})

@@ -104,8 +104,7 @@ func (a *call) ask(ctx context.Context, queue bool) error {
 // resume goes on with a request of the same owner that was made before. It returns errGone if there is none.
 func (a *call) resume(ctx context.Context) error {
 	c, o := a.c, a.o
-	state := c.stateOf(o)
-	switch {
+	switch state := c.stateOf(o); {
 	case state == asking:
 		return errGone
 	case state == held:
