@@ -204,9 +204,8 @@ func (k *keeper) one(ctx context.Context, op zk.Op) (zk.Reply, error) {
 	return replies[0], replies[0].Err
 }
 
-// makeParents is how often missing parents are made for one request. The server may remove those that are
-// empty again before the request comes, as often as it looks for them: each minute, unless it is set up to
-// look each few milliseconds.
+// makeParents is how often missing parents are made for one request. The server removes those that are empty, each
+// minute or, if it is set up so, each few milliseconds.
 const makeParents = 20
 
 // createIn makes a node, whose directory is the last of dirs, and does the other operations, in one round
@@ -278,7 +277,7 @@ func (k *keeper) refresh(ctx context.Context, after driver.Instant, ops ...zk.Op
 	if err := k.awaitTurn(ctx); err != nil {
 		return nil, err
 	}
-	if k.since() >= after { // maybe somebody else has written meanwhile
+	if k.since() >= after { // somebody else may have written
 		<-k.writing
 		replies, err := k.do(ctx, append(slices.Clip(ops), zk.Exists(k.node, nil))...)
 		if err != nil || !errors.Is(replies[len(ops)].Err, zk.NoNode) {

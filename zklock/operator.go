@@ -78,7 +78,7 @@ type node struct {
 }
 
 // nodes reads the nodes of a name: first those that hold it, then those that wait, in order; and how many slots it has.
-// Nodes that go meanwhile are left out. A write of the keeper's own node tells the server's time, in milliseconds.
+// Nodes that go before they are read are left out. A write of the keeper's own node tells the server's time, in milliseconds.
 func (c *client) nodes(ctx context.Context, k *keeper, name string) (nodes []node, slots int, now int64, err error) {
 	path, locks, leases := c.layout.path(name), c.layout.locks(name), c.layout.leases(name)
 	replies, err := k.do(ctx, k.write(), zk.Children(path, nil), zk.Children(locks, nil), zk.Children(leases, nil), zk.GetData(leases, nil))

@@ -151,7 +151,7 @@ func (c *client) renewedLocked(k *keeper, l look, g *driver.Grant, replies []zk.
 	if err == nil {
 		err = c.lookedAtLocked(l, replies)
 	}
-	if err == nil { // it may have been released meanwhile, or have lapsed before the answer came
+	if err == nil { // the hold may have been released, or have lapsed, before the answer came
 		err = c.renewableLocked(o, g, c.clock.Now())
 	}
 	switch {
@@ -172,7 +172,7 @@ func (c *client) renewedLocked(k *keeper, l look, g *driver.Grant, replies []zk.
 func (c *client) lookedAtLocked(l look, replies []zk.Reply) error {
 	o := l.o
 	if len(l.nodes) == 0 || o.state != held || !slices.Equal(l.nodes, slices.Concat(o.nodes, o.spare)) {
-		return nil // released, or downgraded, meanwhile
+		return nil // released, or downgraded, since
 	}
 	gone := 0
 	for i := range replies {

@@ -36,7 +36,7 @@ func Revoke(ctx context.Context, d driver.Driver, name string) error {
 				return fmt.Errorf("revoking an entry of LeaderLatch: %w", driver.ErrUnsupported)
 			}
 			_, err := k.one(ctx, zk.SetData(n.path, revokeMarker, zk.AnyVersion))
-			if err != nil && !errors.Is(err, zk.NoNode) { // it may have been released meanwhile
+			if err != nil && !errors.Is(err, zk.NoNode) { // the hold may have been released
 				return err
 			}
 			asked = asked || err == nil

@@ -7,8 +7,8 @@
 //
 // Unless [Config.AnyServer] is set, a session is only at the leader. A server closes the connections
 // of all its clients when its role changes. So a connection to a server that said "leader" on a
-// second, later connection is to the leader for as long as it lives; a leader that was deposed
-// meanwhile can answer reads and pings, and cannot commit a write.
+// second, later connection is to the leader for as long as it lives; a leader that was deposed since
+// can answer reads and pings, and cannot commit a write.
 package zk
 
 import (
