@@ -20,32 +20,32 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	c.mu.Lock()
-	r := c.records[ownerKey{g.Name, g.Owner}]
-	err := c.renewableLocked(r, &g, c.clock.Now())
+	o := c.owners[ownerKey{g.Name, g.Owner}]
+	err := c.renewableLocked(o, &g, c.clock.Now())
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := r.lock(ctx); err != nil {
+	if err := o.lock(ctx); err != nil {
 		return err
 	}
-	defer func() { <-r.busy }()
+	defer func() { <-o.busy }()
 	c.mu.Lock()
-	if err := c.renewableLocked(r, &g, c.clock.Now()); err != nil { // released meanwhile
+	if err := c.renewableLocked(o, &g, c.clock.Now()); err != nil { // released meanwhile
 		c.mu.Unlock()
 		return err
 	}
-	s := r.session
+	k := o.keeper
 	var ops []zk.Op
-	for _, node := range r.nodes {
+	for _, node := range o.nodes {
 		data := []byte(g.Note)
-		if r.downgraded {
-			data = downgradedData(g.Note, r.token)
+		if o.downgraded {
+			data = downgradedData(g.Note, o.token)
 		}
 		ops = append(ops, zk.SetData(node, data, zk.AnyVersion))
 	}
 	c.mu.Unlock()
-	replies, err := s.do(ctx, ops...)
+	replies, err := k.do(ctx, ops...)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
 		if err := replies[i].Err; errors.Is(err, zk.NoNode) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.brokenLocked(r)
+			c.brokenLocked(o)
 			return driver.ErrBroken
 		} else if err != nil {
 			return err

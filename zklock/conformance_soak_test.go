@@ -17,17 +17,8 @@ var beyond = []string{
 	"transport/a late reply that hands over counts from its request",
 }
 
-// TestConformanceOfOld has an old server with sessions of four seconds at most, which is less than most
-// TTLs of the suite.
-func TestConformanceOfOld(t *testing.T) {
-	h := harness(testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Old: true}))
-	h.Operations = 1000
-	h.Except = append(h.Except, beyond...)
-	drivertest.Run(t, h)
-}
-
-// TestConformanceOfThree is the same on three servers, of which one after the other is killed where the
-// suite restarts the store.
+// TestConformanceOfThree has three servers, of which one after the other is killed where the suite restarts the store, and
+// sessions of four seconds at most, which is less than most TTLs of the suite.
 func TestConformanceOfThree(t *testing.T) {
 	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3, TickTime: quick})
 	h, next := harness(server), 0

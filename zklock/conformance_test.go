@@ -107,9 +107,9 @@ func dial(t testing.TB, config Config) *client {
 	if config.Poll == 0 {
 		config.Poll = time.Second
 	}
-	c, err := connect(t.Context(), config)
+	d, err := New(t.Context(), config)
 	if err != nil {
 		t.Fatalf("zklock.New: %v", err)
 	}
-	return c
+	return d.(*client)
 }

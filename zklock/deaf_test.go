@@ -69,10 +69,10 @@ func TestUnheardWaiter(t *testing.T) {
 	first.TTL, r.TTL = 2*time.Minute, 2*time.Minute
 	g := take(t, holder, first)
 	queue(t, waiter, r)
-	s := waiter.known(r.Name, r.Owner).session
+	s := waiter.known(r.Name, r.Owner).keeper
 	proxy.Cut()
 	clock.pass(r.TTL)
-	eventually(t, "the session is lost by the client's clock", func() bool { return s.zk.Err() != nil })
+	eventually(t, "the session is lost by the client's clock", func() bool { return s.session.Err() != nil })
 	proxy.Heal()
 	release(t, holder, g)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -104,7 +104,7 @@ func TestUnheardHolder(t *testing.T) {
 	r := request("unheard holder")
 	r.TTL = 2 * time.Minute
 	g := take(t, holder, r)
-	s := holder.known(r.Name, r.Owner).session
+	s := holder.known(r.Name, r.Owner).keeper
 	proxy.Cut()
 	clock.pass(s.timeout)
 	eventually(t, "the session is lost by the client's clock", func() bool { return s.since() == 0 })

@@ -39,8 +39,8 @@
 // InterProcessReadWriteLock on one path do not see each other, so use the same kind on both sides. A name
 // that is in use as a semaphore is refused as a mutex with ErrMismatch, and the other way round. A
 // semaphore's number of slots is the data of its node "leases", which Curator leaves empty; Java's clients
-// must be given the same number. Suppose that Java's clients ask for several permits: Curator takes them
-// one by one, so two of them may each wait for what the other has.
+// must be given the same number. Curator takes several permits one by one, so two of Java's clients may each
+// wait for what the other has.
 //
 // Curator's mutex takes every child of its path for a waiter. So where Java uses the lock "orders", do not
 // use "orders/42" too.
@@ -66,13 +66,8 @@
 //
 // A hold, or a place in the queue, is an ephemeral node; of a name's nodes the one with the lowest number
 // comes first, where 2^31-1 is followed by -2^31. The fencing token is the zxid of the transaction that made
-// it, which is the node's czxid. A hold that was downgraded keeps the writer's token: it is the second line
+// it, which is the node's czxid. A hold that was downgraded keeps the writer's token, which is the second line
 // of the new node's data, "token N". Else the data is the note.
-//
-// The server numbers the nodes of a name one after the other. So a client whose node has the number after that
-// of its last one, which was the first and is deleted, knows that nobody is before it, and does not read the
-// name's nodes. It watches the name's directory for that, because one that is made anew begins with 0, until it
-// has not used the name for half a minute.
 //
 // All holds of a client whose TTL and lock-delay need the same number of seconds are on one session. It is
 // open at the leader, because nobody else can say that the session lives: one write of the session's own
@@ -91,4 +86,8 @@
 // nature. Caps.Poll is half of the longest session, so that two polls cover it; waiters are woken by
 // watches, whatever the poll. Minimum holds are refused with ErrUnsupported: nothing in the layout could
 // keep one. Options.Unfair changes nothing: the order of the nodes is the order of the grants.
+//
+// In the code, take.go asks for a hold (by kind: mutex.go, semaphore.go), wait.go waits for it, renew.go and release.go
+// are the rest of its life. keeper.go is the session that holds are on, owner.go what a client remembers of one,
+// layout.go the nodes. Package internal/zksession decides what answers say of a session.
 package zklock

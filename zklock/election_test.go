@@ -196,35 +196,3 @@ func (o *office) elect() {
 	}
 	o.leads()
 }
-
-// TestCandidateGivesUp: a candidate that no longer waits leaves nothing for Curator to see, and the one
-// behind it is elected.
-func TestCandidateGivesUp(t *testing.T) {
-	t.Parallel()
-	x := fixture{start(t)}
-	for _, kind := range []string{Latch, Selector} {
-		t.Run(kind, func(t *testing.T) {
-			o := newOffice(t, x, kind)
-			leader := o.elected(o.candidate("leader"))
-			ctx, cancel := context.WithCancel(t.Context())
-			gaveUp := make(chan error, 1)
-			impatient := election.New(o.open(), "office", nil)
-			go func() { _, err := impatient.Campaign(ctx, "impatient"); gaveUp <- err }()
-			eventually(t, "the second candidate waits", func() bool { return len(o.participants()) == 2 })
-			next := o.candidate("next")
-			eventually(t, "the third candidate waits", func() bool { return len(o.participants()) == 3 })
-			cancel()
-			if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-				t.Errorf("the candidate that gave up: %v", err)
-			}
-			o.leads("leader", "next")
-			if err := leader.Resign(); err != nil {
-				t.Error(err)
-			}
-			if err := o.elected(next).Resign(); err != nil {
-				t.Error(err)
-			}
-			o.leads()
-		})
-	}
-}

@@ -43,19 +43,21 @@ type layout struct {
 
 // newLayout checks a prefix: a path without the slash at its start, "" or a/b.
 func newLayout(prefix string, latch bool) (layout, error) {
-	if prefix == "" {
-		return layout{latch: latch}, nil
+	l := layout{latch: latch}
+	if prefix != "" {
+		if err := checkPath(prefix); err != nil {
+			return l, fmt.Errorf("prefix %w", err)
+		}
+		l.prefix = "/" + prefix
 	}
-	if err := checkPath(prefix); err != nil {
-		return layout{}, fmt.Errorf("prefix %w", err)
-	}
-	return layout{prefix: "/" + prefix, latch: latch}, nil
+	return l, nil
 }
 
-func (l *layout) path(name string) string { return l.prefix + "/" + name }
-
-func (l *layout) own() string      { return l.prefix + "/" + ownDir }
-func (l *layout) sessions() string { return l.own() + "/sessions" }
+func (l *layout) path(name string) string   { return l.prefix + "/" + name }
+func (l *layout) locks(name string) string  { return l.path(name) + "/" + locksDir }
+func (l *layout) leases(name string) string { return l.path(name) + "/" + leasesDir }
+func (l *layout) own() string               { return l.prefix + "/" + ownDir }
+func (l *layout) sessions() string          { return l.own() + "/sessions" }
 
 // session is the path of a session's own node.
 func (l *layout) session(id int64) string {
@@ -124,36 +126,35 @@ func refusedRune(c rune) bool {
 	return c <= 0x1f || c >= 0x7f && c <= 0x9f || c >= 0xd800 && c <= 0xf8ff || c >= 0xfff0
 }
 
-// guid is what the nodes of one owner have in their names, so that they can be found again after a
-// lost answer: as Curator's protected create. An owner of 32 hexadecimal digits is its own.
-type guid [16]byte
-
-func guidOf(owner string) guid {
-	var g guid
-	if len(owner) == 2*len(g) && strings.ToLower(owner) == owner {
-		if _, err := hex.Decode(g[:], []byte(owner)); err == nil {
-			return g
-		}
+// guidOf returns how the names of an owner's nodes begin: with a GUID, so that they can be found again after a lost
+// answer, as Curator's protected create. An owner of 32 hexadecimal digits is its own.
+func guidOf(owner string) string {
+	h := owner
+	if b, err := hex.DecodeString(owner); err != nil || len(b) != 16 || strings.ToLower(owner) != owner {
+		sum := sha256.Sum256([]byte(owner))
+		h = hex.EncodeToString(sum[:16])
 	}
-	sum := sha256.Sum256([]byte(owner))
-	copy(g[:], sum[:])
-	return g
+	return "_c_" + h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:] + "-"
 }
-
-// String returns the form of a UUID.
-func (g guid) String() string {
-	h := hex.EncodeToString(g[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
-// protected is how the names of an owner's nodes begin.
-func (g guid) protected() string { return "_c_" + g.String() + "-" }
 
 // entry is one node of a lock, held or waiting, of any client.
 type entry struct {
 	name string // the last element of its path
 	stem string
 	seq  int32 // the server's number; after 2^31-1 comes -2^31
+}
+
+// stems are those of all nodes that are entries.
+var stems = []string{stemLock, stemWrite, stemRead, stemLease, stemLatch}
+
+// stemBefore returns the stem that a text ends in, or "".
+func stemBefore(text string) string {
+	for _, stem := range stems {
+		if strings.HasSuffix(text, stem) {
+			return stem
+		}
+	}
+	return ""
 }
 
 // parseEntry reads the name of a node. What does not end in a stem and a number of the server's is
@@ -163,40 +164,18 @@ func parseEntry(name string) (entry, bool) {
 	for digits > 0 && name[digits-1] >= '0' && name[digits-1] <= '9' {
 		digits--
 	}
-	if digits > 0 && name[digits-1] == '-' && hasStem(name[:digits-1]) {
+	if digits > 0 && name[digits-1] == '-' && stemBefore(name[:digits-1]) != "" {
 		digits-- // a negative number, after the wrap
 	}
 	seq, ok := parseNumber(name[digits:])
-	if !ok {
-		return entry{}, false
-	}
-	for _, stem := range []string{stemLock, stemWrite, stemRead, stemLease, stemLatch} {
-		if strings.HasSuffix(name[:digits], stem) {
-			return entry{name, stem, seq}, true
-		}
-	}
-	return entry{}, false
+	stem := stemBefore(name[:digits])
+	return entry{name, stem, seq}, ok && stem != ""
 }
 
 // parseNumber reads a number as the server writes it: with %010d.
 func parseNumber(text string) (int32, bool) {
 	n, err := strconv.ParseInt(text, 10, 32)
-	switch {
-	case err != nil || text[0] == '+' || n == 0 && text[0] == '-':
-		return 0, false
-	case len(text) == 11 && n <= -1_000_000_000:
-		return int32(n), true
-	}
-	return int32(n), len(text) == 10
-}
-
-func hasStem(s string) bool {
-	for _, stem := range []string{stemLock, stemWrite, stemRead, stemLease, stemLatch} {
-		if strings.HasSuffix(s, stem) {
-			return true
-		}
-	}
-	return false
+	return int32(n), err == nil && fmt.Sprintf("%010d", n) == text
 }
 
 // digits returns the number as the server writes it.
@@ -207,7 +186,7 @@ func (e *entry) digits() string { return e.name[strings.LastIndex(e.name, e.stem
 func (e *entry) owner() string {
 	if rest, ok := strings.CutPrefix(e.name, "_c_"); ok {
 		digits := strings.ReplaceAll(rest[:max(0, len(rest)-len(e.digits())-len(e.stem))], "-", "")
-		if b, err := hex.DecodeString(digits); err == nil && len(b) == len(guid{}) {
+		if b, err := hex.DecodeString(digits); err == nil && len(b) == 16 {
 			return digits
 		}
 	}
@@ -226,20 +205,7 @@ func (e *entry) mode() driver.Mode {
 // -2^31, so the difference decides, which is right while those that are there at the same time are
 // less than 2^31 apart. A downgraded hold has its writer's number, and comes after it.
 func compareEntries(a, b entry) int {
-	if diff := a.seq - b.seq; diff != 0 {
-		return int(diff)
-	}
-	if a.stem != b.stem {
-		return cmp.Compare(modeOrder(a.stem), modeOrder(b.stem))
-	}
-	return cmp.Compare(a.name, b.name)
-}
-
-func modeOrder(stem string) int {
-	if stem == stemRead {
-		return 1
-	}
-	return 0
+	return cmp.Or(int(a.seq-b.seq), cmp.Compare(a.mode(), b.mode()), cmp.Compare(a.name, b.name))
 }
 
 // children is what the nodes in a name's path say.
@@ -273,31 +239,38 @@ func before(entries []entry, own string) ([]entry, error) {
 	return nil, errGone
 }
 
-// blocker returns the last of the entries before a request's that keeps it out, or nil: of a
+// blocker returns the name of the last of the entries before a request's that keeps it out, or "": of a
 // reader the nearest writer, else the nearest entry.
-func blocker(before []entry, mode driver.Mode) *entry {
+func blocker(before []entry, mode driver.Mode) string {
 	for i := len(before) - 1; i >= 0; i-- {
 		if mode != driver.Shared || before[i].mode() != driver.Shared {
-			return &before[i]
+			return before[i].name
 		}
 	}
-	return nil
+	return ""
 }
 
 // holders returns how many of the entries of a name, from the first, hold it.
 func holders(entries []entry) int {
-	n := 0
-	for n < len(entries) && entries[n].mode() == driver.Shared {
-		n++
+	n := slices.IndexFunc(entries, func(e entry) bool { return e.mode() != driver.Shared })
+	if n < 0 {
+		return len(entries)
 	}
-	if n == 0 && len(entries) > 0 {
-		return 1
-	}
-	return n
+	return max(1, n)
 }
 
 // lastElement returns a path's last element.
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// levels returns a path and all above it, from the top.
+func levels(path string) (all []string) {
+	for i := 1; i <= len(path); i++ {
+		if i == len(path) || path[i] == '/' {
+			all = append(all, path[:i])
+		}
+	}
+	return all
+}
 
 // parent returns the path above.
 func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }

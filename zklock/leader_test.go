@@ -19,9 +19,9 @@ func TestLeaderOutOfReach(t *testing.T) {
 	leader := x.Leader()
 	config := Config{Servers: strings.Split(x.Addrs(), ",")}
 	leader.Clients.Cut()
-	if c, err := connect(t.Context(), config); err == nil {
-		c.Close()
-		t.Errorf("P1: a client was opened at any server (%v), because the leader could not be reached", c.anyServer)
+	if d, err := New(t.Context(), config); err == nil {
+		d.Close()
+		t.Errorf("P1: a client was opened, although the leader could not be reached")
 	} else if !strings.Contains(err.Error(), leader.Addr) {
 		t.Errorf("the error does not name the server that cannot be reached: %v", err)
 	}
@@ -53,7 +53,7 @@ func TestLeaderFoundLater(t *testing.T) {
 		r.TTL = ttl
 		g := take(t, c, r)
 		defer release(t, c, g)
-		return c.known(r.Name, r.Owner).session.zk.AnyServer()
+		return c.known(r.Name, r.Owner).keeper.session.AnyServer()
 	}
 	if !at(time.Second) {
 		t.Error("without a leader a session is at one")

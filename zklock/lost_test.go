@@ -32,10 +32,7 @@ func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	x := fixture{start(t)}
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
-	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}, Poll: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dial(t, Config{Servers: []string{proxy.Addr}})
 	defer c.Close()
 	other, java := x.open(t), x.raw(t)
 	const rounds = 16
@@ -97,8 +94,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.records) != 0 {
-		t.Errorf("P9: %d records are left", len(c.records))
+	if len(c.owners) != 0 {
+		t.Errorf("P9: %d records are left", len(c.owners))
 	}
 }
 
@@ -106,7 +103,7 @@ func TestLostAnswers(t *testing.T) {
 func ownNodes(java raw, name string, r driver.Request) (n int) {
 	for _, dir := range []string{"/" + name, "/" + name + "/locks", "/" + name + "/leases"} {
 		for _, child := range java.children(dir) {
-			if e, ok := parseEntry(child); ok && len(child) > 39 && child[:40] == guidOf(r.Owner).protected() && e.name != "" {
+			if e, ok := parseEntry(child); ok && len(child) > 39 && child[:40] == guidOf(r.Owner) && e.name != "" {
 				n++
 			}
 		}
@@ -152,9 +149,9 @@ func TestLeasesReapedBetweenReads(t *testing.T) {
 	g := take(t, holder, slot)
 	slot.Owner = request("reaped").Owner
 	queue(t, waiter, slot)
-	a := &attempt{c: waiter, r: waiter.known(slot.Name, slot.Owner), req: &slot}
+	a := &call{c: waiter, o: waiter.known(slot.Name, slot.Owner), req: &slot}
 	for i := 1; i <= 2; i++ {
-		replies, err := a.r.session.do(t.Context(), a.slotsOps()...)
+		replies, err := a.o.keeper.do(t.Context(), a.slotsOps()...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,53 +162,6 @@ func TestLeasesReapedBetweenReads(t *testing.T) {
 	}
 	release(t, holder, g)
 	release(t, waiter, granted(t, waiter, slot))
-}
-
-// TestDeadWaiters: a hundred waiters in front that have died go with their session, all at once.
-func TestDeadWaiters(t *testing.T) {
-	x := fixture{start(t)}
-	holder, dead, live := x.open(t), x.openWith(t, Config{Poll: time.Minute}), x.openWith(t, Config{Poll: time.Minute})
-	g := take(t, holder, request("crowd"))
-	for range 100 {
-		r := request("crowd")
-		r.TTL = time.Second
-		queue(t, dead, r)
-	}
-	r := request("crowd")
-	queue(t, live, r)
-	dead.mu.Lock()
-	for _, s := range dead.sessions {
-		s.zk.Abandon()
-	}
-	dead.mu.Unlock()
-	release(t, holder, g)
-	before := received(t, x.Members[0])
-	release(t, live, granted(t, live, r))
-	if n := received(t, x.Members[0]) - before; n > 60 {
-		t.Errorf("P7: behind 100 dead waiters a live one needs %d requests", n)
-	}
-}
-
-// TestSessionOfTheDead: nobody is let in before the session of a client that has died is over, and
-// somebody is soon after that.
-func TestSessionOfTheDead(t *testing.T) {
-	t.Parallel() // it waits most of the time
-	x := fixture{start(t)}
-	dying, c := x.open(t), x.open(t)
-	r := request("mine")
-	r.TTL, r.LockDelay = time.Second, 2*time.Second
-	g := take(t, dying, r)
-	dying.mu.Lock()
-	for _, s := range dying.sessions {
-		s.zk.Abandon()
-	}
-	dying.mu.Unlock()
-	next := request("mine")
-	queue(t, c, next)
-	release(t, c, granted(t, c, next))
-	if early := g.Since.Add(g.Valid + r.LockDelay).Sub(driver.HostClock.Now()); early > 0 {
-		t.Errorf("P5: the name opened %v before its lock-delay was over", early)
-	}
 }
 
 // TestCloseKeepsLockDelays: a hold that is left at Close ends at once, unless it has a lock-delay.
@@ -248,10 +198,7 @@ func TestLossOfASession(t *testing.T) {
 	proxy := chaos.StartProxy(t, x.Members[0].Addr)
 	clock := &handClock{} // by the client's clock, which stands still, the session is never over
 	clock.pass(time.Hour)
-	c, err := connect(t.Context(), Config{Servers: []string{proxy.Addr}, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dial(t, Config{Servers: []string{proxy.Addr}, Clock: clock})
 	defer c.Close()
 	var grants []driver.Grant
 	for i := range 20 {
@@ -321,15 +268,15 @@ func TestEndedWhileGranted(t *testing.T) {
 	r.TTL = time.Second
 	queue(t, waiter, r)
 	release(t, holder, g)
-	a := &attempt{c: waiter, r: waiter.known(r.Name, r.Owner), req: &r, term: term{session: r.TTL, lasts: r.TTL}}
-	a.r.busy <- struct{}{}
-	ended := a.r.session
-	waiter.end(ended, zk.ErrExpired)
-	got, err := a.hold(true)
-	<-a.r.busy
-	ended.zk.Abandon()
+	a := &call{c: waiter, o: waiter.known(r.Name, r.Owner), req: &r, timeout: r.TTL}
+	a.o.busy <- struct{}{}
+	ended := a.o.keeper
+	ended.end(zk.ErrExpired)
+	err := a.hold(true)
+	<-a.o.busy
+	ended.session.Abandon()
 	if !errors.Is(err, driver.ErrUncertain) {
-		t.Errorf("P2: a hold of a session that is over was granted: %+v, %v", got, err)
+		t.Errorf("P2: a hold of a session that is over was granted: %+v, %v", a.grant, err)
 	}
 	// At the server the session lives on for a while, as behind an old leader: what is left of the place goes
 	// with it, or by its client.
@@ -352,17 +299,15 @@ func TestRenewedTooLate(t *testing.T) {
 	x := fixture{start(t)}
 	c := x.open(t)
 	g := take(t, c, request("late"))
-	r := c.known(g.Name, g.Owner)
-	r.busy <- struct{}{} // nobody deletes it meanwhile
+	o := c.known(g.Name, g.Owner)
+	o.busy <- struct{}{} // nobody deletes it meanwhile
 	c.mu.Lock()
-	s, until := r.session, r.until
-	r.watched, r.until = true, c.clock.Now()
+	until := o.until
+	o.watched, o.until = true, c.clock.Now()
+	late := c.renewedLocked(o.keeper, look{o: o}, &g, nil, nil)
+	o.until = until
 	c.mu.Unlock()
-	late := c.renewed(s, renewing{r: r, grant: &g}, nil, nil)
-	c.mu.Lock()
-	r.until = until
-	c.mu.Unlock()
-	<-r.busy
+	<-o.busy
 	if !errors.Is(late.Err, driver.ErrNotHeld) {
 		t.Errorf("P1: a hold that has lapsed was renewed: %+v", late)
 	}
@@ -403,18 +348,18 @@ func TestServerFailed(t *testing.T) {
 	x := fixture{start(t)}
 	c := x.open(t)
 	for kind, r := range kinds("failed") {
-		record, err := c.reserve(t.Context(), r.Name, r.Owner)
+		reserved, err := c.reserve(t.Context(), r.Name, r.Owner)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &attempt{c: c, r: record, req: &r, term: term{session: r.TTL, lasts: r.TTL}}
-		if err := a.created(t.Context(), []zk.Reply{{Err: zk.MarshallingError}}, nil); !errors.Is(err, driver.ErrUncertain) {
+		a := &call{c: c, o: reserved, req: &r, timeout: r.TTL}
+		if err := a.created(t.Context(), []zk.Reply{{Err: zk.Code(-5)}}, nil); !errors.Is(err, driver.ErrUncertain) {
 			t.Errorf("P6: %s: a node that may be there: %v", kind, err)
 		}
 		if err := a.created(t.Context(), []zk.Reply{{Err: zk.NoAuth}}, nil); err == nil || errors.Is(err, driver.ErrUncertain) {
 			t.Errorf("P6: %s: a node that was refused: %v", kind, err)
 		}
-		c.unreserve(record)
+		c.unreserve(reserved)
 		if err := c.Release(t.Context(), []driver.Grant{{Request: r}})[0]; err != nil && !driver.Gone(err) {
 			t.Errorf("P6: %s: withdrawing: %v", kind, err)
 		}
@@ -430,7 +375,7 @@ func TestStraysOfAnEndedSession(t *testing.T) {
 	hold := take(t, other, request("strays"))
 	r := request("strays")
 	queue(t, c, r)
-	c.known(r.Name, r.Owner).session.zk.Abandon() // at the server it goes on
+	c.known(r.Name, r.Owner).keeper.session.Abandon() // at the server it goes on
 	queue(t, c, r)
 	if n := ownNodes(java, r.Name, r); n != 2 {
 		t.Fatalf("there are %d nodes, not one of each session", n)

@@ -1,15 +1,83 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/certs"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
+	"github.com/holdfastlock/holdfast/internal/timer"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// ErrNoQuorum says that servers of the ensemble answer and none of them serves: a majority is not there, or
+// they elect a leader, which takes seconds. The error that has it says what each server said.
+var ErrNoQuorum = zk.ErrNoQuorum
+
+// ErrHungUp says that a server ended the connection in place of an answer: it has too many of this host
+// (maxClientCnxns), or does not serve yet. New waits for it, for five seconds at most.
+var ErrHungUp = zk.ErrHungUp
+
+// OpenError says that the servers could not be reached, refuse the user, or are not as locks need them, as opposed to a
+// mistake in the configuration. It matches the error inside it.
+type OpenError struct{ Err error }
+
+// Error returns the text of the error.
+func (e *OpenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// Config configures a driver. Only Servers is needed.
+type Config struct {
+	// Servers are the ensemble's servers, as host:port; at least one.
+	Servers []string
+	// Prefix begins every path: elements with slashes between them, "app/locks". "": none.
+	Prefix string
+	// Dial connects to one of Servers. It MUST lead to the same server whenever it gets the same
+	// address. nil: by TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// TLS, if not nil, returns what each connection uses. An empty ServerName stands for the server's host.
+	TLS func() *tls.Config
+	// User and Password authenticate by the scheme digest. "": nobody.
+	User, Password string
+	// Open makes nodes that everybody may change, although there is a User. Otherwise only that user
+	// may read, make and delete the nodes that this client makes; without a User everybody may.
+	Open bool
+	// Leader makes mutexes those of Curator's leader elections: see the constants. "": they are locks.
+	Leader string
+	// Poll is Caps.Poll, at least 1 ms. 0: what it takes for two polls to be as long as the server's
+	// longest session, because the place of a client that has died stays for its session.
+	Poll time.Duration
+	// Retry says how often, and until when, a call goes on after a lost connection: see the URL's hf.retry.
+	// "": "exponential:50ms:5".
+	Retry string
+	// OnRevoke is called when somebody asks for a lock that this client holds: see Revoke. It gets the
+	// name, and the token of the hold. It MUST NOT block. nil: nobody is told.
+	OnRevoke func(name string, token driver.Token)
+	// Clock is the clock that holds are trusted by. nil: driver.HostClock.
+	Clock driver.Clock
+}
+
+// The values of Config.Leader, and of the URL's hf.leader.
+const (
+	// Latch makes a mutex an entry of Curator's LeaderLatch. Its note cannot be changed then (OpAnnotate):
+	// LeaderLatch stops to listen to the entry before its own once that entry's data has changed, and would
+	// not hear when it goes.
+	Latch = "latch"
+	// Selector makes a mutex an entry of Curator's LeaderSelector, which is an InterProcessMutex.
+	Selector = "selector"
 )
 
 func init() {
@@ -28,11 +96,11 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(ctx, config)
+	d, err := New(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", driver.Redact(u), err)
 	}
-	return c, nil
+	return d, nil
 }
 
 // ParseURL returns the Config that a store URL stands for. Its errors show nothing of user and password.
@@ -76,4 +144,160 @@ func ParseURL(u *url.URL) (Config, error) {
 		config.TLS = source.Config
 	}
 	return config, nil
+}
+
+// New returns a driver. It makes first contact, and learns the server's bounds of sessions.
+func New(ctx context.Context, config Config) (driver.Driver, error) {
+	l, err := newLayout(config.Prefix, config.Leader == Latch)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(config.Servers) == 0:
+		return nil, errors.New("no servers: at least one host:port is needed")
+	case config.Poll != 0 && config.Poll < time.Millisecond:
+		return nil, fmt.Errorf("poll %v is too short: at least 1 ms", config.Poll)
+	case config.Leader != "" && config.Leader != Latch && config.Leader != Selector:
+		return nil, fmt.Errorf("hf.leader is %.40q: %q or %q is right", config.Leader, Latch, Selector)
+	case config.User == "" && config.Password != "":
+		return nil, errors.New("a password without a user")
+	}
+	policy, err := parseRetry(cmp.Or(config.Retry, defaultRetry))
+	if err != nil {
+		return nil, fmt.Errorf("hf.retry: %w", err)
+	}
+	if config.Clock == nil {
+		config.Clock = driver.HostClock
+	}
+	c := &client{
+		wire:   zk.Config{Servers: slices.Clone(config.Servers), Dial: config.Dial, TLS: config.TLS, Clock: config.Clock},
+		retry:  policy,
+		layout: l, acl: zk.OpenACL(), clock: config.Clock, onRevoke: config.OnRevoke,
+		keepers: map[time.Duration]*keeper{}, owners: map[ownerKey]*owner{}, losses: make(chan driver.Loss, 16),
+	}
+	if config.User != "" {
+		c.wire.Auth = []zk.Auth{{Scheme: "digest", Credentials: config.User + ":" + config.Password}}
+		if !config.Open {
+			c.acl = zk.CreatorACL()
+		}
+	}
+	c.life, c.die = context.WithCancel(context.Background())
+	c.timer = timer.New(c.clock, c.sweep)
+	if err := c.contact(ctx, config.Poll); err != nil {
+		c.die()
+		c.timer.Close()
+		return nil, &OpenError{err}
+	}
+	return c, nil
+}
+
+// contact learns the store's name and its bounds of sessions, by opening a session that is as short as
+// it can be, and one that is as long.
+func (c *client) contact(ctx context.Context, poll time.Duration) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	probe := func(timeout time.Duration) (*zk.Session, error) {
+		config := c.wire
+		config.Timeout = timeout
+		return c.openSession(ctx, config)
+	}
+	const longest = 2 * time.Minute // that is asked for
+	long, err := probe(longest)
+	if errors.Is(err, zk.ErrNoLeader) {
+		c.anyServer = true
+		long, err = probe(longest)
+	}
+	if err != nil {
+		return err
+	}
+	defer closeSession(long)
+	short, err := probe(time.Millisecond)
+	if err != nil {
+		return err
+	}
+	defer closeSession(short)
+	id, err := (&keeper{c: c, session: long}).identity(ctx)
+	if err != nil {
+		return err
+	}
+	shortest := short.Timeout()
+	if c.longest = long.Timeout(); shortest > c.longest {
+		return fmt.Errorf("ZooKeeper's sessions last from %v to %v: its bounds are changing", shortest, c.longest)
+	}
+	if poll == 0 {
+		poll = (c.longest + shortest) / 2
+	}
+	ops := driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch
+	if !c.layout.latch {
+		ops |= driver.OpAnnotate
+	}
+	c.caps = driver.Caps{
+		Store: "zk:" + id, Ops: ops,
+		Fencing: true, Shared: true, Slots: true, Fair: true,
+		MinTTL: shortest, Poll: poll, TokenBlock: 1,
+		Guarantees: guarantees(tick(ctx, long, shortest), c.anyServer),
+	}
+	return nil
+}
+
+// tick returns how late a server ends sessions, at most: by its tick. If it does not tell that (conf is not in
+// 4lw.commands.whitelist by default), it is the usual one, or the shortest session if that is longer, which is
+// two ticks unless the server was told otherwise.
+func tick(ctx context.Context, s *zk.Session, shortest time.Duration) time.Duration {
+	const usual, longest = 2 * time.Second, 10 * time.Minute
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	text, _ := s.FourLetters(ctx, "conf")
+	_, rest, _ := strings.Cut(text, "tickTime=")
+	line, _, _ := strings.Cut(rest, "\n")
+	if ms, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil && ms > 0 && ms <= longest.Milliseconds() {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return max(usual, shortest)
+}
+
+// openSession opens a session at the leader, or at any server if none leads and none did when the client was opened
+// (P1).
+func (c *client) openSession(ctx context.Context, config zk.Config) (*zk.Session, error) {
+	config.Leaderless = c.anyServer
+	s, err := zk.Open(ctx, config)
+	if c.anyServer && errors.Is(err, zk.ErrNoLeader) {
+		config.AnyServer = true
+		s, err = zk.Open(ctx, config)
+	}
+	return s, err
+}
+
+// closeSession ends a session, at the server too if it answers: without that the session ends a little later.
+func closeSession(s *zk.Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s.Close(ctx)
+}
+
+// identity returns what tells this store from all others: a random text in the one node that stays for
+// good. ZooKeeper itself has nothing of the kind.
+func (k *keeper) identity(ctx context.Context) (id string, err error) {
+	own := k.c.layout.own()
+	err = k.c.retrying(ctx, func() error {
+		read, err := k.one(ctx, zk.GetData(own, nil))
+		if errors.Is(err, zk.NoNode) {
+			var replies []zk.Reply
+			replies, err = k.createIn(ctx, []string{parent(own)}, zk.Create(own, []byte(rand.Text()), k.c.acl, 0), zk.GetData(own, nil))
+			if err == nil && replies[0].Err != nil && !errors.Is(replies[0].Err, zk.NodeExists) {
+				return fmt.Errorf("making %s: %w", own, replies[0].Err)
+			}
+			if err == nil {
+				read, err = replies[1], replies[1].Err
+			}
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", own, err)
+		case len(read.Data) != len(rand.Text()):
+			return fmt.Errorf("%s is not Holdfast's: it has %d bytes", own, len(read.Data))
+		}
+		id = string(read.Data)
+		return nil
+	})
+	return id, err
 }

@@ -3,25 +3,21 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// renewing is one grant of a batch on its way through Renew.
-type renewing struct {
-	r     *record
-	grant *driver.Grant
-	out   *driver.Renewal
-	look
-}
-
 // look is what is to be looked at of one hold, because it is not watched.
 type look struct {
+	o      *owner
 	nodes  []string
-	events int       // record.events before that
-	watch  *zk.Watch // the record's, which is another one's business once it is released
+	events int       // owner.events before that
+	watch  *zk.Watch // the owner's, which is another one's business once the hold is released
+	grant  int       // of a renewal
 }
 
 // errChanged says that something has happened at a hold's nodes since they were looked at.
@@ -30,7 +26,7 @@ var errChanged = errors.New("the nodes of the hold are being changed")
 // looksAtOnce is how often one renewal looks at a hold whose nodes are being changed, as by notes.
 const looksAtOnce = 5
 
-// Renew implements driver.Driver. One write of a session's own node renews all holds of the session. The
+// Renew implements driver.Driver. One write of a session's own node renews all holds of the session (P2). The
 // first renewal of a hold also looks whether its node is there, and watches it; the later ones ask for
 // nothing more, because what the watch tells comes before the answer to the write.
 func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
@@ -57,51 +53,60 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 
 // renew renews the grants that are not renewed yet. It returns an error of those that can be tried again.
 func (c *client) renew(ctx context.Context, grants []driver.Grant, out []driver.Renewal) error {
-	sessions := map[*session][]renewing{}
+	keepers := map[*keeper][]look{}
 	c.mu.Lock()
 	now := c.clock.Now()
 	for i := range grants {
 		if out[i] != (driver.Renewal{}) && !errors.Is(out[i].Err, zk.ErrConnectionLoss) && !errors.Is(out[i].Err, errChanged) {
 			continue
 		}
-		g := &grants[i]
-		r := c.records[ownerKey{g.Name, g.Owner}]
-		if err := c.renewableLocked(r, g, now); err != nil {
+		o := c.owners[ownerKey{grants[i].Name, grants[i].Owner}]
+		if err := c.renewableLocked(o, &grants[i], now); err != nil {
 			out[i].Err = err
 			continue
 		}
-		sessions[r.session] = append(sessions[r.session], renewing{r, g, &out[i], c.unwatchedLocked(r)})
+		l := c.unwatchedLocked(o)
+		l.grant = i
+		keepers[o.keeper] = append(keepers[o.keeper], l)
 	}
 	c.mu.Unlock()
-	for s, batch := range sessions {
-		c.renewSession(ctx, s, batch)
-	}
 	var again error
-	for i := range out {
-		switch err := out[i].Err; {
-		case errors.Is(err, zk.ErrConnectionLoss):
-			return err
-		case errors.Is(err, errChanged):
-			again = err
+	for k, looks := range keepers {
+		least := k.timeout
+		for _, l := range looks {
+			least = min(least, grants[l.grant].TTL)
 		}
+		// Holds that were taken at different times are due at different times. Those that are due soon after a write
+		// of the session rest on it, and are due together from then on. Of two groups one is always due at most half
+		// of a third of the TTL after the other, which is soon enough: so before long one write in each third renews all.
+		replies, err := k.look(ctx, c.clock.Now().Add(-least/5), looks)
+		c.mu.Lock()
+		for i, l := range looks {
+			r := c.renewedLocked(k, l, &grants[l.grant], replies[i], err)
+			out[l.grant] = r
+			if errors.Is(r.Err, zk.ErrConnectionLoss) || errors.Is(r.Err, errChanged) && again == nil {
+				again = r.Err
+			}
+		}
+		c.mu.Unlock()
 	}
 	return again
 }
 
 // renewableLocked returns why a grant cannot be renewed, or nil.
-func (c *client) renewableLocked(r *record, g *driver.Grant, now driver.Instant) error {
+func (c *client) renewableLocked(o *owner, g *driver.Grant, now driver.Instant) error {
 	if err := c.tombstones.Get(g.Owner, now); err != nil {
 		return err
 	}
-	if r == nil || r.state != held || g.Token != 0 && g.Token != r.token {
+	if o == nil || o.state != held || g.Token != 0 && g.Token != o.token {
 		return driver.ErrNotHeld
 	}
-	if r.session.trust.Over {
-		return r.session.lost()
+	if o.keeper.trust.Over {
+		return o.keeper.lost()
 	}
-	stays := r.until
-	if !r.claim {
-		stays = stays.Add(-r.lockDelay)
+	stays := o.until
+	if !o.claim {
+		stays = stays.Add(-o.lockDelay)
 	}
 	if now >= stays {
 		return driver.ErrNotHeld // it has lapsed, and is being deleted
@@ -109,82 +114,65 @@ func (c *client) renewableLocked(r *record, g *driver.Grant, now driver.Instant)
 	return nil
 }
 
-// unwatchedLocked returns the nodes of a hold that are not watched.
-func (c *client) unwatchedLocked(r *record) look {
-	if r.watched {
-		return look{}
+// unwatchedLocked returns what is to be looked at of a hold: its nodes, unless they are watched.
+func (c *client) unwatchedLocked(o *owner) look {
+	if o.watched {
+		return look{o: o}
 	}
-	if r.watch == nil {
-		r.watch = zk.NewWatchFunc(func(_ string, e zk.Event) { c.happened(r, e) })
+	if o.watch == nil {
+		o.watch = zk.NewWatch(func(e zk.Event) { c.happened(o, e) })
 	}
-	return look{slices.Concat(r.nodes, r.spare), r.events, r.watch}
+	return look{o: o, nodes: slices.Concat(o.nodes, o.spare), events: o.events, watch: o.watch}
 }
 
-// renewSession renews holds of one session.
-func (c *client) renewSession(ctx context.Context, s *session, batch []renewing) {
-	least := batch[0].grant.TTL
+// look sees to it that the session was alive at after or later, asks whether nodes of holds are there, and watches
+// those that are. It returns the replies for each hold.
+func (k *keeper) look(ctx context.Context, after driver.Instant, looks []look) ([][]zk.Reply, error) {
 	var ops []zk.Op
-	for _, one := range batch {
-		least = min(least, one.grant.TTL)
-		ops = append(ops, lookAt(one.look)...)
-	}
-	// Holds that were taken at different times are due at different times. Those that are due soon after a write of
-	// the session rest on it, and are due together from then on. Of two groups one is always due at most half of a
-	// third of the TTL after the other, which is soon enough: so before long one write in each third renews all.
-	replies, err := s.refresh(ctx, c.clock.Now().Add(-min(least, s.timeout)/5), ops...)
-	for _, one := range batch {
-		there := replies
-		if err == nil {
-			there, replies = replies[:len(one.nodes)], replies[len(one.nodes):]
+	for _, l := range looks {
+		for _, node := range l.nodes {
+			ops = append(ops, zk.GetData(node, l.watch))
 		}
-		*one.out = c.renewed(s, one, there, err)
 	}
+	replies, err := k.refresh(ctx, after, ops...)
+	each := make([][]zk.Reply, len(looks))
+	for i := 0; i < len(looks) && err == nil; i++ {
+		each[i], replies = replies[:len(looks[i].nodes)], replies[len(looks[i].nodes):]
+	}
+	return each, err
 }
 
-// lookAt asks whether nodes of a hold are there, and watches those that are.
-func lookAt(l look) []zk.Op {
-	ops := make([]zk.Op, len(l.nodes))
-	for i, node := range l.nodes {
-		ops[i] = zk.GetData(node, l.watch)
+// renewedLocked returns what has become of a hold.
+func (c *client) renewedLocked(k *keeper, l look, g *driver.Grant, replies []zk.Reply, err error) driver.Renewal {
+	o := l.o
+	if k.trust.Over {
+		err = k.lost()
 	}
-	return ops
-}
-
-// renewed returns what has become of a hold.
-func (c *client) renewed(s *session, one renewing, replies []zk.Reply, err error) driver.Renewal {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := one.r
+	if err == nil {
+		err = c.lookedAtLocked(l, replies)
+	}
+	if err == nil { // the hold may have been released, or have lapsed, before the answer came
+		err = c.renewableLocked(o, g, c.clock.Now())
+	}
 	switch {
-	case s.trust.Over:
-		return driver.Renewal{Err: s.lost()}
 	case err != nil:
 		return driver.Renewal{Err: err}
-	}
-	if err := c.lookedAtLocked(r, one.look, replies); err != nil {
-		return driver.Renewal{Err: err}
-	}
-	if err := c.renewableLocked(r, one.grant, c.clock.Now()); err != nil {
-		return driver.Renewal{Err: err} // released meanwhile, or it has lapsed before the answer came
-	}
-	if r.session != s {
+	case o.keeper != k:
 		return driver.Renewal{Err: driver.ErrNotHeld}
-	}
-	if !r.watched {
-		// A break, for instance, of which the watch has told and nobody has looked yet.
+	case !o.watched: // a break, for instance, of which the watch has told and nobody has looked yet
 		return driver.Renewal{Err: errChanged}
 	}
-	r.claim = false
-	g := one.grant
-	c.expireAtLocked(r, s.trust.Since.Add(g.TTL+g.LockDelay))
-	return driver.Renewal{Since: s.trust.Since, Valid: min(g.TTL, s.timeout-g.LockDelay)}
+	o.claim = false
+	c.expireAtLocked(o, k.trust.Since.Add(g.TTL+g.LockDelay))
+	return driver.Renewal{Since: k.trust.Since, Valid: min(g.TTL, k.timeout-g.LockDelay)}
 }
 
-// lookedAtLocked takes in what lookAt has read, in a session that was alive after that. It returns
+// lookedAtLocked takes in what look has read, in a session that was alive after that. It returns
 // ErrBroken if a node of the hold is gone.
-func (c *client) lookedAtLocked(r *record, l look, replies []zk.Reply) error {
-	if len(l.nodes) == 0 || r.state != held || !slices.Equal(l.nodes, slices.Concat(r.nodes, r.spare)) {
-		return nil // released, or downgraded, meanwhile
+func (c *client) lookedAtLocked(l look, replies []zk.Reply) error {
+	o := l.o
+	if len(l.nodes) == 0 || o.state != held || !slices.Equal(l.nodes, slices.Concat(o.nodes, o.spare)) {
+		return nil // released, or downgraded, since
 	}
 	gone := 0
 	for i := range replies {
@@ -194,100 +182,163 @@ func (c *client) lookedAtLocked(r *record, l look, replies []zk.Reply) error {
 		case err != nil:
 			return err
 		default:
-			c.revokedLocked(r, replies[i].Data)
+			c.revokedLocked(o, replies[i].Data)
 		}
 	}
-	if r.spare != nil && gone == 1 { // one of the two is there: which says whether it was downgraded
+	if o.spare != nil && gone == 1 { // one of the two is there: which says whether it was downgraded
 		if replies[0].Err != nil {
-			r.nodes, r.downgraded, r.mode = r.spare, true, driver.Shared
+			o.nodes, o.downgraded, o.mode = o.spare, true, driver.Shared
 		}
-		r.spare = nil
+		o.spare = nil
 		return nil
 	}
 	if gone == 0 {
-		r.watched = r.events == l.events // else something has happened since
+		o.watched = o.events == l.events // else something has happened since
 		return nil
 	}
-	c.brokenLocked(r)
+	c.brokenLocked(o)
 	return driver.ErrBroken
 }
 
 // brokenLocked notes that somebody has deleted a node of a hold. What is left of it is deleted.
-func (c *client) brokenLocked(r *record) {
-	now := c.clock.Now()
-	c.tombstones.Put(r.owner, driver.ErrBroken, now, now.Add(tombstoneFor))
-	c.tellLocked(driver.Loss{Owners: []string{r.owner}, Err: driver.ErrBroken})
-	r.state = doubtful
-	c.expireAtLocked(r, now)
+func (c *client) brokenLocked(o *owner) {
+	c.buryLocked(o.id, driver.ErrBroken)
+	c.tellLocked(driver.Loss{Owners: []string{o.id}, Err: driver.ErrBroken})
+	o.state = doubtful
+	c.expireAtLocked(o, c.clock.Now())
 }
 
-// happened is told by the watch on a hold's nodes. Suppose that ten thousand holds end with their session:
-// one goroutine looks at all.
-func (c *client) happened(r *record, e zk.Event) {
+// happened is told by the watch on a hold's nodes. It does not look itself: ten thousand holds may end with their
+// session.
+func (c *client) happened(o *owner, e zk.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e != zk.SessionOver {
-		r.watched = false
-		r.events++
-		c.lookSoonLocked(r)
+		o.watched = false
+		o.events++
+		c.lookSoonLocked(o)
 	}
 }
 
-// lookSoonLocked looks at a hold's nodes in the background, and watches them.
-func (c *client) lookSoonLocked(r *record) {
-	if c.isClosed {
-		return
-	}
-	c.changed = append(c.changed, r)
-	if !c.checking {
-		c.checking = true
-		c.background.Go(c.lookAtChanged)
-	}
-}
+// lookAfter is how long after its grant, or after something has happened, a hold's nodes are looked at, about: many are
+// together then, and most holds are over.
+const lookAfter = 250 * time.Millisecond
 
 // lookedAtOnce is how many holds are looked at in one write: what others ask for waits behind it.
 const lookedAtOnce = 256
 
+// lookSoonLocked looks at a hold's nodes in the background, and watches them, so that a break is told before the next
+// renewal.
+func (c *client) lookSoonLocked(o *owner) {
+	if c.isClosed {
+		return
+	}
+	c.changed = append(c.changed, o)
+	if !c.looking {
+		c.looking = true
+		c.background.Go(c.lookAtChanged)
+	}
+}
+
 func (c *client) lookAtChanged() {
-	for {
-		c.mu.Lock()
-		some := c.changed[:min(len(c.changed), lookedAtOnce)]
-		c.changed = c.changed[len(some):]
-		if c.checking = len(some) > 0; !c.checking {
-			c.changed = nil
-		}
-		sessions := map[*session][]renewing{}
-		for _, r := range some {
-			if r.state == held && !r.watched {
-				sessions[r.session] = append(sessions[r.session], renewing{r: r, look: c.unwatchedLocked(r)})
-			}
-		}
-		c.mu.Unlock()
-		if len(some) == 0 {
+	for sleep(c.life, lookAfter) {
+		var changed []*owner
+		c.locked(func() { changed, c.changed, c.looking = c.changed, nil, len(c.changed) > 0 })
+		if len(changed) == 0 {
 			return
 		}
-		for s, batch := range sessions {
-			c.lookAtBatch(s, batch)
+		for some := range slices.Chunk(changed, lookedAtOnce) {
+			c.lookAt(some)
 		}
 	}
 }
 
-// lookAtBatch looks at holds of one session.
-func (c *client) lookAtBatch(s *session, batch []renewing) {
+// lookAt looks at those of some owners that are holds and not watched. After an error the next renewal looks.
+func (c *client) lookAt(some []*owner) {
 	ctx, cancel := context.WithTimeout(c.life, requestWithin)
 	defer cancel()
-	var ops []zk.Op
-	for _, one := range batch {
-		ops = append(ops, lookAt(one.look)...)
+	keepers := map[*keeper][]look{}
+	c.mu.Lock()
+	for _, o := range some {
+		if o.state == held && !o.watched {
+			keepers[o.keeper] = append(keepers[o.keeper], c.unwatchedLocked(o))
+		}
 	}
-	replies, err := s.refresh(ctx, 0, ops...)
+	c.mu.Unlock()
+	for k, looks := range keepers {
+		replies, err := k.look(ctx, 0, looks)
+		c.mu.Lock()
+		for i := 0; i < len(looks) && err == nil; i++ {
+			_ = c.lookedAtLocked(looks[i], replies[i]) // told as a loss
+		}
+		c.mu.Unlock()
+	}
+}
+
+// Downgrade implements driver.Downgrader. As Curator 5.5 and newer, it makes a reader's node with the
+// writer's number, so that nobody comes in between; here in the transaction that deletes the writer's.
+// The token stays the writer's: the new node's data says it (P3).
+func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
+	if g.Mode == driver.Slot {
+		return driver.Grant{}, driver.ErrUnsupported
+	}
+	renewal := c.Renew(ctx, []driver.Grant{g})[0]
+	if renewal.Err != nil {
+		return driver.Grant{}, renewal.Err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	o := c.known(g.Name, g.Owner)
+	if o == nil {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	if err := o.lock(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	defer func() { <-o.busy }()
+	if err := c.downgrade(ctx, o, g.Note); err != nil {
+		return driver.Grant{}, err
+	}
+	g.Mode, g.Since, g.Valid, g.Token = driver.Shared, renewal.Since, renewal.Valid, o.token
+	return g, nil
+}
+
+// downgrade makes the hold of an owner, which the caller has reserved, a shared one.
+func (c *client) downgrade(ctx context.Context, o *owner, note string) error {
+	c.mu.Lock()
+	if o.state != held || o.keeper.trust.Over {
+		c.mu.Unlock()
+		return driver.ErrNotHeld
+	}
+	k, writer := o.keeper, o.nodes[0]
+	e, ok := parseEntry(lastElement(writer))
+	if ok && e.stem == stemRead {
+		o.mode = driver.Shared
+		c.mu.Unlock()
+		return nil
+	}
+	reader := parent(writer) + "/" + o.guid + stemRead + e.digits()
+	o.spare, o.watched = []string{reader}, false
+	c.mu.Unlock()
+	replies, err := k.do(ctx, zk.Multi(
+		zk.Create(reader, downgradedData(note, o.token), c.acl, zk.Ephemeral),
+		zk.Delete(writer, zk.AnyVersion),
+	))
+	if err != nil {
+		return err // asked again, or found out by the next renewal
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range batch {
-		if err != nil {
-			return // the next renewal looks
-		}
-		_ = c.lookedAtLocked(one.r, one.look, replies[:len(one.nodes)]) // told as a loss
-		replies = replies[len(one.nodes):]
+	switch err := replies[0].Err; {
+	case err == nil, errors.Is(err, zk.NodeExists):
+		o.nodes, o.spare, o.mode, o.watched = []string{reader}, nil, driver.Shared, false
+		o.downgraded = true
+		return nil
+	case errors.Is(err, zk.NoNode):
+		c.brokenLocked(o)
+		return driver.ErrBroken
+	default:
+		o.spare = nil
+		return fmt.Errorf("downgrading: %w", err)
 	}
 }

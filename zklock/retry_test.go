@@ -1,147 +1,70 @@
-//go:build soak
-
 package zklock
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"sync/atomic"
 	"testing"
-
-	"github.com/holdfastlock/holdfast/driver"
+	"time"
 )
 
-// cutter breaks connections right after a request for a name has been written, some times.
-type cutter struct {
-	text string
-	left atomic.Int64
-	seen atomic.Int64 // requests for the name
-}
-
-func (c *cutter) dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &cutConn{Conn: conn, cutter: c}, nil
-}
-
-type cutConn struct {
-	net.Conn
-	*cutter
-	dead atomic.Bool // nothing that the server answers arrives any more
-}
-
-func (c *cutConn) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte(c.text)) {
-		c.seen.Add(1)
-		if c.left.Add(-1) >= 0 {
-			c.dead.Store(true)
-			defer c.Conn.Close()
-		}
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *cutConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.dead.Load() {
-		return 0, io.EOF
-	}
-	return n, err
-}
-
-// TestRetries: a request whose connection is lost is made again as often as the policy says, and no more;
-// and what it has made the first time is found.
-func TestRetries(t *testing.T) {
-	t.Parallel()
-	x := fixture{start(t)}
-	other, java := x.open(t), x.raw(t)
-	for i, c := range []struct {
-		policy  string
-		cuts    int64
-		granted bool
+// TestRetryPolicies: how often each policy tries again, and until when, if each try takes some time.
+func TestRetryPolicies(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	for _, c := range []struct {
+		text    string
+		each    time.Duration
+		retries int
+		last    time.Duration
 	}{
-		{"none", 0, true}, {"none", 1, false},
-		{"once:1ms", 1, true}, {"once:1ms", 2, false},
-		{"times:3:1ms", 3, true}, {"times:3:1ms", 4, false},
-		{"exponential:1ms:2", 2, true}, {"exponential:1ms:2", 3, false},
-		{"", 3, true}, // the default
-		{"forever:1ms", 4, true},
-		{"elapsed:20s:1ms", 4, true}, {"elapsed:100ms:1ms", 1000, false},
+		{"none", s, 0, 0},
+		{"once:1s", 2 * s, 1, 3 * s},
+		{"times:3:1s", 2 * s, 3, 9 * s},
+		{"elapsed:30s:1s", 0, 30, 30 * s}, // at 29 s less than 30 s have passed
+		{"elapsed:30s:1s", 4 * s, 6, 30 * s},
+		{"elapsed:1s:300ms", 0, 4, 1200 * ms},
+		{"forever:10ms", s, 1000, 1010 * s},
 	} {
-		name := fmt.Sprintf("retry/%d/x", i)
-		cut := &cutter{text: name}
-		d := x.openWith(t, Config{Dial: cut.dial, Retry: c.policy})
-		release(t, d, take(t, d, request("retry/other")))
-		r := request(name)
-		cut.left.Store(c.cuts)
-		g, err := d.Try(t.Context(), r)
-		if (err == nil) != c.granted || err != nil && !errors.Is(err, driver.ErrUncertain) {
-			t.Errorf("%q, cut %d times: %v", c.policy, c.cuts, err)
+		next, err := parseRetry(c.text)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if c.granted {
-			if n := ownNodes(java, name, r); n != 1 {
-				t.Errorf("P6: %q, cut %d times: the hold has %d nodes", c.policy, c.cuts, n)
-			}
-			refused(t, other, request(name))
-			release(t, d, g)
-		} else if seen := cut.seen.Load(); seen != c.cuts && c.cuts != 1000 {
-			t.Errorf("%q: %d requests before it gave up, not %d", c.policy, seen, c.cuts)
+		retries, now, last := 0, c.each, time.Duration(0)
+		for pause, again := next(0, now); again && retries < 1000; pause, again = next(retries, now) {
+			last = now + pause
+			now = last + c.each
+			retries++
 		}
-		cut.left.Store(0)
-		if err := d.Release(t.Context(), []driver.Grant{{Request: r}})[0]; err != nil && !driver.Gone(err) {
-			t.Errorf("P6: withdrawing: %v", err)
-		}
-		release(t, other, take(t, other, request(name)))
-		d.Close()
-	}
-	for policy := range map[string]bool{"x": true, "times": true, "times:-1:1s": true} {
-		if _, err := New(t.Context(), Config{Servers: []string{"h:1"}, Retry: policy}); err == nil {
-			t.Errorf("P10: hf.retry=%s", policy)
+		if retries != c.retries || last != c.last {
+			t.Errorf("%s, each try takes %v: %d retries until %v, want %d until %v", c.text, c.each, retries, last, c.retries, c.last)
 		}
 	}
 }
 
-// TestRetriedReleases: a release, a renewal and a downgrade are made again too, and one that had an effect
-// the first time tells no lie.
-func TestRetriedReleases(t *testing.T) {
-	t.Parallel()
-	x := fixture{start(t)}
-	other := x.open(t)
-	for kind := range kinds("") {
-		name := "retry/" + kind + "/x"
-		cut := &cutter{text: name}
-		d := x.openWith(t, Config{Dial: cut.dial})
-		r := kinds(name)[kind]
-		g := take(t, d, r)
-		cut.left.Store(1)
-		if err := d.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
-			t.Errorf("P2: %s: renewing: %v", kind, err)
+// TestExponential: the pauses are the base times a whole number from 1 up to below 2^(n+1), and not above the longest.
+func TestExponential(t *testing.T) {
+	for text, most := range map[string]time.Duration{"exponential:100ms:29:5s": 5 * time.Second, "exponential:100ms:29": longestRetry} {
+		next, err := parseRetry(text)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if r.Mode == driver.Exclusive {
-			cut.left.Store(1)
-			shared, err := d.Downgrade(t.Context(), g)
-			for n := 0; err != nil && n < 3; n++ { // package holdfast repeats it
-				shared, err = d.Downgrade(t.Context(), g)
+		for n := range 30 {
+			for range 100 {
+				pause, again := next(n, 0)
+				bound := min(most, 100*time.Millisecond*time.Duration(int64(2)<<n-1))
+				if again != (n < 29) || pause < 100*time.Millisecond || pause > bound {
+					t.Fatalf("%s: pause %d is %v, %v; want at most %v", text, n, pause, again, bound)
+				}
 			}
-			if err != nil || shared.Token != g.Token {
-				t.Errorf("P1: %s: downgrading: %+v, %v", kind, shared, err)
-			}
-			if err := d.Renew(t.Context(), []driver.Grant{g})[0].Err; err != nil {
-				t.Errorf("P2: %s: renewing what was downgraded: %v", kind, err)
-			}
-			g = shared
 		}
-		cut.left.Store(1)
-		release(t, d, g)
-		all := kinds(name)[kind]
-		all.Permits = all.Slots
-		release(t, other, take(t, other, all))
-		d.Close()
+	}
+}
+
+func TestRetryRefused(t *testing.T) {
+	for _, text := range []string{
+		"", "never", "none:", "none:1s", "once", "once:", "once:x", "once:0", "once:-1s", "once:25h", "once:1s:1s",
+		"times:3", "times:-1:1s", "times:1000001:1s", "times:x:1s", "times:1s:3", "elapsed:30s", "elapsed:30s:1s:1s",
+		"forever", "forever:", "exponential:1s", "exponential:1s:30", "exponential:1s:3:", "exponential:1s:3:1s:1s", "Once:1s",
+	} {
+		if _, err := parseRetry(text); err == nil {
+			t.Errorf("P10: hf.retry=%s is taken", text)
+		}
 	}
 }

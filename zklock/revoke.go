@@ -22,50 +22,36 @@ func Revoke(ctx context.Context, d driver.Driver, name string) error {
 	if !ok {
 		return fmt.Errorf("revoking in a store of %T: %w", d, driver.ErrUnsupported)
 	}
-	if err := c.layout.checkName(name); err != nil {
-		return err
-	}
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	s, err := c.anySession(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	nodes, _, err := c.holding(ctx, s, name)
-	if err != nil {
-		return err
-	}
-	asked := false
-	for _, n := range nodes {
-		if n.stem == stemLatch { // see Latch: nobody would hear that it has gone
-			return fmt.Errorf("revoking an entry of LeaderLatch: %w", driver.ErrUnsupported)
-		}
-		replies, err := s.do(ctx, zk.SetData(n.path, revokeMarker, zk.AnyVersion))
-		if err == nil {
-			err = replies[0].Err
-		}
-		if errors.Is(err, zk.NoNode) {
-			continue // released meanwhile
-		}
+	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+		nodes, _, _, err := c.nodes(ctx, k, name)
 		if err != nil {
 			return err
 		}
-		asked = true
-	}
-	if !asked {
-		return driver.ErrNotHeld
-	}
-	return nil
+		asked := false
+		for _, n := range nodes {
+			if !n.holds {
+				break
+			}
+			if n.stem == stemLatch { // see Latch: nobody would hear that it has gone
+				return fmt.Errorf("revoking an entry of LeaderLatch: %w", driver.ErrUnsupported)
+			}
+			_, err := k.one(ctx, zk.SetData(n.path, revokeMarker, zk.AnyVersion))
+			if err != nil && !errors.Is(err, zk.NoNode) { // the hold may have been released
+				return err
+			}
+			asked = asked || err == nil
+		}
+		if !asked {
+			return driver.ErrNotHeld
+		}
+		return nil
+	})
 }
 
 // revokedLocked tells of a hold whose node has the marker.
-func (c *client) revokedLocked(r *record, data []byte) {
+func (c *client) revokedLocked(o *owner, data []byte) {
 	if c.onRevoke != nil && !c.isClosed && bytes.Equal(data, revokeMarker) {
-		name, token := r.name, r.token
+		name, token := o.name, o.token
 		c.background.Go(func() { c.onRevoke(name, token) })
 	}
 }

@@ -23,11 +23,10 @@ import (
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
-// certificate makes one for the loopback address that is its own authority, and returns the files of it
-// and its key.
-func certificate(t *testing.T) (cert, key string) {
+// certificate makes one that is its own authority, for the loopback address or, if it is not empty, a name only. It
+// returns the files of it and its key.
+func certificate(t *testing.T, name string) (cert, key string) {
 	t.Helper()
-	dir := t.TempDir()
 	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -35,9 +34,14 @@ func certificate(t *testing.T) (cert, key string) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "zookeeper"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if name != "" {
+		template.DNSNames = []string{name}
+	} else {
+		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
 	if err != nil {
@@ -47,8 +51,8 @@ func certificate(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(dir, name)
+	write := func(file, kind string, der []byte) string {
+		file = filepath.Join(t.TempDir(), file)
 		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -76,8 +80,8 @@ func openURL(t *testing.T, raw string) (*client, error) {
 // the server.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t)
-	strangers, strangersKey := certificate(t)
+	cert, key := certificate(t, "")
+	strangers, strangersKey := certificate(t, "")
 	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: quick, Cert: cert, Key: key, ClientCA: cert})
 	store := "zks://" + server.TLSAddrs()
 	for query, why := range map[string]string{
@@ -104,6 +108,21 @@ func TestTLS(t *testing.T) {
 	queue(t, b, r)
 	release(t, a, g)
 	release(t, b, granted(t, b, r))
+}
+
+// TestTickOverTLS: the server's certificate has its name only, not its address.
+func TestTickOverTLS(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, "localhost")
+	server := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: time.Second, Cert: cert, Key: key})
+	_, port, _ := strings.Cut(server.TLSAddrs(), ":")
+	c, err := openURL(t, "zks://localhost:"+port+"?hf.ca="+cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Caps().Guarantees.Lateness; got != 2*time.Second {
+		t.Errorf("P5: the server tells a tick of 1 s, and a dead holder's name opens %v late at most", got)
+	}
 }
 
 // TestDigest: of what a user makes a stranger can neither see nor delete anything, and errors show no
@@ -136,7 +155,7 @@ func TestDigest(t *testing.T) {
 	for what, op := range map[string]zk.Op{
 		"list":   zk.Children("/team/orders/42", nil),
 		"read":   zk.GetData("/team/orders/42/x", nil),
-		"delete": zk.Delete("/team/orders/42/"+guidOf(g.Owner).protected()+"lock-0000000004", zk.AnyVersion),
+		"delete": zk.Delete("/team/orders/42/"+guidOf(g.Owner)+"lock-0000000004", zk.AnyVersion),
 		"make":   zk.Create("/team/orders/42/"+someone+stemLock, nil, nil, zk.Ephemeral|zk.Sequential),
 	} {
 		replies, err := stranger.Do(t.Context(), op)
@@ -147,7 +166,7 @@ func TestDigest(t *testing.T) {
 			t.Errorf("a stranger can %s: %v", what, e)
 		}
 	}
-	node := a.records[ownerKey{g.Name, g.Owner}].nodes[0]
+	node := a.owners[ownerKey{g.Name, g.Owner}].nodes[0]
 	if replies, err := stranger.Do(t.Context(), zk.Delete(node, zk.AnyVersion)); err != nil || !errors.Is(replies[0].Err, zk.NoAuth) {
 		t.Errorf("a stranger deletes the node of a hold: %v, %v", replies, err)
 	}

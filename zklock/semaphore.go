@@ -1,11 +1,11 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
@@ -17,12 +17,9 @@ import (
 // How many slots there are is the data of leases, which Curator leaves empty: it is written by who makes
 // the first leases.
 
-func (c *client) locks(name string) string  { return c.layout.path(name) + "/" + locksDir }
-func (c *client) leases(name string) string { return c.layout.path(name) + "/" + leasesDir }
-
 // createLease makes the node of one permit.
-func (c *client) createLease(r *driver.Request, g guid) zk.Op {
-	return zk.Create(c.leases(r.Name)+"/"+g.protected()+stemLease, []byte(r.Note), c.acl, zk.Ephemeral|zk.Sequential)
+func (c *client) createLease(r *driver.Request, g string) zk.Op {
+	return zk.Create(c.layout.leases(r.Name)+"/"+g+stemLease, []byte(r.Note), c.acl, zk.Ephemeral|zk.Sequential)
 }
 
 // checkPermits refuses more permits than one transaction makes (P10): beside them it has three other operations.
@@ -39,12 +36,11 @@ func (c *client) checkPermits(r *driver.Request) error {
 }
 
 // createSlots takes a place below locks, and reads all that decides, in one round trip.
-func (a *attempt) createSlots(ctx context.Context) error {
-	locks, leases := a.c.locks(a.req.Name), a.c.leases(a.req.Name)
-	path := a.c.layout.path(a.req.Name)
-	replies, err := a.r.session.createIn(ctx, []string{path, locks, leases},
-		zk.Create(locks+"/"+a.r.guid.protected()+stemLock, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
-		append(a.slotsOps(), zk.Children(path, nil))...,
+func (a *call) createSlots(ctx context.Context) error {
+	l, name := &a.c.layout, a.req.Name
+	replies, err := a.o.keeper.createIn(ctx, []string{l.path(name), l.locks(name), l.leases(name)},
+		zk.Create(l.locks(name)+"/"+a.o.guid+stemLock, []byte(a.req.Note), a.c.acl, zk.Ephemeral|zk.Sequential),
+		append(a.slotsOps(), zk.Children(l.path(name), nil))...,
 	)
 	if err := a.created(ctx, replies, err); err != nil {
 		return err
@@ -53,25 +49,21 @@ func (a *attempt) createSlots(ctx context.Context) error {
 		return a.takeBack(ctx, driver.ErrMismatch)
 	}
 	err = a.seeSlots(ctx, replies[1:])
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, driver.ErrUncertain):
-		return err
+	if err != nil && !errors.Is(err, driver.ErrUncertain) {
+		return a.takeBack(ctx, err)
 	}
-	return a.takeBack(ctx, err)
+	return err
 }
 
 // slotsOps reads what decides over a place below locks.
-func (a *attempt) slotsOps() []zk.Op {
-	leases := a.c.leases(a.req.Name)
-	return []zk.Op{zk.Children(a.c.locks(a.req.Name), nil), zk.Children(leases, nil), zk.GetData(leases, nil)}
+func (a *call) slotsOps() []zk.Op {
+	leases := a.c.layout.leases(a.req.Name)
+	return []zk.Op{zk.Children(a.c.layout.locks(a.req.Name), nil), zk.Children(leases, nil), zk.GetData(leases, nil)}
 }
 
 // lookSlots reads it again.
-func (a *attempt) lookSlots(ctx context.Context) error {
-	s := a.r.session
-	replies, err := s.refresh(ctx, a.freshSince(), a.slotsOps()...)
+func (a *call) lookSlots(ctx context.Context) error {
+	replies, err := a.o.keeper.refresh(ctx, a.freshSince(), a.slotsOps()...)
 	if err != nil {
 		return err
 	}
@@ -79,11 +71,12 @@ func (a *attempt) lookSlots(ctx context.Context) error {
 }
 
 // seeSlots takes in what slotsOps has read.
-func (a *attempt) seeSlots(ctx context.Context, replies []zk.Reply) error {
-	// Leases that are empty are removed by the server, even between the two reads of them. That says nothing
-	// of the own place: who took it for gone would take another and leave this one behind, before everybody.
+func (a *call) seeSlots(ctx context.Context, replies []zk.Reply) error {
+	// The server removes leases that are empty, even between the two reads of them. That says nothing of the own
+	// place: a client that took it for gone would take another and leave this one behind, before everybody.
 	if errors.Is(replies[1].Err, zk.NoNode) || errors.Is(replies[2].Err, zk.NoNode) {
-		if err := a.r.session.makeParents(ctx, []string{a.c.leases(a.req.Name)}); err != nil {
+		made, err := a.o.keeper.do(ctx, a.o.keeper.containers(levels(a.c.layout.leases(a.req.Name))...)...)
+		if err = cmp.Or(err, unmade(made)); err != nil {
 			return err
 		}
 		return a.lookSlots(ctx)
@@ -101,7 +94,7 @@ func (a *attempt) seeSlots(ctx context.Context, replies []zk.Reply) error {
 	if told != 0 && told != a.req.Slots && taken > 0 {
 		return driver.ErrMismatch
 	}
-	ahead, err := before(entries, lastElement(a.r.nodes[0]))
+	ahead, err := before(entries, lastElement(a.o.nodes[0]))
 	if err != nil {
 		return err
 	}
@@ -111,9 +104,9 @@ func (a *attempt) seeSlots(ctx context.Context, replies []zk.Reply) error {
 	}
 	switch {
 	case len(ahead) > 0:
-		a.view.blocker = parent(a.r.nodes[0]) + "/" + ahead[len(ahead)-1].name
+		a.view.blocker = parent(a.o.nodes[0]) + "/" + ahead[len(ahead)-1].name
 	case !a.view.room:
-		a.view.blocker, a.view.leases = a.c.leases(a.req.Name), true
+		a.view.blocker, a.view.leases = a.c.layout.leases(a.req.Name), true
 	}
 	return nil
 }
@@ -128,122 +121,58 @@ func parseSlots(data []byte) int {
 }
 
 // settleSlots makes the leases of the first place, and ends that place, in one transaction.
-func (a *attempt) settleSlots(ctx context.Context, claim bool) (driver.Grant, error) {
-	leases := a.c.leases(a.req.Name)
+func (a *call) settleSlots(ctx context.Context, claim bool) error {
 	for a.view.blocker == "" {
 		var ops []zk.Op
 		if a.view.told != a.req.Slots {
-			ops = append(ops, zk.SetData(leases, strconv.AppendInt(nil, int64(a.req.Slots), 10), a.view.version))
+			ops = append(ops, zk.SetData(a.c.layout.leases(a.req.Name), strconv.AppendInt(nil, int64(a.req.Slots), 10), a.view.version))
 		}
 		first := len(ops)
 		for range a.req.Permits {
-			ops = append(ops, a.c.createLease(a.req, a.r.guid))
+			ops = append(ops, a.c.createLease(a.req, a.o.guid))
 		}
-		ops = append(ops, zk.Delete(a.r.nodes[0], zk.AnyVersion))
-		replies, err := a.r.session.do(ctx, zk.Multi(ops...))
-		if err != nil {
-			return driver.Grant{Request: *a.req}, a.uncertain(err)
-		}
-		made := &replies[0]
-		if made.Err == nil {
+		made, err := a.o.keeper.one(ctx, zk.Multi(append(ops, zk.Delete(a.o.nodes[0], zk.AnyVersion))...))
+		switch {
+		case err == nil:
 			var paths []string
 			for _, result := range made.Results[first : first+a.req.Permits] {
 				paths = append(paths, result.Path)
 			}
-			a.c.mu.Lock()
-			a.r.nodes = paths
-			a.c.mu.Unlock()
-			if a.r.token, err = tokenOf(made.Zxid); err != nil {
-				return driver.Grant{Request: *a.req}, a.uncertain(err)
+			a.c.locked(func() { a.o.nodes = paths })
+			if a.o.token, err = tokenOf(made.Zxid); err != nil {
+				return a.uncertain(err)
 			}
 			return a.hold(claim)
-		}
-		if !notDone(made.Err) {
-			return driver.Grant{Request: *a.req}, a.uncertain(made.Err)
-		}
-		if !errors.Is(made.Err, zk.NoNode) && !errors.Is(made.Err, zk.BadVersion) {
-			return driver.Grant{Request: *a.req}, a.takeBack(ctx, made.Err)
+		case !notDone(err):
+			return a.uncertain(err)
+		case !errors.Is(err, zk.NoNode) && !errors.Is(err, zk.BadVersion):
+			return a.takeBack(ctx, err)
 		}
 		// The leases were removed by the server, the slots written by another, or the place was deleted.
 		if err := a.lookSlots(ctx); err != nil {
-			return driver.Grant{Request: *a.req}, a.takeBack(ctx, err)
+			return a.takeBack(ctx, err)
 		}
 	}
-	return driver.Grant{}, errBlocked
+	return errBlocked
 }
 
-// refuseSlots takes back the place of a Try. Suppose that there are permits left, and that others ask at
-// the same time: each is the first below locks for a moment only, which is waited for.
-func (a *attempt) refuseSlots(ctx context.Context) (driver.Grant, error) {
-	p := &place{watch: zk.NewWatch()}
-	defer a.r.session.zk.Unwatch(p.watch)
-	patience := time.NewTimer(tryPatience)
-	defer patience.Stop()
-	for a.view.room && !a.view.leases {
-		p.blocker = a.view.blocker
-		there, err := a.arm(ctx, p)
-		if err == nil && there {
-			select {
-			case <-p.watch.C():
-			case <-patience.C:
-				return driver.Grant{}, a.takeBack(ctx, a.heldSlots())
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-		}
-		if err == nil {
-			err = a.lookSlots(ctx)
-		}
-		if err != nil {
-			return driver.Grant{Request: *a.req}, a.takeBack(ctx, err)
-		}
-		if g, err := a.settleSlots(ctx, false); err != errBlocked {
-			return g, err
-		}
-	}
-	return driver.Grant{}, a.takeBack(ctx, a.heldSlots())
-}
-
-// tryPatience is how long a Try lets others finish who ask for permits that are free.
+// tryPatience is how long a Try waits for the next of those before it who ask for permits that are free.
 const tryPatience = 100 * time.Millisecond
 
-func (a *attempt) heldSlots() error {
-	return &driver.HeldError{Name: a.req.Name, Queued: max(0, a.view.queued-1)}
-}
-
-// adoptSlots goes on with nodes of a semaphore that were found again.
-func (a *attempt) adoptSlots(ctx context.Context) (driver.Grant, error) {
-	var leases []string
-	for _, path := range a.r.nodes {
-		if strings.HasPrefix(path, a.c.leases(a.req.Name)+"/") {
-			leases = append(leases, path)
+// refuseSlots takes back the place of a Try. While there are permits left, others who ask at the same time are the
+// first below locks for a moment only, which is waited for.
+func (a *call) refuseSlots(ctx context.Context) error {
+	ahead, end := a.view.ahead, time.Now().Add(tryPatience)
+	for a.view.room && !a.view.leases && time.Now().Before(end) && sleep(ctx, tryPatience/20) {
+		if err := a.lookSlots(ctx); err != nil {
+			return a.takeBack(ctx, err)
+		}
+		if err := a.settleSlots(ctx, false); err != errBlocked {
+			return err
+		}
+		if a.view.ahead < ahead {
+			ahead, end = a.view.ahead, time.Now().Add(tryPatience)
 		}
 	}
-	if len(leases) == 0 {
-		replies, err := a.r.session.do(ctx, zk.Children(a.c.layout.path(a.req.Name), nil))
-		if err == nil {
-			err = replies[0].Err
-		}
-		if err == nil && len(parseChildren(replies[0].Children).entries) > 0 {
-			return driver.Grant{Request: *a.req}, a.takeBack(ctx, driver.ErrMismatch)
-		}
-		if err == nil {
-			err = a.lookSlots(ctx)
-		}
-		if err != nil {
-			return driver.Grant{Request: *a.req}, a.uncertain(err)
-		}
-		return a.settleSlots(ctx, false)
-	}
-	replies, err := a.r.session.do(ctx, zk.Exists(leases[0], nil))
-	if err == nil {
-		err = replies[0].Err
-	}
-	if err == nil {
-		a.r.token, err = tokenOf(replies[0].Stat.Czxid)
-	}
-	if err != nil {
-		return driver.Grant{Request: *a.req}, a.uncertain(err)
-	}
-	return a.hold(false)
+	return a.takeBack(ctx, &driver.HeldError{Name: a.req.Name, Queued: max(0, a.view.queued-1)})
 }

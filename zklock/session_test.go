@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
@@ -30,7 +29,7 @@ func TestSessionNodeDeleted(t *testing.T) {
 	r := request("own/x")
 	r.TTL = 3 * time.Second
 	g := take(t, c, r)
-	node := c.known(r.Name, r.Owner).session.node
+	node := c.known(r.Name, r.Owner).keeper.node
 	gone := func() {
 		t.Helper()
 		java.must(zk.Delete(node, zk.AnyVersion))
@@ -41,7 +40,7 @@ func TestSessionNodeDeleted(t *testing.T) {
 	}
 	made := func(by string) {
 		t.Helper()
-		if stat := java.must(zk.Exists(node, nil)).Stat; stat.EphemeralOwner != c.known(r.Name, r.Owner).session.zk.ID() {
+		if stat := java.must(zk.Exists(node, nil)).Stat; stat.EphemeralOwner != c.known(r.Name, r.Owner).keeper.session.ID() {
 			t.Errorf("%s has made the node for the session %x", by, stat.EphemeralOwner)
 		}
 	}
@@ -67,14 +66,14 @@ func TestSessionNodeDeleted(t *testing.T) {
 	made("Inspect")
 
 	// What is gone with its session is not made again.
-	s := c.known(r.Name, r.Owner).session
+	s := c.known(r.Name, r.Owner).keeper
 	proxy.Cut()
 	eventually(t, "the session's node is gone", func() bool {
 		replies, err := java.Do(t.Context(), zk.Exists(node, nil))
 		return err == nil && errors.Is(replies[0].Err, zk.NoNode)
 	})
 	proxy.Heal()
-	eventually(t, "the client knows that the session has ended", func() bool { return s.zk.Err() != nil })
+	eventually(t, "the client knows that the session has ended", func() bool { return s.session.Err() != nil })
 	if err := c.Renew(t.Context(), []driver.Grant{g})[0].Err; !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P2: renewing a hold of a session that is over: %v", err)
 	}
@@ -91,12 +90,11 @@ func TestLateness(t *testing.T) {
 		o    testserver.ZooKeeperOptions
 		want time.Duration
 	}{
-		"told":                  {testserver.ZooKeeperOptions{TickTime: time.Second}, 2 * time.Second},
-		"sessions are shorter":  {testserver.ZooKeeperOptions{TickTime: time.Second, MinSession: 400 * time.Millisecond}, 2 * time.Second},
-		"not told":              {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "srvr"}, 3 * time.Second},
-		"not told, and longer":  {testserver.ZooKeeperOptions{TickTime: 3 * time.Second, FourLetters: "srvr"}, 7 * time.Second},
-		"not even who leads":    {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "none"}, 3 * time.Second},
-		"told by an old server": {testserver.ZooKeeperOptions{TickTime: time.Second, Old: true}, 2 * time.Second},
+		"told":                 {testserver.ZooKeeperOptions{TickTime: time.Second}, 2 * time.Second},
+		"sessions are shorter": {testserver.ZooKeeperOptions{TickTime: time.Second, MinSession: 400 * time.Millisecond}, 2 * time.Second},
+		"not told":             {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "srvr"}, 3 * time.Second},
+		"not told, and longer": {testserver.ZooKeeperOptions{TickTime: 3 * time.Second, FourLetters: "srvr"}, 7 * time.Second},
+		"not even who leads":   {testserver.ZooKeeperOptions{TickTime: quick, FourLetters: "none"}, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +212,7 @@ func TestTerms(t *testing.T) {
 	}
 	var timeouts []time.Duration
 	c.mu.Lock()
-	for timeout := range c.sessions {
+	for timeout := range c.keepers {
 		timeouts = append(timeouts, timeout)
 	}
 	c.mu.Unlock()
@@ -235,45 +233,5 @@ func TestTerms(t *testing.T) {
 			t.Errorf("renewals have changed the node of %q: %+v", g.Name, node.Stat)
 		}
 		release(t, c, g)
-	}
-}
-
-// TestInDoubt: while there is no connection a lease is in doubt, and the next answer ends that.
-func TestInDoubt(t *testing.T) {
-	t.Parallel() // it waits most of the time
-	x := fixture{start(t)}
-	proxy := chaos.StartProxy(t, x.Members[0].Addr)
-	events := make(chan string, 100)
-	tell := func(what string) func(holdfast.Event) {
-		return func(holdfast.Event) { events <- what }
-	}
-	c, err := holdfast.New(dial(t, Config{Servers: []string{proxy.Addr}}), &holdfast.ClientOptions{
-		Events: holdfast.Events{InDoubt: tell("in doubt"), Recovered: tell("recovered"), Lost: tell("lost")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	await := func(want string) {
-		t.Helper()
-		select {
-		case got := <-events:
-			if got != want {
-				t.Fatalf("P2: %s, not %s", got, want)
-			}
-		case <-time.After(within):
-			t.Fatalf("P2: nobody says %q", want)
-		}
-	}
-	lease, err := c.Mutex("doubt", &holdfast.Options{TTL: 10 * time.Second}).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.Cut()
-	await("in doubt")
-	proxy.Heal()
-	await("recovered")
-	if err := lease.Err(); err != nil {
-		t.Errorf("P2: a cut that is shorter than the session has cost the lease: %v", err)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
@@ -27,299 +30,283 @@ func (c *client) Enqueue(ctx context.Context, req driver.Request) (driver.Grant,
 func (c *client) Contended(string) bool { return true }
 
 func (c *client) take(ctx context.Context, req *driver.Request, queue bool) (driver.Grant, error) {
-	t, err := c.termOf(req)
+	timeout, err := c.timeoutFor(req)
 	if err == nil {
 		err = c.layout.checkName(req.Name)
 	}
-	if err != nil {
-		return driver.Grant{}, err
+	if err == nil {
+		err = c.alive(ctx)
 	}
-	if err := c.alive(ctx); err != nil {
+	if err != nil {
 		return driver.Grant{}, err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	r, err := c.reserve(ctx, req.Name, req.Owner)
+	o, err := c.reserve(ctx, req.Name, req.Owner)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	defer c.unreserve(r)
-	if err := c.tombstone(r.owner); err != nil {
+	defer c.unreserve(o)
+	if err := c.tombstone(o.id); err != nil {
 		return driver.Grant{}, err
 	}
-	a := &attempt{c: c, r: r, req: req, term: t}
-	var g driver.Grant
-	err = c.retrying(ctx, func() (err error) {
-		g, err = a.ask(ctx, queue)
-		return err
-	})
-	return g, err
+	a := &call{c: c, o: o, req: req, timeout: timeout, grant: driver.Grant{Request: *req}}
+	err = c.retrying(ctx, func() error { return a.ask(ctx, queue) })
+	return a.grant, err
 }
 
-// ask goes on with what there is of the request, or makes its node. It may be called again after a lost
-// connection: it finds the node that it has made before.
-func (a *attempt) ask(ctx context.Context, queue bool) (driver.Grant, error) {
-	g, err := a.again(ctx)
-	if errors.Is(err, errGone) {
-		g, err = a.create(ctx)
-	}
-	switch {
-	case err != errBlocked:
-		return g, err
-	case queue:
-		return driver.Grant{}, a.line()
-	}
-	return a.refuse(ctx)
-}
-
-// errBlocked says that the node is there, and others come first.
-var errBlocked = errors.New("others come first")
-
-// attempt is one call that asks for a hold, or waits for it, with the record reserved.
-type attempt struct {
-	c    *client
-	r    *record
-	req  *driver.Request
-	term term
-	view view
+// call is one call that asks for a hold, or waits for it, with the owner reserved. Its methods that return nil have
+// made a hold of the place, and set grant.
+type call struct {
+	c       *client
+	o       *owner
+	req     *driver.Request
+	timeout time.Duration // of the session
+	view    view
+	grant   driver.Grant // what the caller gets
 }
 
 // view is what was before one's node when the store was last asked.
 type view struct {
-	blocker string // path of the node that is waited for; "": not known
+	blocker string // path of the node that is waited for; "": none
 	leases  bool   // a semaphore's head waits for leases, not for a node
 	ahead   int
 	behind  bool // others were behind it
 	first   string
 	queued  int
-
-	semaphore bool // there are directories of a semaphore
-
+	kinds   bool // of a mutex: there are directories of a semaphore
 	room    bool // of a semaphore: there are permits left
 	told    int  // its slots, as the leases' data says; 0: that does not say
 	version int32
 }
 
-// again goes on with a request of the same owner that was made before. It returns errGone if there is
-// none.
-func (a *attempt) again(ctx context.Context) (driver.Grant, error) {
-	a.c.mu.Lock()
-	state := a.r.state // who looks at a hold in the background may find it broken
-	a.c.mu.Unlock()
-	switch state {
-	case held:
-		return a.collect(ctx)
-	case queued, doubtful:
-		return a.confirm(ctx)
+// errBlocked says that the node is there, and others come first.
+var errBlocked = errors.New("others come first")
+
+// ask goes on with what there is of the request, or makes its node. It may be called again after a lost
+// connection: it finds the node that it has made before.
+func (a *call) ask(ctx context.Context, queue bool) error {
+	err := a.resume(ctx)
+	if errors.Is(err, errGone) {
+		err = a.create(ctx)
 	}
-	return driver.Grant{}, errGone
+	switch {
+	case err != errBlocked:
+		return err
+	case queue:
+		return a.line()
+	case a.req.Mode == driver.Slot:
+		return a.refuseSlots(ctx)
+	}
+	return a.refuse(ctx)
 }
 
-// collect returns a hold that its owner has already.
-func (a *attempt) collect(ctx context.Context) (driver.Grant, error) {
-	g := a.grant()
-	renewal := a.c.Renew(ctx, []driver.Grant{g})[0]
-	g.Since, g.Valid = renewal.Since, renewal.Valid
-	return g, renewal.Err
-}
-
-// confirm looks again at a place, or at what has become of a request without an answer.
-func (a *attempt) confirm(ctx context.Context) (driver.Grant, error) {
-	c, r := a.c, a.r
-	s := r.session
-	if s == nil || s.zk.Err() != nil {
-		return driver.Grant{}, c.lostPlace(r)
-	}
-	if r.state == doubtful || len(r.nodes) == 0 {
+// resume goes on with a request of the same owner that was made before. It returns errGone if there is none.
+func (a *call) resume(ctx context.Context) error {
+	c, o := a.c, a.o
+	switch state := c.stateOf(o); {
+	case state == asking:
+		return errGone
+	case state == held:
+		a.grant = driver.Grant{Request: *a.req, Token: o.token, Block: 1}
+		renewal := c.Renew(ctx, []driver.Grant{a.grant})[0]
+		a.grant.Since, a.grant.Valid = renewal.Since, renewal.Valid
+		return renewal.Err
+	case o.keeper == nil || o.keeper.session.Err() != nil:
+		return c.lostPlace(o)
+	case state == doubtful || len(o.nodes) == 0:
 		return a.adopt(ctx)
 	}
-	if err := a.look(ctx, true); err != nil {
-		if errors.Is(err, errGone) {
-			return driver.Grant{}, c.lostPlace(r)
-		}
-		return driver.Grant{}, err
+	if err := a.look(ctx); errors.Is(err, errGone) {
+		return c.lostPlace(o)
+	} else if err != nil {
+		return err
 	}
 	return a.settle(ctx, false)
 }
 
-// lostPlace forgets the nodes of a place. If they may be there yet, because a server has said that their
-// session is over, it remembers the session: they are looked for when the owner is withdrawn.
-func (c *client) lostPlace(r *record) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leavePlaceLocked(r)
-	if s := r.session; s != nil && (s.trust.Over || s.zk.Err() != nil) {
-		r.strays, r.strayKnown = s, r.state == queued
-	}
-	r.state = asking
-	c.moveLocked(r, nil)
-	return errGone
-}
-
 // adopt finds the nodes of a request whose answer was lost, in its session. A write goes before the
 // read, so that the request has taken effect or never will.
-func (a *attempt) adopt(ctx context.Context) (driver.Grant, error) {
-	found, err := a.c.find(ctx, a.r.session, a.req.Name, a.r.guid, a.req.Mode)
-	if err != nil {
-		if a.r.session.zk.Err() != nil {
-			return driver.Grant{}, a.c.lostPlace(a.r)
-		}
-		return driver.Grant{Request: *a.req}, driver.Uncertain(err)
+func (a *call) adopt(ctx context.Context) error {
+	c, o := a.c, a.o
+	found, err := c.find(ctx, o)
+	switch {
+	case err != nil && o.keeper.session.Err() != nil, err == nil && len(found) == 0:
+		return c.lostPlace(o)
+	case err != nil:
+		return driver.Uncertain(err)
 	}
-	if len(found) == 0 {
-		return driver.Grant{}, a.c.lostPlace(a.r)
-	}
-	a.c.mu.Lock()
-	a.r.nodes = found
-	a.c.mu.Unlock()
-	if a.req.Mode == driver.Slot {
-		return a.adoptSlots(ctx)
-	}
-	replies, err := a.r.session.do(ctx, zk.Exists(found[0], nil))
+	c.locked(func() { o.nodes = found })
+	inLeases := func(path string) bool { return strings.HasPrefix(path, c.layout.leases(o.name)+"/") }
+	made := max(0, slices.IndexFunc(found, inLeases))
+	reply, err := o.keeper.one(ctx, zk.Exists(found[made], nil))
 	if err == nil {
-		err = replies[0].Err
+		o.token, err = tokenOf(reply.Stat.Czxid)
+	}
+	if err == nil && inLeases(found[made]) {
+		return a.hold(false)
 	}
 	if err == nil {
-		a.r.token, err = tokenOf(replies[0].Stat.Czxid)
-	}
-	if err == nil {
-		err = a.look(ctx, true)
+		err = a.look(ctx)
 	}
 	if err != nil {
-		return driver.Grant{Request: *a.req}, driver.Uncertain(err)
+		return a.uncertain(err)
 	}
 	if err := a.checkKind(ctx); err != nil {
-		return driver.Grant{Request: *a.req}, err
+		return err
 	}
 	return a.settle(ctx, false)
 }
 
 // create makes the node and looks at what is before it.
-func (a *attempt) create(ctx context.Context) (driver.Grant, error) {
-	c, r := a.c, a.r
-	s, err := c.acquireSession(ctx, a.term.session)
+func (a *call) create(ctx context.Context) error {
+	c, o := a.c, a.o
+	k, err := c.acquireKeeper(ctx, a.timeout)
 	if err != nil {
-		return driver.Grant{}, err
+		return err
 	}
-	if r.strays != nil && errors.Is(r.strays.zk.Err(), zk.ErrUnheard) {
+	if o.strays != nil && errors.Is(o.strays.session.Err(), zk.ErrUnheard) {
 		// The earlier place may last as long as that session, before the new one (P7).
-		found, _, err := c.findAny(ctx, s, r.name, r.guid, r.mode)
-		if err == nil {
-			_, err = s.deleteNodes(ctx, found)
+		if _, _, err := c.erase(ctx, k, o.name, o.guid, o.mode); err != nil {
+			k.leave()
+			return err
 		}
-		if err != nil {
-			s.leave()
-			return driver.Grant{}, err
-		}
-		if r.strayKnown {
-			r.strays = nil
+		if o.strayKnown {
+			o.strays = nil
 		}
 	}
 	c.mu.Lock()
-	c.moveLocked(r, s)
-	r.mode, r.lockDelay = a.req.Mode, a.req.LockDelay
+	c.moveLocked(o, k)
+	o.mode, o.lockDelay = a.req.Mode, a.req.LockDelay
 	c.mu.Unlock()
-	err = a.createNode(ctx)
+	if a.req.Mode == driver.Slot {
+		err = a.createSlots(ctx)
+	} else {
+		err = a.createNode(ctx)
+	}
 	switch {
 	case err == nil:
 		return a.settle(ctx, false)
 	case errors.Is(err, errGone):
-		err = driver.ErrNotHeld // somebody has deleted the node at once
+		return driver.ErrNotHeld // somebody has deleted the node at once
 	}
-	return driver.Grant{Request: *a.req}, err
+	return err
+}
+
+// created takes in the answer to the creation of the node, which is the first of the replies. An error
+// of the whole says that the answers to the others are missing, at least.
+func (a *call) created(ctx context.Context, replies []zk.Reply, err error) error {
+	if len(replies) == 0 {
+		return err // a parent is missing and could not be made: nothing was made for certain
+	}
+	made := &replies[0]
+	switch {
+	case made.Err == nil:
+	case notDone(made.Err):
+		return fmt.Errorf("making a node: %w", made.Err)
+	case errors.Is(made.Err, zk.ErrNotSent):
+		return fmt.Errorf("no answer from ZooKeeper: %w", made.Err)
+	default:
+		return a.uncertain(made.Err)
+	}
+	a.c.locked(func() { a.o.nodes = []string{made.Path} })
+	if err != nil {
+		return a.uncertain(err)
+	}
+	if a.o.token, err = tokenOf(made.Zxid); err != nil {
+		return a.takeBack(ctx, err)
+	}
+	return nil
+}
+
+// notDone reports whether a server's answer says that an operation certainly has no effect. That the session is
+// over does not: an old leader may say so.
+func notDone(err error) bool {
+	var code zk.Code
+	return errors.As(err, &code) && code.NotDone()
+}
+
+// freshSince is since when the session's timeout must run for a hold that is taken now. A claim counts from
+// there too, and most of it must be left (P7).
+func (a *call) freshSince() driver.Instant {
+	return a.c.clock.Now().Add(-min(a.req.TTL, a.timeout, 2*a.c.caps.Poll) / 3)
+}
+
+// look sees what is before the node now.
+func (a *call) look(ctx context.Context) error {
+	if a.req.Mode == driver.Slot {
+		return a.lookSlots(ctx)
+	}
+	return a.lookNodes(ctx)
 }
 
 // settle turns a place with nothing before it into a hold.
-func (a *attempt) settle(ctx context.Context, claim bool) (driver.Grant, error) {
+func (a *call) settle(ctx context.Context, claim bool) error {
 	if a.req.Mode == driver.Slot {
 		return a.settleSlots(ctx, claim)
 	}
 	if a.view.blocker != "" {
-		return driver.Grant{}, errBlocked
+		return errBlocked
 	}
 	return a.hold(claim)
 }
 
-// hold notes a hold and returns it. It is trusted from the sending of the last write of its session that
-// was answered: a session is all that a hold hangs on. Suppose that a server says that the session is over
-// while the answers are read that make a hold of the place. Losses are told of holds only, so nobody would
-// be told of this one: its outcome is unknown instead.
-func (a *attempt) hold(claim bool) (driver.Grant, error) {
-	c, r := a.c, a.r
+// hold notes a hold. It is trusted from the sending of the last write of its session that was answered: a session
+// is all that a hold hangs on (P2). A server may have said that the session is over while the answers were read that
+// make a hold of the place. Losses are told of holds only, so this one's outcome is unknown instead.
+func (a *call) hold(claim bool) error {
+	c, o := a.c, a.o
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leavePlaceLocked(r)
-	if r.session.trust.Over {
-		r.state = doubtful
-		c.expireAtLocked(r, c.clock.Now().Add(a.term.session))
-		return driver.Grant{Request: *a.req}, driver.Uncertain(errOver)
+	c.leavePlaceLocked(o)
+	if o.keeper.trust.Over {
+		o.state = doubtful
+		c.expireAtLocked(o, c.clock.Now().Add(a.timeout))
+		return driver.Uncertain(errOver)
 	}
-	r.state, r.claim = held, claim
-	g := a.grant()
-	g.Since, g.Valid, g.Claim = r.session.trust.Since, a.term.lasts, claim
-	g.Contended = a.view.behind
+	o.state, o.claim = held, claim
+	a.grant = driver.Grant{
+		Request: *a.req, Token: o.token, Block: 1,
+		Since: o.keeper.trust.Since, Valid: min(a.req.TTL, a.timeout-a.req.LockDelay), Claim: claim, Contended: a.view.behind,
+	}
 	stays := a.req.TTL + a.req.LockDelay
 	if claim {
-		g.Valid = min(g.Valid, 2*c.caps.Poll)
-		stays = g.Valid
+		a.grant.Valid = min(a.grant.Valid, 2*c.caps.Poll)
+		stays = a.grant.Valid
 	}
-	c.expireAtLocked(r, g.Since.Add(stays))
-	if c.onRevoke != nil {
-		c.lookSoonLocked(r)
-	} else if c.fresh = append(c.fresh, r); len(c.fresh) == 1 {
-		c.timer.Set(c.clock.Now().Add(watchAfter))
-	}
-	return g, nil
-}
-
-// grant returns the grant of the record's hold, but for its time.
-func (a *attempt) grant() driver.Grant {
-	return driver.Grant{Request: *a.req, Token: a.r.token, Block: 1}
+	c.expireAtLocked(o, a.grant.Since.Add(stays))
+	c.lookSoonLocked(o)
+	return nil
 }
 
 // line notes a place in the queue, and says what is before it.
-func (a *attempt) line() error {
-	c, r := a.c, a.r
+func (a *call) line() error {
+	c, o := a.c, a.o
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.place == nil {
-		r.place = &place{news: make(chan struct{}, 1), watch: zk.NewWatch()}
+	if o.place == nil {
+		o.place = newPlace()
 	}
-	p := r.place
-	r.state = queued
+	p := o.place
+	o.state = queued
 	if !p.armed {
 		p.blocker, p.leases = a.view.blocker, a.view.leases
 	}
-	p.ahead = a.view.ahead
-	c.expireAtLocked(r, c.clock.Now().Add(c.caps.PlaceLife(p.ahead)))
+	c.expireAtLocked(o, c.clock.Now().Add(c.caps.PlaceLife(a.view.ahead)))
 	return &driver.HeldError{Name: a.req.Name, Queued: a.view.queued, Ahead: a.view.ahead}
 }
 
-// unanswered notes that the outcome of a request is not known, unless nothing of it was sent.
-func (a *attempt) unanswered(err error) error {
-	if errors.Is(err, zk.ErrNotSent) {
-		return fmt.Errorf("no answer from ZooKeeper: %w", err)
-	}
-	a.c.doubt(a.r, a.term)
-	return driver.Uncertain(err)
-}
-
 // uncertain notes that nobody knows what has become of the node.
-func (a *attempt) uncertain(err error) error {
-	a.c.doubt(a.r, a.term)
+func (a *call) uncertain(err error) error {
+	a.c.doubt(a.o, a.timeout)
 	return driver.Uncertain(err)
 }
 
 // takeBack deletes the node that is of no use, and returns why. If that has no answer, the caller
 // withdraws.
-func (a *attempt) takeBack(ctx context.Context, why error) error {
-	replies, err := a.r.session.do(ctx, zk.Delete(a.r.nodes[0], zk.AnyVersion))
-	if err == nil {
-		if err = replies[0].Err; errors.Is(err, zk.NoNode) {
-			err = nil
-		}
-	}
-	if err != nil {
+func (a *call) takeBack(ctx context.Context, why error) error {
+	_, err := a.o.keeper.one(ctx, zk.Delete(a.o.nodes[0], zk.AnyVersion))
+	if err != nil && !errors.Is(err, zk.NoNode) {
 		return a.uncertain(fmt.Errorf("%w: and the node that was of no use could not be deleted: %v", err, why))
 	}
 	a.removed()
@@ -327,8 +314,6 @@ func (a *attempt) takeBack(ctx context.Context, why error) error {
 }
 
 // removed notes that the node is deleted.
-func (a *attempt) removed() {
-	a.c.mu.Lock()
-	defer a.c.mu.Unlock()
-	a.r.state, a.r.nodes, a.r.until = asking, nil, 0
+func (a *call) removed() {
+	a.c.locked(func() { a.o.state, a.o.nodes, a.o.until = asking, nil, 0 })
 }

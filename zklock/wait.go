@@ -11,125 +11,111 @@ import (
 // Wait implements driver.Queuer. It watches the one node that it waits for: of a writer the node before
 // its own, of a reader the nearest writer's, of a semaphore's head the leases. When that is gone it reads
 // the name's nodes again. A node that has gone does not come back, so the name is free even if the server
-// that says so is behind the others.
-func (c *client) Wait(ctx context.Context, req driver.Request) (g driver.Grant, err error) {
+// that says so is behind the others (P7).
+func (c *client) Wait(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	for {
-		p, s := c.proceed(ctx, &req, &g, &err)
+		g, p, k, err := c.proceed(ctx, &req)
 		if err != errBlocked {
 			return g, err
 		}
 		select {
-		case <-p.watch.C():
+		case <-p.changed:
 			c.fired(p)
 		case <-p.news:
 		case <-ctx.Done():
-			return driver.Grant{}, s.unanswered(ctx.Err())
+			return driver.Grant{}, k.unanswered(ctx.Err())
 		case <-c.life.Done():
 			return driver.Grant{}, driver.ErrClosed
 		}
 	}
 }
 
-// proceed goes on with the place of a request, and returns it. It is a function of its own so that its frame is gone
-// while the caller waits: a thousand waiters have stacks of half the size.
+// proceed goes on with the place of a request. With errBlocked it returns the place, and its keeper. It is a function
+// of its own so that its frame is gone while the caller waits: a thousand waiters have stacks of half the size.
 //
 //go:noinline
-func (c *client) proceed(ctx context.Context, req *driver.Request, g *driver.Grant, err *error) (p *place, s *session) {
-	if *err = c.alive(ctx); *err != nil {
-		return nil, nil
+func (c *client) proceed(ctx context.Context, req *driver.Request) (g driver.Grant, p *place, k *keeper, err error) {
+	timeout, err := c.timeoutFor(req)
+	if err == nil {
+		err = c.alive(ctx)
 	}
-	a := &attempt{c: c, req: req}
-	if a.term, *err = c.termOf(req); *err != nil {
-		return nil, nil
+	if err != nil {
+		return g, nil, nil, err
 	}
-	if a.r = c.known(req.Name, req.Owner); a.r == nil {
-		*err = driver.ErrHeld // no place: Enqueue tells what became of it
-		return nil, nil
+	o := c.known(req.Name, req.Owner)
+	if o == nil {
+		return g, nil, nil, driver.ErrHeld // no place: Enqueue tells what became of it
 	}
-	if *err = a.r.lock(ctx); *err != nil {
-		return nil, nil
+	if err := o.lock(ctx); err != nil {
+		return g, nil, nil, err
 	}
-	defer func() { <-a.r.busy }()
-	p, s = a.r.place, a.r.session
-	*g, *err = a.step(ctx)
-	return p, s
+	defer func() { <-o.busy }()
+	a := &call{c: c, o: o, req: req, timeout: timeout}
+	p, k = o.place, o.keeper
+	err = a.step(ctx)
+	return a.grant, p, k, err
 }
 
 // fired notes that what was waited for may be gone.
-func (c *client) fired(p *place) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.armed, p.blocker = false, ""
-}
+func (c *client) fired(p *place) { c.locked(func() { p.armed, p.blocker = false, "" }) }
 
-// step goes on with a place: it returns the grant, or errBlocked if there is a watch on what is in the
-// way, or another error.
-func (a *attempt) step(ctx context.Context) (driver.Grant, error) {
-	r, p := a.r, a.r.place
-	if a.c.life.Err() != nil {
-		return driver.Grant{}, driver.ErrClosed
+// step goes on with a place. It returns errBlocked if there is a watch on what is in the way.
+func (a *call) step(ctx context.Context) error {
+	c, o, p := a.c, a.o, a.o.place
+	if c.life.Err() != nil {
+		return driver.ErrClosed
 	}
-	a.c.mu.Lock()
-	state := r.state
-	a.c.mu.Unlock()
-	if state != queued || p == nil || r.session.zk.Err() != nil {
-		return driver.Grant{}, driver.ErrHeld // Enqueue takes another place, or tells what became of this
+	if c.stateOf(o) != queued || p == nil || o.keeper.session.Err() != nil {
+		return driver.ErrHeld // Enqueue takes another place, or tells what became of this
 	}
 	if p.armed {
 		select {
-		case <-p.watch.C():
-			a.c.fired(p)
+		case <-p.changed:
+			c.fired(p)
 		default:
-			return driver.Grant{}, errBlocked
+			return errBlocked
 		}
 	}
 	for {
 		if p.blocker == "" {
-			err := a.look(ctx, false)
-			if errors.Is(err, errGone) {
-				a.c.lostPlace(r)
-				return driver.Grant{}, driver.ErrHeld
+			if err := a.look(ctx); errors.Is(err, errGone) {
+				c.lostPlace(o)
+				return driver.ErrHeld
+			} else if err != nil {
+				return err
 			}
-			if err != nil {
-				return driver.Grant{}, err
+			if err := a.settle(ctx, true); err != errBlocked {
+				return err
 			}
-			if g, err := a.settle(ctx, true); err != errBlocked {
-				return g, err
-			}
-			a.c.mu.Lock()
-			p.blocker, p.leases, p.ahead = a.view.blocker, a.view.leases, a.view.ahead
-			a.c.mu.Unlock()
+			c.locked(func() { p.blocker, p.leases = a.view.blocker, a.view.leases })
 		}
 		armed, err := a.arm(ctx, p)
 		if err != nil {
-			return driver.Grant{}, err
+			return err
 		}
-		a.c.mu.Lock()
-		p.armed = armed
-		if !armed {
+		c.mu.Lock()
+		if p.armed = armed; !armed {
 			p.blocker = ""
 		}
-		a.c.mu.Unlock()
+		c.mu.Unlock()
 		if armed {
-			return driver.Grant{}, errBlocked
+			return errBlocked
 		}
 	}
 }
 
 // arm watches what is waited for. It reports false if that is gone already.
-func (a *attempt) arm(ctx context.Context, p *place) (bool, error) {
+func (a *call) arm(ctx context.Context, p *place) (bool, error) {
 	op := zk.GetData(p.blocker, p.watch) // as Curator: unlike exists it leaves no watch on a node that is not there
 	if p.leases {
 		op = zk.Children(p.blocker, p.watch)
 	}
-	replies, err := a.r.session.do(ctx, op)
+	reply, err := a.o.keeper.one(ctx, op)
 	switch {
-	case err != nil:
-		return false, err
-	case errors.Is(replies[0].Err, zk.NoNode):
+	case errors.Is(err, zk.NoNode):
 		return false, nil
-	case p.leases && len(parseChildren(replies[0].Children).entries)+a.req.Permits <= a.req.Slots:
+	case err == nil && p.leases && len(parseChildren(reply.Children).entries)+a.req.Permits <= a.req.Slots:
 		return false, nil // some have gone since they were counted
 	}
-	return replies[0].Err == nil, replies[0].Err
+	return err == nil, err
 }

@@ -202,7 +202,7 @@ func received(t *testing.T, m *testserver.ZooKeeperMember) int {
 func TestWhatJavaSees(t *testing.T) {
 	x := fixture{start(t)}
 	c, java := x.openWith(t, Config{Prefix: "app"}), x.raw(t)
-	guid := guidOf("me").protected()
+	guid := guidOf("me")
 	ask := func(change func(*driver.Request)) (driver.Request, driver.Grant) {
 		r := request("orders/42")
 		r.Owner = "me"

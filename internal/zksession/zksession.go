@@ -29,9 +29,9 @@ const (
 	Write
 )
 
-// Session is what a client knows of its session. Its zero value, with Timeout set, is that of a session of
+// Trust is what a client knows of its session. Its zero value, with Timeout set, is that of a session of
 // which nothing is known yet.
-type Session struct {
+type Trust struct {
 	Timeout time.Duration // as the server granted it
 	// AnyServer says that the session is not kept at the leader, because the leader takes no clients. Then
 	// every answer counts, pings included, though it proves nothing: a follower answers when the leader has
@@ -48,27 +48,27 @@ type Session struct {
 // A leader counts a session's timeout anew when it takes in a request of one of its own clients, which is
 // not before its sending. A follower passes requests on, and the leader counts the session anew only when
 // it next asks the follower which clients it has heard of.
-func (s *Session) Answered(k Kind, atLeader bool, sent driver.Instant) {
-	if s.AnyServer || k == Write && atLeader {
-		s.Since = max(s.Since, sent)
+func (t *Trust) Answered(k Kind, atLeader bool, sent driver.Instant) {
+	if t.AnyServer || k == Write && atLeader {
+		t.Since = max(t.Since, sent)
 	}
 }
 
 // End takes in that a server has said that the session has expired. The client stops to trust it at once,
 // but that does not say that nothing is left of it: see Withdrawn.
-func (s *Session) End() { s.Over = true }
+func (t *Trust) End() { t.Over = true }
 
 // Until returns until when the session certainly lives, from Since on, if nobody ends it.
-func (s *Session) Until() driver.Instant {
-	if s.Since == 0 || s.Over {
+func (t *Trust) Until() driver.Instant {
+	if t.Since == 0 || t.Over {
 		return 0
 	}
-	return s.Since.Add(s.Timeout)
+	return t.Since.Add(t.Timeout)
 }
 
 // Trusted reports whether the session certainly lives. All that is held in it is held for exactly as long,
 // however late the client learns of a grant.
-func (s *Session) Trusted(now driver.Instant) bool { return now < s.Until() }
+func (t *Trust) Trusted(now driver.Instant) bool { return now < t.Until() }
 
 // Verdict is what is to be done for a request that is taken back.
 type Verdict uint8

@@ -13,7 +13,7 @@ const (
 )
 
 func TestSession(t *testing.T) {
-	s := Session{Timeout: timeout}
+	s := Trust{Timeout: timeout}
 	if s.Trusted(0) || s.Until() != 0 {
 		t.Error("a session of which nothing is known is trusted")
 	}
@@ -30,7 +30,7 @@ func TestSession(t *testing.T) {
 	if s.End(); s.Trusted(6 * second) {
 		t.Error("it is trusted though it has expired")
 	}
-	s = Session{Timeout: timeout, AnyServer: true}
+	s = Trust{Timeout: timeout, AnyServer: true}
 	if s.Answered(Read, false, 5*second); !s.Trusted(6 * second) {
 		t.Error("a ping does not count where the leader takes no clients")
 	}

@@ -254,7 +254,7 @@ const (
 
 // client is A.
 type client struct {
-	sessions  [3]zksession.Session
+	sessions  [3]zksession.Trust
 	session   uint8 // in use
 	conn, old connection
 	phase     phase
@@ -296,7 +296,7 @@ func (s *setup) model() explore.Model[*world, [2]uint64] {
 	l.leads = true
 	l.track[1] = track{known: true, left: timeout, owner: 0}
 	for i := range w.a.sessions {
-		w.a.sessions[i] = zksession.Session{Timeout: timeout * tick, AnyServer: s.anyServer}
+		w.a.sessions[i] = zksession.Trust{Timeout: timeout * tick, AnyServer: s.anyServer}
 	}
 	w.a.sessions[1].Since = now
 	w.a.session = 1

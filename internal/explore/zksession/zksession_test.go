@@ -43,7 +43,7 @@ var mistakes = []planted.Mistake{
 		"zksession.go", "k == Write && atLeader {", "(k == Write || PLANTED) && atLeader {",
 	}}},
 	{Name: "trust counts from reads", World: "reads", Edits: [][3]string{{
-		"zksession.go", "if s.AnyServer || ", "if s.AnyServer || PLANTED && atLeader || ",
+		"zksession.go", "if t.AnyServer || ", "if t.AnyServer || PLANTED && atLeader || ",
 	}}},
 	{Name: "a renewal by way of a follower counts", World: "by way of a follower", Edits: [][3]string{{
 		"zksession.go", "&& atLeader {", "&& (atLeader || PLANTED) {",

@@ -2,6 +2,7 @@ package zk
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,7 +20,6 @@ type conn struct {
 	nc    net.Conn
 	r     *bufio.Reader
 	at    address
-	nth   int            // of the session's connections, from 1
 	heard driver.Instant // when the server last said something; the reader's
 
 	wake chan struct{} // holds a value when there may be something to write
@@ -39,33 +39,25 @@ func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, kept)
 
 // pending is one operation that the server has not answered.
 type pending struct {
-	calls *Calls
+	calls *calls
 	i     int
 	xid   int32
 }
 
-// nextXid returns the ids in their turn; negative ones and 0 have meanings of their own.
-func nextXid(xid int32) int32 {
-	if xid == 1<<31-1 {
-		return 1
-	}
-	return xid + 1
-}
-
 const passwordSize = 16
 
-// handshake opens a session or resumes it (id not 0).
-func handshake(ctx context.Context, nc net.Conn, r io.Reader, id int64, password []byte, timeout time.Duration, zxid int64) (granted connected, err error) {
+// handshake opens a session, or resumes the one that is offered (id not 0).
+func handshake(ctx context.Context, nc net.Conn, r io.Reader, offer connected, zxid int64) (connected, error) {
 	defer closeWith(ctx, nc)()
 	var e encoder
 	e.int32(0)
 	e.int32(0) // the protocol's version
 	e.int64(zxid)
-	e.int32(int32(timeout / time.Millisecond))
-	e.int64(id)
-	e.bytes(password)
+	e.int32(int32(offer.timeout / time.Millisecond))
+	e.int64(offer.id)
+	e.bytes(offer.password)
 	e.bool(false) // a server without a quorum is of no use
-	endFrame(&e, 0)
+	e.endFrame(0)
 	if _, err := nc.Write(e.b); err != nil {
 		return connected{}, ended(ctx, err)
 	}
@@ -76,7 +68,7 @@ func handshake(ctx context.Context, nc net.Conn, r io.Reader, id int64, password
 	return parseConnected(frame)
 }
 
-// connected is the server's answer to a handshake.
+// connected is what a handshake agrees on: the client offers one, and the server answers with one.
 type connected struct {
 	timeout  time.Duration // 0: the session has ended
 	id       int64
@@ -94,46 +86,28 @@ func parseConnected(frame []byte) (connected, error) {
 	return c, d.err
 }
 
-// readFrame reads a frame into buf, or into more memory if it does not fit. Of an answer that is
-// larger than maxReply it returns the header with [ErrTooLarge].
+// readFrame reads a frame, into buf if it fits. A frame that is announced and does not come takes no more memory than a
+// few times what came. Of an answer that is larger than maxReply it returns the header with [ErrTooLarge].
 func readFrame(r io.Reader, buf []byte) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return nil, err
 	}
-	n := int(int32(binary.BigEndian.Uint32(length[:])))
-	switch {
-	case n < 0 || n > maxFrame:
+	n := int64(int32(binary.BigEndian.Uint32(length[:])))
+	if n < 0 || n > maxFrame {
 		return nil, fmt.Errorf("%w: a frame of %d bytes", errGarbage, n)
-	case n > maxReply:
-		buf = append(buf[:0], make([]byte, headerSize)...)
-		if _, err := io.ReadFull(r, buf); err != nil {
-			return nil, err
-		}
-		if _, err := io.CopyN(io.Discard, r, int64(n-headerSize)); err != nil {
-			return nil, err
-		}
-		return buf, ErrTooLarge
-	case n > cap(buf):
-		// A frame that is announced and does not come takes no more memory than what came.
-		if n > 64<<10 {
-			return readLarge(r, n)
-		}
-		buf = make([]byte, n)
 	}
-	buf = buf[:n]
-	if _, err := io.ReadFull(r, buf); err != nil {
-		return nil, err
+	b, skipped := bytes.NewBuffer(buf[:0]), int64(0)
+	if n > maxReply {
+		n, skipped = headerSize, n-headerSize
 	}
-	return buf, nil
-}
-
-func readLarge(r io.Reader, n int) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
-	if err == nil && len(b) < n {
-		err = io.ErrUnexpectedEOF
+	_, err := io.CopyN(b, r, n)
+	if err == nil && skipped > 0 {
+		if _, err = io.CopyN(io.Discard, r, skipped); err == nil {
+			err = ErrTooLarge
+		}
 	}
-	return b, err
+	return b.Bytes(), err
 }
 
 // headerSize is that of an answer: xid, zxid, error.
@@ -164,7 +138,7 @@ func (c *conn) write() {
 	ping := false
 	var buf []byte
 	for {
-		frames, own := c.next(ping, buf)
+		frames := c.next(ping, buf)
 		if len(frames) > 0 {
 			c.nc.SetWriteDeadline(time.Now().Add(c.patience()))
 			if _, err := c.nc.Write(frames); err != nil {
@@ -173,7 +147,7 @@ func (c *conn) write() {
 			}
 			idle.Reset(c.patience() / 2)
 			ping = false
-			if own && cap(frames) <= kept {
+			if cap(frames) <= kept {
 				buf = frames[:0]
 			}
 			continue
@@ -188,61 +162,35 @@ func (c *conn) write() {
 	}
 }
 
-// next takes what there is to write off the queue, and reports whether it is in memory that the
-// writer may use again.
-func (c *conn) next(ping bool, buf []byte) (frames []byte, own bool) {
+// next takes what there is to write off the queue, and appends it to buf. It gives the requests their ids, and notes that
+// answers to them are due.
+func (c *conn) next(ping bool, buf []byte) []byte {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	frames, own = buf[:0], true
-	if c.prelude != nil {
-		frames, c.prelude = append(frames, c.prelude...), nil
-	}
-	if len(s.queue) == 0 {
-		if ping && len(frames) == 0 {
-			frames = append(frames, pingFrame...)
-		}
-		return frames, own
+	frames := append(buf[:0], c.prelude...)
+	c.prelude = nil
+	if ping && len(frames) == 0 && len(s.queue) == 0 {
+		e := encoder{frames}
+		e.request(xidPing, opPing, func() {})
+		return e.b
 	}
 	now := s.config.Clock.Now()
-	if len(s.queue) == 1 && len(frames) == 0 {
-		calls := s.queue[0]
-		c.number(calls, calls.frames, now)
-		frames, own = calls.frames, false
-	} else {
-		for _, calls := range s.queue {
-			start := len(frames)
-			frames = append(frames, calls.frames...)
-			c.number(calls, frames[start:], now)
-		}
-	}
 	for _, calls := range s.queue {
-		calls.frames = nil
+		calls.sent = now
+		own := calls.frames
+		for i := range calls.ops {
+			c.xid = max(1, c.xid+1) // negative ids and 0 have meanings of their own
+			binary.BigEndian.PutUint32(own[4:], uint32(c.xid))
+			own = own[4+binary.BigEndian.Uint32(own):]
+			c.pending = append(c.pending, pending{calls, i, c.xid})
+		}
+		frames, calls.frames = append(frames, calls.frames...), nil
 	}
 	clear(s.queue)
 	s.queue = s.queue[:0]
-	return frames, own
+	return frames
 }
-
-// number gives the requests their ids, and notes that answers to them are due.
-func (c *conn) number(calls *Calls, frames []byte, now driver.Instant) {
-	calls.sent = now
-	for i := range calls.ops {
-		c.xid = nextXid(c.xid)
-		binary.BigEndian.PutUint32(frames[4:], uint32(c.xid))
-		frames = frames[4+binary.BigEndian.Uint32(frames):]
-		c.pending = append(c.pending, pending{calls, i, c.xid})
-	}
-}
-
-var pingFrame = func() []byte {
-	var e encoder
-	e.int32(0)
-	e.int32(xidPing)
-	e.int32(int32(opPing))
-	endFrame(&e, 0)
-	return e.b
-}()
 
 // read takes the server's answers until the connection ends.
 func (c *conn) read() error {
@@ -292,56 +240,53 @@ func (c *conn) take(frame []byte, large bool) error {
 		if code == SessionExpired {
 			return errOver{ErrExpired}
 		}
-		c.s.seen(zxid)
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		c.s.zxid = max(c.s.zxid, zxid)
 		return nil
 	}
-	return c.answer(xid, zxid, code, &d, large)
+	r := Reply{Zxid: zxid}
+	if code != 0 {
+		r.Err = code
+	} else if large {
+		r.Err = ErrTooLarge
+	}
+	return c.answer(xid, r, &d)
 }
 
 // answer gives an answer to whom it is for.
-func (c *conn) answer(xid int32, zxid int64, code Code, d *decoder, large bool) error {
+func (c *conn) answer(xid int32, r Reply, d *decoder) error {
 	s := c.s
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(c.pending) == 0 || c.pending[0].xid != xid {
-		s.mu.Unlock()
 		return fmt.Errorf("%w: an answer to no request", errGarbage)
 	}
 	p := c.pending[0]
-	s.mu.Unlock() // only this goroutine removes it
-	op := &p.calls.ops[p.i]
-	r := Reply{Zxid: zxid, Connection: c.nth}
-	switch {
-	case code != 0:
-		r.Err = code
-	case large:
-		r.Err = ErrTooLarge
-	default:
-		op.decode(d, &r)
-		if d.err != nil {
+	op, refused := &p.calls.ops[p.i], r.Err
+	if refused == nil {
+		if op.decode(d, &r); d.err != nil {
 			return d.err
 		}
 	}
-	if r.Err == SessionExpired {
+	switch r.Err {
+	case SessionExpired:
 		return errOver{ErrExpired}
-	}
-	if r.Err == SessionMoved {
+	case SessionMoved:
 		// Another connection has the session, and the server ends this one. Nothing is known of
 		// requests that follow.
 		return SessionMoved
 	}
-	r.Committed = op.writes() && committed(r.Err)
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	c.pending[0] = pending{}
 	c.pending = c.pending[1:]
-	s.zxid = max(s.zxid, zxid)
-	r.Sent = p.calls.sent
+	s.zxid = max(s.zxid, r.Zxid)
+	r.Committed, r.Sent = op.writes() && committed(r.Err), p.calls.sent
 	p.calls.replies[p.i] = r
 	p.calls.answered = p.i + 1
 	if w := op.watch; w != nil {
-		atServer := code == 0 || code == NoNode && op.code == opExists
-		if s.watches.end(keyOf(op), w, p.calls.generations[p.i], atServer, code == NoNode) {
+		absent := refused == NoNode
+		atServer := refused == nil || refused == ErrTooLarge || absent && op.code == opExists
+		if s.watches.end(keyOf(op), w, atServer, absent) {
 			s.removeWatchLocked(keyOf(op))
 		}
 	}

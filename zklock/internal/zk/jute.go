@@ -15,17 +15,14 @@ func (e *encoder) int32(v int32) { e.b = binary.BigEndian.AppendUint32(e.b, uint
 func (e *encoder) int64(v int64) { e.b = binary.BigEndian.AppendUint64(e.b, uint64(v)) }
 
 func (e *encoder) bool(v bool) {
+	b := byte(0)
 	if v {
-		e.b = append(e.b, 1)
-		return
+		b = 1
 	}
-	e.b = append(e.b, 0)
+	e.b = append(e.b, b)
 }
 
-func (e *encoder) string(v string) {
-	e.int32(int32(len(v)))
-	e.b = append(e.b, v...)
-}
+func (e *encoder) string(v string) { e.bytes([]byte(v)) }
 
 func (e *encoder) bytes(v []byte) {
 	e.int32(int32(len(v)))
@@ -122,9 +119,11 @@ func (d *decoder) strings() []string {
 }
 
 func (d *decoder) stat() Stat {
-	return Stat{
-		Czxid: d.int64(), Mzxid: d.int64(), Ctime: d.int64(), Mtime: d.int64(),
-		Version: d.int32(), Cversion: d.int32(), Aversion: d.int32(),
-		EphemeralOwner: d.int64(), DataLength: d.int32(), NumChildren: d.int32(), Pzxid: d.int64(),
-	}
+	s := Stat{Czxid: d.int64(), Mzxid: d.int64(), Ctime: d.int64(), Mtime: d.int64(), Version: d.int32()}
+	d.take(4 + 4) // versions of the children and the ACL
+	s.EphemeralOwner = d.int64()
+	d.take(4) // length of the data
+	s.NumChildren = d.int32()
+	d.take(8) // the transaction that last changed the children
+	return s
 }

@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,13 +17,10 @@ import (
 // Role is what a server is in its ensemble.
 type Role string
 
-// The roles, as srvr tells them. Any other text is a role that this package does not know.
+// The roles that decide something, as srvr tells them. Others are any other text.
 const (
 	Leader     Role = "leader"
-	Follower   Role = "follower"
-	Observer   Role = "observer"
 	Standalone Role = "standalone"  // no ensemble
-	ReadOnly   Role = "read-only"   // without a quorum, for clients that only read
 	NotServing Role = "not serving" // elects a leader, or is the leader that takes no clients
 	Untold     Role = ""            // srvr is not in its 4lw.commands.whitelist
 )
@@ -30,22 +28,27 @@ const (
 // leads reports whether writes are committed by the server itself.
 func (r Role) leads() bool { return r == Leader || r == Standalone }
 
+// word says a role where it is expected to lead.
+func (r Role) word() string {
+	switch r {
+	case NotServing:
+		return "not serving requests"
+	case Untold:
+		return "does not tell its role (srvr is not in 4lw.commands.whitelist)"
+	}
+	return string(r)
+}
+
 // Info is what a server says of itself by srvr.
 type Info struct {
-	Role        Role
-	Version     string // 3.8.0-…
-	Zxid        int64  // the last one; its upper half is the epoch
-	Connections int64
-	Outstanding int64
-	Nodes       int64
-
-	// Latencies of requests since its start, in milliseconds.
-	MinLatency, AvgLatency, MaxLatency float64
+	Role    Role
+	Version string // 3.8.0-…
+	Zxid    int64  // the last one; its upper half is the epoch
 }
 
 // Probe asks one of the servers what it is, on a connection of its own. It uses only Dial and TLS of c.
 func Probe(ctx context.Context, c Config, addr string) (Info, error) {
-	return c.probe(ctx, address{dial: addr, name: host(addr)}, nil)
+	return c.probe(ctx, addressOf(addr), nil)
 }
 
 // probe asks a server. If it is not the one to which nc leads, that is an error.
@@ -60,7 +63,7 @@ func (c *Config) probe(ctx context.Context, a address, nc net.Conn) (Info, error
 // FourLetters sends one of the server's four-letter words and returns the answer, at most 1 MiB.
 // It uses only Dial and TLS of c. A server that does not permit the word says so in its answer.
 func FourLetters(ctx context.Context, c Config, addr, word string) (string, error) {
-	return c.ask(ctx, address{dial: addr, name: host(addr)}, nil, word)
+	return c.ask(ctx, addressOf(addr), nil, word)
 }
 
 // FourLetters is [FourLetters], to the server that the session is or was last connected to.
@@ -111,27 +114,13 @@ func parseInfo(text string) Info {
 		if !ok {
 			continue
 		}
-		number, _ := strconv.ParseInt(value, 0, 64)
-		switch {
-		case key == "Mode":
+		switch key {
+		case "Mode":
 			info.Role = Role(value)
-		case key == "Zookeeper version":
+		case "Zookeeper version":
 			info.Version, _, _ = strings.Cut(value, ",")
-		case key == "Zxid":
-			info.Zxid = number
-		case key == "Connections":
-			info.Connections = number
-		case key == "Outstanding":
-			info.Outstanding = number
-		case key == "Node count":
-			info.Nodes = number
-		case strings.HasPrefix(key, "Latency min"):
-			parts := strings.Split(value, "/")
-			for i, to := range []*float64{&info.MinLatency, &info.AvgLatency, &info.MaxLatency} {
-				if i < len(parts) {
-					*to, _ = strconv.ParseFloat(parts[i], 64)
-				}
-			}
+		case "Zxid":
+			info.Zxid, _ = strconv.ParseInt(value, 0, 64)
 		}
 	}
 	return info
@@ -139,9 +128,8 @@ func parseInfo(text string) Info {
 
 // address is where to connect.
 type address struct {
-	server string // as configured
-	dial   string // host:port or ip:port
-	name   string // whom a certificate must name
+	dial string // host:port or ip:port
+	name string // whom a certificate must name
 }
 
 // addresses resolves the names of the servers, since one may stand for several. Who brings a Dial
@@ -151,21 +139,16 @@ func (c *Config) addresses(ctx context.Context) ([]address, error) {
 	var errs []error
 	for _, server := range c.Servers {
 		name, port, err := net.SplitHostPort(server)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		ips := []string{name}
+		if err == nil && c.Dial == nil && net.ParseIP(name) == nil {
+			ips, err = net.DefaultResolver.LookupHost(ctx, name)
 		}
-		if c.Dial != nil || net.ParseIP(name) != nil {
-			all = append(all, address{server, server, name})
-			continue
-		}
-		ips, err := net.DefaultResolver.LookupHost(ctx, name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		for _, ip := range ips {
-			all = append(all, address{server, net.JoinHostPort(ip, port), name})
+			all = append(all, address{net.JoinHostPort(ip, port), name})
 		}
 	}
 	if len(all) == 0 {
@@ -174,11 +157,9 @@ func (c *Config) addresses(ctx context.Context) ([]address, error) {
 	return all, nil
 }
 
-func host(addr string) string {
-	if name, _, err := net.SplitHostPort(addr); err == nil {
-		return name
-	}
-	return addr
+func addressOf(addr string) address {
+	name, _, _ := net.SplitHostPort(addr)
+	return address{addr, cmp.Or(name, addr)}
 }
 
 // dial connects, and makes the TLS handshake if there is to be one.
@@ -208,9 +189,8 @@ func (c *Config) dial(ctx context.Context, a address) (net.Conn, error) {
 }
 
 // closeWith makes reads and writes of nc fail when ctx ends. The function that it returns stops that.
-func closeWith(ctx context.Context, nc net.Conn) (stop func()) {
-	cancel := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	return func() { cancel() }
+func closeWith(ctx context.Context, nc net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 }
 
 // ended returns ctx's error in place of what followed from its end.

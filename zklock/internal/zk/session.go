@@ -1,3 +1,14 @@
+// Package zk is a thin client of ZooKeeper's wire protocol: what locks need of it, and no more.
+//
+// A [Session] writes requests back to back and matches the answers, so that several operations
+// take one round trip. It connects again by itself, sets its watches again, and says exactly what is
+// known of each operation: done (with its zxid), refused (a [Code]), certainly not done
+// ([ErrNotSent]), or unknown ([ErrConnectionLoss]). There are no locks here: see package zklock.
+//
+// Unless [Config.AnyServer] is set, a session is only at the leader. A server closes the connections
+// of all its clients when its role changes. So a connection to a server that said "leader" on a
+// second, later connection is to the leader for as long as it lives; a leader that was deposed since
+// can answer reads and pings, and cannot commit a write.
 package zk
 
 import (
@@ -16,49 +27,34 @@ import (
 type Config struct {
 	// Servers are host:port of the ensemble's servers; at least one. A name may stand for several.
 	Servers []string
-
-	// Dial connects to one of Servers. nil connects by TCP, to each of a name's addresses. A Dial
-	// must lead to the same server each time that it gets the same address: srvr, by which leaders
-	// are found, is asked on connections of its own.
+	// Dial connects to one of Servers. nil: by TCP, to each of a name's addresses. A Dial MUST lead to the same
+	// server each time that it gets the same address: srvr, by which leaders are found, is asked on connections of
+	// its own.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-
-	// TLS, if not nil, is asked for each connection's settings. An empty ServerName stands for the
-	// server's host.
+	// TLS, if not nil, returns what each connection uses. An empty ServerName stands for the server's host.
 	TLS func() *tls.Config
-
 	// Auth is told to the server on each connection, before anything else.
 	Auth []Auth
-
-	// Timeout is the session timeout to ask for, in whole milliseconds: at least 1, and at most
-	// what 31 bits hold. The server raises or lowers it to its bounds: see [Session.Timeout].
+	// Timeout is the session timeout to ask for, in whole milliseconds, from 1 to what 31 bits hold. The server
+	// raises or lowers it to its bounds: see Session.Timeout.
 	Timeout time.Duration
-
-	// AnyServer takes any server that answers. Otherwise the session is only at the leader, or at
-	// a server without an ensemble.
+	// AnyServer takes any server that answers. Otherwise the session is only at the leader, or at a server without
+	// an ensemble.
 	AnyServer bool
-
-	// Leaderless says that no server led when an earlier session was opened. Then Open asks once for a
-	// leader, and a server that cannot be reached is none.
+	// Leaderless says that no server led when an earlier session was opened. Then Open asks once for a leader, and
+	// a server that cannot be reached is none.
 	Leaderless bool
-
-	// Clock stamps [Reply.Sent]; nil is [driver.HostClock]. Deadlines and pauses are real time.
+	// Clock stamps Reply.Sent; nil: driver.HostClock. Deadlines and pauses are real time.
 	Clock driver.Clock
-
-	// Lost is called once, on a goroutine of its own, when the session ended otherwise than by
-	// Close. err is or wraps [ErrExpired], or a Code ([AuthFailed]). All calls have failed by then,
-	// and all watches have fired. nil: nobody is told.
+	// Lost, if not nil, is called once, on a goroutine of its own, when the session ended otherwise than by Close.
+	// err is or wraps ErrExpired, or a Code (AuthFailed). All calls have failed by then, and all watches have fired.
 	Lost func(err error)
-
-	// Failed is told each time that no server was found, while the session is opened: what each said. nil:
-	// nobody is told.
+	// Failed, if not nil, is told what each server said each time that none was found, while the session is opened.
 	Failed func(why error)
 }
 
 // Auth is one identity, as ZooKeeper's addauth takes it: scheme digest has user:password.
-type Auth struct {
-	Scheme      string
-	Credentials string
-}
+type Auth struct{ Scheme, Credentials string }
 
 // Session is one session of ZooKeeper. It connects again by itself until it is over. Its methods
 // may be called by many goroutines.
@@ -68,20 +64,21 @@ type Session struct {
 	cancel   context.CancelFunc
 	finished chan struct{} // closed when all goroutines have ended
 
-	mu       sync.Mutex
+	// Written by Open only.
 	id       int64
 	password []byte
 	timeout  time.Duration
-	isOpen   bool  // Open has returned it
-	zxid     int64 // the last one that was seen
-	conn     *conn // nil: suspended
-	conns    int   // how many there were
-	at       address
-	queue    []*Calls // not written yet
-	watches  watchTable
-	closing  bool
-	err      error // why it is over
-	failed   error // while suspended: why
+	isOpen   bool // Open has returned it
+
+	mu      sync.Mutex
+	zxid    int64 // the last one that was seen
+	conn    *conn // nil: suspended
+	at      address
+	queue   []*calls // not written yet
+	watches watchTable
+	closing bool
+	err     error // why it is over
+	failed  error // while suspended: why
 }
 
 // Open connects and opens a session. If no server answers it fails and says for each why. While
@@ -110,29 +107,14 @@ func Open(ctx context.Context, c Config) (*Session, error) {
 }
 
 // ID returns the session's id, which is the ephemeralOwner of its nodes.
-func (s *Session) ID() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id
-}
+func (s *Session) ID() int64 { return s.id }
 
 // Timeout returns what the server granted: so long after it last heard of the session the server
 // ends it, or up to a tick later. It stays the same: see [ErrExpired].
-func (s *Session) Timeout() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.timeout
-}
+func (s *Session) Timeout() time.Duration { return s.timeout }
 
 // AnyServer reports whether the session may be at a server that does not lead.
 func (s *Session) AnyServer() bool { return s.config.AnyServer }
-
-// Server returns the address of the server that the session is or was last connected to.
-func (s *Session) Server() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.at.dial
-}
 
 // Err returns nil while the session may be alive, else why it ended: [ErrExpired], [ErrClosed], or a
 // Code.
@@ -153,67 +135,6 @@ func (s *Session) Suspended() error {
 	return s.failed
 }
 
-// Do sends the operations in one write and waits for all answers. The server does them in their
-// order, after what was sent before. While there is no connection it waits for one.
-//
-// There is always one Reply for each Op. An operation that the server refused has its Code in
-// Reply.Err and is no error of Do. Errors: [ErrNotSent] (with ctx's, if it ended first, or with why
-// the session is over), [ErrConnectionLoss], [ErrExpired], [ErrClosed], [ErrTooLarge]; or ctx's alone, which means that the
-// operations were sent and their outcome is unknown. What was in the way until
-// ctx ended is said by a [driver.UnansweredError]. After an error, Reply.Err of the operations
-// without an answer is that error.
-func (s *Session) Do(ctx context.Context, ops ...Op) ([]Reply, error) {
-	if len(ops) == 0 {
-		return nil, nil
-	}
-	return s.Send(ops...).do(ctx)
-}
-
-// Send is Do without the waiting.
-func (s *Session) Send(ops ...Op) *Calls {
-	calls, err := newCalls(s, ops)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err != nil:
-	case s.err != nil:
-		err = notSent(s.err)
-	case s.closing:
-		err = notSent(ErrClosed)
-	case len(ops) == 0:
-		close(calls.done)
-		return calls
-	}
-	s.sendLocked(calls, err)
-	return calls
-}
-
-// notSent says of operations that were not written that the session is over.
-func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
-
-// sendLocked queues the operations, or fails them if there is an error already.
-func (s *Session) sendLocked(calls *Calls, err error) {
-	for i := range calls.ops {
-		w := calls.ops[i].watch
-		if w == nil {
-			continue
-		}
-		if calls.generations == nil {
-			calls.generations = make([]int, len(calls.ops))
-		}
-		calls.generations[i] = w.generation
-		s.watches.begin(keyOf(&calls.ops[i]))
-	}
-	if err != nil {
-		calls.failLocked(err)
-		return
-	}
-	s.queue = append(s.queue, calls)
-	if s.conn != nil {
-		s.conn.wakeUp()
-	}
-}
-
 func (c *conn) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
@@ -221,9 +142,8 @@ func (c *conn) wakeUp() {
 	}
 }
 
-// Unwatch disarms the watch, also for operations still under way. It asks the server to remove
-// what nobody else of the session watches, and does not wait for that. A value may already be in C.
-// The watch may be armed again.
+// Unwatch disarms the watch for good, also for operations still under way. It asks the server to remove
+// what nobody else of the session watches, and does not wait for that.
 func (s *Session) Unwatch(w *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,12 +157,11 @@ func (s *Session) removeWatchLocked(key watchKey) {
 	if s.conn == nil || s.err != nil || s.closing {
 		return
 	}
-	kind := watchData
+	kind := int32(2) // of data
 	if key.children {
-		kind = watchChildren
+		kind = 1
 	}
-	calls, err := newCalls(s, []Op{{code: opRemoveWatches, path: key.path, number: kind}})
-	s.sendLocked(calls, err)
+	s.sendLocked(Op{code: opRemoveWatches, path: key.path, number: kind})
 }
 
 // event tells watches what the server told.
@@ -250,20 +169,13 @@ func (s *Session) event(e Event, path string) {
 	s.mu.Lock()
 	due := s.watches.tell(e, path)
 	s.mu.Unlock()
-	call(due)
+	tell(due, e)
 }
 
-func call(due []fired) {
-	for _, d := range due {
-		d.f(d.path, d.e)
+func tell(due []*Watch, e Event) {
+	for _, w := range due {
+		w.f(e)
 	}
-}
-
-// seen notes how far the server is.
-func (s *Session) seen(zxid int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.zxid = max(s.zxid, zxid)
 }
 
 // run keeps the session connected until it is over. It begins with a connection.
@@ -294,22 +206,17 @@ func (s *Session) begin(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conn, s.at = c, c.at
-	s.conns++
-	c.nth = s.conns
 	var e encoder
 	for _, a := range s.config.Auth {
-		start := len(e.b)
-		e.int32(0)
-		e.int32(xidAuth)
-		e.int32(int32(opAuth))
-		e.int32(0)
-		e.string(a.Scheme)
-		e.string(a.Credentials)
-		endFrame(&e, start)
+		e.request(xidAuth, opAuth, func() {
+			e.int32(0)
+			e.string(a.Scheme)
+			e.string(a.Credentials)
+		})
 	}
 	c.prelude = append(e.b, s.watches.rearm(s.zxid)...)
 	if s.closing && len(s.queue) == 0 { // the request was lost with its connection
-		s.closeLocked()
+		s.sendLocked(Op{code: opClose})
 	}
 	c.wakeUp()
 	if s.err != nil {
@@ -349,16 +256,16 @@ func (s *Session) end(err error) {
 	if s.conn != nil {
 		s.conn.nc.Close()
 	}
-	for _, calls := range s.queue {
-		calls.failLocked(notSent(err))
+	for _, c := range s.queue {
+		c.failLocked(notSent(err))
 	}
 	s.queue = nil
-	var due []fired
+	var due []*Watch
 	for key := range s.watches {
-		due = s.watches.fire(due, key, SessionOver)
+		due = s.watches.fire(due, key)
 	}
 	s.mu.Unlock()
-	call(due)
+	tell(due, SessionOver)
 }
 
 // Close ends the session at the server, which removes its ephemeral nodes, and waits for the
@@ -369,7 +276,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.err == nil && !s.closing {
 		s.closing = true
-		s.closeLocked()
+		s.sendLocked(Op{code: opClose}) // nothing is queued after it
 	}
 	s.mu.Unlock()
 	select {
@@ -379,12 +286,6 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.Abandon()
 	return fmt.Errorf("zk: the session was not closed, and ends with its timeout: %w", ctx.Err())
-}
-
-// closeLocked asks the server to end the session. Nothing is queued after it.
-func (s *Session) closeLocked() {
-	calls, err := newCalls(s, []Op{{code: opClose}})
-	s.sendLocked(calls, err)
 }
 
 // Abandon cuts the connection and ends the session on this side only. At the server it lives, with

@@ -34,6 +34,13 @@ func open(t testing.TB, c Config) *Session {
 	return s
 }
 
+// at returns the address of the server that the session is or was last connected to.
+func at(s *Session) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at.dial
+}
+
 // do returns the replies of operations that must all be done.
 func do(t testing.TB, s *Session, ops ...Op) []Reply {
 	t.Helper()
@@ -49,115 +56,104 @@ func do(t testing.TB, s *Session, ops ...Op) []Reply {
 	return replies
 }
 
-// eachVersion runs a test on both servers.
-func eachVersion(t *testing.T, f func(t *testing.T, o testserver.ZooKeeperOptions)) {
-	t.Run("3.8", func(t *testing.T) {
-		t.Parallel()
-		f(t, testserver.ZooKeeperOptions{Old: true, TickTime: 200 * time.Millisecond})
-	})
-	t.Run("3.9", func(t *testing.T) { t.Parallel(); f(t, testserver.ZooKeeperOptions{TickTime: 200 * time.Millisecond}) })
-}
-
 func TestOperations(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o testserver.ZooKeeperOptions) {
-		z := testserver.StartZooKeeper(t, o)
-		c := Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second}
-		s := open(t, c)
-		if s.ID() == 0 || s.Timeout() != 2*time.Second || s.Server() != z.Members[0].Addr || s.Suspended() != nil || s.Err() != nil {
-			t.Fatalf("session %x, timeout %v, server %s, %v, %v", s.ID(), s.Timeout(), s.Server(), s.Suspended(), s.Err())
-		}
+	z := testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{TickTime: 200 * time.Millisecond})
+	c := Config{Servers: []string{z.Members[0].Addr}, Timeout: 2 * time.Second}
+	s := open(t, c)
+	if s.ID() == 0 || s.Timeout() != 2*time.Second || at(s) != z.Members[0].Addr || s.Suspended() != nil || s.Err() != nil {
+		t.Fatalf("session %x, timeout %v, server %s, %v, %v", s.ID(), s.Timeout(), at(s), s.Suspended(), s.Err())
+	}
 
-		before := s.config.Clock.Now()
-		r := do(t, s,
-			CreateContainer("/c", nil, nil),
-			Create("/c/n-", []byte("data"), nil, Ephemeral|Sequential),
-			Create("/c/n-", nil, nil, Ephemeral|Sequential),
-			Children("/c", nil),
-			GetData("/c/n-0000000000", nil),
-			Exists("/c/n-0000000001", nil),
-			SetData("/c/n-0000000001", []byte("more"), 0),
-		)
-		if r[0].Path != "/c" || r[0].Stat.Czxid != r[0].Zxid || !r[0].Committed {
-			t.Errorf("container: %+v", r[0])
+	before := s.config.Clock.Now()
+	r := do(t, s,
+		CreateContainer("/c", nil, nil),
+		Create("/c/n-", []byte("data"), nil, Ephemeral|Sequential),
+		Create("/c/n-", nil, nil, Ephemeral|Sequential),
+		Children("/c", nil),
+		GetData("/c/n-0000000000", nil),
+		Exists("/c/n-0000000001", nil),
+		SetData("/c/n-0000000001", []byte("more"), 0),
+	)
+	if r[0].Path != "/c" || r[0].Stat.Czxid != r[0].Zxid || !r[0].Committed {
+		t.Errorf("container: %+v", r[0])
+	}
+	if r[1].Path != "/c/n-0000000000" || r[1].Zxid <= r[0].Zxid || r[2].Path != "/c/n-0000000001" {
+		t.Errorf("created: %+v, %+v", r[1], r[2])
+	}
+	slices.Sort(r[3].Children)
+	if !slices.Equal(r[3].Children, []string{"n-0000000000", "n-0000000001"}) || r[3].Stat.NumChildren != 2 || r[3].Committed {
+		t.Errorf("children: %+v", r[3])
+	}
+	if string(r[4].Data) != "data" || r[4].Stat.Czxid != r[1].Zxid || r[4].Stat.EphemeralOwner != s.ID() {
+		t.Errorf("data: %+v; the token of %+v", r[4], r[1])
+	}
+	if r[5].Stat.Czxid != r[2].Zxid || r[6].Stat.Version != 1 {
+		t.Errorf("stat: %+v, %+v", r[5], r[6])
+	}
+	for i := range r {
+		if r[i].Sent < before || r[i].Sent > s.config.Clock.Now() {
+			t.Errorf("sent at %v, not between %v and now", r[i].Sent, before)
 		}
-		if r[1].Path != "/c/n-0000000000" || r[1].Zxid <= r[0].Zxid || r[2].Path != "/c/n-0000000001" {
-			t.Errorf("created: %+v, %+v", r[1], r[2])
-		}
-		slices.Sort(r[3].Children)
-		if !slices.Equal(r[3].Children, []string{"n-0000000000", "n-0000000001"}) || r[3].Stat.NumChildren != 2 || r[3].Committed {
-			t.Errorf("children: %+v", r[3])
-		}
-		if string(r[4].Data) != "data" || r[4].Stat.Czxid != r[1].Zxid || r[4].Stat.EphemeralOwner != s.ID() {
-			t.Errorf("data: %+v; the token of %+v", r[4], r[1])
-		}
-		if r[5].Stat.Czxid != r[2].Zxid || r[6].Stat.Version != 1 || r[6].Stat.DataLength != 4 {
-			t.Errorf("stat: %+v, %+v", r[5], r[6])
-		}
-		for i := range r {
-			if r[i].Sent < before || r[i].Sent > s.config.Clock.Now() {
-				t.Errorf("sent at %v, not between %v and now", r[i].Sent, before)
-			}
-		}
+	}
 
-		r, err := s.Do(within(t),
-			Create("/none/n", nil, nil, 0), Create("/c", nil, nil, 0), Delete("/c", AnyVersion), Delete("/none", AnyVersion),
-			SetData("/c/n-0000000001", nil, 7), Create("/c/n-0000000001/x", nil, nil, 0), Create("no path", nil, nil, 0),
-			Create("/acl", nil, CreatorACL(), 0), GetData("/none", nil), Children("/none", nil), Exists("/none", nil),
-		)
-		if err != nil {
-			t.Fatal(err)
+	r, err := s.Do(within(t),
+		Create("/none/n", nil, nil, 0), Create("/c", nil, nil, 0), Delete("/c", AnyVersion), Delete("/none", AnyVersion),
+		SetData("/c/n-0000000001", nil, 7), Create("/c/n-0000000001/x", nil, nil, 0), Create("no path", nil, nil, 0),
+		Create("/acl", nil, CreatorACL(), 0), GetData("/none", nil), Children("/none", nil), Exists("/none", nil),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Code{NoNode, NodeExists, NotEmpty, NoNode, BadVersion, NoChildrenForEphemerals, BadArguments, InvalidACL, NoNode, NoNode, NoNode} {
+		if r[i].Err != want {
+			t.Errorf("operation %d: %v, want %v", i, r[i].Err, want)
 		}
-		for i, want := range []Code{NoNode, NodeExists, NotEmpty, NoNode, BadVersion, NoChildrenForEphemerals, BadArguments, InvalidACL, NoNode, NoNode, NoNode} {
-			if r[i].Err != want {
-				t.Errorf("operation %d: %v, want %v", i, r[i].Err, want)
-			}
-			if r[i].Committed != (i < 8 && want != BadArguments) {
-				t.Errorf("operation %d: committed %v", i, r[i].Committed)
-			}
+		if r[i].Committed != (i < 8 && want != BadArguments) {
+			t.Errorf("operation %d: committed %v", i, r[i].Committed)
 		}
+	}
 
-		// All of a transaction, or nothing.
-		r = do(t, s, Multi(Check("/c", 0), Create("/c/m", nil, nil, Ephemeral), SetData("/c/m", []byte("x"), 0),
-			CreateContainer("/d", nil, nil), Delete("/c/n-0000000001", AnyVersion)))
-		if r[0].Results[1].Path != "/c/m" || r[0].Results[2].Stat.Version != 1 || r[0].Results[3].Path != "/d" || !r[0].Committed {
-			t.Errorf("multi: %+v", r[0])
+	// All of a transaction, or nothing.
+	r = do(t, s, Multi(Check("/c", 0), Create("/c/m", nil, nil, Ephemeral), SetData("/c/m", []byte("x"), 0),
+		CreateContainer("/d", nil, nil), Delete("/c/n-0000000001", AnyVersion)))
+	if r[0].Results[1].Path != "/c/m" || r[0].Results[2].Stat.Version != 1 || r[0].Results[3].Path != "/d" || !r[0].Committed {
+		t.Errorf("multi: %+v", r[0])
+	}
+	r, err = s.Do(within(t), Multi(Create("/c/a", nil, nil, 0), Check("/none", AnyVersion), Create("/c/b", nil, nil, 0)), Children("/c", nil))
+	if err != nil || r[0].Err != NoNode || !r[0].Committed {
+		t.Fatalf("multi: %+v, %v", r[0], err)
+	}
+	for i, want := range []Code{RuntimeInconsistency, NoNode, RuntimeInconsistency} {
+		if r[0].Results[i].Err != want {
+			t.Errorf("multi, operation %d: %v, want %v", i, r[0].Results[i].Err, want)
 		}
-		r, err = s.Do(within(t), Multi(Create("/c/a", nil, nil, 0), Check("/none", AnyVersion), Create("/c/b", nil, nil, 0)), Children("/c", nil))
-		if err != nil || r[0].Err != NoNode || !r[0].Committed {
-			t.Fatalf("multi: %+v, %v", r[0], err)
-		}
-		for i, want := range []Code{RuntimeInconsistency, NoNode, RuntimeInconsistency} {
-			if r[0].Results[i].Err != want {
-				t.Errorf("multi, operation %d: %v, want %v", i, r[0].Results[i].Err, want)
-			}
-		}
-		if slices.Contains(r[1].Children, "a") || slices.Contains(r[1].Children, "b") {
-			t.Errorf("children after a transaction that failed: %v", r[1].Children)
-		}
+	}
+	if slices.Contains(r[1].Children, "a") || slices.Contains(r[1].Children, "b") {
+		t.Errorf("children after a transaction that failed: %v", r[1].Children)
+	}
 
-		// Another session sees the nodes until the first one is closed.
-		other := open(t, c)
-		do(t, other, Exists("/c/m", nil))
-		if err := s.Close(within(t)); err != nil {
-			t.Fatal(err)
-		}
-		if r, err := other.Do(within(t), Exists("/c/m", nil)); err != nil || r[0].Err != NoNode {
-			t.Errorf("a node of a session that is closed: %+v, %v", r, err)
-		}
-		if _, err := s.Do(within(t), Exists("/c", nil)); !errors.Is(err, ErrClosed) || !errors.Is(s.Err(), ErrClosed) {
-			t.Errorf("a session that is closed: %v, %v", err, s.Err())
-		}
-		if err := s.Close(within(t)); err != nil {
-			t.Errorf("closed again: %v", err)
-		}
+	// Another session sees the nodes until the first one is closed.
+	other := open(t, c)
+	do(t, other, Exists("/c/m", nil))
+	if err := s.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := other.Do(within(t), Exists("/c/m", nil)); err != nil || r[0].Err != NoNode {
+		t.Errorf("a node of a session that is closed: %+v, %v", r, err)
+	}
+	if _, err := s.Do(within(t), Exists("/c", nil)); !errors.Is(err, ErrClosed) || !errors.Is(s.Err(), ErrClosed) {
+		t.Errorf("a session that is closed: %v, %v", err, s.Err())
+	}
+	if err := s.Close(within(t)); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
 
-		info, err := Probe(within(t), c, z.Members[0].Addr)
-		if err != nil || info.Role != Standalone || info.Zxid == 0 || info.Nodes == 0 || !strings.HasPrefix(info.Version, "3.") {
-			t.Errorf("probe: %+v, %v", info, err)
-		}
-		text, err := FourLetters(within(t), c, z.Members[0].Addr, "conf")
-		if err != nil || !strings.Contains(text, "minSessionTimeout=400") {
-			t.Errorf("conf: %v, %s", err, text)
-		}
-	})
+	info, err := Probe(within(t), c, z.Members[0].Addr)
+	if err != nil || info.Role != Standalone || info.Zxid == 0 || !strings.HasPrefix(info.Version, "3.") {
+		t.Errorf("probe: %+v, %v", info, err)
+	}
+	text, err := FourLetters(within(t), c, z.Members[0].Addr, "conf")
+	if err != nil || !strings.Contains(text, "minSessionTimeout=400") {
+		t.Errorf("conf: %v, %s", err, text)
+	}
 }

@@ -1,23 +1,21 @@
 package zk
 
-// Watch is told when something changes. It may be armed for any number of paths, by operations of
-// one session.
+import "slices"
+
+// Watch is told when something changes. It may be armed for any number of paths, by operations of one session,
+// until it is given to Unwatch.
 type Watch struct {
-	c chan struct{}
-	f func(path string, e Event) // in place of c
+	f func(Event)
 
 	// Guarded by the session's mutex.
-	generation int        // how often Unwatch was called
-	at         []watchKey // where it is armed
+	ended bool       // Unwatch was called
+	at    []watchKey // where it is armed
 }
 
-// NewWatch returns a Watch that is not armed.
-func NewWatch() *Watch { return &Watch{c: make(chan struct{}, 1)} }
-
-// NewWatchFunc returns a Watch that calls f in place of a channel: with the path that was watched, and
-// what happened there. The session waits for f, which therefore must not wait for an answer of the
-// session; it may Send. f may still be called once while or after Unwatch is called.
-func NewWatchFunc(f func(path string, e Event)) *Watch { return &Watch{f: f} }
+// NewWatch returns a Watch that calls f once for each arming, when it fires, and for all of them when the session is
+// over. It may also fire when nothing has changed. The session waits for f, which MUST NOT wait for an answer of
+// the session. f may still be called once while or after Unwatch is called.
+func NewWatch(f func(Event)) *Watch { return &Watch{f: f} }
 
 // Event is what a watch is told. A value that is none of these says that something may have changed.
 type Event int32
@@ -34,28 +32,6 @@ const (
 	dataWatchRemoved     Event = 5
 	childrenWatchRemoved Event = 6
 )
-
-// C returns the channel that gets a value when the watch fires; its capacity is 1. It fires once
-// for each arming, and for all when the session is over. It may also fire when nothing has changed. nil for NewWatchFunc.
-func (w *Watch) C() <-chan struct{} { return w.c }
-
-// fired is a call that is due when the session's mutex is free again.
-type fired struct {
-	f    func(path string, e Event)
-	path string
-	e    Event
-}
-
-func (w *Watch) fire(due []fired, path string, e Event) []fired {
-	if w.f != nil {
-		return append(due, fired{w.f, path, e})
-	}
-	select {
-	case w.c <- struct{}{}:
-	default:
-	}
-	return due
-}
 
 // watchKey is one entry of a server's two tables: it has at most one watch of a connection for
 // each path's data (and existence), and one for its children.
@@ -80,6 +56,17 @@ type armed struct {
 	absent bool // the node did not exist
 }
 
+// list returns in which of the lists of setWatches it is: data, exist, children.
+func (a armed) list(key watchKey) int {
+	switch {
+	case key.children:
+		return 2
+	case a.absent:
+		return 1
+	}
+	return 0
+}
+
 // watchTable is guarded by the session's mutex.
 type watchTable map[watchKey]*watchEntry
 
@@ -95,18 +82,12 @@ func (t watchTable) begin(key watchKey) {
 
 // end notes how that operation ended, and reports whether the server now has a watch that nobody
 // needs. absent is asked for only if the server has armed it.
-func (t watchTable) end(key watchKey, w *Watch, generation int, atServer, absent bool) (needless bool) {
+func (t watchTable) end(key watchKey, w *Watch, atServer, absent bool) (needless bool) {
 	e := t[key]
 	e.arming--
-	if atServer && w.generation == generation {
-		known := false
-		for _, a := range e.armed {
-			known = known || a.w == w && a.absent == absent
-		}
-		if !known {
-			e.armed = append(e.armed, armed{w, absent})
-			w.at = append(w.at, key)
-		}
+	if a := (armed{w, absent}); atServer && !w.ended && !slices.Contains(e.armed, a) {
+		e.armed = append(e.armed, a)
+		w.at = append(w.at, key)
 	}
 	return t.drop(key) && atServer
 }
@@ -120,46 +101,41 @@ func (t watchTable) drop(key watchKey) bool {
 	return false
 }
 
-// fire tells all that watch a key, and appends the calls that are due.
-func (t watchTable) fire(due []fired, key watchKey, what Event) []fired {
+// fire disarms all that watch a key, and appends the watches that are to be told.
+func (t watchTable) fire(due []*Watch, key watchKey) []*Watch {
 	e := t[key]
 	if e == nil {
 		return due
 	}
 	for _, a := range e.armed {
-		a.w.at = without(a.w.at, key)
-		due = a.w.fire(due, key.path, what)
+		if i := slices.Index(a.w.at, key); i >= 0 {
+			a.w.at = slices.Delete(a.w.at, i, i+1)
+		}
+		due = append(due, a.w)
 	}
 	e.armed = nil
 	t.drop(key)
 	return due
 }
 
-// tell fires what an event concerns. One of an unknown type fires both: a needless wake-up costs a
-// look, and a missing one a waiter.
-func (t watchTable) tell(e Event, path string) (due []fired) {
+// tell returns the watches that an event concerns. An event of an unknown type concerns both tables: a needless
+// wake-up costs a look, and a missing one a waiter.
+func (t watchTable) tell(e Event, path string) (due []*Watch) {
 	if e != ChildrenChanged && e != childrenWatchRemoved {
-		due = t.fire(due, watchKey{path, false}, e)
+		due = t.fire(due, watchKey{path, false})
 	}
 	if e != NodeCreated && e != DataChanged && e != dataWatchRemoved {
-		due = t.fire(due, watchKey{path, true}, e)
+		due = t.fire(due, watchKey{path, true})
 	}
 	return due
 }
 
-// forget disarms w and returns the entries of the server that nobody needs any more.
+// forget disarms w for good and returns the entries of the server that nobody needs any more.
 func (t watchTable) forget(w *Watch) (needless []watchKey) {
-	w.generation++
+	w.ended = true
 	for _, key := range w.at {
 		e := t[key]
-		kept := e.armed[:0]
-		for _, a := range e.armed {
-			if a.w != w {
-				kept = append(kept, a)
-			}
-		}
-		clear(e.armed[len(kept):])
-		e.armed = kept
+		e.armed = slices.DeleteFunc(e.armed, func(a armed) bool { return a.w == w })
 		if t.drop(key) {
 			needless = append(needless, key)
 		}
@@ -173,38 +149,24 @@ func (t watchTable) forget(w *Watch) (needless []watchKey) {
 func (t watchTable) rearm(zxid int64) []byte {
 	const most = 128 << 10
 	var out encoder
-	var lists [3][]string // data, exist, children
+	var lists [3][]string
 	size := 0
 	flush := func() {
 		if size == 0 {
 			return
 		}
-		start := len(out.b)
-		out.int32(0)
-		out.int32(xidSetWatches)
-		out.int32(int32(opSetWatches))
-		out.int64(zxid)
-		for i := range lists {
-			out.strings(lists[i])
-			lists[i] = nil
-		}
-		endFrame(&out, start) // most, and one path, which has been sent before
+		out.request(xidSetWatches, opSetWatches, func() {
+			out.int64(zxid)
+			for i := range lists {
+				out.strings(lists[i])
+				lists[i] = nil
+			}
+		}) // most, and one path, which has been sent before
 		size = 0
 	}
 	for key, e := range t {
-		var has [3]bool
-		for _, a := range e.armed {
-			switch {
-			case key.children:
-				has[2] = true
-			case a.absent:
-				has[1] = true
-			default:
-				has[0] = true
-			}
-		}
-		for i, has := range has {
-			if has {
+		for i := range lists {
+			if slices.ContainsFunc(e.armed, func(a armed) bool { return a.list(key) == i }) {
 				lists[i] = append(lists[i], key.path)
 				size += 4 + len(key.path)
 			}
@@ -215,13 +177,4 @@ func (t watchTable) rearm(zxid int64) []byte {
 	}
 	flush()
 	return out.b
-}
-
-func without(keys []watchKey, key watchKey) []watchKey {
-	for i, k := range keys {
-		if k == key {
-			return append(keys[:i], keys[i+1:]...)
-		}
-	}
-	return keys
 }

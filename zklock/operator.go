@@ -1,0 +1,334 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/zklock/internal/zk"
+)
+
+// operate calls do with a keeper, and with a context that is bounded in time, for an operator who asks for a name.
+func (c *client) operate(ctx context.Context, name string, do func(context.Context, *keeper) error) error {
+	err := c.layout.checkName(name)
+	if err == nil {
+		err = c.alive(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	k, err := c.anyKeeper(ctx)
+	if err != nil {
+		return err
+	}
+	defer k.leave()
+	return do(ctx, k)
+}
+
+// Break implements driver.Breaker. The token names one hold for ever, by the transaction that made its
+// node (P4). Its holder learns of the break by a watch on that node.
+func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
+	return c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+		nodes, _, _, err := c.nodes(ctx, k, name)
+		if err != nil {
+			return err
+		}
+		var paths []string
+		for _, n := range nodes {
+			if n.holds && token > 0 && n.token == token {
+				paths = append(paths, n.path)
+			}
+		}
+		there, err := k.deleteNodes(ctx, paths)
+		if err == nil && !there {
+			err = driver.ErrNotHeld
+		}
+		return err
+	})
+}
+
+// Inspect implements driver.Inspector. Since when a hold is held is by the clock of the leader. When it
+// expires is known of Holdfast's sessions, from the last write of their own nodes.
+func (c *client) Inspect(ctx context.Context, name string) (info driver.Info, err error) {
+	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+		return c.retrying(ctx, func() error {
+			info, err = c.info(ctx, k, name)
+			return err
+		})
+	})
+	return info, err
+}
+
+// node is what the store says of one node of a name.
+type node struct {
+	entry
+	path  string
+	holds bool
+	mode  driver.Mode
+	stat  zk.Stat
+	note  string
+	token driver.Token
+}
+
+// nodes reads the nodes of a name: first those that hold it, then those that wait, in order; and how many slots it has.
+// Nodes that go before they are read are left out. A write of the keeper's own node tells the server's time, in milliseconds.
+func (c *client) nodes(ctx context.Context, k *keeper, name string) (nodes []node, slots int, now int64, err error) {
+	path, locks, leases := c.layout.path(name), c.layout.locks(name), c.layout.leases(name)
+	replies, err := k.do(ctx, k.write(), zk.Children(path, nil), zk.Children(locks, nil), zk.Children(leases, nil), zk.GetData(leases, nil))
+	if err == nil && errors.Is(replies[0].Err, zk.NoNode) { // somebody has deleted the own node
+		if err = k.makeNode(ctx); err == nil {
+			return c.nodes(ctx, k, name)
+		}
+	}
+	if err = failed(replies, err); err != nil {
+		return nil, 0, 0, err
+	}
+	var ops []zk.Op
+	add := func(dir string, entries []entry, holds bool) {
+		for _, e := range entries {
+			n := node{entry: e, path: dir + "/" + e.name, holds: holds, mode: e.mode()}
+			if dir != path {
+				n.mode = driver.Slot
+			}
+			nodes, ops = append(nodes, n), append(ops, zk.GetData(n.path, nil))
+		}
+	}
+	entries := parseChildren(replies[1].Children).entries
+	add(path, entries[:holders(entries)], true)
+	add(leases, parseChildren(replies[3].Children).entries, true)
+	add(path, entries[holders(entries):], false)
+	add(locks, parseChildren(replies[2].Children).entries, false)
+	if slices.ContainsFunc(nodes, func(n node) bool { return n.mode == driver.Slot }) {
+		slots = parseSlots(replies[4].Data)
+	}
+	now = replies[0].Stat.Mtime
+	replies, err = k.do(ctx, ops...)
+	if err = failed(replies, err); err != nil {
+		return nil, 0, 0, err
+	}
+	there := nodes[:0]
+	for i, reply := range replies {
+		n := nodes[i]
+		n.stat = reply.Stat
+		n.note, n.token = parseData(reply.Data)
+		if n.token == 0 || n.stem != stemRead {
+			n.token, _ = tokenOf(reply.Stat.Czxid)
+		}
+		if reply.Err == nil {
+			there = append(there, n)
+		}
+	}
+	return there, slots, now, nil
+}
+
+// failed returns the first error but the want of a node.
+func failed(replies []zk.Reply, err error) error {
+	for i := range replies {
+		if err == nil && !errors.Is(replies[i].Err, zk.NoNode) {
+			err = replies[i].Err
+		}
+	}
+	return err
+}
+
+func (c *client) info(ctx context.Context, k *keeper, name string) (driver.Info, error) {
+	nodes, slots, now, err := c.nodes(ctx, k, name)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	left, err := c.left(ctx, k, nodes, now)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	info := driver.Info{Name: name, Slots: slots}
+	for i := range nodes {
+		n := &nodes[i]
+		age := time.Duration(max(0, now-n.stat.Ctime)) * time.Millisecond
+		if !n.holds {
+			info.Waiters = append(info.Waiters, driver.Waiter{Owner: n.owner(), Mode: n.mode, Note: n.note, Waiting: age})
+			continue
+		}
+		h := driver.Holder{Owner: n.owner(), Mode: n.mode, Token: n.token, Note: n.note, Held: age, Expires: left[n.stat.EphemeralOwner]}
+		if n.mode == driver.Slot {
+			h.Permits = 1
+			same := func(o driver.Holder) bool { return o.Owner == h.Owner && o.Token == h.Token }
+			if j := slices.IndexFunc(info.Holders, same); j >= 0 {
+				info.Holders[j].Permits++
+				continue
+			}
+		}
+		info.Holders = append(info.Holders, h)
+	}
+	return info, nil
+}
+
+// left returns in how long each session ends that is Holdfast's.
+func (c *client) left(ctx context.Context, k *keeper, nodes []node, now int64) (map[int64]time.Duration, error) {
+	left := map[int64]time.Duration{}
+	var ids []int64
+	var ops []zk.Op
+	for i := range nodes {
+		id := nodes[i].stat.EphemeralOwner
+		if _, ok := left[id]; nodes[i].holds && !ok {
+			left[id] = 0
+			ids, ops = append(ids, id), append(ops, zk.GetData(c.layout.session(id), nil))
+		}
+	}
+	replies, err := k.do(ctx, ops...)
+	for i, reply := range replies {
+		timeout, err := strconv.ParseInt(string(reply.Data), 10, 32)
+		if reply.Err == nil && err == nil && timeout > 0 {
+			rest := min(max(reply.Stat.Mtime+timeout-now, 1), timeout)
+			left[ids[i]] = time.Duration(rest) * time.Millisecond
+		}
+	}
+	return left, err
+}
+
+// listedAtOnce is how many paths List asks for in one write.
+const listedAtOnce = 500
+
+// List implements driver.Inspector. It walks through all paths that begin with the prefix.
+func (c *client) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		err := c.alive(ctx)
+		var names []string
+		if err == nil {
+			names, err = c.scan(ctx, prefix)
+		}
+		for _, name := range names {
+			var info driver.Info
+			info, err = c.Inspect(ctx, name)
+			if err != nil || !info.Idle() && !yield(info, nil) {
+				break
+			}
+		}
+		if err != nil {
+			yield(driver.Info{}, err)
+		}
+	}
+}
+
+// scan returns the names that begin with prefix and have nodes of locks, sorted.
+func (c *client) scan(ctx context.Context, prefix string) ([]string, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	k, err := c.anyKeeper(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer k.leave()
+	// Only paths below the prefix's last slash can begin with it.
+	var names []string
+	next := []string{prefix[:max(0, strings.LastIndexByte(prefix, '/'))]}
+	for len(next) > 0 {
+		some := next[:min(len(next), listedAtOnce)]
+		next = next[len(some):]
+		ops := make([]zk.Op, len(some))
+		for i, name := range some {
+			ops[i] = zk.Children(max(strings.TrimSuffix(c.layout.path(name), "/"), "/"), nil)
+		}
+		replies, err := k.do(ctx, ops...)
+		if err != nil {
+			return nil, err
+		}
+		for i, reply := range replies {
+			if errors.Is(reply.Err, zk.NoNode) || errors.Is(reply.Err, zk.NoAuth) {
+				continue
+			}
+			if reply.Err != nil {
+				return nil, reply.Err
+			}
+			kids := parseChildren(reply.Children)
+			if some[i] != "" && (len(kids.entries) > 0 || kids.semaphore) && strings.HasPrefix(some[i], prefix) {
+				names = append(names, some[i])
+			}
+			for _, child := range reply.Children {
+				name := strings.TrimPrefix(some[i]+"/"+child, "/")
+				if c.layout.checkName(name) == nil && (strings.HasPrefix(name, prefix) || strings.HasPrefix(prefix, name+"/")) {
+					next = append(next, name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// watchPause is the time between two attempts to watch.
+const watchPause = 100 * time.Millisecond
+
+// Watch implements driver.Watcher: by watches on the lists of the name's nodes, and on the nodes that
+// hold it, whose data are the notes.
+func (c *client) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	hints, changed := make(chan struct{}, 1), make(chan struct{}, 1)
+	disarm, err := c.armWatch(ctx, name, changed)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return nil, driver.ErrClosed
+	}
+	c.background.Go(func() {
+		defer close(hints)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		for {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				disarm()
+				return
+			}
+			signal(hints)
+			disarm()
+			for disarm, err = c.armWatch(ctx, name, changed); err != nil; disarm, err = c.armWatch(ctx, name, changed) {
+				if !sleep(ctx, watchPause) {
+					return
+				}
+			}
+			signal(hints) // something may have changed before the watches were set again
+		}
+	})
+	return hints, nil
+}
+
+// armWatch has a value put in changed when the nodes of a name may have changed.
+func (c *client) armWatch(ctx context.Context, name string, changed chan<- struct{}) (disarm func(), err error) {
+	w := zk.NewWatch(func(zk.Event) { signal(changed) })
+	err = c.operate(ctx, name, func(ctx context.Context, k *keeper) error {
+		c.locked(func() { k.users++ })
+		disarm = func() {
+			k.session.Unwatch(w)
+			k.leave()
+		}
+		path, leases := c.layout.path(name), c.layout.leases(name)
+		replies, err := k.do(ctx, zk.Exists(path, w), zk.Children(path, w), zk.Children(leases, w))
+		if err != nil {
+			return err
+		}
+		entries := parseChildren(replies[1].Children).entries
+		var ops []zk.Op
+		for _, e := range entries[:holders(entries)] {
+			ops = append(ops, zk.GetData(path+"/"+e.name, w))
+		}
+		for _, child := range replies[2].Children {
+			ops = append(ops, zk.GetData(leases+"/"+child, w))
+		}
+		return failed(k.do(ctx, ops...))
+	})
+	if err != nil && disarm != nil {
+		disarm()
+	}
+	return disarm, err
+}
