@@ -56,7 +56,8 @@ func (c *client) watchLocked(s span, notify func(*etcdserverpb.WatchResponse)) *
 		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(c.life))
 		ws = &watches{cancel: cancel, pending: make(chan struct{}, 1), all: map[int64]*watch{}}
 		c.watches = ws
-		c.background.Go(func() { c.receive(ctx, ws) })
+		etcd := c.main.etcd
+		c.background.Go(func() { c.receive(ctx, etcd, ws) })
 	}
 	ws.last++
 	w := &watch{ws.last, ws, notify}
@@ -86,9 +87,9 @@ func (ws *watches) sendLocked(r *etcdserverpb.WatchRequest) {
 }
 
 // receive opens the stream and receives, until it breaks. All watches on it end then.
-func (c *client) receive(ctx context.Context, ws *watches) {
+func (c *client) receive(ctx context.Context, etcd *clientv3.Client, ws *watches) {
 	var sending sync.WaitGroup
-	stream, err := etcdserverpb.NewWatchClient(c.main.etcd.ActiveConnection()).Watch(ctx)
+	stream, err := etcdserverpb.NewWatchClient(etcd.ActiveConnection()).Watch(ctx)
 	if err == nil {
 		sending.Go(func() { c.send(ctx, ws, stream) })
 	}

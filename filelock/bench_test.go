@@ -5,7 +5,6 @@ package filelock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -75,38 +74,4 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	b.ReportMetric(flock/client, "xflock-client")
 	b.ReportMetric(writes/driver, "xwrites-driver")
 	b.ReportMetric(writes/client, "xwrites-client")
-}
-
-// BenchmarkFirstUse takes and releases names that have no record yet.
-func BenchmarkFirstUse(b *testing.B) {
-	d := openTest(b, b.TempDir())
-	for i := 0; b.Loop(); i++ {
-		g, err := d.Try(b.Context(), request(fmt.Sprintf("bench/%d", i)))
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := d.Release(b.Context(), []driver.Grant{g})[0]; err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkRenew10000 renews 10,000 leases in one batch.
-func BenchmarkRenew10000(b *testing.B) {
-	d := openTest(b, b.TempDir())
-	var grants []driver.Grant
-	for i := range 10000 {
-		g, err := d.Try(b.Context(), request(fmt.Sprintf("bench/%d", i)))
-		if err != nil {
-			b.Fatal(err)
-		}
-		grants = append(grants, g)
-	}
-	for b.Loop() {
-		for _, r := range d.Renew(b.Context(), grants) {
-			if r.Err != nil {
-				b.Fatal(r.Err)
-			}
-		}
-	}
 }

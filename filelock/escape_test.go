@@ -41,22 +41,5 @@ func FuzzFileName(f *testing.F) {
 		if len(fa) > longest || strings.ContainsAny(fa, "/\x00") || fa == "." || fa == ".." {
 			t.Errorf("%q has file %q", a, fa)
 		}
-		if name, err := nameOf(fa); err == errHashed != strings.HasPrefix(fa, "~") || err == nil && name != a || err != nil && err != errHashed {
-			t.Errorf("file %q of %q is that of %q: %v", fa, a, name, err)
-		}
-	})
-}
-
-// FuzzNameOf: what nameOf accepts is the file of that very name.
-func FuzzNameOf(f *testing.F) {
-	f.Add("orders%2f42.lock")
-	f.Add("orders%2F42.lock")
-	f.Add("%.lock")
-	f.Add("~00.lock")
-	f.Add("a%2")
-	f.Fuzz(func(t *testing.T, file string) {
-		if name, err := nameOf(file); err == nil && fileName(name) != file {
-			t.Errorf("file %q is taken for that of %q, whose file is %q", file, name, fileName(name))
-		}
 	})
 }

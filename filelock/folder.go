@@ -3,17 +3,19 @@
 package filelock
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
-// folder is an open directory. Suppose another user who may write there puts a
-// link in the place of a file or of a directory: what is done through a folder
-// is done in the directory that was opened, and follows no link.
+// folder is an open directory. Another user who may write there can put a link in the place of a file
+// or of a directory. What is done through a folder is done in the directory that was opened, and follows
+// no link.
 type folder struct {
 	path string // for messages, and to see whether it still leads here
 	root *os.Root
@@ -23,42 +25,24 @@ type folder struct {
 	gid  uint32      // its group, which its files get too
 }
 
-// openFolder opens a directory by its path, which must not end in a link.
-func openFolder(path string) (*folder, error) {
-	info, err := os.Lstat(path)
+// openFolder opens a directory, by its path or, where above is not nil, by its name below that. It must
+// not be a link.
+func openFolder(above *folder, name string) (*folder, error) {
+	path, lstat, open := name, os.Lstat, os.OpenRoot
+	if above != nil {
+		path, lstat, open = above.at(name), above.root.Lstat, above.root.OpenRoot
+	}
+	seen, err := lstat(name)
 	if err != nil {
 		return nil, err
 	}
-	if info.Mode()&fs.ModeSymlink != 0 {
+	if seen.Mode()&fs.ModeSymlink != 0 {
 		return nil, fmt.Errorf("%s is a symbolic link, where a directory belongs", path)
 	}
-	root, err := os.OpenRoot(path)
+	root, err := open(name)
 	if err != nil {
 		return nil, err
 	}
-	return newFolder(root, path, info)
-}
-
-// sub opens a directory below d.
-func (d *folder) sub(name string) (*folder, error) {
-	path := d.at(name)
-	info, err := d.root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Mode()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("%s is a symbolic link, where a directory belongs", path)
-	}
-	root, err := d.root.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	return newFolder(root, path, info)
-}
-
-// newFolder returns the folder of an open directory, which must be the one that
-// was looked at before.
-func newFolder(root *os.Root, path string, seen fs.FileInfo) (*folder, error) {
 	self, err := root.Open(".")
 	if err != nil {
 		root.Close()
@@ -86,12 +70,6 @@ func (d *folder) close() {
 // at returns the path of a file, for messages.
 func (d *folder) at(name string) string { return d.path + string(filepath.Separator) + name }
 
-// current reports whether the folder's path leads to it.
-func (d *folder) current() bool {
-	var st syscall.Stat_t
-	return syscall.Lstat(d.path, &st) == nil && idOf(&st) == d.id
-}
-
 // lstat describes what has this name.
 func (d *folder) lstat(name string) (*syscall.Stat_t, error) {
 	info, err := d.root.Lstat(name)
@@ -111,8 +89,7 @@ func (d *folder) names() ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// open opens a file and returns what it is. It waits for nothing: what has the
-// name may be a pipe.
+// open opens a file and returns what it is. It waits for nothing: what has the name may be a pipe.
 func (d *folder) open(name string, flags int) (fd int, st syscall.Stat_t, err error) {
 	if fd, err = d.openAt(name, flags|syscall.O_NONBLOCK); err != nil {
 		return -1, st, err
@@ -124,6 +101,9 @@ func (d *folder) open(name string, flags int) (fd int, st syscall.Stat_t, err er
 	return fd, st, nil
 }
 
+// errForeign is something that this package has not made.
+var errForeign = errors.New("not one of Holdfast's files")
+
 // openRegular opens a regular file.
 func (d *folder) openRegular(name string, flags int) (fd int, st syscall.Stat_t, err error) {
 	fd, st, err = d.open(name, flags)
@@ -134,42 +114,127 @@ func (d *folder) openRegular(name string, flags int) (fd int, st syscall.Stat_t,
 	return fd, st, err
 }
 
-// errForeign is something that this package has not made.
-var errForeign = errors.New("not one of Holdfast's files")
-
-// checkLinks returns an error if an open file has a name elsewhere: another user
-// who may write here could have linked a file of somebody's, a record of other
-// locks say, to have it locked and changed.
+// checkLinks returns an error if an open file has a name elsewhere: another user who may write here could
+// have linked a file of somebody's, a record of other locks say, to have it locked and changed.
 func (d *folder) checkLinks(name string, st *syscall.Stat_t) error {
-	// A file that is being published, or moved by a thief, has two names for a
-	// moment, and keeps them if the process is killed then. Both are here.
+	// A file that is being published, or moved by a thief, has two names for a moment, and keeps them if
+	// the process is killed then. Both are here.
 	for i := 0; st.Nlink > 1; i++ {
 		twins, err := d.names()
-		if err != nil {
-			return err
-		}
 		links := 0
 		for _, twin := range twins {
-			if twin != name && twin != name+oldSuffix && twin+oldSuffix != name && !isTemporary(twin) {
-				continue
-			}
-			if other, err := d.lstat(twin); err == nil && idOf(other) == idOf(st) {
-				links++
+			if twin == name || twin == name+oldSuffix || twin+oldSuffix == name || isTemporary(twin) {
+				if other, err := d.lstat(twin); err == nil && idOf(other) == idOf(st) {
+					links++
+				}
 			}
 		}
-		if links >= int(st.Nlink) {
-			return nil
-		}
-		now, err := d.lstat(name)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && idOf(now) != idOf(st) {
-			return nil // moved on meanwhile: an operation that changes it checks that afterwards
-		} else if err != nil {
+		now, nowErr := d.lstat(name)
+		switch {
+		case err != nil:
 			return err
-		}
-		if i == 100 {
+		case links >= int(st.Nlink), errors.Is(nowErr, fs.ErrNotExist), nowErr == nil && idOf(now) != idOf(st):
+			return nil // or moved on meanwhile: an operation that changes it checks that afterwards
+		case nowErr != nil:
+			return nowErr
+		case i == 100:
 			return fmt.Errorf("%w: it has another name elsewhere (hard link)", errForeign)
 		}
 		st.Nlink = now.Nlink
 	}
 	return nil
+}
+
+// read returns what a file of ours begins with.
+func (d *folder) read(name string) ([]byte, error) {
+	fd, st, err := d.openRegular(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFD(fd)
+	b := make([]byte, min(st.Size, 1<<16))
+	n, err := pread(fd, b, 0)
+	return b[:n], err
+}
+
+// publish makes a file with this content, unless there is one meanwhile. It appears complete, with its
+// mode, under a link.
+func (d *folder) publish(name string, content []byte) error {
+	temp, err := d.prepare(content)
+	if err != nil {
+		return err
+	}
+	defer d.root.Remove(temp)
+	if err := d.root.Link(temp, name); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// prepare makes a temporary file with this content.
+func (d *folder) prepare(content []byte) (name string, err error) {
+	name = temporary()
+	fd, err := d.openAt(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: %w", errReplaced, err)
+	} else if err != nil {
+		return "", err
+	}
+	defer closeFD(fd)
+	if err = d.give(fd, fileMode(d.mode)); err == nil {
+		err = pwrite(fd, content, 0)
+	}
+	if err != nil {
+		d.root.Remove(name)
+	}
+	return name, err
+}
+
+const tempSuffix = ".tmp"
+
+// temporary returns a new name for a file that is being made.
+func temporary() string { return rand.Text() + tempSuffix }
+
+// isTemporary reports whether temporary may have returned this name.
+func isTemporary(name string) bool {
+	text, ok := strings.CutSuffix(name, tempSuffix)
+	return ok && len(text) == 26 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
+
+// subMode is the mode of the directories in a directory: they are for those only who may write in it.
+// Others could give a record another name elsewhere, and so make it one that cannot be trusted
+// (checkLinks).
+func subMode(dir fs.FileMode) fs.FileMode {
+	mode := fs.FileMode(0o700)
+	if dir&0o030 == 0o030 { // may write and enter
+		mode |= 0o070
+	}
+	if dir&0o003 == 0o003 {
+		mode |= 0o007
+	}
+	return mode
+}
+
+// fileMode is the mode of the files in a directory: they, too, are for those only who may write in it. A
+// user who could merely read a file could lock it with flock, and stop everybody.
+func fileMode(dir fs.FileMode) fs.FileMode { return subMode(dir) & 0o666 }
+
+// give gives a new file or directory a mode and the group of the folder: the umask may have taken bits
+// away, and without the set-group-ID bit of the folder what is made in it has the group of its process.
+func (d *folder) give(fd int, mode fs.FileMode) error {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return err
+	}
+	// Where everybody may write, the group does not matter.
+	if mode&0o070 != 0 && mode&0o002 == 0 && st.Gid != d.gid {
+		if err := syscall.Fchown(fd, -1, int(d.gid)); err != nil {
+			return fmt.Errorf("the files in %s belong to group %d, and this process cannot give it one: %w", d.path, d.gid, err)
+		}
+	}
+	if fs.FileMode(st.Mode)&0o777 == mode {
+		return nil
+	}
+	kept := uint32(st.Mode) & syscall.S_ISGID // of a directory
+	return syscall.Fchmod(fd, uint32(mode)|kept)
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,7 +72,7 @@ func openFD(path string, flags int, perm uint32) (int, error) {
 // recordFile opens the record file of a name.
 func recordFile(t testing.TB, c *client, name string) *file {
 	t.Helper()
-	f, err := openRecord(c.store.place.Load().names, fileName(name), os.O_RDWR, nil)
+	f, err := openRecord(c.store.place.Load().names, fileName(name), os.O_RDWR)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,8 +226,7 @@ func (c *child) ask(want, format string, args ...any) string {
 // obey is a child that does what it is told, one command at a time:
 //
 //	try NAME TTL LOCKDELAY [MINHOLD] | queue NAME | wait | renew | release | withdraw
-//	slot NAME SLOTS: try, for one of the slots
-//	block NAME: try, with a block of tokens | pass N: hand it on N times, and renew
+//	block NAME: try, with a block of tokens
 //	operate NAME: try, but stand still inside of the operation until the next line
 //	spawn: start a process that outlives this one
 func obey(dir string) error {
@@ -261,15 +259,6 @@ func obey(dir string) error {
 		case "block":
 			r = request(words[1])
 			r.Tokens = tokenBlock
-			g, err = c.Try(ctx, r)
-		case "pass":
-			n, _ := strconv.Atoi(words[1])
-			g.Token, g.HandedOver = g.Token+driver.Token(n), true
-			err = renew(c, g)
-		case "slot":
-			r = request(words[1])
-			r.Mode, r.Permits = driver.Slot, 1
-			r.Slots, _ = strconv.Atoi(words[2])
 			g, err = c.Try(ctx, r)
 		case "queue":
 			r = request(words[1])

@@ -3,6 +3,7 @@
 package filelock
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -25,14 +26,15 @@ func asIfStopped(t *testing.T, file string) {
 	}
 }
 
-func openDir(t *testing.T, dir string) *client {
+// another returns a client of the directory that shares nothing with c, as that of another process.
+func another(t *testing.T, c *client) *client {
 	t.Helper()
-	d, err := Open(t.Context(), Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d.(*client)
+	s, err := newStore(c.store.dir)
+	must(t, err)
+	other := newClient(s, driver.HostClock)
+	t.Cleanup(func() { other.Close() })
+	local.Delete(c.id)
+	return other
 }
 
 func takeIn(t *testing.T, c *client, name string) driver.Grant {
@@ -48,50 +50,60 @@ func takeIn(t *testing.T, c *client, name string) driver.Grant {
 // other names of the directory.
 func TestStoppedWhileRemoving(t *testing.T) {
 	dir := t.TempDir()
-	c := openDir(t, dir)
+	c := openTest(t, dir)
 	c.Release(t.Context(), []driver.Grant{takeIn(t, c, "x")})
-	asIfStopped(t, filepath.Join(dir, lockName))
-	asIfStopped(t, filepath.Join(dir, "names", fileName("x")))
-	newcomer := newClient(newStore(c.store.dir), driver.HostClock)
-	defer newcomer.Close()
+	if unlock, ok := c.store.place.Load().lockPaths(); ok {
+		defer unlock()
+	}
+	asIfStopped(t, filepath.Join(dir, namesName, fileName("x")))
+	newcomer := another(t, c)
 	takeIn(t, newcomer, "y")
 }
 
-// TestOtherBootMeanwhile: between the beginning of a client and the moment from which others see that it lives, a
-// process that is shown another boot id finds nobody alive, and makes the records fit for its own boot. The client
-// must not go on (P1).
+// TestOtherBootMeanwhile: processes that are shown different boot ids begin to use a directory at the same time, so
+// that neither sees the other live. Neither takes what the other holds or waits for (P1).
 func TestOtherBootMeanwhile(t *testing.T) {
-	if id, err := bootID(); err != nil || id == "wall clock" {
-		return // boots are not told apart here
-	}
 	dir := t.TempDir()
-	c := openDir(t, dir)
-	if err := c.store.attach(t.Context(), storeTime(c.clock.Now())); err != nil {
-		t.Fatal(err)
+	a := openTest(t, dir)
+	b := another(t, a)
+	b.store.boot++
+	for _, c := range []*client{a, b} {
+		must(t, c.store.attach(t.Context(), storeTime(c.clock.Now())))
 	}
-	if err := writeBoot(c.store.place.Load().top, boot{"another", 1, 1}); err != nil {
-		t.Fatal(err)
+	ga, gb := takeIn(t, a, "a"), takeIn(t, b, "b")
+	local.Delete(a.id)
+	for _, try := range []struct {
+		c    *client
+		name string
+	}{{a, "b"}, {b, "a"}} {
+		if _, err := try.c.Try(t.Context(), request(try.name)); !errors.Is(err, errOtherBoot) {
+			t.Errorf("P1: Try of a name that is held on another boot: %v", err)
+		}
+		if _, err := try.c.Inspect(t.Context(), try.name); !errors.Is(err, errOtherBoot) {
+			t.Errorf("Inspect of a name that is held on another boot: %v", err)
+		}
 	}
-	if g, err := c.Try(t.Context(), driver.Request{Name: "x", Owner: "o", TTL: time.Minute, Tokens: 1}); err == nil {
-		t.Errorf("P1: a hold (token %d) in a directory of another boot", g.Token)
-	}
-	if ids, _ := c.store.others(); len(ids) > 0 {
-		t.Errorf("P9: the refused client has left %v", ids)
+	must(t, a.Release(t.Context(), []driver.Grant{ga})[0], b.Release(t.Context(), []driver.Grant{gb})[0])
+	takeIn(t, a, "b")
+	must(t, a.Close(), b.Close())
+	a = openTest(t, dir)
+	b = another(t, a)
+	b.store.boot += 2
+	takeIn(t, a, "c")
+	if err := b.attach(t.Context()); !errors.Is(err, errOtherBoot) {
+		t.Errorf("a client of a third boot, beside one that lives: %v", err)
 	}
 }
 
 // TestBootFileDeleted: a cleaner has deleted the file boot while a client holds a name. Others still see the hold.
 func TestBootFileDeleted(t *testing.T) {
 	dir := t.TempDir()
-	c := openDir(t, dir)
+	c := openTest(t, dir)
 	g := takeIn(t, c, "x")
-	if err := os.Remove(filepath.Join(dir, bootName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, bootFile(c.store.boot))); err != nil {
 		t.Fatal(err)
 	}
-	other := newClient(newStore(c.store.dir), driver.HostClock)
-	defer other.Close()
-	local.Delete(c.id) // as a client of another process
-	defer local.Store(c.id, c)
+	other := another(t, c)
 	if info, err := other.Inspect(t.Context(), "x"); err != nil || len(info.Holders) != 1 || info.Holders[0].Token != g.Token {
 		t.Errorf("the holder with token %d is shown as %+v (%v)", g.Token, info, err)
 	}
@@ -103,7 +115,7 @@ func TestBootFileDeleted(t *testing.T) {
 // TestFilesCleanedAway: a cleaner has deleted all files of the directory and left the folders. It is used again.
 func TestFilesCleanedAway(t *testing.T) {
 	dir := t.TempDir()
-	c := openDir(t, dir)
+	c := openTest(t, dir)
 	takeIn(t, c, "x")
 	c.Close()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -118,22 +130,24 @@ func TestFilesCleanedAway(t *testing.T) {
 			}
 		}
 	}
-	takeIn(t, openDir(t, dir), "x")
+	takeIn(t, openTest(t, dir), "x")
 }
 
-// TestLockFileDeleted: a cleaner has deleted the lock file while it is open. Whoever locks the deleted one changes no paths.
+// TestLockFileDeleted: a cleaner has deleted the lock file while a process has it locked. Others make another one.
 func TestLockFileDeleted(t *testing.T) {
 	dir := t.TempDir()
-	c := openDir(t, dir)
+	c := openTest(t, dir)
 	takeIn(t, c, "x")
-	if !c.store.paths.tryLock() {
-		t.Fatal("the paths are locked")
-	}
-	c.store.paths.unlock()
-	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
-		t.Fatal(err)
-	}
-	if c.store.paths.tryLock() {
-		t.Error("the lock of a file that nobody else can open was taken")
+	p := c.store.place.Load()
+	for range 2 {
+		unlock, ok := p.lockPaths()
+		if !ok {
+			t.Fatal("the paths cannot be locked")
+		}
+		defer unlock()
+		if _, ok := p.lockPaths(); ok {
+			t.Error("the paths are locked twice")
+		}
+		must(t, os.Remove(filepath.Join(dir, lockName)))
 	}
 }

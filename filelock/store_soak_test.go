@@ -15,34 +15,67 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// TestLeftToTheNext: what a client cannot clean when it closes, the next one
-// does: names that it still holds, and those closed by a delay.
-func TestLeftToTheNext(t *testing.T) {
-	dir := t.TempDir()
-	a := openTest(t, dir)
-	if _, err := a.Try(t.Context(), request("held")); err != nil {
-		t.Fatal(err)
+// TestInspectLeavesNoTrace: opening, listing and inspecting make, change and
+// delete nothing, whatever there is to do.
+func TestInspectLeavesNoTrace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there")
+	look := func(what string, dir, name string, check func(driver.Info) bool) {
+		t.Helper()
+		above := filepath.Dir(filepath.Dir(dir))
+		before := snapshot(t, above)
+		d, err := Open(t.Context(), Options{Dir: dir})
+		must(t, err)
+		c := d.(*client)
+		info, err := c.Inspect(t.Context(), name)
+		if err != nil || !check(info) {
+			t.Errorf("%s: Inspect returned %+v, %v", what, info, err)
+		}
+		listed := false
+		for info, err := range c.List(t.Context(), "") {
+			must(t, err)
+			listed = listed || info.Name == name
+		}
+		if listed == info.Idle() {
+			t.Errorf("%s: %q is listed: %v; Inspect says %+v", what, name, listed, info)
+		}
+		must(t, c.Close())
+		unchanged(t, above, before, what+": looking")
 	}
-	a.Close()
-	b := attachTest(t, dir)
-	if files := left(t, dir); len(files) != 1 {
-		t.Errorf("P9: after a close with a hold and an opening there are %q", files)
-	}
-	r := request("closed")
-	r.MinHold = 50 * time.Millisecond
-	g, err := b.Try(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Fatal(err)
-	}
-	b.Close()
-	time.Sleep(r.MinHold)
-	attachTest(t, dir)
-	if files := left(t, dir); len(files) != 1 {
-		t.Errorf("P9: after a close with a closed name and an opening there are %q", files)
-	}
+	idle := func(i driver.Info) bool { return i.Idle() }
+	look("a directory that does not exist", dir, "x", idle)
+	must(t, os.MkdirAll(dir, 0o700))
+	look("an empty directory", dir, "x", idle)
+
+	p := obeying(t, dir)
+	p.ask("ok", "try x 1m 0s")
+	look("a hold", dir, "x", func(i driver.Info) bool { return len(i.Holders) == 1 })
+	p.ask("ok", "try delayed 1m 1m")
+	p.ask("ok", "try expired 10ms 0s")
+	q := obeying(t, dir)
+	q.ask("held", "queue x")
+	look("a waiter", dir, "x", func(i driver.Info) bool { return len(i.Holders) == 1 && len(i.Waiters) == 1 })
+	time.Sleep(10 * time.Millisecond)
+	look("an expired hold", dir, "expired", idle)
+	p.kill()
+	look("the hold of a killed client", dir, "x", func(i driver.Info) bool { return len(i.Holders) == 0 && len(i.Waiters) == 1 })
+	look("a lock-delay", dir, "delayed", func(i driver.Info) bool { return len(i.Holders) == 0 && i.ClosedFor > 0 })
+	q.kill()
+	look("a killed waiter", dir, "x", idle)
+	reboot(t, dir)
+	look("another boot", dir, "delayed", func(i driver.Info) bool { return len(i.Holders) == 0 && i.ClosedFor > 0 })
+	names, err := openFolder(nil, filepath.Join(dir, namesName))
+	must(t, err)
+	defer names.close()
+	halfMove(t, names, "delayed")
+	look("a record that is being moved", dir, "delayed", func(i driver.Info) bool { return len(i.Holders) == 0 && i.ClosedFor > 0 })
+}
+
+// halfMove leaves a record as a thief does that dies at its work.
+func halfMove(t testing.TB, names *folder, name string) {
+	t.Helper()
+	path := names.at(fileName(name))
+	temp, err := names.prepare(appendHeader(nil, moving, textStart, nil))
+	must(t, err, os.Link(path, path+oldSuffix), os.Rename(names.at(temp), path))
 }
 
 // TestReboot: what was held before a reboot is free or closed for its
@@ -54,7 +87,7 @@ func TestReboot(t *testing.T) {
 	p.ask("ok", "try delayed 1m 400ms")
 	p.ask("ok", "try lasting 1m 0s 400ms")
 	p.ask("ok", "try torn 1m 0s")
-	if err := os.Truncate(filepath.Join(dir, "names", "torn.lock"), 0); err != nil {
+	if err := os.Truncate(filepath.Join(dir, namesName, "torn.lock"), 0); err != nil {
 		t.Fatal(err)
 	}
 	// A hold that the other boot closed for long, at an instant far ahead.
@@ -62,12 +95,7 @@ func TestReboot(t *testing.T) {
 	far.Holds = full().Holds[2:]
 	far.Holds[0].Request = request("far")
 	far.Holds[0].LockDelay, far.Holds[0].Expires = 400*time.Millisecond, maxInstant
-	text := appendState(nil, &far)
-	head := appendHeader(nil, textStart, settled, text)
-	head = append(append(head, make([]byte, textStart-len(head))...), text...)
-	if err := os.WriteFile(filepath.Join(dir, "names", "far.lock"), head, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, namesName, "far.lock"), recordBytes(&far), 0o600))
 	reboot(t, dir)
 
 	c := openTest(t, dir)
@@ -78,7 +106,6 @@ func TestReboot(t *testing.T) {
 		t.Fatalf("looking into a directory that a living client uses on another boot: %v", err)
 	}
 	p.kill()
-	time.Sleep(aliveFor)
 	start := time.Now()
 	g, err := c.Try(t.Context(), request("plain"))
 	if err != nil {
@@ -115,18 +142,8 @@ func TestThiefDied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "names", "x.lock")
-	names := c.store.place.Load().names
-	temp, fd, err := names.temporary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(
-		pwrite(fd, appendHeader(nil, textStart, moving, nil), 0), os.Link(path, path+oldSuffix), os.Rename(names.at(temp), path))
-	closeFD(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := filepath.Join(dir, namesName, "x.lock")
+	halfMove(t, c.store.place.Load().names, "x")
 	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: Try of a held name whose record is being moved: %v", err)
 	}
@@ -144,15 +161,9 @@ func TestThiefDied(t *testing.T) {
 	}
 }
 
-// TestMoves lets operations and thieves have at one record, slowly and as fast as they can: no
-// operation may be lost.
+// TestMoves lets operations and thieves have at one record, as fast as they can: no operation may be lost.
 func TestMoves(t *testing.T) {
-	t.Run("slow", func(t *testing.T) { moves(t, 50, 3*time.Millisecond, 8*time.Millisecond) })
-	t.Run("fast", func(t *testing.T) { moves(t, 200, 100*time.Microsecond, 200*time.Microsecond) })
-}
-
-// moves runs operations that take a while, with pauses between one theft and the next.
-func moves(t *testing.T, operations int, while, pause time.Duration) {
+	const operations, while, pause = 200, 100 * time.Microsecond, 200 * time.Microsecond
 	dir := t.TempDir()
 	c := openTest(t, dir)
 	r := request("x")
@@ -166,11 +177,11 @@ func moves(t *testing.T, operations int, while, pause time.Duration) {
 	go func() {
 		n := 0
 		for ctx.Err() == nil {
-			f, err := openRecord(names, "x.lock", os.O_RDWR, nil)
+			f, err := openRecord(names, "x.lock", os.O_RDWR)
 			if err != nil {
 				break
 			}
-			if stolen, _ := c.store.steal(f); stolen {
+			if stolen, _ := c.store.place.Load().steal(f, newMemory(c.store)); stolen {
 				n++
 			}
 			f.close()
@@ -199,7 +210,7 @@ func moves(t *testing.T, operations int, while, pause time.Duration) {
 	}
 	cancel()
 	n := <-moved
-	st, err := names.readRecord(t.Context(), "x.lock", nil, parseAll)
+	st, err := names.readRecord(t.Context(), "x.lock", newMemory(c.store))
 	if err != nil {
 		t.Fatal(err)
 	}

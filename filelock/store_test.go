@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -80,26 +81,10 @@ func TestOneStoreByAnyPath(t *testing.T) {
 	}
 }
 
-func TestCheckDir(t *testing.T) {
-	dir := t.TempDir()
-	if found := CheckDir(filepath.Join(dir, "not", "there")); found != nil {
-		t.Errorf("CheckDir of a fine directory: %q", found)
-	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if found := CheckDir(dir); len(found) != 1 || !strings.Contains(found[0], "everybody") {
-		t.Errorf("CheckDir of a directory that all can write: %q", found)
-	}
-	if found := CheckDir("locks"); len(found) != 1 {
-		t.Errorf("CheckDir of a relative directory: %q", found)
-	}
-}
-
 // left returns the files in the directories of records and clients.
 func left(t testing.TB, dir string) []string {
-	names, err1 := filepath.Glob(filepath.Join(dir, "names", "*"))
-	clients, err2 := filepath.Glob(filepath.Join(dir, "clients", "*"))
+	names, err1 := filepath.Glob(filepath.Join(dir, namesName, "*"))
+	clients, err2 := filepath.Glob(filepath.Join(dir, clientsName, "*"))
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
@@ -144,11 +129,12 @@ func TestIdleRecordsAreDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.idle.rotate() // as its timer would
+	long := storeTime(c.clock.Now()).Add(idleFor) // since all were used, but for c
+	time.Sleep(time.Millisecond)
 	free(t, c, "c", "it is idle")
-	c.idle.rotate()
+	c.cleanIdleAt(long)
 	for name, want := range map[string]bool{"a": false, "b": true, "c": true} {
-		if _, err := os.Stat(filepath.Join(dir, "names", name+".lock")); (err == nil) != want {
+		if _, err := os.Stat(filepath.Join(dir, namesName, name+".lock")); (err == nil) != want {
 			t.Errorf("P9: the record of %s: %v", name, err)
 		}
 	}
@@ -177,48 +163,51 @@ func TestTheDeadAreCleanedUp(t *testing.T) {
 	}
 }
 
-// reboot makes the directory one of another boot.
+// reboot makes the directory and its records ones of another boot.
 func reboot(t testing.TB, dir string) {
 	t.Helper()
-	path := filepath.Join(dir, "boot")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	then, err := parseBoot(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	then.id = "another boot"
-	if err := os.WriteFile(path, []byte(then.String()), 0o600); err != nil {
-		t.Fatal(err)
+	const other = 1
+	must(t, os.Rename(filepath.Join(dir, bootFile(hash(bootOf(t)))), filepath.Join(dir, bootFile(other))))
+	names, err := openFolder(nil, filepath.Join(dir, namesName))
+	must(t, err)
+	defer names.close()
+	files, err := names.names()
+	must(t, err)
+	for _, file := range files {
+		st, err := names.readRecord(t.Context(), file, newMemory(&store{}))
+		if errors.Is(err, errDamaged) || errors.Is(err, errForeign) {
+			continue
+		}
+		must(t, err)
+		st.boot = other
+		must(t, overwrite(names.at(file), recordBytes(st)))
 	}
 }
 
-// TestTokensOutliveRecords: tokens grow when the record of a name was deleted,
-// and do not when it was not: the wall clock plays no part.
-func TestTokensOutliveRecords(t *testing.T) {
-	dir := t.TempDir()
-	var last driver.Token
-	for range 3 {
-		c := openTest(t, dir)
-		for range 3 {
-			g, err := c.Try(t.Context(), request("x"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if g.Token <= last || g.Token >= 1<<53 {
-				t.Errorf("P3: token %d after %d", g.Token, last)
-			}
-			last = g.Token
-			if err := c.Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-				t.Fatal(err)
-			}
-			c.clean("x")
-			if _, err := os.Stat(filepath.Join(dir, "names", "x.lock")); !errors.Is(err, os.ErrNotExist) {
-				t.Fatalf("the idle record was not deleted: %v", err)
-			}
+func bootOf(t testing.TB) string {
+	t.Helper()
+	id, err := bootID()
+	must(t, err)
+	return id
+}
+
+// TestCollectedGrantIsContended: whoever collects a hold learns that others wait, though it does not read
+// their places.
+func TestCollectedGrantIsContended(t *testing.T) {
+	c := openTest(t, t.TempDir())
+	g, err := c.Try(t.Context(), request("x"))
+	must(t, err)
+	for _, contended := range []bool{true, false} {
+		r := request("x")
+		c.Enqueue(t.Context(), r)
+		other := request("x")
+		if contended {
+			c.Enqueue(t.Context(), other)
 		}
-		c.Close()
+		must(t, c.Release(t.Context(), []driver.Grant{g})[0])
+		if g, err = c.Wait(t.Context(), r); err != nil || g.Contended != contended || !g.Claim {
+			t.Errorf("P8: the grant is %+v, %v; others wait: %v", g, err, contended)
+		}
+		must(t, c.Release(t.Context(), []driver.Grant{{Request: other}})[0])
 	}
 }

@@ -3,7 +3,6 @@
 package filelock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,33 +77,15 @@ func unchanged(t testing.TB, dir string, before map[string]string, what string) 
 // TestForeignDirectoryIsRefused: a directory that is in use for something else is
 // left as it is.
 func TestForeignDirectoryIsRefused(t *testing.T) {
-	boot := boot{"another boot", 1, 2}.String()
 	for name, fill := range map[string]func(dir string){
-		"a file":                  func(dir string) { write(t, dir+"/notes.txt", "") },
-		"names":                   func(dir string) { write(t, dir+"/names/people.csv", "not a lock\n") },
-		"a lock of others":        func(dir string) { write(t, dir+"/names/composer.lock", "not a lock\n") },
-		"clients":                 func(dir string) { write(t, dir+"/clients/acme", "a customer\n") },
-		"a lock file":             func(dir string) { write(t, dir+"/lock", "") },
-		"a boot file":             func(dir string) { write(t, dir+"/boot", "boot\n") },
-		"empty files of our name": func(dir string) { write(t, dir+"/names/a.lock", ""); write(t, dir+"/lock", "") },
-		"a marker of others":      func(dir string) { write(t, dir+"/holdfast", "#!/bin/sh\n") },
-		"names beside ours":       func(dir string) { write(t, dir+"/boot", boot); write(t, dir+"/names/people.csv", "") },
-		"clients beside ours":     func(dir string) { write(t, dir+"/boot", boot); write(t, dir+"/clients/"+idC, "a customer\n") },
-		"a file beside ours":      func(dir string) { write(t, dir+"/boot", boot); write(t, dir+"/people.csv", "") },
-		"a temporary file":        func(dir string) { write(t, dir+"/1-2-3.tmp", "people\n") },
-		"names is a link": func(dir string) {
-			write(t, dir+"/boot", boot)
-			must(t, os.Symlink(t.TempDir(), dir+"/names"))
-		},
-		"boot is a link": func(dir string) {
-			other := filepath.Join(t.TempDir(), "boot")
-			write(t, other, boot)
-			must(t, os.Symlink(other, dir+"/boot"))
-		},
-		"a record is a link": func(dir string) {
-			write(t, dir+"/boot", boot)
-			write(t, dir+"/names/y.lock", magic)
-			must(t, os.Symlink("y.lock", dir+"/names/x.lock"))
+		"a file":             func(dir string) { write(t, dir+"/notes.txt", "") },
+		"names":              func(dir string) { write(t, dir+"/names/people.csv", "not a lock\n") },
+		"a lock of others":   func(dir string) { write(t, dir+"/composer.lock", "not a lock\n") },
+		"a file beside ours": func(dir string) { write(t, dir+"/"+clientsName+"/x", ""); write(t, dir+"/people.csv", "") },
+		"a temporary file":   func(dir string) { write(t, dir+"/1-2-3.tmp", "people\n") },
+		"names is a link":    func(dir string) { must(t, os.Symlink(t.TempDir(), dir+"/"+namesName)) },
+		"clients is a link": func(dir string) {
+			must(t, os.Mkdir(dir+"/"+namesName, 0o700), os.Symlink(t.TempDir(), dir+"/"+clientsName))
 		},
 	} {
 		dir := t.TempDir()
@@ -128,54 +109,6 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// TestReleasedDirectoryIsAdopted: a directory of a release that made no marker is
-// taken over with the holds in it, and what readers could open they cannot any
-// more.
-func TestReleasedDirectoryIsAdopted(t *testing.T) {
-	dir := t.TempDir()
-	p := obeying(t, dir)
-	p.ask("ok", "try x 1m 0s")
-	must(t, os.Remove(dir+"/holdfast"))
-	for _, name := range []string{"lock", "boot", "names/x.lock"} {
-		must(t, os.Chmod(filepath.Join(dir, name), 0o644))
-	}
-	c := openTest(t, dir)
-	if info, err := c.Inspect(t.Context(), "x"); err != nil || len(info.Holders) != 1 {
-		t.Errorf("Inspect: %+v, %v", info, err)
-	}
-	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("P1: Try of a name held by an older release: %v", err)
-	}
-	if text, err := os.ReadFile(dir + "/holdfast"); string(text) != markerText {
-		t.Errorf("the marker: %q, %v", text, err)
-	}
-	for _, name := range []string{"lock", "names/x.lock"} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s is still %v, %v", name, info.Mode(), err)
-		}
-	}
-	p.ask("ok", "renew")
-}
-
-// TestMarkedMeanwhile: who has looked for the marker just before another process
-// made it takes nothing of that process for foreign.
-func TestMarkedMeanwhile(t *testing.T) {
-	dir := t.TempDir()
-	attachTest(t, dir).Close()
-	top, err := openFolder(dir)
-	must(t, err)
-	defer top.close()
-	for _, name := range []string{markerName, lockName} {
-		if ours, err := top.markedMeanwhile(name, errForeign); !ours || err != nil {
-			t.Errorf("%s: %v, %v", name, ours, err)
-		}
-	}
-	must(t, os.Remove(top.at(markerName)))
-	if _, err := top.markedMeanwhile(lockName, errForeign); !errors.Is(err, errNotOurs) {
-		t.Errorf("without the marker: %v", err)
-	}
-}
-
 // TestNothingForeignIsDeleted: not by the cleaning after a crash, nor after a
 // reboot, nor at the end.
 func TestNothingForeignIsDeleted(t *testing.T) {
@@ -184,8 +117,8 @@ func TestNothingForeignIsDeleted(t *testing.T) {
 	p.ask("ok", "try x 1m 0s")
 	foreign := t.TempDir()
 	for _, name := range []string{
-		"people.csv", "7-8-9.tmp", "names/people.csv", "names/composer.lock", "names/x.lock.old", "names/1-2-3.tmp",
-		"names/below/y.lock", "clients/acme", "clients/" + idC, "clients/" + idD + ".new",
+		"people.csv", "7-8-9.tmp", namesName + "/people.csv", namesName + "/composer.lock", namesName + "/x.lock.old", namesName + "/1-2-3.tmp",
+		namesName + "/below/y.lock", clientsName + "/acme", clientsName + "/" + idC, clientsName + "/" + idD + ".tmp",
 	} {
 		write(t, filepath.Join(dir, name), name)
 		write(t, filepath.Join(foreign, name), name)
@@ -219,7 +152,7 @@ func TestNothingForeignIsDeleted(t *testing.T) {
 // write, lock or delete something elsewhere by a link.
 func TestLinksAreNotFollowed(t *testing.T) {
 	for name, link := range map[string]func(old, new string) error{"symbolic": os.Symlink, "hard": os.Link} {
-		for _, at := range []string{"names/x.lock", "names/x.lock.old", "lock", "boot", "clients/" + idC, "holdfast"} {
+		for _, at := range []string{"holdfast-names/x.lock", "holdfast-names/x.lock.old", lockName, bootFile(hash(bootOf(t))), clientsName + "/" + idC} {
 			dir, home := t.TempDir(), t.TempDir()
 			c := attachTest(t, dir)
 			free(t, c, "x", "a new name")
@@ -230,26 +163,28 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			must(t, err)
 			path := filepath.Join(dir, at)
 			os.Remove(path)
-			must(t, link(filepath.Join(home, "names/x.lock"), path))
-			before := snapshot(t, filepath.Join(home, "names"))
+			must(t, link(filepath.Join(home, "holdfast-names/x.lock"), path))
+			before := snapshot(t, filepath.Join(home, namesName))
 			if d, err := Open(t.Context(), Options{Dir: dir}); err == nil {
 				c := d.(*client)
 				c.Inspect(t.Context(), "x")
 				g, err := c.Try(t.Context(), request("x"))
-				if err == nil && at == "names/x.lock" {
+				if err == nil && at == "holdfast-names/x.lock" {
 					t.Errorf("%s link at %s: it is taken for a record", name, at)
 				}
 				if errors.Is(err, driver.ErrHeld) {
 					t.Errorf("%s link at %s: the hold of another directory is seen", name, at)
 				}
-				if f, err := openRecord(c.store.place.Load().names, "x.lock", os.O_RDWR, nil); err == nil {
-					c.store.steal(f)
-					f.close()
+				if p := c.store.place.Load(); p != nil {
+					if f, err := openRecord(p.names, "x.lock", os.O_RDWR); err == nil {
+						p.steal(f, newMemory(c.store))
+						f.close()
+					}
 				}
 				c.Release(t.Context(), []driver.Grant{g})
 				c.Close()
 			}
-			if f, err := os.OpenFile(filepath.Join(home, "names/x.lock"), os.O_RDONLY, 0); err != nil {
+			if f, err := os.OpenFile(filepath.Join(home, "holdfast-names/x.lock"), os.O_RDONLY, 0); err != nil {
 				t.Error(err)
 			} else {
 				if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
@@ -257,7 +192,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				}
 				f.Close()
 			}
-			unchanged(t, filepath.Join(home, "names"), before, name+" link at "+at+": use of the directory")
+			unchanged(t, filepath.Join(home, namesName), before, name+" link at "+at+": use of the directory")
 		}
 	}
 }
@@ -265,16 +200,13 @@ func TestLinksAreNotFollowed(t *testing.T) {
 // craft makes a record that somebody made up.
 func craft(t testing.TB, c *client, st *state) {
 	t.Helper()
-	text := appendState(nil, st)
-	b := make([]byte, textStart, textStart+len(text))
-	appendHeader(b[:0], textStart, settled, text)
-	must(t, os.WriteFile(c.store.place.Load().names.at(fileName(st.name)), append(b, text...), 0o600))
+	must(t, os.WriteFile(c.store.place.Load().names.at(fileName(st.name)), recordBytes(st), 0o600))
 }
 
 // waiting is a record in which somebody is to be told of a grant.
-func waiting(name, client string) *state {
+func waiting(c *client, name, client string) *state {
 	now := storeTime(driver.HostClock.Now())
-	st := &state{name: name}
+	st := &state{name: name, boot: c.store.boot}
 	st.Queue = []record.Place{{
 		Request: driver.Request{Name: name, Owner: "evil", TTL: time.Minute}, Client: client, Joined: now, Until: now,
 	}}
@@ -288,10 +220,10 @@ func TestCraftedRecord(t *testing.T) {
 	write(t, victim, "ssh-ed25519 AAAA...\n")
 	before := snapshot(t, home)
 	c := attachTest(t, dir)
-	rel, err := filepath.Rel(filepath.Join(dir, "clients"), victim)
+	rel, err := filepath.Rel(filepath.Join(dir, clientsName), victim)
 	must(t, err)
 	for _, id := range []string{rel, victim, "..", ".", "../names/y.lock", idC[1:], strings.ToUpper(idD), idC + "\x00"} {
-		craft(t, c, waiting("x", id))
+		craft(t, c, waiting(c, "x", id))
 		if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, errDamaged) {
 			t.Errorf("Try with the client %q in the record: %v", id, err)
 		}
@@ -300,38 +232,7 @@ func TestCraftedRecord(t *testing.T) {
 		}
 	}
 	unchanged(t, home, before, "a crafted record")
-	must(t, os.Remove(filepath.Join(dir, "names", "x.lock")))
-}
-
-// TestNumbersAreChecked: those of a record made up by somebody are refused where
-// reckoning with them would overflow.
-func TestNumbersAreChecked(t *testing.T) {
-	for _, spoil := range []func(*state){
-		func(s *state) { s.Queue[0].Until = maxInstant + 1 },
-		func(s *state) { s.Queue[0].Joined = -maxInstant - 1 },
-		func(s *state) { s.Queue[0].TTL = -1 },
-		func(s *state) { s.Queue[0].LockDelay = maxDuration + 1 },
-		func(s *state) { s.Queue[0].MinHold = maxDuration + 1 },
-		func(s *state) { s.Queue[0].Slots = -1 },
-		func(s *state) { s.Queue[0].Mode, s.Queue[0].Permits = driver.Slot, -1 },
-		func(s *state) { s.Queue[0].Tokens = -1 },
-		func(s *state) { s.Queue[0].Owner = strings.Repeat("x", maxOwner+1) },
-		func(s *state) { s.Queue[0].Note = strings.Repeat("x", maxNote+1) },
-		func(s *state) { s.last = maxToken + 1 },
-		func(s *state) { s.last = -1 },
-		func(s *state) { s.name = "a//b" },
-		func(s *state) { s.name = strings.Repeat("x", driver.MaxName+1) },
-		func(s *state) { s.broken = []broken{{strings.Repeat("x", maxOwner+1), 0}} },
-	} {
-		st := waiting("x", idC)
-		if _, err := parseState(string(appendState(nil, st))); err != nil {
-			t.Fatal(err)
-		}
-		spoil(st)
-		if _, err := parseState(string(appendState(nil, st))); err == nil {
-			t.Errorf("this was believed:\n%s", appendState(nil, st))
-		}
-	}
+	must(t, os.Remove(filepath.Join(dir, namesName, "x.lock")))
 }
 
 // TestRequestsAreChecked: nobody writes what nobody could read (P10).
@@ -366,7 +267,7 @@ func TestWriterCanTakeAHold(t *testing.T) {
 	dir := t.TempDir()
 	c := openTest(t, dir)
 	g, err := c.Try(t.Context(), request("x"))
-	must(t, err, os.Remove(filepath.Join(dir, "names", "x.lock")))
+	must(t, err, os.Remove(filepath.Join(dir, namesName, "x.lock")))
 	if err := renew(c, g); !driver.Gone(err) {
 		t.Errorf("P2: renewing a hold whose record was deleted: %v", err)
 	}
@@ -404,25 +305,6 @@ func TestReplacedDirectory(t *testing.T) {
 	if _, err := old.Try(t.Context(), request("y")); !errors.Is(err, errReplaced) {
 		t.Errorf("Try in a directory that was deleted: %v", err)
 	}
-}
-
-// TestAttachHeedsItsContext: the first operation waits for the directory no longer
-// than its context allows (P11).
-func TestAttachHeedsItsContext(t *testing.T) {
-	dir := t.TempDir()
-	attachTest(t, dir).Close()
-	f, err := os.OpenFile(dir+"/booting", os.O_RDWR, 0)
-	must(t, err)
-	defer f.Close()
-	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
-	c := openTest(t, dir)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(10*time.Millisecond, func() { cancel(nil) })
-	if _, err := c.Try(ctx, request("x")); !errors.Is(err, context.Canceled) {
-		t.Errorf("P11: Try while the lock file is locked: %v", err)
-	}
-	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
-	free(t, c, "x", "the lock file is free again")
 }
 
 func TestFileMode(t *testing.T) {

@@ -63,7 +63,7 @@ func TestDoctor(t *testing.T) {
 	end := w.hold("x")
 	end()
 	w.hold("damaged")
-	files, err := filepath.Glob(filepath.Join(w.locks, "names", "*damaged*"))
+	files, err := filepath.Glob(filepath.Join(w.locks, "holdfast-names", "*damaged*"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}

@@ -129,7 +129,7 @@ func TestForeignDirectory(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"show", "x"}, {"break", "x", "--token", "1"}, {"run", "x", "--", "touch", w.path("ran")}} {
 		w.run(69, args...).expectErr("name an empty directory")
 	}
-	w.run(1, "doctor").expectOut("people.lock")
+	w.run(1, "doctor").expectOut("not one of Holdfast's files")
 	if text, err := os.ReadFile(file); string(text) != "not a lock\n" {
 		t.Errorf("data loss: %q, %v", text, err)
 	}

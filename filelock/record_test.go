@@ -5,6 +5,7 @@ package filelock
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -19,15 +20,27 @@ import (
 
 const idC, idD = "0123456789abcdef0123456789abcdef", "ffffffffffffffffffffffffffffffff"
 
+// encode is appendState.
+func encode(s *state) []byte {
+	b, _ := appendState(nil, s)
+	return b
+}
+
 // full is a state with something of everything.
+// parsed is parseState.
+func parsed(text []byte) (*state, error) {
+	s := &state{}
+	return s, parseState(text, s, false)
+}
+
 func full() *state {
 	a := driver.Request{
 		Name: "orders/42 \"é\"\u202e", Owner: "a", Mode: driver.Shared, TTL: time.Minute, LockDelay: 1, MinHold: 2, Unfair: true, Note: "one\x00 \u202e",
 	}
 	b := driver.Request{Name: a.Name, Owner: "b c", Mode: driver.Slot, Slots: 5, Permits: 2, TTL: maxDuration}
-	s := &state{name: a.Name, last: 1<<53 - 1, broken: []broken{{"gone", 7}, {"", -1}}}
+	s := &state{name: a.Name, boot: 1 << 63, last: 1<<53 - 1, broken: []broken{{"gone", 7}, {"", -1}}}
 	s.Holds = []record.Hold{
-		{Request: a, Client: idC, Token: 5, Taken: 1, Expires: 2, Since: -3, Valid: 4},
+		{Request: a, Client: idC, Token: 5, Last: 6, Taken: 1, Expires: 2, Since: -3, Valid: 4},
 		{Request: b, Claim: true, Token: 6, Expires: 8},
 		{Request: b, Closed: true, Expires: 9},
 	}
@@ -35,53 +48,17 @@ func full() *state {
 	return s
 }
 
-func TestStateText(t *testing.T) {
-	for _, want := range []*state{full(), {name: "x"}} {
-		text := appendState(nil, want)
-		got, err := parseState(string(text))
-		if err != nil {
-			t.Fatalf("%v of\n%s", err, text)
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("read\n%+v\nnot\n%+v\nfrom\n%s", got, want, text)
-		}
-	}
-}
-
-// TestRecordWithABlock: a block of tokens is in the record without a field of its own, so
-// that a release that reserves one token for each hold reads it.
-func TestRecordWithABlock(t *testing.T) {
-	r := driver.Request{Name: "x", Owner: "a", TTL: time.Second}
-	wide := r
-	wide.Owner, wide.Tokens = "b", tokenBlock
-	want := &state{name: "x", last: 5000}
-	want.Holds = []record.Hold{{Request: r, Client: idC, Token: 905, Last: 5000, Taken: 1, Expires: 2, Since: 3, Valid: 4}}
-	want.Queue = []record.Place{{Request: wide, Client: idD, Joined: 5, Until: driver.Instant(6).Add(placeLife), Asked: 7}}
-	const text = `name "x"
-last 5000
-hold 905 1 2 3 4 x 0 0 1000000000 0 0 fair "a" "0123456789abcdef0123456789abcdef" ""
-wait 5 6 7 x 0 4096 1000000000 0 0 fair "b" "ffffffffffffffffffffffffffffffff" ""
-end
-`
-	if got := string(appendState(nil, want)); got != text {
-		t.Errorf("the record is\n%s\nnot\n%s", got, text)
-	}
-	if got, err := parseState(text); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("read\n%+v, %v\nnot\n%+v", got, err, want)
-	}
-}
-
 // FuzzState: the parser stands any text, and what it accepts it would write
 // with the same meaning.
 func FuzzState(f *testing.F) {
-	f.Add(string(appendState(nil, full())))
-	f.Add("name \"x\"\nlast 0\nend\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		s, err := parseState(text)
+	f.Add(encode(full()))
+	f.Add(encode(&state{name: "x"}))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parsed(text)
 		if err != nil {
 			return
 		}
-		again, err := parseState(string(appendState(nil, s)))
+		again, err := parsed(encode(s))
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("read %+v, and from its own text %+v, %v", s, again, err)
 		}
@@ -123,16 +100,16 @@ func checkDecoded(t *testing.T, s *state) {
 // FuzzFile: reading a file stands any content, and takes no more memory than the
 // file has.
 func FuzzFile(f *testing.F) {
-	content := func(offset int, state byte, text []byte) []byte {
-		b := appendHeader(nil, offset, state, text)
+	content := func(state byte, offset int, text []byte) []byte {
+		b := appendHeader(nil, state, offset, text)
 		return append(append(b, make([]byte, offset-len(b))...), text...)
 	}
-	text := appendState(nil, full())
-	f.Add(content(textStart, settled, text))
-	f.Add(content(5000, settled, text))
-	f.Add(content(textStart, moving, nil))
-	f.Add([]byte(magic + "00000040 03ffffff s 00000000\n"))
-	f.Add([]byte(boot{"id", 1, 2}.String()))
+	text := encode(full())
+	f.Add(content(settled, textStart, text))
+	f.Add(content(settled, 5000, text))
+	f.Add(content(moving, textStart, nil))
+	f.Add(appendHeader(nil, settled, textStart, make([]byte, 1<<20)))
+	f.Add([]byte(bootText(1)))
 	path := filepath.Join(f.TempDir(), "file")
 	fd, err := openFD(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -144,25 +121,14 @@ func FuzzFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		r := &file{fd: fd, name: fileName("x"), path: path}
-		if err := r.load(); err != nil {
+		if err := r.load(newMemory(&store{})); err != nil {
 			return
 		}
 		if len(r.text) > len(content) {
 			t.Errorf("%d bytes were read of a file of %d", len(r.text), len(content))
 		}
-		if st, err := r.parse(parseAll); err == nil && st.name != "x" {
+		if st, err := r.parse(newMemory(&store{})); err == nil && st.name != "x" {
 			t.Errorf("the record of %q was taken for that of x", st.name)
-		}
-	})
-}
-
-// FuzzBoot: what is read is what would be written.
-func FuzzBoot(f *testing.F) {
-	f.Add(boot{"dcc0bc1d-4767-4c53-95b0-0c7136fc2c71", 1795227219000000, 1795227219000001}.String())
-	f.Add("holdfast1 boot \"\" epoch -1 began +1\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		if b, err := parseBoot(text); err == nil && b.String() != text {
-			t.Errorf("read %+v from %q", b, text)
 		}
 	})
 }
@@ -180,7 +146,7 @@ func TestDamage(t *testing.T) {
 	if r := c.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil { // so that there is an old text, too
 		t.Fatal(r.Err)
 	}
-	path := filepath.Join(dir, "names", "x.lock")
+	path := filepath.Join(dir, namesName, "x.lock")
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -230,64 +196,52 @@ func TestDamage(t *testing.T) {
 // TestCutShort stops a change of a record that is longer than a page after every number of
 // bytes written, as a kill or a full disk would: the old record must stay in force.
 func TestCutShort(t *testing.T) {
-	dir := t.TempDir()
-	c := openTest(t, dir)
-	r := request("x")
-	r.Note = strings.Repeat("n", pageSize)
-	if _, err := c.Try(t.Context(), r); err != nil {
-		t.Fatal(err)
+	c := attachTest(t, t.TempDir())
+	st := &state{name: "x"}
+	must(t, create(c.store.place.Load().names, st))
+	f, m := recordFile(t, c, "x"), newMemory(c.store)
+	defer f.close()
+	reads := func(content []byte, want *state, what string) {
+		t.Helper()
+		must(t, overwrite(f.path, content), f.load(m))
+		if got, err := f.parse(m); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: %v, read\n%+v\nnot\n%+v", what, err, got, want)
+		}
 	}
-	path := filepath.Join(dir, "names", "x.lock")
-	for round := range 5 {
-		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := recordFile(t, c, "x")
-		if err := f.load(); err != nil {
-			t.Fatal(err)
-		}
-		st, err := f.state("x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		st.Queue = append(st.Queue, record.Place{Request: request("x")})
-		old, text := bytes.Clone(f.text), appendState(nil, st)
-		if err := f.store(text); err != nil {
-			t.Fatal(err)
-		}
+	for round := range 6 {
+		before, err := os.ReadFile(f.path)
+		must(t, err)
+		old, err := parsed(encode(st))
+		must(t, err)
+		r := request("x")
+		r.Note = strings.Repeat("n", pageSize)
+		st.Queue = append(st.Queue, record.Place{Request: r})
+		must(t, f.load(m), f.store(st, m))
+		after, err := os.ReadFile(f.path)
+		must(t, err)
 		at := f.head.offset
-		after, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := 0; n < len(text); n += 1 + n%7 {
+		for n := 0; n < f.head.length; n += 1 + n%97 {
 			part := append(bytes.Clone(before), make([]byte, max(0, at+n-len(before)))...)
 			copy(part[at:], after[at:at+n])
-			if err := overwrite(path, part); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.load(); err != nil || !bytes.Equal(f.text, old) {
-				t.Fatalf("round %d, cut short after %d bytes: %v, read\n%s", round, n, err, f.text)
-			}
+			reads(part, old, fmt.Sprintf("round %d, cut short after %d bytes", round, n))
 		}
-		if err := overwrite(path, after); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.load(); err != nil || !bytes.Equal(f.text, text) {
-			t.Fatalf("round %d, complete: %v, read\n%s", round, err, f.text)
-		}
-		f.close()
+		reads(after, st, fmt.Sprintf("round %d, complete", round))
 	}
 }
 
 // TestOnePage: a record that fits into a page is written from one page of memory.
 func TestOnePage(t *testing.T) {
-	c := openTest(t, t.TempDir())
-	free(t, c, "x", "a new name")
-	f := c.store.stripes[hash("x")%uint64(len(c.store.stripes))].open
-	if at := uintptr(unsafe.Pointer(&f.ours[0])); at%pageSize != 0 || cap(f.ours) != pageSize {
-		t.Errorf("the page to write is at %#x, and has %d bytes", at, cap(f.ours))
+	c := attachTest(t, t.TempDir())
+	f, m := &file{fd: -1}, newMemory(c.store)
+	for notes := range 200 {
+		st := &state{name: "x"}
+		for range notes {
+			st.Queue = append(st.Queue, record.Place{Request: request("x")})
+		}
+		f.store(st, m) // which fails, as there is no file
+		if at := uintptr(unsafe.Pointer(&m.out[0])); at%pageSize != 0 {
+			t.Fatalf("the memory of %d bytes to write from is at %#x", cap(m.out), at)
+		}
 	}
 }
 
@@ -303,21 +257,4 @@ func overwrite(path string, b []byte) error {
 		return err
 	}
 	return f.Truncate(int64(len(b)))
-}
-
-// BenchmarkState reads and writes a record with 63 waiters.
-func BenchmarkState(b *testing.B) {
-	s := &state{name: "contended"}
-	for range 63 {
-		s.Queue = append(s.Queue, record.Place{Request: request(s.name), Client: "0123456789abcdef0123456789abcdef", Joined: 1e15, Until: 1e15, Asked: 1e15})
-	}
-	text := appendState(nil, s)
-	for b.Loop() {
-		s, err := parseState(string(text))
-		if err != nil {
-			b.Fatal(err)
-		}
-		text = appendState(text[:0], s)
-	}
-	b.SetBytes(int64(len(text)))
 }
