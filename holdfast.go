@@ -108,7 +108,6 @@ func (c *Client) check() error {
 		driver.OpInspect:   has[driver.Inspector](c.driver),
 		driver.OpBreak:     has[driver.Breaker](c.driver),
 		driver.OpDowngrade: has[driver.Downgrader](c.driver),
-		driver.OpAnnotate:  has[driver.Annotator](c.driver),
 		driver.OpWatch:     has[driver.Watcher](c.driver),
 		driver.OpVote:      has[driver.Voter](c.driver),
 		driver.OpRaise:     has[driver.Raiser](c.driver),

@@ -122,9 +122,8 @@ func (c *client) contact(ctx context.Context) error {
 		return errors.New("this is no cell, or one of another version: its status makes no sense")
 	}
 	c.caps = driver.Caps{
-		Store: "cell:" + status.Cell + "/" + c.options.Prefix,
-		Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
-			driver.OpAnnotate | driver.OpWatch,
+		Store:   "cell:" + status.Cell + "/" + c.options.Prefix,
+		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, MaxTTL: maxTTL, Poll: poll, TokenBlock: block,
 		Guarantees: guarantees,

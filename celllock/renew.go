@@ -162,16 +162,6 @@ func (c *client) over(g *driver.Grant) bool {
 // another TTL, and close the name to others meanwhile (P4).
 var errGivenUp = errors.New("the client has heard nothing of its session for the TTL, and given it up")
 
-// Annotate implements driver.Annotator.
-func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	return c.change(ctx, &g, &cellv1.SetNoteRequest{Note: &g.Note})
-}
-
 // Downgrade implements driver.Downgrader.
 func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, error) {
 	renewal := c.Renew(ctx, []driver.Grant{g})[0]

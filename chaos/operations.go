@@ -132,15 +132,6 @@ func (d *Driver) Break(ctx context.Context, name string, token driver.Token) err
 	return <-reply
 }
 
-// Annotate implements driver.Annotator.
-func (d *Driver) Annotate(ctx context.Context, g driver.Grant) error {
-	reply := make(chan error, 3)
-	if err := d.call(ctx, func(ctx context.Context) bool { reply <- d.Forward.Annotate(ctx, g); return true }); err != nil {
-		return err
-	}
-	return <-reply
-}
-
 // Watch implements driver.Watcher. A partition makes it fail. Hints still arrive during a later
 // partition.
 func (d *Driver) Watch(ctx context.Context, name string) (<-chan struct{}, error) {

@@ -18,7 +18,6 @@ const (
 	OpInspect                   // Inspector
 	OpBreak                     // Breaker
 	OpDowngrade                 // Downgrader
-	OpAnnotate                  // Annotator
 	OpWatch                     // Watcher
 	OpVote                      // Voter
 	OpRaise                     // Raiser
@@ -30,7 +29,7 @@ func (o Ops) Has(ops Ops) bool { return o&ops == ops }
 // String lists the operations, for example "queue+inspect", or "none".
 func (o Ops) String() string {
 	names := [...]string{
-		"queue", "notify", "shard", "inspect", "break", "downgrade", "annotate", "watch", "vote", "raise",
+		"queue", "notify", "shard", "inspect", "break", "downgrade", "watch", "vote", "raise",
 	}
 	var have []string
 	for i, name := range names {

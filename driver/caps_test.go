@@ -17,7 +17,6 @@ func TestOpsString(t *testing.T) {
 		OpInspect:              "inspect",
 		OpBreak:                "break",
 		OpDowngrade:            "downgrade",
-		OpAnnotate:             "annotate",
 		OpWatch:                "watch",
 		OpQueue | OpInspect:    "queue+inspect",
 		OpDowngrade | OpNotify: "notify+downgrade",

@@ -100,14 +100,6 @@ func (f Forward) Downgrade(ctx context.Context, g Grant) (Grant, error) {
 	return Grant{}, ErrUnsupported
 }
 
-// Annotate implements Annotator.
-func (f Forward) Annotate(ctx context.Context, g Grant) error {
-	if a, ok := As[Annotator](f.Driver, OpAnnotate); ok {
-		return a.Annotate(ctx, g)
-	}
-	return ErrUnsupported
-}
-
 // Vote implements Voter.
 func (f Forward) Vote(ctx context.Context, r Request, life Life) (Grant, bool, error) {
 	if v, ok := As[Voter](f.Driver, OpVote); ok {

@@ -67,7 +67,7 @@ func everyVerdict(t *trial) {
 func opsReal(t *trial) {
 	d := t.open()
 	all := []driver.Ops{driver.OpQueue, driver.OpNotify, driver.OpShard, driver.OpInspect,
-		driver.OpBreak, driver.OpDowngrade, driver.OpAnnotate, driver.OpWatch, driver.OpVote, driver.OpRaise}
+		driver.OpBreak, driver.OpDowngrade, driver.OpWatch, driver.OpVote, driver.OpRaise}
 	var known driver.Ops
 	for _, op := range all {
 		known |= op
@@ -78,8 +78,8 @@ func opsReal(t *trial) {
 	for op, ok := range map[driver.Ops]bool{
 		driver.OpQueue: is[driver.Queuer](d), driver.OpNotify: is[driver.Notifier](d), driver.OpShard: is[driver.Sharder](d),
 		driver.OpInspect: is[driver.Inspector](d), driver.OpBreak: is[driver.Breaker](d), driver.OpDowngrade: is[driver.Downgrader](d),
-		driver.OpAnnotate: is[driver.Annotator](d), driver.OpWatch: is[driver.Watcher](d),
-		driver.OpVote: is[driver.Voter](d), driver.OpRaise: is[driver.Raiser](d),
+		driver.OpWatch: is[driver.Watcher](d),
+		driver.OpVote:  is[driver.Voter](d), driver.OpRaise: is[driver.Raiser](d),
 	} {
 		if t.caps.Ops.Has(op) && !ok {
 			t.Errorf("P10: Caps.Ops lists %v, and the driver has no such methods", op)

@@ -348,27 +348,6 @@ func waitsTwice(b *bad, ctx context.Context, r driver.Request) (g driver.Grant, 
 	return g, err
 }
 
-// annotatesAny gives the note to the hold on the name, whichever owner has it.
-func annotatesAny(b *bad, ctx context.Context, g driver.Grant) error {
-	info, err := b.Forward.Inspect(ctx, g.Name)
-	if err != nil || len(info.Holders) == 0 {
-		return err
-	}
-	g.Owner = info.Holders[0].Owner
-	return b.Forward.Annotate(ctx, g)
-}
-
-func annotateRenews(b *bad, ctx context.Context, g driver.Grant) error {
-	long := g
-	long.TTL *= 100
-	if r := b.Driver.Renew(ctx, []driver.Grant{long})[0]; r.Err != nil {
-		return r.Err
-	}
-	return b.Forward.Annotate(ctx, g)
-}
-
-func annotatesNothing(*bad, context.Context, driver.Grant) error { return nil }
-
 func neverTold(_ *bad, ctx context.Context, _ string) (<-chan struct{}, error) {
 	hints := make(chan struct{})
 	context.AfterFunc(ctx, func() { close(hints) })
@@ -565,18 +544,6 @@ func unfairIntrudes(b *bad, ctx context.Context, r driver.Request) (driver.Grant
 		return doubleGrant(b, ctx, r)
 	}
 	return b.Driver.Try(ctx, r)
-}
-
-func renewCutsNote(b *bad, ctx context.Context, g driver.Grant) driver.Renewal {
-	cut := g
-	noteCut(&cut.Request)
-	b.Forward.Annotate(ctx, cut)
-	return b.good1(ctx, g)
-}
-
-func annotateCuts(b *bad, ctx context.Context, g driver.Grant) error {
-	noteCut(&g.Request)
-	return b.Forward.Annotate(ctx, g)
 }
 
 // downgradeAnew releases the hold and takes a shared one that the change has altered.

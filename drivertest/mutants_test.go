@@ -53,7 +53,6 @@ var mutants = []mutant{
 	{"leak of goroutines", func(b *bad) { b.try = leavesGoroutine }, "", "P9", nil},
 	{"leak of names", func(b *bad) { b.try = leavesKey }, "", "P9", nil},
 	{"goes on after close", func(b *bad) { b.afterClose = true }, "leaks/closed driver", "P9", nil},
-	{"annotate takes whoever holds", func(b *bad) { b.annotate = annotatesAny }, "annotate/of a hold that is gone", "P4", nil},
 	{"a watch is not told", func(b *bad) { b.watch = neverTold }, "watch/tells of every change", "P7", nil},
 	{"a watch does not end", func(b *bad) { b.watch = watchesOn }, "watch/ends with its context", "P9", nil},
 	{"a watch wakes itself", func(b *bad) { b.watch = toldAlways }, "watch/does not wake itself", "P9", nil},
@@ -143,10 +142,6 @@ var mutantsOfAMode = []mutant{
 	{"few permits in the queue", func(b *bad) { alters(b, fewPermits) }, "expiry/a hold lasts as long as it is trusted, and then opens", "P1", []driver.Mode{driver.Slot}},
 	{"a note is cut", func(b *bad) { b.try = altered((*bad).goodTry, noteCut) }, "inspect/shows the holder", "P9", nil},
 	{"a note is cut in the queue", func(b *bad) { alters(b, noteCut) }, "inspect/shows the holder", "P9", nil},
-	{"a renewal cuts the note", func(b *bad) { b.renew = renewCutsNote }, "inspect/shows the holder", "P9", nil},
-	{"annotate cuts the note", func(b *bad) { b.annotate = annotateCuts }, "annotate/changes the note and nothing else", "P9", nil},
-	{"annotate renews", func(b *bad) { b.annotate = annotateRenews }, "annotate/does not renew", "P5", nil},
-	{"annotate forgets", func(b *bad) { b.annotate = annotatesNothing }, "annotate/changes the note and nothing else", "P9", nil},
 	{"since long ago", func(b *bad) { b.try = regrants((*bad).goodTry, sinceZero) }, "exclusive/a grant arrives with time to work", "P1", nil},
 	{"since long ago in the queue", func(b *bad) { b.enqueue = regrants((*bad).goodEnqueue, sinceZero) }, "exclusive/a grant arrives with time to work", "P1", nil},
 	{"since the reply to a try", func(b *bad) { b.try = regrants((*bad).goodTry, sinceNow) }, "transport/a late reply to a try counts from its request", "P1", nil},
@@ -289,7 +284,6 @@ type bad struct {
 	release       func(*bad, context.Context, driver.Grant) error
 	downgrade     func(*bad, context.Context, driver.Grant) (driver.Grant, error)
 	break_        func(*bad, context.Context, string, driver.Token) error
-	annotate      func(*bad, context.Context, driver.Grant) error
 	watch         func(*bad, context.Context, string) (<-chan struct{}, error)
 	shows, lists  func(*driver.Info) // what Inspect and List show, or only List
 	caps          func(*bad) driver.Caps
@@ -390,13 +384,6 @@ func (b *bad) modeOf(ctx context.Context, name string) driver.Mode {
 		return driver.Exclusive
 	}
 	return info.Holders[0].Mode
-}
-
-func (b *bad) Annotate(ctx context.Context, g driver.Grant) error {
-	if b.annotate != nil && b.in(g.Mode) {
-		return b.annotate(b, ctx, g)
-	}
-	return b.Forward.Annotate(ctx, g)
 }
 
 func (b *bad) Watch(ctx context.Context, name string) (<-chan struct{}, error) {

@@ -122,7 +122,6 @@ func (s *suite) themes() []theme {
 		{"inspect", inspectCases},
 		{"breaks", breaksCases},
 		{"downgrade", downgradeCases},
-		{"annotate", annotateCases},
 		{"watch", watchCases},
 		{"faults", faultsCases},
 		{"concurrency", concurrencyCases},

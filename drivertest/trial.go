@@ -303,9 +303,6 @@ func (t *trial) refusesOps(ops driver.Ops) {
 		_, err := f.Downgrade(ctx, g)
 		check(driver.OpDowngrade, "Downgrade", err)
 	}
-	if ops.Has(driver.OpAnnotate) {
-		check(driver.OpAnnotate, "Annotate", f.Annotate(ctx, g))
-	}
 	if ops.Has(driver.OpWatch) {
 		_, err := f.Watch(ctx, t.name)
 		check(driver.OpWatch, "Watch", err)

@@ -24,7 +24,6 @@ func TestConformanceOfStock(t *testing.T) {
 		Parallel:  8,
 		Except: []string{
 			"inspect/shows the holder", "inspect/shows waiters in order", "names/awkward names are shown as they are",
-			"annotate/changes the note and nothing else", "annotate/of a hold that is gone", "annotate/is kept over a renewal",
 			"faults/a lost reply is withdrawn",
 		},
 		Leaks: leaks,

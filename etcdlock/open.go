@@ -152,9 +152,8 @@ func (c *client) contact(ctx context.Context, o *Options) error {
 		kind = "-stock"
 	}
 	c.caps = driver.Caps{
-		Store: fmt.Sprintf("etcd%s:%x/%s", kind, header.ClusterId, c.layout.LocksAt),
-		Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
-			driver.OpAnnotate | driver.OpWatch,
+		Store:   fmt.Sprintf("etcd%s:%x/%s", kind, header.ClusterId, c.layout.LocksAt),
+		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, MaxTTL: maxTTL, Poll: c.poll, TokenBlock: c.layout.Block(),
 		Guarantees: guarantees,

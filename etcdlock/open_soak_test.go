@@ -202,7 +202,6 @@ func asks(c *client) map[string]func(context.Context) error {
 		"Release":   func(ctx context.Context) error { return c.Release(ctx, []driver.Grant{granted})[0] },
 		"Inspect":   func(ctx context.Context) error { _, err := c.Inspect(ctx, "held"); return err },
 		"Break":     func(ctx context.Context) error { return c.Break(ctx, "held", 1) },
-		"Annotate":  func(ctx context.Context) error { return c.Annotate(ctx, granted) },
 		"Downgrade": func(ctx context.Context) error { _, err := c.Downgrade(ctx, granted); return err },
 		"List": func(ctx context.Context) error {
 			for _, err := range c.List(ctx, "") {

@@ -47,16 +47,3 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	})
 	return granted, err
 }
-
-// Annotate implements driver.Annotator.
-func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
-	if err := checkRequest(&g.Request); err != nil {
-		return err
-	}
-	return c.do(ctx, g.Name, func(t *operation) error {
-		if !t.Annotate(g.Owner, g.Note) {
-			return t.lost(g.Owner)
-		}
-		return nil
-	})
-}

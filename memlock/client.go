@@ -211,18 +211,6 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return driver.Grant{}, c.lost(g.Owner, now)
 }
 
-func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
-	_, now, r := c.begin(g.Name)
-	defer c.end(g.Name)
-	if r != nil && r.Annotate(g.Owner, g.Note) {
-		return nil
-	}
-	return c.lost(g.Owner, now)
-}
-
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err

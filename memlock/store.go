@@ -80,7 +80,7 @@ func NewStore(o *Options) *Store {
 		caps: driver.Caps{
 			Store: fmt.Sprintf("mem:%s#%d", process, stores.Add(1)),
 			Ops: driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade |
-				driver.OpAnnotate | driver.OpWatch | driver.OpRaise,
+				driver.OpWatch | driver.OpRaise,
 			Fencing: true, Shared: true, Slots: true, Fair: true,
 			MinTTL: time.Millisecond, Poll: o.Poll, TokenBlock: o.TokenBlock,
 			Guarantees: guarantees,

@@ -316,20 +316,6 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return g, nil
 }
 
-// Annotate implements driver.Annotator.
-func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
-	if err := c.alive(ctx); err != nil {
-		return err
-	}
-	keys := c.layout.keys(g.Name)
-	command := annotateScript.command(keys[:], escape(g.Owner), g.Note)
-	reply := c.shared.run(ctx, annotateScript, command)[0]
-	if reply.Err != nil {
-		return Explain(reply.Err)
-	}
-	return statusError(reply.Value)
-}
-
 // Break implements driver.Breaker.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {

@@ -80,7 +80,6 @@ func TestKeysAreDeclared(t *testing.T) {
 	p.enqueue(p.client, "b")
 	p.enqueue(p.client, "a")
 	p.Renew(t.Context(), []driver.Grant{g})
-	p.Annotate(t.Context(), g)
 	p.release(g, nil)
 	g, err := p.Wait(t.Context(), driver.Request{Name: "n", Owner: "a", TTL: 10 * time.Second})
 	if err != nil {

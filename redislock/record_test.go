@@ -34,7 +34,7 @@ func (c *handClock) advance(t testing.TB, d time.Duration) {
 // withHandClock lets the scripts read the time from clockKey.
 func withHandClock(t *testing.T) {
 	t.Helper()
-	for _, s := range []*script{takeScript, askScript, renewScript, raiseScript, releaseScript, breakScript, downgradeScript, annotateScript, inspectScript} {
+	for _, s := range []*script{takeScript, askScript, renewScript, raiseScript, releaseScript, breakScript, downgradeScript, inspectScript} {
 		before := *s
 		text := strings.Replace(s.text, "call('TIME')", "{0, redis.call('GET', '"+clockKey+"')}", 1)
 		if text == s.text || strings.Contains(text, "TIME'") {
@@ -233,14 +233,6 @@ func (w *twin) step(req *driver.Request) (step string, retire bool) {
 		return "Downgrade", false
 	}
 	h := w.rec.Held(r.Owner)
-	if w.rng.IntN(2) == 0 {
-		g.Note = fmt.Sprintf("note %d: é\n%%", w.rng.IntN(3))
-		w.gave("Annotate", r, w.c.Annotate(ctx, g), w.rec.Annotate(r.Owner, g.Note))
-		if h != nil { // a request that is repeated has the note that the hold has
-			req.Note, w.held[r.Owner] = g.Note, g
-		}
-		return "Annotate", false
-	}
 	if h == nil || w.plain {
 		if err := w.c.Break(ctx, w.name, 1); !errors.Is(err, driver.ErrNotHeld) {
 			w.Errorf("Break of no hold returned %v", err)

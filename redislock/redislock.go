@@ -311,7 +311,7 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate | driver.OpRaise,
+		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpRaise,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),

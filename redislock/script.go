@@ -46,9 +46,6 @@ var breakLua string
 //go:embed lua/downgrade.lua
 var downgradeLua string
 
-//go:embed lua/annotate.lua
-var annotateLua string
-
 //go:embed lua/inspect.lua
 var inspectLua string
 
@@ -63,7 +60,6 @@ var (
 	releaseScript   = scriptOf(clockLua + recordLua + releaseLua)
 	breakScript     = scriptOf(clockLua + recordLua + breakLua)
 	downgradeScript = scriptOf(clockLua + recordLua + downgradeLua)
-	annotateScript  = scriptOf(clockLua + recordLua + annotateLua)
 	inspectScript   = scriptOf(clockLua + fieldsLua + recordLua + inspectLua)
 )
 

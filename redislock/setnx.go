@@ -37,19 +37,15 @@ var setnxReleaseLua string
 //go:embed lua/setnx_break.lua
 var setnxBreakLua string
 
-//go:embed lua/setnx_annotate.lua
-var setnxAnnotateLua string
-
 //go:embed lua/setnx_inspect.lua
 var setnxInspectLua string
 
 var (
-	setnxTake     = scriptOf(clockLua + setnxLua + setnxTakeLua)
-	setnxRenew    = scriptOf(clockLua + setnxLua + setnxRenewLua)
-	setnxRelease  = scriptOf(clockLua + setnxLua + setnxReleaseLua)
-	setnxBreak    = scriptOf(clockLua + setnxLua + setnxBreakLua)
-	setnxAnnotate = scriptOf(clockLua + setnxLua + setnxAnnotateLua)
-	setnxInspect  = scriptOf(clockLua + setnxLua + setnxInspectLua)
+	setnxTake    = scriptOf(clockLua + setnxLua + setnxTakeLua)
+	setnxRenew   = scriptOf(clockLua + setnxLua + setnxRenewLua)
+	setnxRelease = scriptOf(clockLua + setnxLua + setnxReleaseLua)
+	setnxBreak   = scriptOf(clockLua + setnxLua + setnxBreakLua)
+	setnxInspect = scriptOf(clockLua + setnxLua + setnxInspectLua)
 )
 
 // setnxPoll is the longest pause between two polls of a waiter, unless Options.Poll says another.
@@ -59,7 +55,7 @@ const setnxPoll = 100 * time.Millisecond
 // setnxCaps are the abilities of the layout, of those of Redis.
 func setnxCaps(caps driver.Caps) driver.Caps {
 	caps.Store += "-setnx"
-	caps.Ops &= driver.OpInspect | driver.OpBreak | driver.OpAnnotate | driver.OpVote | driver.OpShard
+	caps.Ops &= driver.OpInspect | driver.OpBreak | driver.OpVote | driver.OpShard
 	caps.Fencing, caps.Shared, caps.Slots, caps.Fair = false, false, false, false
 	caps.TokenBlock = 0
 	if caps.Poll == 0 {
@@ -173,19 +169,6 @@ func (s setnx) Release(ctx context.Context, grants []driver.Grant) []error {
 	return withdrawn(grants, s.batch(ctx, s.c.reserved, setnxRelease, grants, func(g *driver.Grant) []string {
 		return []string{g.Owner, decimal(micros(g.MinHold)), decimal(micros(refusedFor(g)))}
 	}))
-}
-
-// Annotate implements driver.Annotator.
-func (s setnx) Annotate(ctx context.Context, g driver.Grant) error {
-	if err := s.c.alive(ctx); err != nil {
-		return err
-	}
-	command := setnxAnnotate.command(s.c.layout.setnxKeys(g.Name, g.Owner), g.Owner, g.Note)
-	reply := s.c.shared.run(ctx, setnxAnnotate, command)[0]
-	if reply.Err != nil {
-		return Explain(reply.Err)
-	}
-	return statusError(reply.Value)
 }
 
 // Break implements driver.Breaker. A hold of another program has no token, so it cannot be broken.

@@ -311,19 +311,6 @@ func (c *client) Break(ctx context.Context, name string, token driver.Token) err
 	return errors.Join(err, answer)
 }
 
-// Annotate implements driver.Annotator.
-func (c *client) Annotate(ctx context.Context, g driver.Grant) error {
-	var answer error
-	_, err := c.requestStep(ctx, taking, g.Name, func(ctx context.Context, conn *sql.Conn) error {
-		return c.changeSurely(ctx, conn, g.Name, nil, look{heads: headPlaces}, func(a *attempt) {
-			if answer = nil; !a.Annotate(g.Owner, storable(g.Note)) {
-				answer = a.reasonGone(g.Owner)
-			}
-		})
-	})
-	return errors.Join(err, answer)
-}
-
 // storable returns a note as all databases can keep it: PostgreSQL has no text with
 // a zero byte.
 func storable(note string) string { return strings.ReplaceAll(note, "\x00", "\uFFFD") }

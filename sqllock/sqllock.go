@@ -197,7 +197,7 @@ func connect(ctx context.Context, p *pool, dialect Dialect, library Library, o *
 	}
 	c.caps = driver.Caps{
 		Store:   dialect.String() + ":" + meta.store,
-		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpAnnotate | driver.OpWatch,
+		Ops:     driver.OpQueue | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: meta.poll, TokenBlock: tokenBlock,
 		Guarantees: guarantees[dialect],

@@ -72,9 +72,7 @@ type Config struct {
 
 // The values of Config.Leader, and of the URL's hf.leader.
 const (
-	// Latch makes a mutex an entry of Curator's LeaderLatch. Its note cannot be changed then (OpAnnotate):
-	// LeaderLatch stops to listen to the entry before its own once that entry's data has changed, and would
-	// not hear when it goes.
+	// Latch makes a mutex an entry of Curator's LeaderLatch.
 	Latch = "latch"
 	// Selector makes a mutex an entry of Curator's LeaderSelector, which is an InterProcessMutex.
 	Selector = "selector"
@@ -226,12 +224,9 @@ func (c *client) contact(ctx context.Context, poll time.Duration) error {
 	if poll == 0 {
 		poll = (c.longest + shortest) / 2
 	}
-	ops := driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch
-	if !c.layout.latch {
-		ops |= driver.OpAnnotate
-	}
 	c.caps = driver.Caps{
-		Store: "zk:" + id, Ops: ops,
+		Store:   "zk:" + id,
+		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpWatch,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: shortest, Poll: poll, TokenBlock: 1,
 		Guarantees: guarantees(tick(ctx, long, shortest), c.anyServer),

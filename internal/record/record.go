@@ -7,7 +7,7 @@
 //
 //  1. [Record.Settle] brings the record up to the present instant. All other methods expect
 //     a record that was settled at the instant that they get.
-//  2. One of Ask, Renew, Release, Downgrade, Annotate and Break does what was asked for.
+//  2. One of Ask, Renew, Release, Downgrade and Break does what was asked for.
 //  3. If that may have made room, another Settle grants it to those who come first, in the
 //     same step.
 //  4. The store writes the record down, and wakes those whom Rules.Granted was called for. It
@@ -431,15 +431,6 @@ func (r *Record) Downgrade(owner string, sent, now driver.Instant) *Hold {
 		h.Mode = driver.Shared
 	}
 	return h
-}
-
-// Annotate changes the note of the owner's hold and reports whether there is one.
-func (r *Record) Annotate(owner, note string) bool {
-	h := r.Held(owner)
-	if h != nil {
-		h.Note = note
-	}
-	return h != nil
 }
 
 // Break ends the live hold with this token and returns it as it was. It reports false when

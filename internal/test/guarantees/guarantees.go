@@ -55,7 +55,7 @@ const legend = `
 - **fencing**: leases carry fencing tokens. **fair**: clients are served in the order of the store's queue (P8).
 - **queue**: the store itself queues waiters, and a release wakes the next; else waiters ask again after growing pauses.
 - **push**: the store tells a holder that its hold is gone, before the next renewal would.
-- **inspect**, **break**, **downgrade**, **annotate** (another note for a hold), **watch** (changes are told, not polled for): the operations of these names.
+- **inspect**, **break**, **downgrade**, **watch** (changes are told, not polled for): the operations of these names.
 - **TTL**: the TTLs that the store takes. **poll**: the longest that a waiter goes without asking again.
 - **late**: how long after TTL and lock-delay, or its minimum hold, a dead holder's name opens at the latest (P5).
 
@@ -128,14 +128,14 @@ func parent(before []Store, s Store) (nearest *Store) {
 
 func capabilities(b *bytes.Buffer, stores []Store) {
 	row(b, "package", "fencing", "fair", "shared", "semaphores", "queue", "push", "inspect",
-		"break", "downgrade", "annotate", "watch", "TTL", "poll", "late")
+		"break", "downgrade", "watch", "TTL", "poll", "late")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range stores {
 		c := s.Caps
 		row(b, link(s), yes(c.Fencing), yes(c.Fair), yes(c.Shared), yes(c.Slots),
 			yes(c.Ops.Has(driver.OpQueue)), yes(c.Ops.Has(driver.OpNotify)), yes(c.Ops.Has(driver.OpInspect)),
 			yes(c.Ops.Has(driver.OpBreak)), yes(c.Ops.Has(driver.OpDowngrade)),
-			yes(c.Ops.Has(driver.OpAnnotate)), yes(c.Ops.Has(driver.OpWatch)), ttls(c), c.PollInterval().String(), c.Guarantees.Lateness.String())
+			yes(c.Ops.Has(driver.OpWatch)), ttls(c), c.PollInterval().String(), c.Guarantees.Lateness.String())
 	}
 }
 

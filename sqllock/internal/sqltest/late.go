@@ -142,8 +142,7 @@ func (l *LatePlace) awaitedBefore(
 	if err := waiter.Release(ctx, []driver.Grant{{Request: before}})[0]; err != nil {
 		t.Fatal(err)
 	}
-	g.Note = "known"
-	if err := holder.(driver.Annotator).Annotate(ctx, g); err != nil {
+	if err := holder.Renew(ctx, []driver.Grant{g})[0].Err; err != nil {
 		t.Fatal(err)
 	}
 	return g

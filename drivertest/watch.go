@@ -2,105 +2,10 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
-
-var annotates = driver.Caps{Ops: driver.OpAnnotate | driver.OpInspect}
-
-var annotateCases = []testCase{
-	{name: "changes the note and nothing else", need: annotates, kinds: kinds, run: annotateShows},
-	{name: "does not renew", need: annotates, kinds: modes, run: annotateDoesNotRenew, time: true},
-	{name: "of one of several", need: annotates, kinds: several, run: annotateOne},
-	{name: "of a hold that is gone", need: annotates, run: annotateGone},
-	{name: "is kept over a renewal", need: annotates, kinds: modes, run: annotateKept},
-}
-
-func (t *trial) annotate(d driver.Driver, g driver.Grant, note string) driver.Grant {
-	t.Helper()
-	g.Note = note
-	if err := (driver.Forward{Driver: d}).Annotate(t.ctx, g); err != nil {
-		t.Fatalf("P4: Annotate of a live hold: %v", err)
-	}
-	return g
-}
-
-// noted asserts that the holds have these notes, by owner.
-func (t *trial) noted(d driver.Driver, want map[string]string) {
-	t.Helper()
-	info := t.inspect(d)
-	if len(info.Holders) != len(want) {
-		t.Errorf("P4: Annotate changed how many hold: %+v", info.Holders)
-	}
-	for _, h := range info.Holders {
-		if h.Note != want[h.Owner] {
-			t.Errorf("P4: a hold has the note %q, not %q", h.Note, want[h.Owner])
-		}
-	}
-}
-
-func annotateShows(t *trial) {
-	a, b := t.open(), t.open()
-	before := t.now()
-	g := t.have(a, t.hold())
-	for _, note := range []string{"second: é 🔒 % {}", "", longNote} {
-		g = t.annotate(a, g, note)
-		t.shown(b, g, before)
-	}
-	t.refused(b, t.rival(), "P1: Annotate freed the name")
-	t.release(a, g)
-	t.freed(b, g, "P4: a hold with a new note was not freed by its release")
-}
-
-func annotateDoesNotRenew(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.have(a, t.briefHold())
-	t.pass(t.ttl * 3 / 4)
-	g.Note = "again"
-	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); err != nil && !driver.Gone(err) {
-		t.Fatalf("P4: Annotate of a live hold: %v", err)
-	}
-	t.outlive(t.ttl / 2)
-	t.freed(b, g, "P5: Annotate made a hold last longer")
-}
-
-func annotateOne(t *trial) {
-	a, b := t.open(), t.open()
-	g, other := t.take(a, t.hold()), t.take(b, t.beside())
-	g = t.annotate(a, g, "mine")
-	t.noted(b, map[string]string{g.Owner: "mine", other.Owner: other.Note})
-	t.release(a, g)
-	t.release(b, other)
-}
-
-func annotateGone(t *trial) {
-	a, b := t.open(), t.open()
-	g := t.take(a, t.request())
-	t.release(a, g)
-	next := t.take(b, t.request())
-	g.Note = "not mine"
-	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("P4: Annotate of a released hold returned %v, not ErrNotHeld", err)
-	}
-	t.noted(b, map[string]string{next.Owner: next.Note})
-	t.release(b, next)
-	if err := (driver.Forward{Driver: a}).Annotate(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("P4: Annotate of a released hold returned %v, not ErrNotHeld", err)
-	}
-	t.freeNow(b, t.request(), "P4: Annotate of a released hold took the name")
-}
-
-func annotateKept(t *trial) {
-	a, b := t.open(), t.open()
-	before := t.now()
-	g := t.renew(a, t.annotate(a, t.have(a, t.hold()), longNote))
-	t.shown(b, g, before)
-	if g.Mode == driver.Exclusive && t.caps.Ops.Has(driver.OpDowngrade) {
-		t.shown(b, t.downgrade(a, g), before)
-	}
-}
 
 var watches = driver.Caps{Ops: driver.OpWatch | driver.OpInspect}
 
@@ -144,10 +49,6 @@ func watchTells(t *trial) {
 	hints := t.watch(t.ctx, b)
 	g := t.take(a, t.request())
 	t.hinted(b, hints, "P7: a watch was not told of a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
-	if t.caps.Ops.Has(driver.OpAnnotate) {
-		g = t.annotate(a, g, "new")
-		t.hinted(b, hints, "P7: a watch was not told of a new note", func(i driver.Info) bool { return i.Holders[0].Note == "new" })
-	}
 	if t.caps.Ops.Has(driver.OpQueue) {
 		r := t.request()
 		r.Note = g.Note // nothing but the owner changes
