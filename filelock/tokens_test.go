@@ -71,8 +71,11 @@ func TestTokensOfAnIdleRecord(t *testing.T) {
 		clock.now += driver.Instant((tokenBlock - 1) * time.Microsecond)
 	}
 	clock.now = clock.now.Add(-(tokenBlock-1)*time.Microsecond + time.Microsecond)
-	if !clean() {
-		t.Error("P9: the idle record was not deleted")
+	// The client may have found the other one alive as that was closed: it believes so for aliveFor.
+	for end := time.Now().Add(time.Minute); !clean(); time.Sleep(aliveFor) {
+		if time.Now().After(end) {
+			t.Fatal("P9: the idle record was not deleted")
+		}
 	}
 	next(t, c, g.Token+tokenBlock, "the record was deleted")
 }

@@ -46,8 +46,8 @@ func TestRender(t *testing.T) {
 	variant.Caps.Guarantees.Faults[driver.Failover] = crash
 	got := string(Render(append(stores, variant)))
 	for _, line := range []string{
-		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | no | no | 1s to 1h0m0s | 2s | 3s |",
-		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | no | no | any | 1s | 0s |",
+		"| [onelock](#onelock) | yes | no | no | yes | yes | no | no | yes | no | no | 1s to 1h0m0s | 2s | 3s |",
+		"| [twolock](#twolock) | no | yes | yes | no | no | yes | yes | no | yes | no | any | 1s | 0s |",
 		"| client crash | the holder's process is killed, or its host dies | kept | kept | ends |", // said once: three have it
 		"## onelock", "A summary. **Tokens**: A counter.",
 		"| client suspend, partition, late replies, store pause, store restart, store memory lost, fail-over, store clock forward, store clock backward | unstated | unstated |  |", // what is not said is not made up
