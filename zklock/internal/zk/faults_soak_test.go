@@ -239,7 +239,7 @@ func TestTooManyConnections(t *testing.T) {
 		do(t, s, Exists("/", nil))
 		t.Cleanup(func() { s.Abandon() })
 	}
-	ctx, cancel := context.WithTimeout(within(t), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(within(t), 3*time.Second)
 	defer cancel()
 	if _, err := Open(ctx, c); err == nil || !errors.Is(err, ErrHungUp) {
 		t.Errorf("one too many: %v", err)
