@@ -16,174 +16,172 @@ type node struct {
 	q     *quorum
 	index int
 	name  string
-	tried chan struct{} // closed when the first attempt to open the node has ended
+	open  func(context.Context) (driver.Driver, error)
 
-	mu     sync.Mutex
-	driver driver.Driver // nil: not open
-	lives  lives         // the driver, or faithful
-	failed error         // why it is not open
-	memory vote.Memory
-	owed   int // votes that are being withdrawn
+	mu      sync.Mutex
+	driver  driver.Driver // nil: not open yet
+	opening chan struct{} // closed when the attempt under way has ended; nil: none is
+	failed  error         // the last attempt's
+	again   driver.Instant
+	memory  vote.Memory
+	owed    []owed // what is still to be withdrawn
 }
 
-// lives is what tells a node's memory: see driver.Voter.
-type lives interface {
-	Vote(context.Context, driver.Request, driver.Life) (driver.Grant, bool, error)
-	Life(context.Context, time.Duration) (driver.Life, bool, time.Duration, error)
-	Admit(context.Context, driver.Life) error
-}
-
-// faithful is a node that forgets nothing: its only life counts.
-type faithful struct{ driver.Driver }
-
-func (f faithful) Vote(ctx context.Context, r driver.Request, _ driver.Life) (driver.Grant, bool, error) {
-	g, err := f.Try(ctx, r)
-	return g, true, err
-}
-
-func (faithful) Life(context.Context, time.Duration) (driver.Life, bool, time.Duration, error) {
-	return 1, true, 0, nil
-}
-
-func (faithful) Admit(context.Context, driver.Life) error { return nil }
+// reopen is how long after a failure a node is opened again, at the earliest.
+const reopen = 200 * time.Millisecond
 
 // openWithin bounds an attempt to open a node.
 const openWithin = 5 * time.Second
 
-// keepOpening opens the node, and repeats that until it succeeds or the driver is closed. First gets the outcome
-// of the first attempt.
-func (n *node) keepOpening(open func(context.Context) (driver.Driver, error), first chan<- error) {
-	var pause backoff
-	for try := 1; ; try++ {
-		ctx, cancel := context.WithTimeout(n.q.closing, openWithin)
-		d, err := open(ctx)
-		if err == nil {
-			if err = n.accept(ctx, d); err != nil {
-				d.Close()
-			}
-		}
-		cancel()
-		if err != nil {
-			n.mu.Lock()
-			n.failed = fmt.Errorf("node %s: %w", n.name, err)
-			n.mu.Unlock()
-		}
-		if try == 1 {
-			close(n.tried)
-			first <- err
-		}
-		if err == nil || !pause.rest(n.q) {
-			return
-		}
-	}
-}
-
-// accept admits a driver that has just been opened, and uses it.
-func (n *node) accept(ctx context.Context, d driver.Driver) error {
-	if err := n.q.admit(ctx, n.name, d); err != nil {
-		return err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.driver, n.failed = d, nil
-	if v, ok := driver.As[driver.Voter](d, driver.OpVote); ok && n.q.rules.MaxTTL != 0 {
-		n.lives = v
-		return nil
-	}
-	n.lives, n.memory = faithful{d}, vote.Memory{Life: 1, Admitted: true}
-	return nil
-}
-
-// opened returns the node's driver, or why it is not open.
+// opened returns the node's driver, if it is open.
 func (n *node) opened() (driver.Driver, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.driver, n.failed
+	if n.driver != nil {
+		return n.driver, nil
+	}
+	if n.failed != nil {
+		return nil, n.failed
+	}
+	return nil, fmt.Errorf("node %s: not open yet", n.name)
 }
 
-// get is opened after the first attempt to open the node.
+// get returns the node's driver. If the node is not open it tries that, once for all who ask.
 func (n *node) get(ctx context.Context) (driver.Driver, error) {
+	n.mu.Lock()
+	d := n.driver
+	n.mu.Unlock()
+	if d != nil {
+		return d, nil
+	}
+	if err := n.reach(ctx); err != nil {
+		return nil, err
+	}
+	return n.opened()
+}
+
+// reach opens the node, or waits until another has.
+func (n *node) reach(ctx context.Context) error {
+	n.mu.Lock()
+	if n.driver != nil {
+		n.mu.Unlock()
+		return nil
+	}
+	if n.opening == nil {
+		if n.failed != nil && n.q.clock.Now() < n.again {
+			defer n.mu.Unlock()
+			return n.failed
+		}
+		n.opening = make(chan struct{})
+		if !n.q.spawn(n.tryOpen) {
+			close(n.opening)
+			n.opening = nil
+			n.mu.Unlock()
+			return driver.ErrClosed
+		}
+	}
+	opening := n.opening
+	n.mu.Unlock()
 	select {
-	case <-n.tried:
-		return n.opened()
+	case <-opening:
+		_, err := n.opened()
+		return err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("node %s: %w", n.name, ctx.Err())
+		return fmt.Errorf("node %s: %w", n.name, ctx.Err())
 	}
 }
 
-// known returns what the client knows of the node's memory.
+// tryOpen opens the node, once.
+func (n *node) tryOpen() {
+	ctx, cancel := n.q.within(openWithin)
+	defer cancel()
+	d, err := n.open(ctx)
+	if err == nil {
+		if err = n.q.admit(ctx, n.name, d); err != nil {
+			d.Close()
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil {
+		n.failed, n.again = fmt.Errorf("node %s: %w", n.name, err), n.q.clock.Now().Add(reopen)
+	} else {
+		n.driver, n.failed = d, nil
+	}
+	close(n.opening)
+	n.opening = nil
+}
+
+// known returns what the client knows of the node's memory. A store that is no driver.Voter forgets nothing.
 func (n *node) known() vote.Memory {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.driver != nil && n.driver.Caps().Ops.Has(driver.OpVote) {
+		return n.remembered()
+	}
+	return vote.Memory{Life: 1, Admitted: true}
+}
+
+// remembered is what the client knows of the node's memory, if the node is a driver.Voter.
+func (n *node) remembered() vote.Memory {
 	m := n.memory
 	m.Longest = time.Duration(n.q.longest.Load())
 	return m
 }
 
-// learn asks the node for its life, and admits it when it is time. If the node does not say, nothing is
-// known. P1: learn tells the node this client's longest TTL before the node's vote counts for this client, so
-// that clients with a shorter one hear of it.
-func (n *node) learn(ctx context.Context) (vote.Memory, error) {
-	if _, err := n.get(ctx); err != nil {
-		return vote.Memory{}, err
-	}
-	life, admitted, longest, err := n.lives.Life(ctx, n.q.rules.MaxTTL)
-	if err != nil {
-		return vote.Memory{}, err
-	}
+// learn asks the node for its life, and admits it when it is time. P1: it tells the node this client's longest TTL
+// before the node's vote counts for this client, so that clients with a shorter one hear of it.
+func (n *node) learn(ctx context.Context, v driver.Voter) (vote.Memory, error) {
+	life, admitted, longest, err := v.Life(ctx, n.q.rules.MaxTTL)
 	now := n.q.clock.Now()
-	for was := n.q.longest.Load(); int64(longest) > was && !n.q.longest.CompareAndSwap(was, int64(longest)); {
-		was = n.q.longest.Load()
-	}
 	n.mu.Lock()
-	n.memory = n.memory.Learn(life, admitted, now)
-	n.mu.Unlock()
-	m := n.known()
-	if n.q.rules.Admit(m, now) {
-		n.lives.Admit(ctx, life) // if that fails, the next request does it
+	if err == nil {
+		n.q.raise(longest)
+		n.memory = n.memory.Learn(life, admitted, now)
 	}
-	return m, nil
+	m := n.remembered()
+	n.mu.Unlock()
+	if err == nil && n.q.rules.Admit(m, now) {
+		v.Admit(ctx, life) // if that fails, the next request does it
+	}
+	return m, err
 }
 
-// Errors of nodes that have no tokens, where holds have some.
-var (
-	errNoTokens = errors.New("it has no fencing tokens that can be raised, as the nodes had that were opened first")
-	errBadToken = errors.New("its token is out of range")
-)
-
-// maxToken is the highest token: those after it must be possible, too.
-const maxToken = 1<<53 - 1
-
-// hasTokens reports whether a node can vote for holds with tokens.
-func hasTokens(c driver.Caps) bool { return c.Fencing && c.Ops.Has(driver.OpRaise) }
-
-// vote asks the node for its vote. It returns the answer as package vote knows it, and what is known of the
-// node's memory: nothing, if the vote was given in another life.
-func (n *node) vote(ctx context.Context, r driver.Request) (driver.Grant, vote.Answer, vote.Memory, error) {
-	refused := func(err error) (driver.Grant, vote.Answer, vote.Memory, error) {
-		return driver.Grant{}, vote.Refused, vote.Memory{}, err // nothing was sent
+// raise takes in the longest TTL that a node knows of.
+func (q *quorum) raise(longest time.Duration) {
+	for was := q.longest.Load(); int64(longest) > was && !q.longest.CompareAndSwap(was, int64(longest)); {
+		was = q.longest.Load()
 	}
+}
+
+// lived returns what is known of the node's memory, up to answers that have just come: nothing, if the node
+// does not say in which life it is. It is asked after the answers, because the same life now is the same
+// life then. Suppose the node restarted without memory, and a request of this client's that was under way
+// for long has taken the vote again in the new life. Then the node renews it, and it must not count.
+func (n *node) lived(ctx context.Context) vote.Memory {
+	d, err := n.opened()
+	if err != nil {
+		return vote.Memory{}
+	}
+	v, ok := driver.As[driver.Voter](d, driver.OpVote)
+	if !ok || n.q.rules.MaxTTL == 0 {
+		return n.known()
+	}
+	m, err := n.learn(ctx, v)
+	if err != nil {
+		return vote.Memory{}
+	}
+	return m
+}
+
+// try asks the node for its vote. It returns the answer as package vote knows it, and what is known of the
+// node's memory: nothing, if the vote was given in another life.
+func (n *node) try(ctx context.Context, r driver.Request) (driver.Grant, vote.Answer, vote.Memory, error) {
 	d, err := n.get(ctx)
 	if err != nil {
-		return refused(err)
+		return driver.Grant{}, vote.Refused, vote.Memory{}, err // nothing was sent
 	}
-	if n.q.rules.Tokens && !hasTokens(d.Caps()) {
-		return refused(fmt.Errorf("node %s: %w", n.name, errNoTokens))
-	}
-	m := n.known()
-	if !m.Admitted { // another client may have admitted it meanwhile
-		if m, err = n.learn(ctx); err != nil {
-			return refused(fmt.Errorf("node %s: %w", n.name, err))
-		}
-	}
-	g, same, err := n.lives.Vote(ctx, r, m.Life)
-	if err == nil && !same {
-		n.learn(ctx) // for the next request
-		m = vote.Memory{}
-	}
-	if err == nil && n.q.rules.Tokens && (g.Token <= 0 || g.Token >= maxToken) {
-		err = driver.Uncertain(errBadToken) // so that it is withdrawn
-	}
+	g, m, err := n.ask(ctx, d, r)
 	switch {
 	case err == nil:
 		return g, vote.Given, m, nil
@@ -193,25 +191,48 @@ func (n *node) vote(ctx context.Context, r driver.Request) (driver.Grant, vote.A
 	return g, vote.Refused, m, fmt.Errorf("node %s: %w", n.name, err)
 }
 
-// plain returns an error that says the same of one node, and says nothing of the hold to errors.Is.
-func plain(err error) error {
-	if driver.Gone(err) || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrMismatch) {
-		return errors.New(err.Error())
+// Errors of nodes that have no tokens, where holds have some.
+var (
+	errNoTokens = errors.New("it has no fencing tokens that can be raised, as the nodes had that were opened first")
+	errBadToken = errors.New("its token is out of range")
+)
+
+// ask asks the node's driver for a hold.
+func (n *node) ask(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
+	if n.q.rules.Tokens && !hasTokens(d.Caps()) {
+		return driver.Grant{}, vote.Memory{}, errNoTokens // nothing was asked for
 	}
-	return err
+	g, m, err := n.askVote(ctx, d, r)
+	if err == nil && n.q.rules.Tokens && (g.Token <= 0 || g.Token >= maxToken) {
+		err = driver.Uncertain(errBadToken) // so that it is withdrawn
+	}
+	return g, m, err
 }
 
-// backoff is the pause before the next attempt at something that a node has not done.
-type backoff time.Duration
+// maxToken is the highest token: those after it must be possible, too.
+const maxToken = 1<<53 - 1
 
-// rest waits for twice as long as the last time, from 10 ms to a second. It returns false if the driver is
-// closed.
-func (b *backoff) rest(q *quorum) bool {
-	*b = min(max(2**b, backoff(10*time.Millisecond)), backoff(time.Second))
-	select {
-	case <-time.After(time.Duration(*b)):
-		return true
-	case <-q.closing.Done():
-		return false
+// hasTokens reports whether a node can vote for holds with tokens.
+func hasTokens(c driver.Caps) bool { return c.Fencing && c.Ops.Has(driver.OpRaise) }
+
+// askVote asks for a hold, and in which life it was given.
+func (n *node) askVote(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
+	v, ok := driver.As[driver.Voter](d, driver.OpVote)
+	if !ok || n.q.rules.MaxTTL == 0 {
+		g, err := d.Try(ctx, r)
+		return g, n.known(), err
 	}
+	m := n.known()
+	if !m.Admitted { // another client may have admitted it meanwhile
+		var err error
+		if m, err = n.learn(ctx, v); err != nil {
+			return driver.Grant{}, vote.Memory{}, err // nothing was asked for
+		}
+	}
+	g, same, err := v.Vote(ctx, r, m.Life)
+	if err == nil && !same {
+		n.learn(ctx, v) // for the next request
+		m = vote.Memory{}
+	}
+	return g, m, err
 }

@@ -3,8 +3,8 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +13,16 @@ import (
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
+
+// silentlyForgetful is a node that may come back without its votes and does not say when.
+type silentlyForgetful struct{ driver.Driver }
+
+func (f silentlyForgetful) Caps() driver.Caps {
+	c := f.Driver.Caps()
+	c.Guarantees.Faults = maps.Clone(c.Guarantees.Faults)
+	c.Guarantees.Faults[driver.StoreRestart] = driver.Verdict{Exclusion: driver.Breaks}
+	return c
+}
 
 // opens returns a node that has this driver.
 func opens(name string, d driver.Driver) quorum.Node {
@@ -24,7 +34,7 @@ func opens(name string, d driver.Driver) quorum.Node {
 func TestLateNodeIsRefused(t *testing.T) {
 	shared := memlock.NewStore(nil)
 	for says, bad := range map[string]driver.Driver{
-		"may forget its votes":      forgetful{memlock.NewStore(nil).Client()},
+		"may forget its votes":      silentlyForgetful{memlock.NewStore(nil).Client()},
 		"is the same store as node": shared.Client(),
 	} {
 		if d, err := quorum.Open(t.Context(), "s", []quorum.Node{opens("1", bad), opens("2", bad), opens("3", bad)}, nil); err == nil {
@@ -50,13 +60,20 @@ func TestLateNodeIsRefused(t *testing.T) {
 		}
 		wire.HoldRequests() // so that no majority is without the third
 		close(late)
-		await(t, "an error that says that the node "+says, func() bool {
+		for end := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
 			_, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "a", TTL: time.Second})
 			if err == nil {
-				t.Fatalf("a node that %s votes when it is opened late", says)
+				t.Errorf("a node that %s votes when it is opened late", says)
+				break
 			}
-			return strings.Contains(err.Error(), says)
-		})
+			if strings.Contains(err.Error(), says) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Errorf("the error does not say that the node %s: %v", says, err)
+				break
+			}
+		}
 		wire.ReleaseRequests()
 		d.Close()
 	}
@@ -80,99 +97,5 @@ func TestOpenUnderContext(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("the error does not say what is wrong with each node: %v", err)
 		}
-	}
-}
-
-// TestNotDurable: P1: a node that is said to be durable, and says that it is not, is refused.
-func TestNotDurable(t *testing.T) {
-	for _, forgets := range []bool{false, true} {
-		nodes := make([]driver.Driver, 3)
-		for i := range nodes {
-			v := newVoter()
-			v.forgets = forgets && i == 2
-			nodes[i] = v
-		}
-		d, err := quorum.New(nodes, &quorum.Options{Durable: true})
-		if err == nil {
-			d.Close()
-		}
-		if refused := err != nil && strings.Contains(err.Error(), "said to be durable"); refused != forgets {
-			t.Errorf("of a node that forgets: %v: %v", forgets, err)
-		}
-	}
-}
-
-// told is a node that other clients have told of an hour as their longest TTL.
-type told struct{ *voter }
-
-func (told) Life(context.Context, time.Duration) (driver.Life, bool, time.Duration, error) {
-	return 1, false, time.Hour, nil
-}
-
-// ticking is a clock that a test sets.
-type ticking struct{ now atomic.Int64 }
-
-func (c *ticking) Now() driver.Instant { return driver.Instant(c.now.Load()) }
-
-// TestLongestOfAll: P1: nodes that may have forgotten votes do not count until the longest TTL of all clients is
-// over, although this client's own is shorter.
-func TestLongestOfAll(t *testing.T) {
-	clock := &ticking{}
-	clock.now.Store(1)
-	var nodes []driver.Driver
-	for range 3 {
-		nodes = append(nodes, told{newVoter()})
-	}
-	d, err := quorum.New(nodes, &quorum.Options{MaxTTL: time.Second, NodeTimeout: bound, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	try := func(owner string) error {
-		_, err := d.Try(t.Context(), driver.Request{Name: owner, Owner: owner, TTL: time.Second})
-		return err
-	}
-	var held *driver.HeldError
-	if err := try("a"); !errors.As(err, &held) || held.ExpiresIn < 59*time.Minute {
-		t.Errorf("Try of nodes that are new: %v", err)
-	}
-	clock.now.Add(int64(30 * time.Minute))
-	if err := try("b"); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Try before the longest TTL of all clients is over: %v", err)
-	}
-	clock.now.Add(int64(31 * time.Minute))
-	if err := try("c"); err != nil {
-		t.Errorf("Try after that: %v", err)
-	}
-}
-
-// TestInitInUse: P1: nodes of which one shows a hold are not said to be new. When it is released, they are.
-func TestInitInUse(t *testing.T) {
-	var nodes []driver.Driver
-	for range 3 {
-		nodes = append(nodes, newVoter())
-	}
-	d, err := quorum.New(nodes, &quorum.Options{NodeTimeout: bound})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	g, err := nodes[1].Try(t.Context(), driver.Request{Name: "orders/42", Owner: "a", TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := quorum.Init(t.Context(), d); err == nil || !strings.Contains(err.Error(), `"orders/42" is held`) {
-		t.Errorf("Init of nodes in use: %v", err)
-	}
-	if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "b", TTL: time.Second}); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("after an Init that was refused the nodes count: %v", err)
-	}
-	if err := nodes[1].Release(t.Context(), []driver.Grant{g})[0]; err != nil {
-		t.Fatal(err)
-	}
-	// The votes of the attempt are being taken back.
-	await(t, "Init of nodes that are free", func() bool { return quorum.Init(t.Context(), d) == nil })
-	if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "c", TTL: time.Second}); err != nil {
-		t.Errorf("after Init: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,8 +83,8 @@ func (w *world) release(d driver.Driver, g driver.Grant) {
 	}
 }
 
-// tokens returns the tokens that the stores have on record for the owner's hold, 0 where it has none.
-func (w *world) tokens(owner string) (tokens []driver.Token) {
+// votes returns how many stores have a vote for the owner.
+func (w *world) votes(owner string) (n int) {
 	w.Helper()
 	for _, s := range w.stores {
 		d := s.Client()
@@ -91,39 +92,24 @@ func (w *world) tokens(owner string) (tokens []driver.Token) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		token := driver.Token(0)
 		for _, h := range info.Holders {
 			if h.Owner == owner {
-				token = h.Token
+				n++
 			}
 		}
-		tokens = append(tokens, token)
 		d.Close()
 	}
-	return tokens
-}
-
-// votes returns how many stores have a vote for the owner.
-func (w *world) votes(owner string) int {
-	w.Helper()
-	tokens := w.tokens(owner)
-	return len(tokens) - count(tokens, 0)
-}
-
-// await waits until a condition holds.
-func await(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(bound); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("in vain: " + what)
-		}
-	}
+	return n
 }
 
 // eventually waits until the owner has so many votes.
 func (w *world) eventually(owner string, votes int) {
 	w.Helper()
-	await(w, fmt.Sprintf("%s has %d votes", owner, votes), func() bool { return w.votes(owner) == votes })
+	for end := time.Now().Add(bound); w.votes(owner) != votes; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.Fatalf("%s has %d votes after %v, want %d", owner, w.votes(owner), bound, votes)
+		}
+	}
 }
 
 // TestSlowNodes: no operation waits for a minority of nodes that do not answer. They would answer only
@@ -150,24 +136,22 @@ func TestSlowNodes(t *testing.T) {
 	w.eventually("b", 0)
 }
 
-// odd is a store whose grants a test changes.
-type odd struct {
+// briefly is a store that lets its holds count for less than their TTL.
+type briefly struct {
 	driver.Forward
-	change func(*driver.Grant)
+	valid time.Duration
 }
 
-func (o odd) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
-	g, err := o.Forward.Try(ctx, r)
-	o.change(&g)
+func (b briefly) Try(ctx context.Context, r driver.Request) (driver.Grant, error) {
+	g, err := b.Forward.Try(ctx, r)
+	g.Valid = b.valid
 	return g, err
 }
 
-func (o odd) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	renewals := o.Forward.Renew(ctx, grants)
+func (b briefly) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
+	renewals := b.Forward.Renew(ctx, grants)
 	for i := range renewals {
-		var g driver.Grant
-		o.change(&g)
-		renewals[i].Valid = g.Valid
+		renewals[i].Valid = b.valid
 	}
 	return renewals
 }
@@ -178,7 +162,7 @@ func TestTrustOfVotes(t *testing.T) {
 	w := newWorld(t, 1, patient)
 	var nodes []driver.Driver
 	for range 3 {
-		nodes = append(nodes, odd{driver.Forward{Driver: memlock.NewStore(nil).Client()}, func(g *driver.Grant) { g.Valid = valid }})
+		nodes = append(nodes, briefly{driver.Forward{Driver: memlock.NewStore(nil).Client()}, valid})
 	}
 	d := w.open(nodes, patient)
 	g := w.take(d, request("a"))
@@ -318,16 +302,23 @@ func TestRestoresVotes(t *testing.T) {
 	w.eventually("a", 0)
 }
 
-// newVoter returns a store in memory in its first life.
-func newVoter() *voter {
-	v := &voter{Forward: driver.Forward{Driver: memlock.NewStore(nil).Client()}}
-	v.life.Store(1)
-	return v
+// TestNotRevived: a hold whose votes have ended everywhere is not renewed, although every node would give
+// its vote again.
+func TestNotRevived(t *testing.T) {
+	w := newWorld(t, 3, patient)
+	r := request("a")
+	r.TTL = 500 * time.Millisecond
+	g := w.take(w.driver, r)
+	time.Sleep(2 * r.TTL)
+	if renewal := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; !errors.Is(renewal.Err, driver.ErrNotHeld) {
+		t.Errorf("renewal of a hold that has ended: %+v", renewal)
+	}
+	w.eventually("a", 0)
 }
 
 // voter is a store in memory that says in which life it is.
 type voter struct {
-	driver.Forward
+	driver.Driver
 	life     atomic.Uint64
 	admitted atomic.Uint64 // a life
 	forgets  bool          // it is not durable
@@ -335,7 +326,7 @@ type voter struct {
 
 func (v *voter) Caps() driver.Caps {
 	c := v.Driver.Caps()
-	c.Ops = driver.OpVote | driver.OpInspect
+	c.Ops = driver.OpVote
 	return c
 }
 
@@ -363,7 +354,8 @@ func TestRenewedInAnotherLife(t *testing.T) {
 	voters := make([]*voter, 3)
 	drivers := make([]driver.Driver, len(voters))
 	for i := range voters {
-		v := newVoter()
+		v := &voter{Driver: memlock.NewStore(nil).Client()}
+		v.life.Store(1)
 		v.admitted.Store(1)
 		voters[i], drivers[i] = v, v
 	}
@@ -396,6 +388,18 @@ func (f forgetful) Caps() driver.Caps {
 	c := f.Driver.Caps()
 	c.Guarantees.Faults = map[driver.Fault]driver.Verdict{driver.StoreRestart: {Exclusion: driver.Breaks}}
 	return c
+}
+
+// TestForgetfulNode: P1: a node is refused whose restart could let two have a majority.
+func TestForgetfulNode(t *testing.T) {
+	nodes := func() []driver.Driver {
+		return []driver.Driver{memlock.NewStore(nil).Client(), forgetful{memlock.NewStore(nil).Client()}}
+	}
+	if _, err := quorum.New(nodes(), nil); err == nil || !strings.Contains(err.Error(), "may forget") {
+		t.Errorf("a node that forgets and does not tell: %v", err)
+	}
+	w := &world{TB: t}
+	w.open(nodes(), &quorum.Options{Durable: true})
 }
 
 // TestBreak: an operator breaks by the number that Inspect shows, and the holder learns of it by its
@@ -472,5 +476,60 @@ func TestBadInput(t *testing.T) {
 	}
 	if _, err := d.Try(t.Context(), request("a")); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("Try of a closed driver: %v", err)
+	}
+}
+
+// TestContention: clients that want one name exclude each other, and each gets it in the end.
+func TestContention(t *testing.T) {
+	w := newWorld(t, 5, nil)
+	var inside, total int // the lock guards them
+	done := make(chan error)
+	const clients, turns = 4, 25
+	for c := range clients {
+		go func() {
+			done <- func() error {
+				for i := range turns {
+					r := request(fmt.Sprint(c, "/", i))
+					var g driver.Grant
+					var err error
+					for end := time.Now().Add(bound); ; time.Sleep(time.Duration(1+c) * time.Millisecond) {
+						if g, err = w.other.Try(w.Context(), r); err == nil {
+							break
+						}
+						if r.Owner += "+"; !errors.Is(err, driver.ErrHeld) || time.Now().After(end) {
+							return err
+						}
+					}
+					if inside++; inside != 1 {
+						return errors.New("two are inside")
+					}
+					total++
+					inside--
+					if err := w.other.Release(w.Context(), []driver.Grant{g})[0]; err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range clients {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if total != clients*turns {
+		t.Errorf("%d turns, want %d", total, clients*turns)
+	}
+}
+
+// TestNothing: to renew or release nothing takes no time.
+func TestNothing(t *testing.T) {
+	w := newWorld(t, 3, nil)
+	if r := w.driver.Renew(t.Context(), nil); len(r) != 0 {
+		t.Errorf("renewals of nothing: %v", r)
+	}
+	if errs := w.driver.Release(t.Context(), nil); len(errs) != 0 {
+		t.Errorf("releases of nothing: %v", errs)
 	}
 }

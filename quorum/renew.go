@@ -4,167 +4,260 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// renewing is the renewal of one hold. The hold's mutex guards it.
+// renewing is one call of Renew.
 type renewing struct {
-	q     *quorum
-	grant driver.Grant
-	hold  *hold
-	vote  vote.Renewal
-	errs  []error             // by node
-	done  chan driver.Renewal // gets the outcome
+	q         *quorum
+	grants    []driver.Grant
+	holds     []*hold
+	done      chan struct{} // closed when every renewal is decided
+	mu        sync.Mutex
+	votes     []vote.Renewal
+	results   []driver.Renewal
+	errs      [][]error // by grant and node
+	undecided int
 }
+
+// errUndecided is the outcome of a renewal that is under way.
+var errUndecided = errors.New("no answer yet")
 
 // Renew implements driver.Driver. It returns when a majority has renewed or refused each hold.
 func (q *quorum) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
-	results := make([]driver.Renewal, len(grants))
-	all, err := make([]*renewing, len(grants)), q.alive(ctx)
-	ttl, now := time.Duration(0), q.clock.Now()
+	r := &renewing{
+		q: q, grants: grants, holds: make([]*hold, len(grants)), done: make(chan struct{}),
+		votes: make([]vote.Renewal, len(grants)), results: make([]driver.Renewal, len(grants)),
+		errs: make([][]error, len(grants)), undecided: len(grants),
+	}
+	err := q.alive(ctx)
+	ttl := time.Duration(0)
+	now := q.clock.Now()
 	for i, g := range grants {
-		h := q.holdOf(g)
-		h.mu.Lock()
-		all[i] = &renewing{
-			q: q, grant: g, hold: h, vote: q.rules.Renew(g.TTL, h.until, now),
-			errs: make([]error, len(q.nodes)), done: make(chan driver.Renewal, 1),
+		if r.results[i].Err = err; err == nil {
+			r.results[i].Err = errUndecided
 		}
-		h.mu.Unlock()
-		if results[i].Err = err; ttl == 0 || g.TTL < ttl {
+		r.holds[i], r.errs[i] = q.holdOf(g), make([]error, len(q.nodes))
+		r.holds[i].mu.Lock()
+		r.votes[i] = q.rules.Renew(g.TTL, r.holds[i].until, now)
+		r.holds[i].mu.Unlock()
+		if ttl == 0 || g.TTL < ttl {
 			ttl = g.TTL
 		}
 	}
 	if err != nil || len(grants) == 0 {
-		return results
+		return r.results
 	}
-	q.all(q.patience(ttl), func(ctx context.Context, n *node) { n.renewAll(ctx, all) })
-	for i, r := range all {
-		select {
-		case results[i] = <-r.done:
-		case <-ctx.Done():
+	q.all(q.patience(ttl), r.ask)
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	results := slices.Clone(r.results)
+	for i := range results {
+		if results[i].Err == errUndecided {
 			results[i].Err = ctx.Err()
 		}
 	}
 	return results
 }
 
-// renewAll has the node renew all holds. The node is asked for its life after its answers, because the same
-// life now is the same life then. A node that restarted without memory may have given the vote again, to a
-// request that was under way for long, and renews it: that vote must not count.
-func (n *node) renewAll(ctx context.Context, all []*renewing) {
-	parts := make([]driver.Grant, len(all))
-	for i, r := range all {
-		r.hold.mu.Lock()
-		if r.hold.token != 0 {
-			parts[i] = r.hold.raise(n.index, r.grant)
+// ask has one node renew all holds, and restore the votes that it has lost.
+func (r *renewing) ask(ctx context.Context, n *node) {
+	parts := make([]driver.Grant, len(r.grants))
+	for i, g := range r.grants {
+		r.holds[i].mu.Lock()
+		if r.holds[i].token != 0 {
+			parts[i] = r.holds[i].raise(n.index, g)
 		} else {
-			parts[i], _ = r.hold.grant(n.index, r.grant)
+			parts[i], _ = r.holds[i].grant(n.index, g)
 		}
-		r.hold.mu.Unlock()
+		r.holds[i].mu.Unlock()
 	}
 	renewals := n.renew(ctx, parts)
-	memory, _ := n.learn(ctx)
-	for i, r := range all {
-		r.answered(n, renewals[i], memory)
+	memory := n.lived(ctx)
+	now := r.q.clock.Now()
+	for i := range renewals {
+		kept := vote.Unknown
+		switch err := renewals[i].Err; {
+		case err == nil:
+			kept = vote.Renewed
+		case errors.Is(err, driver.ErrBroken):
+			kept = vote.Broken
+		case driver.Gone(err):
+			kept = vote.Gone
+		}
+		r.mu.Lock()
+		r.errs[i][n.index] = renewals[i].Err
+		if kept == vote.Renewed {
+			r.votes[i].Trust(renewals[i].Valid)
+		}
+		step := r.votes[i].Answer(n.index, kept, memory, now)
+		r.mu.Unlock()
+		r.do(i, step)
 	}
 }
 
-// answered takes in a node's answer to the renewal.
-func (r *renewing) answered(n *node, renewal driver.Renewal, memory vote.Memory) {
-	r.hold.mu.Lock()
-	defer r.hold.mu.Unlock()
-	r.errs[n.index] = renewal.Err
-	kept := vote.Unknown
-	switch err := renewal.Err; {
-	case err == nil:
-		kept = vote.Renewed
-		r.vote.Trust(renewal.Valid)
-	case errors.Is(err, driver.ErrBroken):
-		kept = vote.Broken
-	case driver.Gone(err):
-		kept = vote.Gone
-	}
-	r.do(r.vote.Answer(n.index, kept, memory, r.q.clock.Now()))
-}
-
-// do does what the vote says.
-func (r *renewing) do(step vote.Step) {
+// do does what the vote on one hold says.
+func (r *renewing) do(i int, step vote.Step) {
 	switch step.Do {
 	case vote.Extend:
-		r.hold.until = max(r.hold.until, r.vote.Until())
-		r.done <- driver.Renewal{Since: r.vote.Sent, Valid: vote.Valid(r.vote.TTL)}
-		r.each(step.Nodes, r.restore)
+		h := r.holds[i]
+		r.mu.Lock()
+		until, valid := r.votes[i].Until(), vote.Valid(r.votes[i].TTL)
+		r.mu.Unlock()
+		h.mu.Lock()
+		h.until = max(h.until, until)
+		h.mu.Unlock()
+		r.decide(i, driver.Renewal{Since: r.votes[i].Sent, Valid: valid})
+		r.restore(i, step.Nodes)
 	case vote.Restore:
-		r.each(step.Nodes, r.restore)
+		r.restore(i, step.Nodes)
 	case vote.Write:
-		r.each(step.Nodes, func(n *node) {
-			r.hold.record(n, r.grant, func(err error) {
-				r.errs[n.index] = err
-				r.do(r.vote.Wrote(n.index, err == nil, r.q.clock.Now()))
-			})
-		})
+		r.write(i, step.Nodes)
 	case vote.Lose:
-		err := driver.ErrNotHeld
-		if r.vote.Broken != 0 {
-			err = driver.ErrBroken
-		}
-		if r.done <- (driver.Renewal{Err: err}); !r.hold.foreign {
-			r.hold.until = min(r.hold.until, r.q.clock.Now())
-			r.hold.withdraw(r.q, step.Nodes, r.grant.Request)
-		}
+		r.decide(i, driver.Renewal{Err: r.gone(i)})
+		r.q.forget(r.holds[i], r.grants[i])
 	case vote.Fail:
-		var errs []error
-		for _, err := range r.errs {
-			if err != nil {
-				errs = append(errs, plain(err))
-			}
-		}
-		r.done <- driver.Renewal{Err: fmt.Errorf("renewed by %d of %d nodes: %w", r.vote.Counted.Len(), len(r.q.nodes), errors.Join(errs...))}
+		r.decide(i, driver.Renewal{Err: r.failure(i)})
 	}
 }
 
-func (r *renewing) each(nodes vote.Set, f func(*node)) {
+// decide sets the outcome of one renewal.
+func (r *renewing) decide(i int, result driver.Renewal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results[i] = result
+	if r.undecided--; r.undecided == 0 {
+		close(r.done)
+	}
+}
+
+// gone returns why a hold is lost.
+func (r *renewing) gone(i int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.votes[i].Broken != 0 {
+		return driver.ErrBroken
+	}
+	return driver.ErrNotHeld
+}
+
+// failure returns why a hold could not be renewed. The error is not that of one node that does not have
+// the vote.
+func (r *renewing) failure(i int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	errs := slices.Clone(r.errs[i])
+	for n, err := range errs {
+		if driver.Gone(err) || errors.Is(err, driver.ErrHeld) {
+			errs[n] = errors.New(err.Error())
+		}
+	}
+	return fmt.Errorf("renewed by %d of %d nodes: %w", r.votes[i].Counted.Len(), len(r.q.nodes), errors.Join(errs...))
+}
+
+// restore asks nodes for their votes again, in the background.
+func (r *renewing) restore(i int, nodes vote.Set) {
+	h := r.holds[i]
 	for _, n := range r.q.nodes {
-		if nodes.Has(n.index) {
-			f(n)
+		if !nodes.Has(n.index) {
+			continue
+		}
+		r.q.spawn(func() {
+			h.mu.Lock()
+			if h.over { // released
+				h.mu.Unlock()
+				r.restored(i, n, vote.Refused, vote.Memory{}, driver.ErrNotHeld)
+				return
+			}
+			h.begin(vote.Of(n.index))
+			now := r.q.clock.Now()
+			request := r.grants[i].Request
+			request.Tokens = 1
+			request.MinHold = max(0, request.MinHold-now.Sub(h.taken))
+			h.mu.Unlock()
+			ctx, cancel := r.q.within(r.q.patience(request.TTL))
+			defer cancel()
+			g, answer, memory, err := n.try(ctx, request)
+			h.mu.Lock()
+			h.answered(n.index, g, answer)
+			over := h.over
+			part, may := h.grant(n.index, driver.Grant{Request: request})
+			h.mu.Unlock()
+			if over && may {
+				n.owe(h, part)
+			}
+			if answer == vote.Refused && !errors.Is(err, driver.ErrHeld) && !driver.Gone(err) {
+				answer = vote.Lost // it may give its vote later
+			}
+			if answer == vote.Given {
+				r.mu.Lock()
+				r.votes[i].Trust(g.Valid)
+				r.mu.Unlock()
+			}
+			r.restored(i, n, answer, memory, err)
+		})
+	}
+}
+
+// restored takes in a node's answer to the request for its vote.
+func (r *renewing) restored(i int, n *node, answer vote.Answer, m vote.Memory, err error) {
+	r.mu.Lock()
+	r.errs[i][n.index] = err
+	step := r.votes[i].Restored(n.index, answer, m, r.q.clock.Now())
+	r.mu.Unlock()
+	r.do(i, step)
+}
+
+// write has nodes that have restored their votes record the token.
+func (r *renewing) write(i int, nodes vote.Set) {
+	h := r.holds[i]
+	for _, n := range r.q.nodes {
+		if !nodes.Has(n.index) {
+			continue
+		}
+		h.mu.Lock()
+		part := h.raise(n.index, r.grants[i])
+		h.mu.Unlock()
+		wrote := func(err error) {
+			r.mu.Lock()
+			r.errs[i][n.index] = err
+			step := r.votes[i].Wrote(n.index, err == nil, r.q.clock.Now())
+			r.mu.Unlock()
+			r.do(i, step)
+		}
+		ok := r.q.spawn(func() {
+			ctx, cancel := r.q.within(r.q.patience(part.TTL))
+			defer cancel()
+			wrote(n.renew(ctx, []driver.Grant{part})[0].Err)
+		})
+		if !ok {
+			wrote(driver.ErrClosed)
 		}
 	}
 }
 
-// restore asks a node for its vote again, in the background.
-func (r *renewing) restore(n *node) {
-	h, request := r.hold, r.grant.Request
-	request.Tokens, request.MinHold = 1, max(0, request.MinHold-r.q.clock.Now().Sub(h.taken))
-	restored := func(answer vote.Answer, m vote.Memory, err error) {
-		r.errs[n.index] = err
-		r.do(r.vote.Restored(n.index, answer, m, r.q.clock.Now()))
-	}
-	if h.over { // released
-		restored(vote.Refused, vote.Memory{}, driver.ErrNotHeld)
+// forget withdraws the votes that are left of a hold which is lost.
+func (q *quorum) forget(h *hold, g driver.Grant) {
+	g.MinHold = 0
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.foreign {
 		return
 	}
-	h.begin(n.index)
-	ok := r.q.spawn(func() {
-		ctx, cancel := r.q.within(r.q.patience(request.TTL))
-		defer cancel()
-		g, answer, memory, err := n.vote(ctx, request)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.answered(n, request, g, answer)
-		if answer == vote.Refused && !errors.Is(err, driver.ErrHeld) && !driver.Gone(err) {
-			answer = vote.Lost // it may give its vote later
+	h.over, h.until = true, min(h.until, q.clock.Now())
+	for i, n := range q.nodes {
+		if part, ok := h.grant(i, g); ok {
+			n.owe(h, part)
 		}
-		if answer == vote.Given {
-			r.vote.Trust(g.Valid)
-		}
-		restored(answer, memory, err)
-	})
-	if !ok {
-		h.ballots[n.index] = ballot{}
-		restored(vote.Lost, vote.Memory{}, driver.ErrClosed)
 	}
 }
 
@@ -172,11 +265,12 @@ func (r *renewing) restore(n *node) {
 func (n *node) renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	renewals := make([]driver.Renewal, len(grants))
 	d, err := n.get(ctx)
-	switch {
-	case err == nil && n.q.rules.Tokens:
-		renewals = driver.Forward{Driver: d}.Raise(ctx, grants)
-	case err == nil:
-		renewals = d.Renew(ctx, grants)
+	if err == nil {
+		renew := d.Renew
+		if n.q.rules.Tokens {
+			renew = driver.Forward{Driver: d}.Raise
+		}
+		renewals = renew(ctx, grants)
 	}
 	for i := range renewals {
 		if err != nil {

@@ -41,10 +41,10 @@ func Opener(scheme string, params ...string) driver.Opener {
 // parse returns the nodes of a URL, and the identity of the quorum.
 func parse(u *url.URL, scheme string, params []string) (nodes []Node, store string, o *Options, err error) {
 	given, err := driver.Params(u, false, append([]string{"hf.durable", "hf.maxttl"}, params...)...)
-	if err == nil {
-		o, err = options(given)
-	}
 	if err != nil {
+		return nil, "", nil, err
+	}
+	if o, err = options(given); err != nil {
 		return nil, "", nil, err
 	}
 	query := u.Query()

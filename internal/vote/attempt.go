@@ -48,25 +48,6 @@ type Step struct {
 	Nodes Set
 }
 
-// asking is what attempts and renewals have in common.
-type asking struct {
-	Rules Rules
-	TTL   time.Duration
-	Sent  driver.Instant // before the first request
-	Phase Phase
-}
-
-// Until returns the end of the hold's validity, if the attempt is granted or the hold extended.
-func (a *asking) Until() driver.Instant { return a.Sent.Add(Valid(a.TTL)) }
-
-// Trust takes in for how long a node lets its vote count, before the answer that tells of the vote: the hold counts
-// for no longer than any of its votes. 0: for the TTL.
-func (a *asking) Trust(valid time.Duration) {
-	if valid > 0 {
-		a.TTL = min(a.TTL, valid)
-	}
-}
-
 // Attempt is one attempt to take a name. Its client asks all nodes for their votes at the same time,
 // each with a time-out far below the TTL, and tells what each answers. Make one by Begin.
 //
@@ -75,7 +56,10 @@ func (a *asking) Trust(valid time.Duration) {
 // grant, which counts only when a majority has it on record. So the next majority, which has a node in
 // common with that one, brings a higher one.
 type Attempt struct {
-	asking
+	Rules Rules
+	TTL   time.Duration
+	Sent  driver.Instant // before the first request
+	Phase Phase
 	Token driver.Token // of the grant; 0: not decided
 
 	Given   Set // have given their votes
@@ -91,7 +75,18 @@ type Attempt struct {
 
 // Begin returns an attempt whose requests are sent from now on.
 func (r Rules) Begin(ttl time.Duration, now driver.Instant) Attempt {
-	return Attempt{asking: asking{Rules: r, TTL: ttl, Sent: now}}
+	return Attempt{Rules: r, TTL: ttl, Sent: now}
+}
+
+// Until returns the end of the hold's validity, if the attempt is granted.
+func (a *Attempt) Until() driver.Instant { return a.Sent.Add(Valid(a.TTL)) }
+
+// Trust takes in for how long a node lets its vote count, before its Answer: the hold counts for no longer than
+// any of its votes. 0: for the TTL.
+func (a *Attempt) Trust(valid time.Duration) {
+	if valid > 0 {
+		a.TTL = min(a.TTL, valid)
+	}
 }
 
 // Answer takes in a node's answer to the request for its vote, what the client knows of the node's

@@ -25,12 +25,14 @@ const (
 // restored counts if the node counts. A node that does not count yet is asked only when a majority is
 // held without it, so that only a hold that is valid anyhow takes its place there.
 //
-// No renewal revives a hold. A's validity ends, and B takes the name and releases it. Votes that were restored
-// must not give the name back to A, so Extend comes only while the hold is valid, and nothing is restored after
-// that.
+// No renewal revives a hold: A must not have the name back by restored votes after its validity has ended
+// and B has had the name. So Extend comes only while the hold is valid, and nothing is restored after that.
 type Renewal struct {
-	asking
-	Valid driver.Instant // the end of the hold's validity when the first request was sent
+	Rules Rules
+	TTL   time.Duration
+	Sent  driver.Instant // before the first request
+	Valid driver.Instant // the end of the hold's validity by then
+	Phase Phase          // Asking, Won or Over
 
 	Renewed Set // nodes that have renewed the vote
 	Counted Set // nodes whose votes count: renewed, or restored with the token on record
@@ -47,7 +49,18 @@ type Renewal struct {
 // Renew returns a renewal of a hold whose validity so far ends at valid. Its requests are sent from now
 // on.
 func (r Rules) Renew(ttl time.Duration, valid, now driver.Instant) Renewal {
-	return Renewal{asking: asking{Rules: r, TTL: ttl, Sent: now}, Valid: valid}
+	return Renewal{Rules: r, TTL: ttl, Sent: now, Valid: valid}
+}
+
+// Until returns the end of the hold's validity, if it is extended.
+func (a *Renewal) Until() driver.Instant { return a.Sent.Add(Valid(a.TTL)) }
+
+// Trust takes in for how long a node lets a vote count that it has renewed or given again, before Answer or
+// Restored tells so. 0: for the TTL.
+func (a *Renewal) Trust(valid time.Duration) {
+	if valid > 0 {
+		a.TTL = min(a.TTL, valid)
+	}
 }
 
 // Answer takes in a node's answer to the renewal, and what the client knows of the node's memory.

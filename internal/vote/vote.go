@@ -37,7 +37,8 @@ func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
 type Rules struct {
 	Nodes int // from 1 to MaxNodes
 	// MaxTTL is the longest TTL of a hold of this client, and how long at least a node that has lost its memory does
-	// not count. 0: no node ever loses its memory.
+	// not count.
+	// 0: no node ever loses its memory.
 	MaxTTL time.Duration
 	// Tokens says that grants have fencing tokens.
 	Tokens bool
@@ -66,12 +67,11 @@ type Life = driver.Life
 // Memory is what one client knows of the memory of one node. The zero value is that of a node which has
 // not answered yet.
 //
-// A holds a name by the votes of nodes 1 and 2 of three. Node 2 restarts without memory, and B asks nodes 2
-// and 3. If both counted, A and B would hold the name.
-//
-// So node 2 does not count for B until as much time has passed as A's hold can last, counted by B's own clock
-// from the first answer of node 2's new life. After that B admits the node: B tells the node that its present
-// life counts, so that not every client has to wait by itself.
+// A holds a name by the votes of nodes 1 and 2 of three. Node 2 restarts without memory, and B asks nodes
+// 2 and 3. If both counted, A and B would hold the name. So node 2 does not count for B until
+// as much time has passed as A's hold can last, counted by B's own clock from the first answer of node
+// 2's new life. After that B admits the node: it tells the node that its present life is one that
+// counts, so that not every client has to wait by itself.
 type Memory struct {
 	Life     Life
 	Admitted bool           // some client has told the node that this life counts

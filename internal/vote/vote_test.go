@@ -55,6 +55,74 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestAttempt(t *testing.T) {
+	a := three.Begin(ttl, 0)
+	expect(t, "one of three", a.Answer(0, Given, member, 5, soon), Step{})
+	expect(t, "the same again", a.Answer(0, Given, member, 5, soon), Step{})
+	expect(t, "two of three", a.Answer(2, Given, member, 9, soon), Step{Grant, 0b101})
+	expect(t, "the third", a.Answer(1, Given, member, 7, soon), Step{})
+	if a.Given != 0b111 || a.Token != 0 {
+		t.Errorf("%+v", a)
+	}
+
+	a = three.Begin(ttl, 0)
+	a.Answer(0, Given, member, 5, soon)
+	a.Answer(1, Refused, member, 0, soon)
+	expect(t, "no majority left", a.Answer(2, Lost, Memory{}, 0, soon), Step{Undo, 0b101})
+	expect(t, "an answer after that", a.Answer(2, Given, member, 0, soon), Step{Undo, 0b100})
+	expect(t, "none after that", a.Answer(0, Lost, Memory{}, 0, soon), Step{Undo, 0b001})
+	expect(t, "a refusal after that", a.Answer(1, Refused, member, 0, soon), Step{})
+
+	a = three.Begin(ttl, 0)
+	a.Answer(0, Given, member, 5, soon)
+	expect(t, "when the validity is over", a.Answer(1, Given, member, 5, a.Until()), Step{Undo, 0b111})
+
+	a = three.Begin(ttl, 0)
+	a.Answer(0, Given, member, 5, soon)
+	expect(t, "a node in its delay", a.Answer(1, Given, newcomer, 5, soon), Step{})
+	expect(t, "with the third", a.Answer(2, Given, member, 5, soon), Step{Grant, 0b111})
+
+	a = three.Begin(ttl, 0)
+	a.Answer(0, Given, newcomer, 5, soon)
+	expect(t, "two nodes in their delays", a.Answer(1, Given, newcomer, 5, soon), Step{Undo, 0b111})
+
+	a = three.Begin(ttl, 0)
+	a.Answer(0, Given, member, 5, soon)
+	expect(t, "given up", a.GiveUp(), Step{Undo, 0b111})
+	expect(t, "given up twice", a.GiveUp(), Step{})
+	if Valid(ttl) != ttl-102*time.Millisecond {
+		t.Error("the drift is not a hundredth and 2 ms")
+	}
+}
+
+func TestAttemptWithToken(t *testing.T) {
+	rules := Rules{Nodes: 3, Tokens: true}
+	a := rules.Begin(ttl, 0)
+	a.Answer(0, Given, member, 5, soon)
+	expect(t, "majority", a.Answer(1, Given, member, 9, soon), Step{Write, 0b001})
+	expect(t, "another token", a.Answer(2, Given, member, 12, soon), Step{Write, 0b100})
+	expect(t, "not written", a.Wrote(0, false, soon), Step{})
+	expect(t, "written", a.Wrote(2, true, soon), Step{Grant, 0b111})
+	if a.Token != 9 {
+		t.Errorf("token %d, want 9, the highest of the majority", a.Token)
+	}
+
+	a = rules.Begin(ttl, 0)
+	a.Answer(0, Given, member, 9, soon)
+	expect(t, "equal tokens", a.Answer(1, Given, member, 9, soon), Step{Grant, 0b011})
+
+	a = rules.Begin(ttl, 0)
+	a.Answer(0, Given, member, 5, soon)
+	a.Answer(1, Given, member, 9, soon)
+	expect(t, "not written by one", a.Wrote(0, false, soon), Step{})
+	expect(t, "refused by the other", a.Answer(2, Refused, member, 0, soon), Step{Undo, 0b011})
+
+	a = rules.Begin(ttl, 0)
+	a.Answer(0, Given, member, 5, soon)
+	a.Answer(1, Given, member, 9, soon)
+	expect(t, "written too late", a.Wrote(0, true, a.Until()), Step{Undo, 0b111})
+}
+
 func TestRenewal(t *testing.T) {
 	valid := second
 	r := three.Renew(ttl, valid, 0)

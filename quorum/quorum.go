@@ -20,15 +20,21 @@ import (
 // quorum must have the same.
 type Options struct {
 	// MaxTTL is the longest TTL of a lock: longer ones are refused. A node that has restarted may have forgotten
-	// its votes (driver.Voter), so it counts only when as much time has passed, and a hundredth more, since
-	// this client first heard of the restart. 0: 30 s. The nodes keep the longest MaxTTL of all clients, and a
-	// client that hears of a longer one than its own waits for that. Nodes that have just been set up look the
-	// same as nodes that forgot everything, until Init says that they are new.
+	// its votes (driver.Voter). So its vote counts only when as much time has passed, and a hundredth more, since
+	// this client first heard of the restart: by then all holds are over that could rest on what it has
+	// forgotten. 0: 30 s. The nodes keep the longest MaxTTL of all clients, and a client that hears of a longer one
+	// than its own waits for that.
+	//
+	// Nodes that have just been set up have not voted before, but nobody can know that: locks wait for that
+	// time, unless Init has said that the deployment is new.
 	MaxTTL time.Duration
 	// Durable says that no node ever forgets what it has acknowledged: of Redis servers, that each has
-	// appendonly yes and appendfsync always. Then a node counts at once when it is back, there is no MaxTTL, and
-	// locks have fencing tokens, if each node has (driver.Caps.Fencing) and they can be raised (driver.Raiser).
-	// If it is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
+	// appendonly yes and appendfsync always. Then a node counts at once when it is back, and there is no MaxTTL.
+	// If that is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
+	//
+	// Locks of durable nodes have fencing tokens, if each node has (driver.Caps.Fencing), and they can be raised
+	// (driver.Raiser): each request then takes one round trip more. Nodes that may forget have none, because
+	// a token could be lower than one before it, whatever the delay.
 	Durable bool
 	// NodeTimeout is how long a node has to answer, far below the TTL. 0: a tenth of the TTL, at least
 	// 50 ms and at most a second.
@@ -40,6 +46,14 @@ type Options struct {
 	// driver.HostClock.
 	Clock driver.Clock
 }
+
+// The defaults of Options.
+const (
+	defaultMaxTTL  = 30 * time.Second
+	defaultPoll    = 100 * time.Millisecond
+	minNodeTimeout = 50 * time.Millisecond
+	maxNodeTimeout = time.Second
+)
 
 // minTTL is the shortest TTL: most of it must be left when a majority has answered.
 const minTTL = 100 * time.Millisecond
@@ -71,6 +85,10 @@ type quorum struct {
 	stores  map[string]string // the names of the nodes that were opened, by their driver.Caps.Store
 	running int               // functions that spawn has begun
 	idle    chan struct{}     // closed when there is none any more, after Close was called
+
+	work    chan func()    // to workers that rest
+	workers sync.WaitGroup // goroutines
+	resting atomic.Int32   // of these
 }
 
 // New returns a driver over drivers, at least one and at most 15, each of an independent store, which must
@@ -87,24 +105,20 @@ func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
 		names[i] = d.Caps().Store
 		nodes[i] = Node{Name: names[i]}
 	}
-	// The name is the same for the same stores in any order.
-	sum := fnv.New128a()
-	sum.Write([]byte(strings.Join(slices.Sorted(slices.Values(names)), "\n")))
-	q, err := prepare(nodes, fmt.Sprintf("quorum:%x", sum.Sum(nil)), o)
+	q, err := prepare(nodes, identity(names), o)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := q.within(openWithin)
-	defer cancel()
 	for i, d := range drivers {
-		if err := q.nodes[i].accept(ctx, d); err != nil {
+		q.nodes[i].driver = d
+		if err := q.admitNow(names[i], d); err != nil {
 			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
-		close(q.nodes[i].tried)
+		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
+			return nil, fmt.Errorf("%s: %w", names[i], err)
+		}
 	}
-	if err := q.join(); err != nil {
-		return nil, err
-	}
+	q.promise()
 	return q, nil
 }
 
@@ -118,41 +132,48 @@ func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.D
 		return nil, err
 	}
 	opened := make(chan error, len(nodes))
-	for i, n := range q.nodes {
-		q.spawn(func() { n.keepOpening(nodes[i].Open, opened) })
+	for _, n := range q.nodes {
+		q.spawn(func() { opened <- n.reach(ctx) })
 	}
-	var refused refusal
 	failed := 0
-	for left := q.rules.Majority(); left > 0 && err == nil; {
-		var one error
+	for left := q.rules.Majority(); left > 0; {
 		select {
-		case one = <-opened:
+		case err = <-opened:
 		case <-ctx.Done():
-			err = ctx.Err()
+			return nil, q.abandon(ctx.Err())
+		}
+		if err == nil {
+			left--
+		} else if failed++; failed > len(nodes)-q.rules.Majority() {
+			return nil, q.abandon(fmt.Errorf("no majority of the %d nodes answers", len(nodes)))
+		}
+	}
+	for _, n := range q.nodes {
+		d, err := n.opened()
+		if _, refused := errors.AsType[refusal](err); refused {
+			return nil, q.abandon(errors.New("a node is refused"))
+		}
+		if err != nil {
 			continue
 		}
-		if one == nil {
-			left--
-		} else if failed++; errors.As(one, &refused) {
-			err = errors.New("a node is refused")
-		} else if failed > len(nodes)-q.rules.Majority() {
-			err = fmt.Errorf("no majority of the %d nodes answers", len(nodes))
+		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
+			return nil, q.abandon(fmt.Errorf("%s: %w", n.name, err))
 		}
 	}
-	if err == nil {
-		err = q.join()
-	}
-	if err == nil {
-		return q, nil
-	}
-	errs := []error{err}
+	q.promise()
+	return q, nil
+}
+
+// abandon closes a driver that cannot be opened, at once, and returns why, with what is wrong with each node.
+func (q *quorum) abandon(why error) error {
+	errs := []error{why}
 	for _, n := range q.nodes {
 		if _, err := n.opened(); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	q.end() // at once
-	return nil, errors.Join(append(errs, q.Close())...)
+	q.end()
+	return errors.Join(append(errs, q.Close())...)
 }
 
 // prepare checks the options, and returns a quorum of nodes that are not open.
@@ -172,14 +193,10 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 	}
 	q := &quorum{
 		rules: vote.Rules{Nodes: len(nodes)}, clock: o.Clock, timeout: o.NodeTimeout,
-		nodes: make([]*node, len(nodes)), idle: make(chan struct{}), stores: map[string]string{},
-		caps: driver.Caps{
-			Store: store, Ops: driver.OpInspect | driver.OpBreak, Shared: true,
-			Fencing: o.Durable, MinTTL: minTTL, Poll: cmp.Or(o.Poll, 100*time.Millisecond),
-		},
+		nodes: make([]*node, len(nodes)), idle: make(chan struct{}), work: make(chan func()), stores: map[string]string{},
 	}
 	if !o.Durable {
-		q.rules.MaxTTL = cmp.Or(o.MaxTTL, 30*time.Second)
+		q.rules.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
 	}
 	if q.clock == nil {
 		q.clock = driver.HostClock
@@ -192,11 +209,24 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 			return nil, fmt.Errorf("%s is a node twice: each must be a store of its own", n.Name)
 		}
 		seen[n.Name] = true
-		q.nodes[i] = &node{
-			q: q, index: i, name: n.Name, tried: make(chan struct{}), failed: fmt.Errorf("node %s: not open yet", n.Name),
-		}
+		q.nodes[i] = &node{q: q, index: i, name: n.Name, open: n.Open}
+	}
+	q.caps = driver.Caps{
+		Store: store, Ops: driver.OpInspect | driver.OpBreak, Shared: true,
+		Fencing: o.Durable, MinTTL: minTTL, Poll: o.Poll,
+	}
+	if q.caps.Poll == 0 {
+		q.caps.Poll = defaultPoll
 	}
 	return q, nil
+}
+
+// identity returns a name that is the same for the same stores in any order.
+func identity(stores []string) string {
+	sorted := slices.Sorted(slices.Values(stores))
+	sum := fnv.New128a()
+	sum.Write([]byte(strings.Join(sorted, "\n")))
+	return fmt.Sprintf("quorum:%x", sum.Sum(nil))
 }
 
 // refusal is why a node must not vote.
@@ -229,37 +259,40 @@ func (q *quorum) admit(ctx context.Context, name string, d driver.Driver) error 
 	return nil
 }
 
-// join sets what the quorum can do, by what the nodes can that are open. Nodes that never forget, and have
-// tokens that can be raised, give holds tokens.
-func (q *quorum) join() error {
-	c := &q.caps
-	lateness := time.Duration(0)
-	for _, n := range q.nodes {
-		d, err := n.opened()
-		if err != nil {
-			continue
-		}
-		node := d.Caps()
-		if q.rules.MaxTTL != 0 && node.Ops.Has(driver.OpVote) {
-			node.MaxTTL = q.rules.MaxTTL
-		}
-		c.Ops &= node.Ops
-		c.Shared = c.Shared && node.Shared
-		c.Fencing = c.Fencing && hasTokens(node)
-		c.NoNotes = c.NoNotes || node.NoNotes
-		c.MinTTL = max(c.MinTTL, node.MinTTL)
-		if node.MaxTTL != 0 && (c.MaxTTL == 0 || node.MaxTTL < c.MaxTTL) {
-			c.MaxTTL = node.MaxTTL
-		}
-		lateness = max(lateness, node.Guarantees.Lateness)
-		if c.MaxTTL != 0 && c.MinTTL > c.MaxTTL {
-			return fmt.Errorf("%s: no TTL suits all nodes: at least %v, at most %v", n.name, c.MinTTL, c.MaxTTL)
-		}
+// admitNow is admit for a driver that is open already.
+func (q *quorum) admitNow(name string, d driver.Driver) error {
+	ctx, cancel := q.within(openWithin)
+	defer cancel()
+	return q.admit(ctx, name, d)
+}
+
+// join returns what a quorum can do that could do so much without a node.
+func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
+	if longest := q.rules.MaxTTL; longest != 0 && node.Ops.Has(driver.OpVote) {
+		node.MaxTTL = longest
 	}
-	q.rules.Tokens = c.Fencing
-	c.Guarantees = guaranteesOf(q.rules)
-	c.Guarantees.Lateness = lateness
-	return nil
+	c.Ops &= node.Ops
+	c.Shared = c.Shared && node.Shared
+	c.Fencing = c.Fencing && hasTokens(node)
+	c.NoNotes = c.NoNotes || node.NoNotes
+	c.MinTTL = max(c.MinTTL, node.MinTTL)
+	if node.MaxTTL != 0 && (c.MaxTTL == 0 || node.MaxTTL < c.MaxTTL) {
+		c.MaxTTL = node.MaxTTL
+	}
+	c.Guarantees.Lateness = max(c.Guarantees.Lateness, node.Guarantees.Lateness)
+	if c.MaxTTL != 0 && c.MinTTL > c.MaxTTL {
+		return c, fmt.Errorf("no TTL suits all nodes: at least %v, at most %v", c.MinTTL, c.MaxTTL)
+	}
+	return c, nil
+}
+
+// promise sets what follows from what the nodes can do: with nodes that never forget, and have tokens
+// that can be raised, holds have tokens.
+func (q *quorum) promise() {
+	q.rules.Tokens = q.caps.Fencing
+	lateness := q.caps.Guarantees.Lateness
+	q.caps.Guarantees = guaranteesOf(q.rules)
+	q.caps.Guarantees.Lateness = lateness
 }
 
 // Caps implements driver.Driver.
@@ -293,15 +326,43 @@ func (q *quorum) spawn(f func()) bool {
 		return false
 	}
 	q.running++
-	go func() {
-		f()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if q.running--; q.running == 0 && q.closing.Err() != nil {
-			close(q.idle)
-		}
-	}()
+	select {
+	case q.work <- f:
+	default:
+		q.workers.Go(func() { q.run(f) })
+	}
 	return true
+}
+
+// restingEach is how many workers rest at most, for each node. A goroutine begins with a small stack, which the
+// client libraries below make it copy two or three times: one that has rested has a large one.
+const restingEach = 2
+
+// run is a worker: it runs f, and then what it is given while it rests.
+func (q *quorum) run(f func()) {
+	for {
+		f()
+		q.done()
+		if int(q.resting.Add(1)) > restingEach*len(q.nodes) {
+			q.resting.Add(-1)
+			return
+		}
+		select {
+		case f = <-q.work:
+			q.resting.Add(-1)
+		case <-q.closing.Done():
+			return
+		}
+	}
+}
+
+// done counts a function out.
+func (q *quorum) done() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running--; q.running == 0 && q.closing.Err() != nil {
+		close(q.idle)
+	}
 }
 
 // patience returns how long a node has to answer a request for a hold with this TTL.
@@ -309,7 +370,7 @@ func (q *quorum) patience(ttl time.Duration) time.Duration {
 	if q.timeout > 0 {
 		return q.timeout
 	}
-	return min(max(ttl/10, 50*time.Millisecond), time.Second)
+	return min(max(ttl/10, minNodeTimeout), maxNodeTimeout)
 }
 
 // within returns a context for requests to nodes. It does not end with the caller's, because a request
@@ -345,14 +406,14 @@ func (q *quorum) Close() error {
 	select {
 	case <-q.idle:
 	case <-time.After(closeWithin):
-	case <-q.life.Done():
 	}
 	q.end()
 	<-q.idle
+	q.workers.Wait()
 	var errs []error
 	for _, n := range q.nodes {
-		if d, err := n.opened(); err == nil {
-			errs = append(errs, d.Close())
+		if n.driver != nil {
+			errs = append(errs, n.driver.Close())
 		}
 	}
 	return errors.Join(errs...)
