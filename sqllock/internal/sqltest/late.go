@@ -142,7 +142,11 @@ func (l *LatePlace) awaitedBefore(
 	if err := waiter.Release(ctx, []driver.Grant{{Request: before}})[0]; err != nil {
 		t.Fatal(err)
 	}
-	if err := holder.Renew(ctx, []driver.Grant{g})[0].Err; err != nil {
+	before.Owner = "another for " + name + fmt.Sprint(rand.Int64())
+	if _, err := holder.(driver.Queuer).Enqueue(ctx, before); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Enqueue on a held name returned %v", err)
+	}
+	if err := holder.Release(ctx, []driver.Grant{{Request: before}})[0]; err != nil {
 		t.Fatal(err)
 	}
 	return g
