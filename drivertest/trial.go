@@ -219,7 +219,7 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 	case r.Since.Add(r.Valid) < before:
 		t.Errorf("P2: a successful renewal ended before it was asked for")
 	}
-	g.Since, g.Valid = r.Since, r.Valid
+	g.Since, g.Valid, g.Claim = r.Since, r.Valid, false
 	return g
 }
 

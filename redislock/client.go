@@ -312,7 +312,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		return driver.Grant{}, reply.short
 	}
 	g.Mode, g.Token, g.Handle = driver.Shared, driver.Token(number(fields, 1)), nil
-	g.Since, g.Valid = sent, g.TTL
+	g.Since, g.Valid, g.Claim = sent, g.TTL, false
 	return g, nil
 }
 
