@@ -8,7 +8,7 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-var queues = driver.Caps{Ops: driver.OpQueue}
+var queues = needs{can: opQueue}
 
 var queueCases = []testCase{
 	{name: "a place is idempotent by owner", need: queues, kinds: modes, run: enqueueIdempotent},
@@ -80,7 +80,7 @@ func handOff(t *trial) {
 // not all may be late.
 func handOffSince(t *trial) {
 	a, b := t.open(), t.open()
-	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](b)
 	late := 0
 	const rounds = 8
 	pushed := 0
@@ -116,7 +116,7 @@ func handOffSince(t *trial) {
 
 func claimShort(t *trial) {
 	a, b := t.open(), t.open()
-	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](b)
 	g := t.take(a, t.rival())
 	r := t.hold()
 	r.TTL = max(r.TTL, 4*t.poll)
@@ -161,7 +161,7 @@ func missedWakeUp(t *trial) {
 
 func waitKeepsPlace(t *trial) {
 	a, b := t.open(), t.open()
-	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](b)
 	g := t.take(a, t.rival())
 	first, second := t.hold(), t.rival()
 	t.queued(b, first)
@@ -185,7 +185,7 @@ func waitKeepsPlace(t *trial) {
 
 func waitEnds(t *trial) {
 	a, b := t.open(), t.open()
-	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](b)
 	t.take(a, t.request())
 	r := t.request()
 	t.queued(b, r)
@@ -202,7 +202,7 @@ func waitEnds(t *trial) {
 
 func waitWithoutPlace(t *trial) {
 	a, b := t.open(), t.open()
-	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](b)
 	t.take(a, t.request())
 	ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
 	defer cancel()
@@ -262,7 +262,7 @@ func expiredHandedOn(t *trial) {
 
 func closeEndsWaiting(t *trial) {
 	a, b := t.open(), t.h.Open(t.TB)
-	q, _ := driver.As[driver.Queuer](b, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](b)
 	r := t.request()
 	t.take(a, t.request())
 	t.track(a, r)

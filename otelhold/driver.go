@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // observed is a driver whose renewals and releases are measured.
 type observed struct {
-	driver.Forward
+	wrap.Forward
 	o *observer
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -78,7 +79,7 @@ func New(d driver.Driver, c *holdfast.ClientOptions, o *Options) (*holdfast.Clie
 	if theirs := e.Waiting; theirs != nil {
 		e.Waiting = before(ob.dropped, theirs) // the count of dropped events may come with any
 	}
-	return holdfast.New(observed{driver.Forward{Driver: d}, ob}, &options)
+	return holdfast.New(observed{wrap.Forward{Driver: d}, ob}, &options)
 }
 
 // before returns the hook that calls ours and then the user's.

@@ -23,7 +23,7 @@
 // # Fencing tokens
 //
 // Locks have fencing tokens if the nodes forget nothing (Options.Durable), and each has tokens of its own that
-// can be raised (driver.Raiser: Redis in Holdfast's own layout). Each vote brings the node's next token. The
+// can be raised (vote.Raiser: Redis in Holdfast's own layout). Each vote brings the node's next token. The
 // highest of a majority becomes the token of the grant, which counts only when a majority has it on record:
 // the next majority has a node in common with that one, and brings a higher one. So a lock takes two round
 // trips instead of one. Nodes that may forget have no tokens: suppose that A's token is 9, by nodes 1 and 2 of
@@ -33,7 +33,7 @@
 //
 // A node that comes back without its memory may have forgotten a vote, so that two holders would have a
 // majority each. So it does not count until every hold is over that could rest on such a vote: see
-// Options.MaxTTL and Init. A driver that may forget, by its Guarantees, and is no driver.Voter is refused,
+// Options.MaxTTL and Init. A driver that may forget, by its Guarantees, and is no vote.Voter is refused,
 // unless Options.Durable is set: Redis behind sentinels, or in a cluster, is one.
 //
 // All programs that use a lock must give the same nodes and the same options.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
 // Init says that the nodes of a quorum have just been set up: none of them has voted before, so none has
@@ -33,7 +34,7 @@ func Init(ctx context.Context, d driver.Driver) error {
 		if err != nil {
 			return struct{}{}, err
 		}
-		v, ok := driver.As[driver.Voter](d, driver.OpVote)
+		v, ok := vote.VoterOf(d)
 		if !ok {
 			return struct{}{}, nil
 		}
@@ -54,7 +55,7 @@ func unused(ctx context.Context, n *node) (none struct{}, err error) {
 	if err != nil {
 		return none, err
 	}
-	i, ok := driver.As[driver.Inspector](d, driver.OpInspect)
+	i, ok := driver.As[driver.Operator](d)
 	if !ok {
 		return none, nil
 	}

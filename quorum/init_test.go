@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -16,18 +17,12 @@ import (
 // inspected is a voter whose holds can be shown.
 type inspected struct{ *voter }
 
-func (i inspected) Caps() driver.Caps {
-	c := i.voter.Caps()
-	c.Ops |= driver.OpInspect
-	return c
-}
-
 func (i inspected) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	return driver.Forward{Driver: i.voter.Driver}.Inspect(ctx, name)
+	return wrap.Forward{Driver: i.voter.Driver}.Inspect(ctx, name)
 }
 
 func (i inspected) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return driver.Forward{Driver: i.voter.Driver}.List(ctx, prefix)
+	return wrap.Forward{Driver: i.voter.Driver}.List(ctx, prefix)
 }
 
 // TestInitInUse: P1: nodes of which one shows a hold are not said to be new. When it is released, they are.
@@ -68,4 +63,8 @@ func TestInitInUse(t *testing.T) {
 	if _, err := d.Try(t.Context(), driver.Request{Name: "x", Owner: "c", TTL: time.Second}); err != nil {
 		t.Errorf("after Init: %v", err)
 	}
+}
+
+func (i inspected) Break(ctx context.Context, name string, t driver.Token) error {
+	return wrap.Forward{Driver: i.voter.Driver}.Break(ctx, name, t)
 }

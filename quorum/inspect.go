@@ -123,11 +123,11 @@ func (q *quorum) inspect(ctx context.Context, name string) (*survey, error) {
 	}
 	s := &survey{q: q, name: name, infos: map[int]driver.Info{}, silent: len(q.nodes)}
 	err := gather(ctx, q, func(ctx context.Context, n *node) (driver.Info, error) {
-		i, err := able[driver.Inspector](ctx, n, driver.OpInspect)
+		o, err := n.operator(ctx)
 		if err != nil {
 			return driver.Info{}, err
 		}
-		return i.Inspect(ctx, name)
+		return o.Inspect(ctx, name)
 	}, func(node int, info driver.Info) (enough bool) {
 		s.infos[node] = info
 		s.silent--
@@ -139,14 +139,17 @@ func (q *quorum) inspect(ctx context.Context, name string) (*survey, error) {
 	return s, nil
 }
 
-// able returns the node's driver as an optional interface.
-func able[T any](ctx context.Context, n *node, op driver.Ops) (T, error) {
+// operator returns the node's driver as an operator.
+func (n *node) operator(ctx context.Context) (driver.Operator, error) {
 	d, err := n.get(ctx)
-	t, ok := driver.As[T](d, op)
-	if err == nil && !ok {
-		err = driver.ErrUnsupported
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	o, ok := driver.As[driver.Operator](d)
+	if !ok {
+		return nil, driver.ErrUnsupported
+	}
+	return o, nil
 }
 
 // gather asks all nodes at the same time, and takes in each answer, one at a time, until there are
@@ -186,7 +189,7 @@ func gather[T any](
 	return fmt.Errorf("%d of %d nodes failed: %w", len(errs), len(q.nodes), errors.Join(errs...))
 }
 
-// Inspect implements driver.Inspector. It shows the holds that have a majority; if nodes do not answer,
+// Inspect implements driver.Operator. It shows the holds that have a majority; if nodes do not answer,
 // those that may have one.
 func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	s, err := q.inspect(ctx, name)
@@ -196,7 +199,7 @@ func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	return s.info(), nil
 }
 
-// List implements driver.Inspector. It asks all nodes for all their names.
+// List implements driver.Operator. It asks all nodes for all their names.
 func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		if err := q.alive(ctx); err != nil {
@@ -234,12 +237,12 @@ func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 
 // list returns the names in use at one node.
 func (n *node) list(ctx context.Context, prefix string) ([]driver.Info, error) {
-	i, err := able[driver.Inspector](ctx, n, driver.OpInspect)
+	o, err := n.operator(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var infos []driver.Info
-	for info, err := range i.List(ctx, prefix) {
+	for info, err := range o.List(ctx, prefix) {
 		if err != nil {
 			return nil, err
 		}
@@ -248,7 +251,7 @@ func (n *node) list(ctx context.Context, prefix string) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// Break implements driver.Breaker. It succeeds if a majority of the nodes is free of the hold. If it
+// Break implements driver.Operator. It succeeds if a majority of the nodes is free of the hold. If it
 // fails, the hold may have lost some of its votes; its holder restores them unless they are broken.
 func (q *quorum) Break(ctx context.Context, name string, token driver.Token) error {
 	s, err := q.inspect(ctx, name)
@@ -280,15 +283,11 @@ func (q *quorum) breakOwner(ctx context.Context, name, owner string) error {
 
 // breakOwner breaks the node's vote for an owner. Nil: the node has none any more.
 func (n *node) breakOwner(ctx context.Context, name, owner string) error {
-	i, err := able[driver.Inspector](ctx, n, driver.OpInspect)
+	o, err := n.operator(ctx)
 	if err != nil {
 		return err
 	}
-	b, err := able[driver.Breaker](ctx, n, driver.OpBreak)
-	if err != nil {
-		return err
-	}
-	info, err := i.Inspect(ctx, name)
+	info, err := o.Inspect(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -296,7 +295,7 @@ func (n *node) breakOwner(ctx context.Context, name, owner string) error {
 		if h.Owner != owner {
 			continue
 		}
-		if err := b.Break(ctx, name, h.Token); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		if err := o.Break(ctx, name, h.Token); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -15,7 +16,7 @@ import (
 // told is a node that other clients have told of an hour as their longest TTL.
 type told struct{ *voter }
 
-func (told) Life(context.Context, time.Duration) (driver.Life, bool, time.Duration, error) {
+func (told) Life(context.Context, time.Duration) (vote.Life, bool, time.Duration, error) {
 	return 1, false, time.Hour, nil
 }
 

@@ -112,17 +112,19 @@ func (n *node) tryOpen() {
 	n.opening = nil
 }
 
-// known returns what the client knows of the node's memory. A store that is no driver.Voter forgets nothing.
+// known returns what the client knows of the node's memory. A store that is no vote.Voter forgets nothing.
 func (n *node) known() vote.Memory {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.driver != nil && n.driver.Caps().Ops.Has(driver.OpVote) {
-		return n.remembered()
+	if n.driver != nil {
+		if _, ok := vote.VoterOf(n.driver); ok {
+			return n.remembered()
+		}
 	}
 	return vote.Memory{Life: 1, Admitted: true}
 }
 
-// remembered is what the client knows of the node's memory, if the node is a driver.Voter.
+// remembered is what the client knows of the node's memory, if the node is a vote.Voter.
 func (n *node) remembered() vote.Memory {
 	m := n.memory
 	m.Longest = time.Duration(n.q.longest.Load())
@@ -131,7 +133,7 @@ func (n *node) remembered() vote.Memory {
 
 // learn asks the node for its life, and admits it when it is time. P1: it tells the node this client's longest TTL
 // before the node's vote counts for this client, so that clients with a shorter one hear of it.
-func (n *node) learn(ctx context.Context, v driver.Voter) (vote.Memory, error) {
+func (n *node) learn(ctx context.Context, v vote.Voter) (vote.Memory, error) {
 	life, admitted, longest, err := v.Life(ctx, n.q.rules.MaxTTL)
 	now := n.q.clock.Now()
 	n.mu.Lock()
@@ -163,7 +165,7 @@ func (n *node) lived(ctx context.Context) vote.Memory {
 	if err != nil {
 		return vote.Memory{}
 	}
-	v, ok := driver.As[driver.Voter](d, driver.OpVote)
+	v, ok := vote.VoterOf(d)
 	if !ok || n.q.rules.MaxTTL == 0 {
 		return n.known()
 	}
@@ -199,7 +201,7 @@ var (
 
 // ask asks the node's driver for a hold.
 func (n *node) ask(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
-	if n.q.rules.Tokens && !hasTokens(d.Caps()) {
+	if n.q.rules.Tokens && !hasTokens(d) {
 		return driver.Grant{}, vote.Memory{}, errNoTokens // nothing was asked for
 	}
 	g, m, err := n.askVote(ctx, d, r)
@@ -213,11 +215,14 @@ func (n *node) ask(ctx context.Context, d driver.Driver, r driver.Request) (driv
 const maxToken = 1<<53 - 1
 
 // hasTokens reports whether a node can vote for holds with tokens.
-func hasTokens(c driver.Caps) bool { return c.Fencing && c.Ops.Has(driver.OpRaise) }
+func hasTokens(d driver.Driver) bool {
+	_, raises := driver.As[vote.Raiser](d)
+	return raises && d.Caps().Fencing
+}
 
 // askVote asks for a hold, and in which life it was given.
 func (n *node) askVote(ctx context.Context, d driver.Driver, r driver.Request) (driver.Grant, vote.Memory, error) {
-	v, ok := driver.As[driver.Voter](d, driver.OpVote)
+	v, ok := vote.VoterOf(d)
 	if !ok || n.q.rules.MaxTTL == 0 {
 		g, err := d.Try(ctx, r)
 		return g, n.known(), err

@@ -20,7 +20,7 @@ import (
 // quorum must have the same.
 type Options struct {
 	// MaxTTL is the longest TTL of a lock: longer ones are refused. A node that has restarted may have forgotten
-	// its votes (driver.Voter). So its vote counts only when as much time has passed, and a hundredth more, since
+	// its votes (vote.Voter). So its vote counts only when as much time has passed, and a hundredth more, since
 	// this client first heard of the restart: by then all holds are over that could rest on what it has
 	// forgotten. 0: 30 s. The nodes keep the longest MaxTTL of all clients, and a client that hears of a longer one
 	// than its own waits for that.
@@ -33,7 +33,7 @@ type Options struct {
 	// If that is not so, a restart can let two have a lock: a node that says so when it is opened is refused.
 	//
 	// Locks of durable nodes have fencing tokens, if each node has (driver.Caps.Fencing), and they can be raised
-	// (driver.Raiser): each request then takes one round trip more. Nodes that may forget have none, because
+	// (vote.Raiser): each request then takes one round trip more. Nodes that may forget have none, because
 	// a token could be lower than one before it, whatever the delay.
 	Durable bool
 	// NodeTimeout is how long a node has to answer, far below the TTL. 0: a tenth of the TTL, at least
@@ -92,7 +92,7 @@ type quorum struct {
 }
 
 // New returns a driver over drivers, at least one and at most 15, each of an independent store, which must
-// forget nothing that it has acknowledged unless its driver is a driver.Voter. An odd
+// forget nothing that it has acknowledged unless its driver is a vote.Voter. An odd
 // number is best: one more node than that tolerates no more failures. Closing the driver closes them;
 // if New fails, the caller closes them. Nil options are fine.
 func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
@@ -114,7 +114,7 @@ func New(drivers []driver.Driver, o *Options) (driver.Driver, error) {
 		if err := q.admitNow(names[i], d); err != nil {
 			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
-		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
+		if q.caps, err = q.join(q.caps, d); err != nil {
 			return nil, fmt.Errorf("%s: %w", names[i], err)
 		}
 	}
@@ -156,7 +156,7 @@ func Open(ctx context.Context, store string, nodes []Node, o *Options) (driver.D
 		if err != nil {
 			continue
 		}
-		if q.caps, err = q.join(q.caps, d.Caps()); err != nil {
+		if q.caps, err = q.join(q.caps, d); err != nil {
 			return nil, q.abandon(fmt.Errorf("%s: %w", n.name, err))
 		}
 	}
@@ -212,7 +212,7 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 		q.nodes[i] = &node{q: q, index: i, name: n.Name, open: n.Open}
 	}
 	q.caps = driver.Caps{
-		Store: store, Ops: driver.OpInspect | driver.OpBreak, Shared: true,
+		Store: store, Shared: true,
 		Fencing: o.Durable, MinTTL: minTTL, Poll: o.Poll,
 	}
 	if q.caps.Poll == 0 {
@@ -240,10 +240,11 @@ func (r refusal) Error() string { return string(r) }
 func (q *quorum) admit(ctx context.Context, name string, d driver.Driver) error {
 	node := d.Caps()
 	forgets := node.Guarantees.Faults[driver.StoreRestart].Exclusion == driver.Breaks
-	if q.rules.MaxTTL != 0 && forgets && !node.Ops.Has(driver.OpVote) {
-		return refusal("it may forget its votes, and does not tell when (driver.Voter): use single servers, or say that they are durable, if they are")
+	v, votes := vote.VoterOf(d)
+	if q.rules.MaxTTL != 0 && forgets && !votes {
+		return refusal("it may forget its votes, and does not tell when (vote.Voter): use single servers, or say that they are durable, if they are")
 	}
-	if v, ok := driver.As[driver.Voter](d, driver.OpVote); ok && q.rules.MaxTTL == 0 {
+	if votes && q.rules.MaxTTL == 0 {
 		if durable, err := v.Durable(ctx); err != nil {
 			return err
 		} else if !durable {
@@ -267,13 +268,14 @@ func (q *quorum) admitNow(name string, d driver.Driver) error {
 }
 
 // join returns what a quorum can do that could do so much without a node.
-func (q *quorum) join(c, node driver.Caps) (driver.Caps, error) {
-	if longest := q.rules.MaxTTL; longest != 0 && node.Ops.Has(driver.OpVote) {
+func (q *quorum) join(c driver.Caps, d driver.Driver) (driver.Caps, error) {
+	node := d.Caps()
+	_, votes := vote.VoterOf(d)
+	if longest := q.rules.MaxTTL; longest != 0 && votes {
 		node.MaxTTL = longest
 	}
-	c.Ops &= node.Ops
 	c.Shared = c.Shared && node.Shared
-	c.Fencing = c.Fencing && hasTokens(node)
+	c.Fencing = c.Fencing && hasTokens(d)
 	c.NoNotes = c.NoNotes || node.NoNotes
 	c.MinTTL = max(c.MinTTL, node.MinTTL)
 	if node.MaxTTL != 0 && (c.MaxTTL == 0 || node.MaxTTL < c.MaxTTL) {

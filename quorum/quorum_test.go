@@ -12,6 +12,8 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -88,7 +90,7 @@ func (w *world) votes(owner string) (n int) {
 	w.Helper()
 	for _, s := range w.stores {
 		d := s.Client()
-		info, err := d.(driver.Inspector).Inspect(w.Context(), "orders/42")
+		info, err := d.(driver.Operator).Inspect(w.Context(), "orders/42")
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -122,7 +124,7 @@ func TestSlowNodes(t *testing.T) {
 	if r := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; r.Err != nil || r.Valid != g.Valid {
 		t.Errorf("renewal: %+v", r)
 	}
-	if info, err := w.driver.(driver.Inspector).Inspect(t.Context(), g.Name); err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "a" {
+	if info, err := w.driver.(driver.Operator).Inspect(t.Context(), g.Name); err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != "a" {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 	if _, err := w.driver.Try(t.Context(), request("b")); !errors.Is(err, driver.ErrHeld) {
@@ -138,7 +140,7 @@ func TestSlowNodes(t *testing.T) {
 
 // briefly is a store that lets its holds count for less than their TTL.
 type briefly struct {
-	driver.Forward
+	wrap.Forward
 	valid time.Duration
 }
 
@@ -162,7 +164,7 @@ func TestTrustOfVotes(t *testing.T) {
 	w := newWorld(t, 1, patient)
 	var nodes []driver.Driver
 	for range 3 {
-		nodes = append(nodes, briefly{driver.Forward{Driver: memlock.NewStore(nil).Client()}, valid})
+		nodes = append(nodes, briefly{wrap.Forward{Driver: memlock.NewStore(nil).Client()}, valid})
 	}
 	d := w.open(nodes, patient)
 	g := w.take(d, request("a"))
@@ -190,7 +192,7 @@ func TestNoMajority(t *testing.T) {
 		t.Errorf("Try without a majority: %v", err)
 	}
 	w.eventually("b", 0)
-	if _, err := w.driver.(driver.Inspector).Inspect(t.Context(), "orders/42"); err == nil {
+	if _, err := w.driver.(driver.Operator).Inspect(t.Context(), "orders/42"); err == nil {
 		t.Error("Inspect shows a name without a majority")
 	}
 }
@@ -324,25 +326,21 @@ type voter struct {
 	forgets  bool          // it is not durable
 }
 
-func (v *voter) Caps() driver.Caps {
-	c := v.Driver.Caps()
-	c.Ops = driver.OpVote
-	return c
-}
+func (v *voter) Votes() bool { return true }
 
-func (v *voter) Vote(ctx context.Context, r driver.Request, life driver.Life) (driver.Grant, bool, error) {
+func (v *voter) Vote(ctx context.Context, r driver.Request, life vote.Life) (driver.Grant, bool, error) {
 	g, err := v.Try(ctx, r)
-	return g, life == driver.Life(v.life.Load()), err
+	return g, life == vote.Life(v.life.Load()), err
 }
 
-func (v *voter) Life(_ context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+func (v *voter) Life(_ context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
 	life := v.life.Load()
-	return driver.Life(life), life == v.admitted.Load(), longest, nil
+	return vote.Life(life), life == v.admitted.Load(), longest, nil
 }
 
 func (v *voter) Durable(context.Context) (bool, error) { return !v.forgets, nil }
 
-func (v *voter) Admit(_ context.Context, life driver.Life) error {
+func (v *voter) Admit(_ context.Context, life vote.Life) error {
 	v.admitted.Store(uint64(life))
 	return nil
 }
@@ -410,8 +408,8 @@ func TestBreak(t *testing.T) {
 	g := w.take(w.driver, request("a"))
 	w.wires[0].Partition()
 	operator := w.driver.(interface {
-		driver.Inspector
-		driver.Breaker
+		driver.Operator
+		driver.Operator
 	})
 	info, err := operator.Inspect(t.Context(), g.Name)
 	if err != nil || len(info.Holders) != 1 {

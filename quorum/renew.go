@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // renewing is one call of Renew.
@@ -268,7 +269,7 @@ func (n *node) renew(ctx context.Context, grants []driver.Grant) []driver.Renewa
 	if err == nil {
 		renew := d.Renew
 		if n.q.rules.Tokens {
-			renew = driver.Forward{Driver: d}.Raise
+			renew = wrap.Forward{Driver: d}.Raise
 		}
 		renewals = renew(ctx, grants)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -26,7 +27,7 @@ func (w *world) uneven() {
 			w.Fatal(err)
 		}
 		g.Token = driver.Token((i*i*7919)%1000 + 1)
-		if r := (driver.Forward{Driver: d}).Raise(w.Context(), []driver.Grant{g})[0]; r.Err != nil {
+		if r := (wrap.Forward{Driver: d}).Raise(w.Context(), []driver.Grant{g})[0]; r.Err != nil {
 			w.Fatal(r.Err)
 		}
 		d.Release(w.Context(), []driver.Grant{g})
@@ -39,7 +40,7 @@ func (w *world) tokens(owner string) (tokens []driver.Token) {
 	w.Helper()
 	for _, s := range w.stores {
 		d := s.Client()
-		info, err := d.(driver.Inspector).Inspect(w.Context(), "orders/42")
+		info, err := d.(driver.Operator).Inspect(w.Context(), "orders/42")
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func (w *world) tokens(owner string) (tokens []driver.Token) {
 // shown returns the token of the one hold that Inspect shows.
 func (w *world) shown(d driver.Driver) driver.Token {
 	w.Helper()
-	info, err := d.(driver.Inspector).Inspect(w.Context(), "orders/42")
+	info, err := d.(driver.Operator).Inspect(w.Context(), "orders/42")
 	if err != nil || len(info.Holders) != 1 {
 		w.Fatalf("Inspect: %+v, %v", info, err)
 	}
@@ -152,10 +153,10 @@ func TestTokenOfAHold(t *testing.T) {
 			}
 		}
 	}
-	if err := w.other.(driver.Breaker).Break(t.Context(), g.Name, g.Token-1); !errors.Is(err, driver.ErrNotHeld) {
+	if err := w.other.(driver.Operator).Break(t.Context(), g.Name, g.Token-1); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P4: Break by another token: %v", err)
 	}
-	if err := w.other.(driver.Breaker).Break(t.Context(), g.Name, g.Token); err != nil {
+	if err := w.other.(driver.Operator).Break(t.Context(), g.Name, g.Token); err != nil {
 		t.Errorf("Break: %v", err)
 	}
 	if r := w.driver.Renew(t.Context(), []driver.Grant{g})[0]; !errors.Is(r.Err, driver.ErrBroken) {
@@ -168,7 +169,7 @@ func TestTokenOfAHold(t *testing.T) {
 
 // halting is a store in memory that does not raise tokens until it is told to go on.
 type halting struct {
-	driver.Forward
+	wrap.Forward
 	asked chan struct{}
 	goOn  chan struct{}
 	raise func(context.Context, []driver.Grant) []driver.Renewal
@@ -185,7 +186,7 @@ func (w *world) halt(o *quorum.Options) (d driver.Driver, asked, goOn chan struc
 	asked, goOn = make(chan struct{}, len(w.stores)), make(chan struct{})
 	var drivers []driver.Driver
 	for _, s := range w.stores {
-		node := driver.Forward{Driver: s.Client()}
+		node := wrap.Forward{Driver: s.Client()}
 		drivers = append(drivers, &halting{node, asked, goOn, node.Raise})
 	}
 	return w.open(drivers, o), asked, goOn
@@ -254,7 +255,7 @@ func TestLostWhileWriting(t *testing.T) {
 
 // lacking is a node whose Caps lack something.
 type lacking struct {
-	driver.Forward
+	wrap.Forward
 	caps driver.Caps
 }
 
@@ -266,7 +267,7 @@ func TestNoTokens(t *testing.T) {
 		d := memlock.NewStore(nil).Client()
 		caps := d.Caps()
 		change(&caps)
-		return lacking{driver.Forward{Driver: d}, caps}
+		return lacking{wrap.Forward{Driver: d}, caps}
 	}
 	nodes := func(last driver.Driver) []driver.Driver {
 		return []driver.Driver{memlock.NewStore(nil).Client(), memlock.NewStore(nil).Client(), last}
@@ -280,7 +281,7 @@ func TestNoTokens(t *testing.T) {
 		"durable":                  {nodes(memlock.NewStore(nil).Client()), durable, true},
 		"may forget":               {nodes(memlock.NewStore(nil).Client()), patient, false},
 		"a node without tokens":    {nodes(without(func(c *driver.Caps) { c.Fencing = false })), durable, false},
-		"a node that cannot raise": {nodes(without(func(c *driver.Caps) { c.Ops &^= driver.OpRaise })), durable, false},
+		"a node that cannot raise": {nodes(struct{ driver.Driver }{memlock.NewStore(nil).Client()}), durable, false},
 		"a node without slots":     {nodes(without(func(c *driver.Caps) { c.Slots = false })), durable, true},
 	} {
 		d := w.open(c.nodes, c.options)
@@ -297,7 +298,7 @@ func TestNoTokens(t *testing.T) {
 
 // absurd is a node that gives an absurd token.
 type absurd struct {
-	driver.Forward
+	wrap.Forward
 	token driver.Token
 }
 
@@ -311,7 +312,7 @@ func (a absurd) Try(ctx context.Context, r driver.Request) (driver.Grant, error)
 func TestAbsurdTokens(t *testing.T) {
 	for _, token := range []driver.Token{-1, 0, 1<<53 - 1, 1 << 60} {
 		w := newWorld(t, 3, durable)
-		drivers := []driver.Driver{absurd{driver.Forward{Driver: w.stores[0].Client()}, token}}
+		drivers := []driver.Driver{absurd{wrap.Forward{Driver: w.stores[0].Client()}, token}}
 		for _, s := range w.stores[1:] {
 			drivers = append(drivers, s.Client())
 		}

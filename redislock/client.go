@@ -177,7 +177,7 @@ func (c *client) batchOf(
 		return errs
 	}
 	size := batchSize
-	if c.caps.Ops.Has(driver.OpShard) {
+	if c.cluster {
 		size = 1 // all keys of a script must have one hash slot
 	}
 	var commands []Command
@@ -230,7 +230,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}))
 }
 
-// Raise implements driver.Raiser.
+// Raise implements vote.Raiser.
 func (c *client) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
 	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), raiseScript, grants, func(g *driver.Grant) []string {
@@ -316,7 +316,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return g, nil
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err

@@ -295,7 +295,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	return g, nil
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	var answer error
 	_, err := c.requestStep(ctx, taking, name, func(ctx context.Context, conn *sql.Conn) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/zklock/internal/zk"
 )
 
@@ -188,7 +189,7 @@ func TestRevoke(t *testing.T) {
 		t.Errorf("P2: renewing a hold that is asked for: %v", err)
 	}
 	release(t, holder, g)
-	if err := Revoke(t.Context(), driver.Forward{Driver: other}, "wanted"); !errors.Is(err, driver.ErrUnsupported) {
+	if err := Revoke(t.Context(), wrap.Forward{Driver: other}, "wanted"); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("revoking in another store: %v", err)
 	}
 	if err := Revoke(t.Context(), other, "a//b"); err == nil {

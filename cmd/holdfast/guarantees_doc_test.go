@@ -43,7 +43,7 @@ func store(t *testing.T, pkg, example, url string) guarantees.Store {
 	t.Helper()
 	d := openURL(t, url)
 	defer d.Close()
-	return guarantees.Store{Package: pkg, URL: example, Caps: d.Caps()}
+	return guarantees.Store{Package: pkg, URL: example, Driver: d, Caps: d.Caps()}
 }
 
 // redisServers starts servers and returns their addresses.
@@ -76,7 +76,7 @@ func overTwo(t *testing.T) guarantees.Store {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	return guarantees.Store{Package: "fallback", Caps: d.Caps()}
+	return guarantees.Store{Package: "fallback", Driver: d, Caps: d.Caps()}
 }
 
 // TestGuaranteesDoc checks that the documentation is what the drivers' Caps generate.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // The tests run holdfast as a process. The program is the test binary under
@@ -79,13 +80,13 @@ func init() {
 		file := *u
 		file.Scheme = "file"
 		d, err := driver.Open(ctx, &file)
-		return cutStore{driver.Forward{Driver: d}, u.Path + ".cut"}, err
+		return cutStore{wrap.Forward{Driver: d}, u.Path + ".cut"}, err
 	})
 }
 
 // cutStore is a store that can be cut off.
 type cutStore struct {
-	driver.Forward
+	wrap.Forward
 	file string
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // pausable is a server that can stand still.
@@ -116,7 +117,7 @@ func TestClaimThatEnds(t *testing.T) {
 
 // lateStore is a store whose first renewal is not answered in time.
 type lateStore struct {
-	driver.Forward
+	wrap.Forward
 	once *sync.Once
 }
 
@@ -125,7 +126,7 @@ func init() {
 		file := *u
 		file.Scheme = "file"
 		d, err := driver.Open(ctx, &file)
-		return lateStore{driver.Forward{Driver: d}, &sync.Once{}}, err
+		return lateStore{wrap.Forward{Driver: d}, &sync.Once{}}, err
 	})
 }
 

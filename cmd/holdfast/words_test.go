@@ -105,7 +105,7 @@ func TestNoDoubleEscapes(t *testing.T) {
 // TestSchemesHaveTheirPackages: the package that driver.Open tells others to import for a scheme is the
 // one that registers it.
 func TestSchemesHaveTheirPackages(t *testing.T) {
-	text, err := os.ReadFile("../../driver/open.go")
+	text, err := os.ReadFile("../../internal/storeurl/scheme.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ func winner(t testing.TB, first, second *holdfast.Client, o *holdfast.Options) *
 // waits returns when somebody waits for the name, where the store has a queue.
 func waits(t testing.TB, c *holdfast.Client, name string) {
 	t.Helper()
-	if !c.Caps().Ops.Has(driver.OpQueue) {
+	if !c.Caps().Fair { // no store here has a queue that is not fair
 		return
 	}
 	until(t, "somebody waits", func() bool {

@@ -69,7 +69,7 @@ func readsNames(t *testing.T, server *testserver.MySQL, d, plain driver.Driver, 
 		if _, err := plain.Try(t.Context(), driver.Request{Name: name, Owner: owner + " second", TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("P1: %q is held, and another client is told %v", name, err)
 		}
-		info, err := plain.(driver.Inspector).Inspect(t.Context(), name)
+		info, err := plain.(driver.Operator).Inspect(t.Context(), name)
 		if err != nil || len(info.Holders) != 1 || info.Holders[0].Note != name {
 			t.Errorf("%q is shown as %+v, %v", name, info, err)
 		}

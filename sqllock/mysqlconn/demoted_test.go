@@ -117,7 +117,7 @@ func TestReadOnly(t *testing.T) {
 				}
 			}
 			set("SET GLOBAL read_only = 1")
-			c := other.(driver.Inspector)
+			c := other.(driver.Operator)
 			for what, ask := range map[string]func() error{
 				"Inspect":       func() error { _, err := c.Inspect(t.Context(), held.Name); return err },
 				"Inspect, free": func() error { _, err := c.Inspect(t.Context(), "nobody has this"); return err },

@@ -352,7 +352,7 @@ func TestPgbouncer(t *testing.T) {
 			pooler := testserver.StartPgbouncer(t, server, mode)
 			var log bytes.Buffer
 			d := openLogged(t, pooler.URL("postgres"), slog.New(slog.NewTextHandler(&log, nil)))
-			if got := d.Caps().Ops.Has(driver.OpNotify); got != hears {
+			if got := d.(driver.Notifier).Losses() != nil; got != hears {
 				t.Errorf("the driver hears notifications: %v", got)
 			}
 			if said := strings.Contains(log.String(), "waiters poll"); said == hears {

@@ -130,7 +130,7 @@ func beforeConnect(t *testing.T, server *testserver.Postgres) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !d.Caps().Ops.Has(driver.OpNotify) {
+	if d.(driver.Notifier).Losses() == nil {
 		t.Error("notifications do not arrive")
 	}
 	if err := d.Close(); err != nil {

@@ -26,7 +26,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if !d.Caps().Ops.Has(driver.OpNotify) {
+	if d.(driver.Notifier).Losses() == nil {
 		t.Error("notifications do not arrive over the socket")
 	}
 	other := dial(t, server, nil)

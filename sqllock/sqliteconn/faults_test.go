@@ -35,7 +35,7 @@ func TestReadOnly(t *testing.T) {
 	if _, err := d.Try(t.Context(), r); err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "readonly") {
 		t.Errorf("Try in a read-only database returned %v", err)
 	}
-	if info, err := d.(driver.Inspector).Inspect(t.Context(), "n"); err != nil || !info.Idle() {
+	if info, err := d.(driver.Operator).Inspect(t.Context(), "n"); err != nil || !info.Idle() {
 		t.Errorf("Inspect in a read-only database: %+v, %v", info, err)
 	}
 }

@@ -41,7 +41,7 @@ func Contended(t *testing.T, drivers ...driver.Driver) {
 		}
 	}
 	wg.Wait()
-	if info, err := drivers[0].(driver.Inspector).Inspect(ctx, name); err != nil || !info.Idle() {
+	if info, err := drivers[0].(driver.Operator).Inspect(ctx, name); err != nil || !info.Idle() {
 		t.Errorf("P4: when all readers have gone the name is %+v, %v", info, err)
 	}
 	for _, d := range drivers {

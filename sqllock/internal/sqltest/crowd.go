@@ -131,7 +131,7 @@ func DeadCrowd(t *testing.T, open func() driver.Driver) {
 	}
 	// waiting returns how many of the dead and of the living wait.
 	waiting := func() (dead, alive int) {
-		info, err := holder.(driver.Inspector).Inspect(ctx, name)
+		info, err := holder.(driver.Operator).Inspect(ctx, name)
 		if err != nil {
 			t.Fatal(err)
 		}

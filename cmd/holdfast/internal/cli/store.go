@@ -37,6 +37,7 @@ type store struct {
 	shown  string        // its URL without secrets
 	prefix string        // hf.prefix: what the client puts in front of names
 	ttl    time.Duration // hf.ttl: of locks without --ttl; 0: the default
+	tells  bool          // it tells of losses (driver.Notifier)
 }
 
 // stateDir returns the directory for what this user's programs of Holdfast keep on this host.
@@ -138,6 +139,8 @@ func (a *app) open(ctx context.Context, events holdfast.Events) (*store, error) 
 	defer cancel()
 	d, err := a.openDriver(ctx, rest)
 	if err == nil {
+		n, ok := driver.As[driver.Notifier](d)
+		s.tells = ok && n.Losses() != nil
 		s.Client, err = holdfast.New(d, &holdfast.ClientOptions{Prefix: s.prefix, TTL: s.ttl, Events: events})
 		if err != nil {
 			d.Close()

@@ -19,7 +19,7 @@ const checkEvery = 500 * time.Millisecond
 // watchHold returns a channel that is closed when an operator has broken the lease's hold, or the store has
 // lost it. Without it run would learn of that by its next renewal: with the default TTL after 10 s.
 //
-// A store that tells of breaks (driver.OpNotify) is asked twice only, if the renewal that the first question
+// A store that tells of breaks (driver.Notifier) is asked twice only, if the renewal that the first question
 // is succeeds: with it the client of etcd begins to listen. Other stores are read again and again, by the
 // holder only.
 func (r *runner) watchHold(ctx context.Context, lease *holdfast.Lease) <-chan struct{} {
@@ -27,7 +27,7 @@ func (r *runner) watchHold(ctx context.Context, lease *holdfast.Lease) <-chan st
 	go func() {
 		ticker := time.NewTicker(checkEvery)
 		defer ticker.Stop()
-		tells := r.store.Caps().Ops.Has(driver.OpNotify)
+		tells := r.store.tells
 		for asked := 0; !tells || asked < 2; asked++ {
 			select {
 			case <-ticker.C:

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package driver
+package hostclock
 
 import "time"
 
@@ -9,8 +9,9 @@ var (
 	host         suspendCounter
 )
 
-func hostNow() Instant {
+// Now returns the present time in nanoseconds.
+func Now() int64 {
 	now := time.Now()
 	// Round(0) strips the monotonic reading, so the second difference is the wall clock's.
-	return host.now(now.Sub(processStart), now.Round(0).Sub(processStart.Round(0)))
+	return int64(host.now(now.Sub(processStart), now.Round(0).Sub(processStart.Round(0))))
 }

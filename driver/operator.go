@@ -6,21 +6,17 @@ import (
 	"time"
 )
 
-// Inspector is a driver that can show who holds and who waits (OpInspect).
-type Inspector interface {
-	// Inspect returns what the store knows of a name. A name that nobody uses is not an error: its
-	// Info has no holders and no waiters.
+// Operator is a driver that shows who holds and who waits, and lets an operator end the hold of another client.
+type Operator interface {
+	// Inspect returns what the store knows of a name. A name that nobody uses is not an error: its Info has no
+	// holders and no waiters.
 	Inspect(ctx context.Context, name string) (Info, error)
-	// List yields the names in use that begin with prefix, in any order, each once, and stops after
-	// the first error. It MAY miss a name that changes meanwhile, or show it as it was.
+	// List yields the names in use that begin with prefix, in any order, each once, and stops after the first
+	// error. It MAY miss a name that changes meanwhile, or show it as it was.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
-}
-
-// Breaker is a driver that lets an operator end the hold of another client (OpBreak).
-type Breaker interface {
-	// Break ends the hold on name that has this token, whoever the owner is, and frees the name at
-	// once. It MUST return ErrNotHeld if no hold has the token, so that an operator never breaks a
-	// later hold than the one that Inspect showed (P4).
+	// Break ends the hold on name that has this token, whoever the owner is, and frees the name at once. It
+	// MUST return ErrNotHeld if no hold has the token, so that an operator never breaks a later hold than the
+	// one that Inspect showed (P4).
 	Break(ctx context.Context, name string, token Token) error
 }
 
@@ -30,8 +26,8 @@ type Info struct {
 	Slots   int // of a semaphore; else 0
 	Holders []Holder
 	Waiters []Waiter // in the order of the queue, where the store keeps one
-	// ClosedFor is for how much longer a lock-delay or a minimum hold closes the name, which then
-	// may have no holder. 0: it does not.
+	// ClosedFor is for how much longer a lock-delay or a minimum hold closes the name, which then may have no
+	// holder. 0: it does not.
 	ClosedFor time.Duration
 }
 
@@ -45,8 +41,8 @@ type Holder struct {
 	Owner   string
 	Mode    Mode
 	Permits int // of a semaphore; else 0
-	// Token is that of the hold. If the store gives none (Grant.Token is 0), it is a number by which
-	// Break knows the hold, or 0. Such a number does not grow, so it is no fencing token.
+	// Token is that of the hold. If the store gives none (Grant.Token is 0), it is a number by which Break
+	// knows the hold, or 0. Such a number does not grow, so it is no fencing token.
 	Token   Token
 	Note    string
 	Held    time.Duration // since when, by the store's clock; 0: the store does not know

@@ -1,4 +1,12 @@
-package driver
+// Package hostclock reads a clock of this host that nobody can set and that counts the time for which the
+// host was suspended.
+//
+// On Linux it is CLOCK_BOOTTIME, read by a system call. Package time reads CLOCK_MONOTONIC, which
+// stands still while the host is suspended: a lease would seem valid after a night with the lid
+// closed. On other systems it is the monotonic clock plus every forward step that the wall clock
+// makes beyond it. That counts suspension too, and errs on the safe side: setting the wall clock
+// forward looks like a suspension and ends leases early.
+package hostclock
 
 import (
 	"sync"
@@ -19,12 +27,12 @@ type suspendCounter struct {
 // and would add up.
 const suspendStep = 50 * time.Millisecond
 
-func (c *suspendCounter) now(mono, wall time.Duration) Instant {
+func (c *suspendCounter) now(mono, wall time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if step := wall - mono - c.ahead; step >= suspendStep || step <= -suspendStep {
 		c.ahead += step
 		c.added += max(0, step)
 	}
-	return Instant(mono + c.added)
+	return mono + c.added
 }
