@@ -57,3 +57,17 @@ func TestPollerWakesForWhoAskedAgain(t *testing.T) {
 		t.Error("P7: the poller does not wake")
 	}
 }
+
+// TestWatchOfAShortHold: P7: a hold that came and went between two polls is told of. A watcher that an earlier hint
+// woke may have seen it held.
+func TestWatchOfAShortHold(t *testing.T) {
+	w := &watch{hints: make(chan struct{}, 1)}
+	w.update(&state{last: 7})
+	<-w.hints
+	if w.update(&state{last: 7}) {
+		t.Error("a hint without a change")
+	}
+	if !w.update(&state{last: 8}) || len(w.hints) != 1 {
+		t.Error("no hint of a hold that came and went")
+	}
+}
