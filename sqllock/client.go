@@ -291,7 +291,7 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 	if err = errors.Join(err, answer); err != nil {
 		return driver.Grant{}, err
 	}
-	g.Mode, g.Since, g.Valid = driver.Shared, sent, g.TTL
+	g.Mode, g.Since, g.Valid, g.Claim = driver.Shared, sent, g.TTL, false // its TTL runs again, so it is no claim any more
 	return g, nil
 }
 

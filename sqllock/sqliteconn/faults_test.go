@@ -40,6 +40,21 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// TestDowngradeOfAClaim: the TTL of a downgraded hold runs again, so its grant is no claim, which would be shorter (P7).
+func TestDowngradeOfAClaim(t *testing.T) {
+	d := dial(t, filepath.Join(t.TempDir(), "locks.db"), nil)
+	defer d.Close()
+	g, err := d.Try(t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Claim = true // as of a waiter that was granted the name
+	shared, err := d.(driver.Downgrader).Downgrade(t.Context(), g)
+	if err != nil || shared.Claim || shared.Valid != g.TTL {
+		t.Errorf("P7: a claim was downgraded to %+v, %v", shared, err)
+	}
+}
+
 // parts are what other processes play.
 var parts = map[string]func([]string) error{"count": count, "hold": hold}
 
