@@ -13,23 +13,21 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/testserver"
 )
+
+// must ends the test at an error.
+var must = testserver.Must
 
 // TestReadOnly: what cannot be written is an error that says so, at once.
 func TestReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
-	if err := dial(t, file, nil).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dial(t, file, nil).Close())
 	db, err := sql.Open("sqlite", DSN(file)+"&_pragma=query_only(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	d, err := New(t.Context(), db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	r := driver.Request{Name: "n", Owner: "o", TTL: time.Minute}
 	if _, err := d.Try(t.Context(), r); err == nil || errors.Is(err, driver.ErrUncertain) || !strings.Contains(err.Error(), "readonly") {
@@ -45,9 +43,7 @@ func TestDowngradeOfAClaim(t *testing.T) {
 	d := dial(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	defer d.Close()
 	g, err := d.Try(t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.Claim = true // as of a waiter that was granted the name
 	shared, err := d.(driver.Downgrader).Downgrade(t.Context(), g)
 	if err != nil || shared.Claim || shared.Valid != g.TTL {
