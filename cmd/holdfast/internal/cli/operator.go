@@ -3,8 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -66,33 +66,22 @@ func (s *store) list(ctx context.Context, prefix string) ([]holdfast.Info, error
 }
 
 func (a *app) printList(infos []holdfast.Info, prefix string) error {
-	t := newTable("NAME", "HELD", "HOLDER", "TOKEN", "FOR", "UNLESS RENEWED", "WAITING")
+	l := a.list("NAME", "HELD", "HOLDER", "TOKEN", "FOR", "UNLESS RENEWED", "WAITING")
 	for _, info := range infos {
-		if a.output == "json" {
-			if err := printJSON(infoAsJSON(info)); err != nil {
-				return err
-			}
-			continue
-		}
 		row := []string{"-", "-", "-", "-"}
 		if len(info.Holders) > 0 {
 			row = holderCells(info.Holders[0])
 		} else if info.ClosedFor > 0 {
 			row[3] = "opens in " + durationText(info.ClosedFor)
 		}
-		t.add(info.Name, stateText(info), row[0], row[1], row[2], row[3], strconv.Itoa(len(info.Waiters)))
+		if err := l.add(infoAsJSON(info), info.Name, stateText(info), row[0], row[1], row[2], row[3], strconv.Itoa(len(info.Waiters))); err != nil {
+			return err
+		}
 	}
-	switch {
-	case a.output == "json":
-		return nil
-	case !t.empty():
-		return t.write(os.Stdout)
-	case prefix == "":
-		a.hint("no locks are in use")
-	default:
-		a.hint(fmt.Sprintf("no lock whose name begins with %q is in use", prefix))
+	if prefix != "" {
+		return l.print(fmt.Sprintf("no lock whose name begins with %q is in use", prefix))
 	}
-	return nil
+	return l.print("no locks are in use")
 }
 
 // completeNames completes names in the shell, from those in use.
@@ -135,13 +124,13 @@ with -o json the object is the same.
 				if a.output == "json" {
 					return printJSON(infoAsJSON(info))
 				}
-				return printInfo(info)
+				return a.printInfo(info)
 			})
 		},
 	}
 }
 
-func printInfo(info holdfast.Info) error {
+func (a *app) printInfo(info holdfast.Info) error {
 	state := stateText(info)
 	if info.ClosedFor > 0 {
 		state += ", closed for another " + durationText(info.ClosedFor)
@@ -149,25 +138,112 @@ func printInfo(info holdfast.Info) error {
 	if _, err := fmt.Printf("%s: %s\n", escape(info.Name), state); err != nil {
 		return err
 	}
-	holders := newTable("HOLDER", "HELD", "TOKEN", "FOR", "UNLESS RENEWED")
+	holders := a.list("HOLDER", "HELD", "TOKEN", "FOR", "UNLESS RENEWED")
 	for _, h := range info.Holders {
 		cells := holderCells(h)
-		holders.add(cells[0], modeText(h.Mode, h.Permits, info.Slots), cells[1], cells[2], cells[3])
+		holders.add(nil, cells[0], modeText(h.Mode, h.Permits, info.Slots), cells[1], cells[2], cells[3])
 	}
-	waiters := newTable("WAITER", "WANTS", "FOR")
+	waiters := a.list("WAITER", "WANTS", "FOR")
 	for _, q := range info.Waiters {
-		waiters.add(q.Note, modeText(q.Mode, q.Permits, info.Slots), known(q.Waiting, "", durationText))
+		waiters.add(nil, q.Note, modeText(q.Mode, q.Permits, info.Slots), known(q.Waiting, "", durationText))
 	}
-	for _, t := range []*table{holders, waiters} {
-		if t.empty() {
+	for _, l := range []*list{holders, waiters} {
+		if len(l.rows) == 1 {
 			continue
 		}
 		fmt.Println()
-		if err := t.write(os.Stdout); err != nil {
+		if err := l.print(""); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (a *app) breakCommand() *cobra.Command {
+	var token int64
+	cmd := &cobra.Command{
+		Use:   "break NAME --token T",
+		Short: "End somebody's hold on a lock",
+		Long: `End the hold on NAME that has the token T, and print which hold was broken. Show and ls
+print the token. A later hold than the one that you saw has another token, and is never
+broken: then the exit code is 1, and who holds NAME now is printed.
+
+The lock is free at once. holdfast run and elect learn of the break within a second, and
+kill their command. Other programs learn of it from the store, or at their next renewal (with
+the default TTL within 10s), and those with Redisson when they release it. Until then two
+holders may run. So break a hold only if its holder is dead, or if the resource checks tokens.
+
+` + exitCodes,
+		Example: `  holdfast show deploy/shop
+  holdfast break deploy/shop --token 1718031337123456`,
+		Args:              nameArgument,
+		ValidArgsFunction: a.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, t := args[0], holdfast.Token(token)
+			switch {
+			case !cmd.Flags().Changed("token"):
+				return usagef("the token of the hold to break is missing: " +
+					"see holdfast show, and give it by --token")
+			case t <= 0:
+				return usagef("--token is %d: no hold has such a token; see holdfast show", t)
+			}
+			return a.withStore(cmd.Context(), func(ctx context.Context, s *store) error {
+				// Before the break: afterwards the hold is gone.
+				info, err := s.Inspect(ctx, name)
+				if err != nil {
+					return operationError(err)
+				}
+				err = s.Break(ctx, name, t)
+				if errors.Is(err, holdfast.ErrNotHeld) {
+					return notBroken(name, t, info)
+				}
+				if err != nil {
+					return operationError(err)
+				}
+				return a.printBroken(info, t)
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&token, "token", 0, "the `token` of the hold to break")
+	return cmd
+}
+
+// notBroken says that no hold has the token, and who holds the name now.
+func notBroken(name string, t holdfast.Token, info holdfast.Info) error {
+	why := fmt.Sprintf("nobody holds %q", name)
+	for i, h := range info.Holders {
+		cells := holderCells(h)
+		text := fmt.Sprintf("%q has held it for %s, with token %s", h.Note, cells[2], cells[1])
+		if h.Token == 0 {
+			text = fmt.Sprintf("%q has it, without a token: it cannot be broken", h.Note)
+		}
+		switch {
+		case h.Token == t: // it ended after the name was inspected
+			return &exitError{exitFailure, fmt.Errorf("nothing was broken: the hold on %q with token %d has just ended", name, t)}
+		case i == 0:
+			why = fmt.Sprintf("no hold on %q has the token %d: %s", name, t, text)
+		default:
+			why += ", " + text
+		}
+	}
+	return &exitError{exitFailure, errors.New("nothing was broken: " + why)}
+}
+
+// printBroken prints the hold that was broken.
+func (a *app) printBroken(info holdfast.Info, t holdfast.Token) error {
+	broken := driver.Holder{Token: t}
+	if i := slices.IndexFunc(info.Holders, func(h driver.Holder) bool { return h.Token == t }); i >= 0 {
+		broken = info.Holders[i]
+	}
+	if a.output == "json" {
+		return printJSON(struct {
+			Name   string     `json:"name"`
+			Broken holderJSON `json:"broken"`
+		}{info.Name, holderAsJSON(broken)})
+	}
+	_, err := fmt.Printf("broke %s: %s, held by %s for %s, token %d\n",
+		escape(info.Name), modeText(broken.Mode, broken.Permits, info.Slots), escape(broken.Note), durationText(broken.Held), t)
+	return err
 }
 
 // holderCells returns a hold's note, its token, for how long it has been there, and when it ends if its

@@ -1,10 +1,15 @@
 package child
 
 import (
+	"bufio"
 	"os"
+	"runtime"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 )
@@ -58,5 +63,39 @@ func TestGuardDiesEarly(t *testing.T) {
 	}
 	if n := killDescendants(before); n > 0 {
 		t.Errorf("P1: Start returned %q, and %d processes of the command still ran", err, n)
+	}
+}
+
+// TestTrust: a deadline reaches a guard that can read it, even on a busy processor. If the first one were lost, the
+// guard and the supervisor would wait for each other for ever. Trust does not wait for a guard that does not read.
+func TestTrust(t *testing.T) {
+	orders, trust, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { orders.Close(); trust.Close() })
+	orders.SetReadDeadline(time.Now().Add(time.Minute)) // for a line that was lost
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var stop atomic.Bool
+	defer stop.Store(true)
+	go func() {
+		for !stop.Load() {
+		}
+	}()
+	c, lines := &Child{trust: trust}, bufio.NewReader(orders)
+	for i := range 20_000 {
+		c.Trust(driver.Instant(i))
+		if i%1000 != 999 { // a pipe has room for that many
+			continue
+		}
+		for j := i - 999; j <= i; j++ {
+			line, err := lines.ReadString('\n')
+			if want := strconv.Itoa(j); err != nil || strings.TrimSpace(line) != want {
+				t.Fatalf("the guard got %q (%v), not %s", line, err, want)
+			}
+		}
+	}
+	for i := range 100_000 { // more than any pipe has room for
+		c.Trust(driver.Instant(i))
 	}
 }
