@@ -143,8 +143,8 @@ func TestThiefDied(t *testing.T) {
 	if _, err := c.Try(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("P1: Try of a held name whose record is being moved: %v", err)
 	}
-	// Suppose a thief has moved the record again before the first one's file is deleted: it
-	// would be the wrong one. So only those delete it who have the paths locked.
+	// A second thief may move the record before the first thief's file is deleted. So only who has the paths
+	// locked deletes a file.
 	if _, err := os.Stat(path + oldSuffix); err != nil {
 		t.Errorf("P1: what a record was moved from was deleted without the lock of the paths: %v", err)
 	}

@@ -87,8 +87,7 @@ func (c *client) ask(ctx context.Context, req driver.Request, w *waiter) (driver
 			a.force, overdue = joins && a.crowd != crowdOf(&stored), joins && a.overdue
 		}
 		if w != nil && !placed && !c.contended(req.Name) {
-			// Suppose that many come at once. One of them marks the crowd, and the others need not
-			// touch the row any more.
+			// One of many that come at once marks the crowd. The others need not touch the row.
 			if err = c.changeOnce(ctx, conn, req.Name, first, l, step); err == errCollided {
 				c.forgetCollision(req.Name)
 				if first, err = c.enter(ctx, conn, &stored, sent, false, 0, l); err == nil {
