@@ -44,7 +44,6 @@ func TestConformance(t *testing.T) {
 // cell a request belongs to a session, and nobody else can withdraw it: operators have Break and Kill.
 var except = []string{
 	"faults/a request later than its withdrawal",
-	"faults/a queued request later than its withdrawal",
 }
 
 // proxies stand before the members of one cell.
