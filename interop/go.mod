@@ -14,7 +14,6 @@ replace (
 )
 
 require (
-	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/holdfastlock/holdfast v0.0.0
 	github.com/holdfastlock/holdfast/celllock v0.0.0-00010101000000-000000000000

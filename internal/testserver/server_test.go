@@ -4,8 +4,10 @@ package testserver
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -95,23 +97,41 @@ func TestRedisClock(t *testing.T) {
 	}
 }
 
-// TestRedisReplicas: replicas follow, and one goes on as a primary.
-func TestRedisReplicas(t *testing.T) {
-	primary := StartRedis(t, RedisOptions{})
-	primary.Ask("SET", "key", "first")
-	replicas := StartRedisReplicas(t, primary, 2, RedisOptions{})
-	for _, r := range replicas {
-		if got := r.Ask("GET", "key"); got != "first" {
-			t.Errorf("a replica has %q", got)
+// TestZooKeeperClock reads the wall clocks of members from their logs, with the other library loaded too.
+func TestZooKeeperClock(t *testing.T) {
+	z := StartZooKeeper(t, ZooKeeperOptions{Members: 3, TickTime: 100 * time.Millisecond, Clock: true, Between: true})
+	m := z.Members[1]
+	m.Clock.Set(10 * 366 * 24 * time.Hour)
+	for _, other := range z.Members {
+		from := len(other.Log())
+		other.Ask("srvr")
+		year := time.Now().Year()
+		if other == m {
+			year += 10
 		}
+		want := fmt.Sprintf("%d-", year)
+		await(t, "the log says "+want, func() bool { return strings.HasPrefix(other.Log()[from:], want) })
 	}
-	replicas[0].Follow("")
-	replicas[1].Follow(replicas[0].Addr)
-	replicas[0].AwaitReplicas(1)
-	replicas[0].Ask("SET", "key", "third")
-	for end := time.Now().Add(30 * time.Second); replicas[1].Ask("GET", "key") != "third"; {
-		if time.Now().After(end) {
-			t.Fatal("the replica of one that was promoted does not follow it")
+}
+
+// TestZooKeeperMuteLeader: a leader that takes no clients is found all the same.
+func TestZooKeeperMuteLeader(t *testing.T) {
+	z := StartZooKeeper(t, ZooKeeperOptions{Members: 3, TickTime: 100 * time.Millisecond, NoLeaderClients: true, Admin: true})
+	for range 2 {
+		leader := z.Leader()
+		reply, err := http.Get("http://" + leader.Admin + "/commands/monitor")
+		if err != nil {
+			t.Fatal(err)
 		}
+		text, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		if !strings.Contains(string(text), `"leader"`) || err != nil {
+			t.Fatalf("the admin server of the member that should lead says %q, %v", text, err)
+		}
+		leader.Kill()
+		if z.NewLeader(leader) == leader {
+			t.Fatal("a member that has ended leads")
+		}
+		leader.Start()
 	}
 }
