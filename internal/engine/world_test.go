@@ -1,4 +1,4 @@
-package explore_test
+package engine_test
 
 import (
 	"encoding/binary"
@@ -15,7 +15,7 @@ import (
 	"github.com/holdfastlock/holdfast/internal/record"
 )
 
-// This file and steps_test.go explore the engine that ships: one client with a few callers,
+// This file and steps_test.go explore the engine as it ships: one client with a few callers,
 // before a store that keeps its names by the specification of internal/record, and beside a
 // stranger who wants the same names. Whatever a request meets is a step of its own: it is
 // sent, the store executes it, its answer arrives, or does not. Between two steps
@@ -36,7 +36,6 @@ type wish struct {
 	minHold time.Duration
 	maxHold time.Duration
 	works   time.Duration // for how long it holds the name; 0: until anything else happens, or not
-
 }
 
 // setup is what is explored.

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-// This file is for package explore: copies of an engine, what tells two states apart, and
-// what is wrong with one.
+// This file is for the exploration: copies of an engine, what tells two states apart, and what is
+// wrong with one.
 
 // Copy is what corresponds in a clone to what the engine refers to.
 type Copy struct {
@@ -66,7 +66,7 @@ func (m *Copy) Hold(h *Hold) *Hold {
 	twin := &Hold{
 		name: h.name, settings: h.settings, owner: h.owner, token: h.token, handle: h.handle,
 		valid: h.valid, taken: h.taken, machine: h.machine, sharers: h.sharers, mode: h.mode,
-		over: h.over, stray: h.stray, handed: h.handed, block: h.block, deadline: h.deadline, renewal: h.renewal,
+		over: h.over, stray: h.stray, handed: h.handed, degraded: h.degraded, block: h.block, deadline: h.deadline, renewal: h.renewal,
 	}
 	m.holds[h] = twin
 	twin.until.Store(h.until.Load())
@@ -119,19 +119,6 @@ func mapped[T any](from []T, f func(T) T) []T {
 	return to
 }
 
-// Fresh returns a caller that wants what c wants, and has done nothing yet.
-func (c *Caller) Fresh() *Caller {
-	twin := &Caller{}
-	twin.Init(c.name, c.settings, c.try, c.Ref)
-	return twin
-}
-
-// Idle reports whether the engine has forgotten everything (P9).
-func (e *Engine) Idle() bool {
-	return len(e.gates) == 0 && e.deadlines.Len() == 0 && e.cohorts.Len() == 0 &&
-		e.renewals.Len() == 0 && e.withdrawn.Len() == 0 && e.open == 0
-}
-
 // AppendState appends what tells this state from others to b: two engines with the same have
 // the same future, apart from the texts of errors and the times of news. The number of a
 // caller comes from its user.
@@ -166,7 +153,7 @@ func (e *Engine) AppendState(b []byte, now driver.Instant, number func(*Caller) 
 func (e *Engine) AppendCaller(b []byte, c *Caller, now driver.Instant, number func(*Caller) int) []byte {
 	w := &stateWriter{b, now, number}
 	w.bits(c.err != nil, c.err == ErrReleased)
-	w.int(int64(c.state), int64(c.release))
+	w.int(int64(c.stage), int64(c.release))
 	if c.hold != nil {
 		w.hold(c.hold)
 	}
@@ -208,7 +195,7 @@ func (w *stateWriter) gate(g *gate) {
 		w.at(g.place.confirmed)
 	}
 	for c := range g.callers() {
-		w.int(int64(w.number(c)), int64(c.state))
+		w.int(int64(w.number(c)), int64(c.stage))
 	}
 	w.int(-1)
 	if g.talk.step == confirm {
@@ -258,8 +245,8 @@ func (g *gate) check() error {
 		if c == g.first && !g.closed {
 			want = head
 		}
-		if c.state != want || c.gate != g {
-			return fmt.Errorf("P7: caller %v is in state %d, not %d", c.Ref, c.state, want)
+		if c.stage != want || c.gate != g {
+			return fmt.Errorf("P7: caller %v is in state %d, not %d", c.Ref, c.stage, want)
 		}
 		if c.try {
 			tries++
@@ -280,8 +267,11 @@ func (g *gate) check() error {
 	return nil
 }
 
+// Asleep reports whether the caller waits behind others of its client.
+func (c *Caller) Asleep() bool { return c.stage == behind }
+
 // Held reports whether the caller has a lease that is not over.
-func (c *Caller) Held() bool { return c.state == holding }
+func (c *Caller) Held() bool { return c.stage == holding }
 
 // Taken returns when the caller's hold was granted, or handed over to it.
 func (c *Caller) Taken() driver.Instant { return c.hold.taken }

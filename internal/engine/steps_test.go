@@ -1,4 +1,4 @@
-package explore_test
+package engine_test
 
 import (
 	"errors"
@@ -364,8 +364,6 @@ func (w *world) step(ev engine.Event) engine.Action {
 		switch f.Kind {
 		case engine.Wake:
 			w.people[f.Caller.Ref.(int)].woken = true
-		case engine.Interrupt:
-			w.people[f.Caller.Ref.(int)].until = w.now // it polls at once
 		case engine.End:
 			p := w.people[f.Caller.Ref.(int)]
 			if p.over {

@@ -1,21 +1,14 @@
-package explore_test
+package engine_test
 
 import (
-	"flag"
-	"maps"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/engine"
+	"github.com/holdfastlock/holdfast/internal/explore/planted"
 	"github.com/holdfastlock/holdfast/internal/testserver"
-)
-
-var (
-	exploreFor = flag.Duration("explore.for", 2*time.Second, "how long the large worlds are explored")
-	only       = flag.String("explore.only", "", "explore this world, until something is found")
 )
 
 // small are three callers of one name, with everything that can happen to them, one or two
@@ -49,7 +42,7 @@ func small() map[string]*setup {
 		"two: break, failure":           {wishes: two, block: 3, stranger: true, budget: budget{breaks: 1, fails: 1}},
 		"two: close, lost answer":       {wishes: two, block: 3, budget: budget{closes: 1, losses: 1}},
 		"minimum hold, callers give up": {wishes: []wish{once, once, once}, stranger: true, held: true, budget: budget{cancels: 2}},
-		// Suppose the engine asked again under an owner that is withdrawn: that would take back its next hold.
+		// A request under an owner that is withdrawn would lose its hold to the late withdrawal.
 		"no queue, late withdrawals": {wishes: two, noQueue: true, stranger: true, held: true, budget: budget{losses: 1, lates: 2}},
 		"late withdrawals":           {wishes: readers[1:], block: 3, stranger: true, held: true, budget: budget{cancels: 1, losses: 1, lates: 1}},
 		// Before a store that answers in time nobody loses a lease.
@@ -90,68 +83,31 @@ var soaked = []string{
 	"two: cancel, lost answer", "minimum hold, callers give up", "cancel, no hand-over",
 }
 
-// TestClient explores the engine that ships. The race detector would make that ten times as
-// slow and finds nothing in one goroutine, so with it a process without it does the work.
-func TestClient(t *testing.T) {
-	if raceEnabled {
-		text, err := child(t, testserver.Long(2*time.Second, time.Minute), "", "")
-		t.Log(text)
-		if err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	if *only != "" {
-		r, err := worlds()[*only].model().First(maxStates)
-		t.Log(r, err)
-		for _, f := range r.Findings {
-			t.Error(f)
-		}
-		return
-	}
-	for name, s := range small() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if slices.Contains(soaked, name) && !testserver.Soak {
-				s.model().Walks(t, 300, 400)
-				return
-			}
-			s.model().Holds(t, maxStates)
-		})
-	}
-	for name, s := range large() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := *exploreFor
-			if name != "everything" {
-				d = min(d, 10*time.Second)
-			}
-			r, all := s.model().For(d)
-			t.Logf("%v, everything: %t", r, all)
-			for _, f := range r.Findings {
-				t.Error(f)
-			}
-			s.times = -1
-			s.model().Walks(t, 300, 400)
-		})
-	}
-}
-
 // maxStates is more than any of the small worlds has.
 const maxStates = 2_000_000
 
-// worlds are all of them.
-func worlds() map[string]*setup {
-	all := small()
-	maps.Copy(all, large())
-	return all
-}
-
-// child explores in a process of its own: all worlds for so long, or only one, with files of the
-// engine replaced as the overlay says.
-func child(t *testing.T, d time.Duration, overlay, world string) (string, error) {
-	args := slices.Concat([]string{"test", "-count=1", "-run", "^TestClient$", "-v", "-timeout", "8m", "-overlay", overlay},
-		testserver.BuildFlags(), []string{".", "-explore.for", d.String(), "-explore.only", world})
-	text, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
-	return string(text), err
+// TestClient explores the engine as it ships.
+func TestClient(t *testing.T) {
+	planted.Worlds(t, func(each func(string, func(*testing.T))) {
+		for name, s := range small() {
+			each(name, func(t *testing.T) {
+				if slices.Contains(soaked, name) && !testserver.Soak {
+					s.model().Walks(t, 300, 400)
+					return
+				}
+				s.model().Holds(t, maxStates)
+			})
+		}
+		for name, s := range large() {
+			each(name, func(t *testing.T) {
+				r, all := s.model().For(testserver.Long(2*time.Second, time.Minute))
+				t.Logf("%v, everything: %t", r, all)
+				for _, f := range r.Findings {
+					t.Error(f)
+				}
+				s.times = -1
+				s.model().Walks(t, 300, 400)
+			})
+		}
+	})
 }
