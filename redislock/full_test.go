@@ -112,7 +112,7 @@ func TestOwnNames(t *testing.T) {
 		if !ok {
 			t.Fatal("the driver has no life")
 		}
-		conn.conn.Close() // what does I/O now fails
+		conn.Close() // what does I/O now fails
 		prefix := "holdfast"
 		if o.Prefix != "" {
 			prefix = o.Prefix

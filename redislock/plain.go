@@ -63,7 +63,7 @@ type single struct {
 }
 
 // do sends the command with n arguments.
-func (s *single) do(ctx context.Context, l route, n int, key string) Reply {
+func (s *single) do(ctx context.Context, l route, n int, key string) answer {
 	s.command[0] = Command{Args: s.args[:n:n], Key: key}
 	return l.do(ctx, s.command[:])[0]
 }
@@ -94,7 +94,7 @@ func (c *client) takePlain(ctx context.Context, req driver.Request) (driver.Gran
 }
 
 // plainReply returns what take.lua has replied to a request that was sent at an instant.
-func (c *client) plainReply(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
+func (c *client) plainReply(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}

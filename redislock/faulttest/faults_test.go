@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://
+	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
 func TestMain(m *testing.M) {

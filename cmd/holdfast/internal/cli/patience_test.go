@@ -34,7 +34,7 @@ func TestMayRetry(t *testing.T) {
 		{status.Error(codes.Unauthenticated, "wrong password"), never},
 		{context.DeadlineExceeded, withWait},
 		{io.EOF, withWait},
-		{redislock.InFailover(syscall.ECONNREFUSED), withWait},
+		{fmt.Errorf("%w: %w", syscall.ECONNREFUSED, redislock.ErrFailover), withWait},
 		{errors.New("a: connection refused; b: ValidateConnect failed: read only connection"), withWait},
 		{status.Error(codes.DeadlineExceeded, "late"), withWait},
 		{syscall.EAGAIN, always},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://
+	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
 // expectCron fails unless the job ran more than once at some ticks with a plain lock, and once at each with

@@ -58,16 +58,16 @@ func (r *redisServer) needsOfRedisson(ctx context.Context) needs {
 }
 
 // redissonShards subscribes to a channel of each master, as waiters do, and publishes on it.
-func redissonShards(ctx context.Context, conn redislock.Conn, prefix string, masters []string) []Finding {
+func redissonShards(ctx context.Context, parts redislock.Clustered, prefix string, masters []string) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, messageWithin)
 	defer cancel()
 	without := make([]string, len(masters))
 	var asked sync.WaitGroup
 	for i, address := range masters {
 		asked.Go(func() {
-			name := redissonName(keyAt(conn.(redislock.Partitioned), prefix, address))
+			name := redissonName(keyAt(parts, prefix, address))
 			heard := make(chan struct{}, 1)
-			stop, err := conn.(redislock.ShardSubscriber).SubscribeShard(ctx, redissonChannel(name), func(string) {
+			stop, err := parts.SubscribeShard(ctx, redissonChannel(name), func(string) {
 				select {
 				case heard <- struct{}{}:
 				default:
@@ -79,7 +79,7 @@ func redissonShards(ctx context.Context, conn redislock.Conn, prefix string, mas
 			}
 			defer stop()
 			publish := []string{"EVAL", callScript, "1", name, "SPUBLISH", redissonChannel(name), "0"}
-			conn.Do(ctx, []redislock.Command{{Args: publish, Key: name}})
+			parts.Do(ctx, []redislock.Command{{Args: publish, Key: name}})
 			select {
 			case <-heard:
 			case <-ctx.Done():

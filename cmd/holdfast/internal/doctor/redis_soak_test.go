@@ -17,7 +17,6 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 )
 
 // redisOf starts a server with arguments of its own.
@@ -36,7 +35,7 @@ func admin(t *testing.T, addr string) func(args ...string) any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := rueidisconn.Dial(u)
+	conn, err := redislock.Dial(t.Context(), u)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 )
 
 // redlockChecks are the checks of several Redis servers that vote.
@@ -47,7 +46,7 @@ func forgetsVotes(f Finding, durable bool) Finding {
 
 // redlockServer examines one server.
 func redlockServer(ctx context.Context, p Patient, durable bool) []Finding {
-	conn, err := rueidisconn.Dial(p.driver)
+	conn, err := redislock.Dial(ctx, p.driver)
 	if err != nil {
 		return judge(facts{"why": err.Error()}, rule{
 			"connection", Warning, nil, "${why}", "the others must be a majority: the next failure may be one too many",

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/holdfastlock/holdfast"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+	_ "github.com/holdfastlock/holdfast/redislock"
 )
 
 // ttl is how long a hold lasts unless it is renewed, for all peers.

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/otelhold"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn"
+	_ "github.com/holdfastlock/holdfast/redislock"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric"
