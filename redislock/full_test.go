@@ -11,11 +11,10 @@ import (
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
-// TestFullMemory: a server whose memory is full goes on to renew, release, break and withdraw, in all layouts of
-// other programs. Holdfast's own is in conntest.
+// TestFullMemory: a server whose memory is full goes on to renew, release, break and withdraw, in all layouts.
 func TestFullMemory(t *testing.T) {
 	for _, o := range []*Options{
-		{Layout: SetNX}, {Layout: Redisson}, {Layout: Redisson, Redisson: RedissonFair},
+		{}, {Layout: SetNX}, {Layout: Redisson}, {Layout: Redisson, Redisson: RedissonFair},
 		{Layout: Redisson, Redisson: RedissonFenced},
 	} {
 		t.Run(fmt.Sprint(o.Layout, " ", o.Redisson), func(t *testing.T) {

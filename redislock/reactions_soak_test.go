@@ -172,13 +172,11 @@ func newLocks(t testing.TB, conn redislock.Conn, o holdfast.ClientOptions) *hold
 	return locks
 }
 
-// TestReactions: what locks do when the server refuses, or loses its scripts.
+// TestReactions: what locks do when the server refuses.
 func TestReactions(t *testing.T) {
 	for _, tr := range troubles {
 		t.Run(tr.code, func(t *testing.T) { t.Parallel(); refuses(t, &tr) })
 	}
-	t.Run("OOM", func(t *testing.T) { t.Parallel(); outOfMemory(t) })
-	t.Run("NOSCRIPT", func(t *testing.T) { t.Parallel(); scriptsLost(t) })
 }
 
 // refuses: a waiter goes on waiting, and gets the lock when the trouble is over; a new Acquire returns
@@ -252,78 +250,6 @@ func refuses(t *testing.T, tr *trouble) {
 	}
 	if info, err := other.Inspect(t.Context(), "fresh"); err != nil || !info.Idle() {
 		t.Errorf("the refused attempt has left %+v, %v", info, err)
-	}
-}
-
-// outOfMemory: new holds are refused, while those there are renewed and
-// released.
-func outOfMemory(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	a := &admin{TB: t, Conn: connect(t, server.Addr), server: server}
-	defer a.Close()
-	locks := newLocks(t, connect(t, server.Addr), holdfast.ClientOptions{})
-	held, err := locks.Mutex("held", nil).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared, err := locks.RWMutex("shared", nil).Read.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.do("CONFIG", "SET", "maxmemory", "1")
-	_, err = locks.Mutex("fresh", nil).TryAcquire(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "maxmemory, or remove") || errors.Is(err, holdfast.ErrUncertain) {
-		t.Errorf("the first attempt returned %v", err)
-	}
-	for _, lease := range []*holdfast.Lease{held, shared} {
-		if err := lease.Renew(t.Context()); err != nil {
-			t.Errorf("a renewal returned %v", err)
-		}
-	}
-	if err := locks.Break(t.Context(), "held", held.Token()); err != nil {
-		t.Errorf("a break returned %v", err)
-	}
-	if err := shared.Release(); err != nil {
-		t.Errorf("a release returned %v", err)
-	}
-	a.do("CONFIG", "SET", "maxmemory", "0")
-	if lease, err := locks.Mutex("fresh", nil).TryAcquire(t.Context()); err != nil {
-		t.Errorf("with memory again an attempt returned %v", err)
-	} else {
-		lease.Release()
-	}
-}
-
-// scriptsLost: locks work when the server has lost its scripts, by a command or a restart.
-func scriptsLost(t *testing.T) {
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	a := &admin{TB: t, Conn: connect(t, server.Addr), server: server}
-	defer a.Close()
-	conn := &listener{Conn: connect(t, server.Addr), seen: map[string]int{}}
-	locks := newLocks(t, conn, holdfast.ClientOptions{})
-	for i := range 2 {
-		a.do("SCRIPT", "FLUSH")
-		lease, err := locks.Mutex("exclusive", nil).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var shared []*holdfast.Lease
-		for j := range 3 {
-			le, err := locks.RWMutex(fmt.Sprint("shared/", j), nil).Read.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			shared = append(shared, le)
-		}
-		a.do("SCRIPT", "FLUSH")
-		for _, le := range append(shared, lease) {
-			if err := errors.Join(le.Renew(t.Context()), le.Release()); err != nil {
-				t.Error(err)
-			}
-		}
-		if conn.count("NOSCRIPT") < 2*(i+1) {
-			t.Errorf("the server knew the scripts: %v", conn.seen)
-		}
 	}
 }
 

@@ -109,16 +109,16 @@ func (c *client) undoing(owner string) error {
 // acknowledgers has an acknowledger for each server of a cluster, so that one that is dead holds up no
 // requests to the others; else it has one.
 type acknowledgers struct {
+	c        *client
 	send     route
 	replicas int
-	part     func(key string) string
 
 	mu sync.Mutex
 	of map[string]*acknowledger // by part
 }
 
 func newAcknowledgers(c *client, send route, replicas int) *acknowledgers {
-	return &acknowledgers{send: send, replicas: replicas, part: c.part, of: map[string]*acknowledger{}}
+	return &acknowledgers{c: c, send: send, replicas: replicas, of: map[string]*acknowledger{}}
 }
 
 // route returns the route for something of that TTL. Its answers say what replicas have not acknowledged.
@@ -128,11 +128,11 @@ func (all *acknowledgers) route(plain route, ttl time.Duration) route {
 		return plain
 	}
 	return func(ctx context.Context, commands []Command) []answer {
-		part := all.part(commands[0].Key)
+		part := all.c.part(commands[0].Key)
 		all.mu.Lock()
 		a := all.of[part]
 		if a == nil {
-			a = &acknowledger{send: all.send, replicas: all.replicas, each: part != ""}
+			a = &acknowledger{send: all.send, replicas: all.replicas, each: deploymentOf(all.c.conn) == clustered}
 			all.of[part] = a
 		}
 		all.mu.Unlock()
