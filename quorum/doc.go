@@ -4,7 +4,7 @@
 //	d, err := quorum.New([]driver.Driver{a, b, c}, nil) // drivers of three stores
 //	locks, err := holdfast.New(d, nil)
 //
-// A program that imports rueidisconn or goredisconn opens five Redis servers by one URL, with one
+// A program that imports package redislock opens five Redis servers by one URL, with one
 // user, password and database for all of them:
 //
 //	locks, err := holdfast.Open(ctx, "redlock://a,b,c,d,e")

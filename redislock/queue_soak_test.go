@@ -86,11 +86,11 @@ func TestLateNews(t *testing.T) {
 	}
 }
 
-// silence ends all subscriptions of a server, as a connection that breaks does, and returns when the
-// server knows that nobody is subscribed to the client's channel.
-func silence(t *testing.T, admin *respConn, c *client) {
+// silence ends the subscription of a client, as a connection that breaks does, and returns when the server knows
+// that nobody is subscribed to the client's channel.
+func silence(t *testing.T, admin *respConn, c *client, stop func()) {
 	t.Helper()
-	admin.do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	stop()
 	for admin.do(t, "PUBLISH", c.layout.channel(c.id), "s").(int64) != 0 {
 	}
 }
@@ -128,7 +128,7 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 			if c.confirms {
 				ask(broken, "broken")
 			}
-			silence(t, admin, broken)
+			silence(t, admin, broken, broken.unsubscribe)
 			ask(broken, "broken")
 			if c.dies {
 				stop, err := broken.conn.Subscribe(ctx, broken.layout.channel(broken.id), broken.receive)
@@ -136,8 +136,7 @@ func TestUnsubscribedWaiterKeepsItsPlace(t *testing.T) {
 					t.Fatal(err)
 				}
 				ask(broken, "broken")
-				silence(t, admin, broken)
-				stop()
+				silence(t, admin, broken, stop)
 			}
 			ask(open(t, dialResp(t, server.Addr), nil), "next")
 			if err := holder.Release(ctx, []driver.Grant{g})[0]; err != nil {

@@ -275,18 +275,9 @@ end
 
 local function channel(r, client) return string.match(r.record, '^[^{]*') .. 'wake:' .. client end
 
--- Publishes a message for the client. Reports false if nobody is subscribed; a client that polls
--- needs no message. "CLIENT{TAG}" is subscribed at one server of a cluster, with a hash tag that is in a slot
--- of that server: no other server hears of the message. Where nobody is subscribed to that any more, because
--- a slot was moved or another server has taken over, the client's channel at all servers serves.
+-- Publishes a message for the client. Reports false if nobody is subscribed. A cluster passes it on to all
+-- servers.
 local function publish(r, client, message)
-  if client == '' then return true end
-  local near = string.find(client, '{', 1, true)
-  if near then
-    local n = redis.pcall('SPUBLISH', channel(r, client), message)
-    if type(n) == 'number' and n > 0 then return true end
-    client = string.sub(client, 1, near - 1)
-  end
   local n = redis.pcall('PUBLISH', channel(r, client), message)
   return type(n) ~= 'number' or n > 0
 end
@@ -294,7 +285,6 @@ end
 -- Returns '1' if nobody is subscribed to the client's channel, else '0'. Where the user may not ask,
 -- it returns '0'. A client of a cluster, whose name begins so, may be subscribed elsewhere.
 local function unsubscribed(r, client)
-  if client == '' then return '0' end
   if string.sub(client, 1, 1) == '~' then return '1' end
   local n = redis.pcall('PUBSUB', 'NUMSUB', channel(r, client))
   return n[2] == 0 and '1' or '0'
