@@ -31,7 +31,7 @@ if dead then drop_heads(r) end
 local ahead = call('ZRANK', r.queue, owner)
 local p = ahead and place(r, owner)
 if not p then
-  -- Suppose the request was withdrawn, and arrives after that: it must not take effect (P6).
+  -- A request that was withdrawn may arrive after that. It must not take effect (P6).
   local why = tombstone(r, owner)
   if why then return {why} end
   local first = r.holds[1] or head(r) and place(r, head(r))

@@ -117,8 +117,8 @@ local function leave(r, owner)
   return there
 end
 
--- Returns when the place of the head ends. Suppose the clock was set back: then no place lasts longer
--- than one that was confirmed now.
+-- Returns when the place of the head ends. After the clock was set back no place lasts longer than one
+-- that was confirmed now.
 local function ends_at(r, p)
   local ends, longest = tonumber(call('ZSCORE', r.untils, p.owner) or 0), now + life(p.poll, 128)
   if ends <= longest then return ends end
@@ -292,9 +292,9 @@ end
 
 -- Writes the record, and then tells the winners: a write may fail, and nobody may trust a hold that
 -- is not in the store (P1). Dead winners are skipped (P7): those whose clients were subscribed when
--- they asked last, and are not now. Suppose the connections of a client broke, and it asks for a
--- place before it has subscribed again. Nobody is subscribed, but the client lives: it keeps its
--- place (P8) and learns of its grant by its next request.
+-- they asked last, and are not now. A client whose connections broke may ask for a place before it has
+-- subscribed again. Nobody is subscribed then, but the client lives: it keeps its place (P8), and learns
+-- of its grant by its next request.
 local function commit(r)
   write(r)
   while #winners > 0 do
