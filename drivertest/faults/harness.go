@@ -58,6 +58,9 @@ type Harness struct {
 	// Goroutines is how many goroutines of each of the four clients wait for one name in the case with most
 	// contention; as many again have a name each. 0: 16.
 	Goroutines int
+	// Unnoticed says that the store does not notice the death of a client, so that a dead waiter delays others
+	// for two polls.
+	Unnoticed bool
 }
 
 // The TTL of holds that are to outlast a fault, and of those that are not.
