@@ -50,7 +50,7 @@ func (w *world) clientSteps(c int, can func(string, func(*world))) {
 		})
 	case cl.phase == holding:
 		if w.release {
-			can(named("client %d releases", c), func(w *world) { w.end(c, w.rules.All()) })
+			can(named("client %d releases", c), func(w *world) { w.end(c) })
 		}
 		if w.believes(c) && cl.renewals > 0 && !(cl.renewing && cl.renewal.Phase == vote.Asking) {
 			can(named("client %d asks all nodes to renew", c), func(w *world) { w.renew(c) })
@@ -109,13 +109,12 @@ func (w *world) forget(c int) {
 	}
 }
 
-// end ends an attempt or a hold, which is withdrawn at some nodes.
-func (w *world) end(c int, at vote.Set) {
+// end ends an attempt or a hold. It is withdrawn at all nodes: see lateSteps.
+func (w *world) end(c int) {
 	cl := &w.client[c]
 	if w.forget(c); !w.strays {
 		w.stray[cl.owner] = 0
 	}
-	w.undo[cl.owner] |= at
 	*cl = client{attempts: cl.attempts, renewals: cl.renewals, missed: cl.missed, memory: cl.memory}
 }
 
@@ -139,7 +138,7 @@ func (w *world) do(c, n int, step vote.Step) {
 			w.grant(cl.token, cl.before)
 		}
 	case vote.Undo, vote.Lose:
-		w.end(c, step.Nodes)
+		w.end(c)
 	case vote.Extend:
 		if !w.believes(c) {
 			w.err = errors.New("P2: a renewal revives a hold that was over")
@@ -185,7 +184,7 @@ func (w *world) requestSteps(c, n int, can func(string, func(*world))) {
 				y.reply, y.where = w.execute(c, n, x.kind), answered
 			})
 		}
-		if w.left.losses > 0 && !x.lost {
+		if w.left.losses > 0 {
 			can(named("node %[3]d executes the %[1]s of client %[2]d, and its answer is lost", kinds[x.kind], c, n), func(w *world) {
 				w.left.losses--
 				w.execute(c, n, x.kind)
@@ -198,13 +197,6 @@ func (w *world) requestSteps(c, n int, can func(string, func(*world))) {
 		})
 	case x.where == dead:
 		can(named("client %[2]d learns that its %[1]s to node %[3]d has failed", kinds[x.kind], c, n), func(w *world) { w.silence(c, n) })
-	}
-	if x.kind != nothing && x.where != dead && !x.lost && w.left.late > 0 {
-		can(named("client %[2]d waits no more for the answer of node %[3]d to its %[1]s", kinds[x.kind], c, n), func(w *world) {
-			w.left.late--
-			w.client[c].asked[n].lost = true
-			w.told(c, n, x.kind, nil)
-		})
 	}
 }
 
@@ -228,31 +220,21 @@ func (w *world) silence(c, n int) {
 
 // told is the client's step after an answer, or without one.
 func (w *world) told(c, n int, kind kind, r *reply) {
-	cl := &w.client[c]
-	given, kept, yes, token := vote.Lost, vote.Unknown, false, driver.Token(0)
+	cl, now := &w.client[c], w.at(c)
+	reply := vote.Reply{Answer: vote.Lost, Memory: cl.memory[n]}
 	if r != nil {
-		yes, token = r.yes, r.token
-		if given, kept = vote.Refused, vote.Gone; yes {
-			given, kept = vote.Given, vote.Renewed
+		if reply.Answer, reply.Token = vote.Refused, r.token; r.yes {
+			reply.Answer = vote.Given
 		}
 	}
-	memory, now := cl.memory[n], w.at(c)
 	switch kind {
 	case ask:
-		if yes {
-			cl.high[n] = token
-		}
-		w.do(c, n, cl.attempt.Answer(n, given, memory, token, now))
-	case renew:
-		w.do(c, n, cl.renewal.Answer(n, kept, memory, now))
-	case restore:
-		w.do(c, n, cl.renewal.Restored(n, given, memory, now))
+		cl.high[n] = reply.Token
+		w.do(c, n, cl.attempt.Answer(n, reply, now))
 	case write:
-		if cl.renewing {
-			w.do(c, n, cl.renewal.Wrote(n, yes, now))
-		} else {
-			w.do(c, n, cl.attempt.Wrote(n, yes, now))
-		}
+		w.do(c, n, cl.attempt.Wrote(n, reply.Answer == vote.Given, now))
+	case renew:
+		w.do(c, n, cl.renewal.Answer(n, reply, now))
 	}
 }
 
@@ -269,12 +251,8 @@ func (w *world) execute(c, n int, kind kind) reply {
 			no.last = max(no.last, cl.token)
 		}
 	case write:
-		token := cl.token
-		if !cl.renewing {
-			token = cl.attempt.Token
-		}
 		if yes {
-			no.last = max(no.last, token)
+			no.last = max(no.last, cl.attempt.Token)
 		}
 	}
 	r := reply{yes: yes, life: no.life, admitted: no.admitted}
@@ -301,7 +279,8 @@ func (w *world) give(n int, o owner) bool {
 	return true
 }
 
-// lateSteps are what can become of an owner's withdrawal, and of requests that its client has forgotten.
+// lateSteps are what can become of requests that a client has forgotten, and of votes for what is over: each is
+// withdrawn at some time. World withdrawals shows that none is left.
 func (w *world) lateSteps(o owner, can func(string, func(*world))) {
 	for n := range nodes {
 		if w.stray[o].Has(n) {
@@ -310,23 +289,10 @@ func (w *world) lateSteps(o owner, can func(string, func(*world))) {
 				w.give(n, o)
 			})
 		}
-		if !w.undo[o].Has(n) {
-			continue
-		}
-		withdraw := func(w *world) {
-			w.stray[o] &^= vote.Of(n) // a tombstone refuses it
-			if no := &w.nodes[n]; no.holder == o {
-				no.holder = 0
-			}
-		}
-		can(named("the withdrawal of owner %d comes to node %d", int(o), n), func(w *world) {
-			withdraw(w)
-			w.undo[o] &^= vote.Of(n)
-		})
-		if w.left.losses > 0 {
-			can(named("the withdrawal of owner %d comes to node %d, and the answer is lost", int(o), n), func(w *world) {
-				withdraw(w)
-				w.left.losses--
+		if w.nodes[n].holder == o && w.over(o) {
+			can(named("the withdrawal of owner %d comes to node %d", int(o), n), func(w *world) {
+				w.stray[o] &^= vote.Of(n) // a tombstone refuses it
+				w.nodes[n].holder = 0
 			})
 		}
 	}
@@ -369,10 +335,7 @@ func (w *world) cut(n int) {
 	for c := range w.clients {
 		x := &w.client[c].asked[n]
 		switch {
-		case x.kind == nothing || x.where == answered:
-		case x.lost:
-			*x = exchange{}
-		default:
+		case x.kind != nothing && x.where == under:
 			x.where = dead
 		}
 	}
@@ -421,7 +384,7 @@ func (w *world) tidy() {
 			cl.renewing, cl.renewal = false, vote.Renewal{}
 		}
 		if cl.phase == holding && cl.until < now && !(cl.renewing && cl.renewal.Phase == vote.Asking) {
-			w.end(c, w.rules.All())
+			w.end(c)
 		}
 		if cl.phase == idle && cl.attempts == 0 {
 			cl.memory = [nodes]vote.Memory{}
@@ -430,13 +393,6 @@ func (w *world) tidy() {
 			m := &cl.memory[i]
 			if m.Since = max(m.Since, ago(past)); m.Admitted || w.rules.MaxTTL == 0 {
 				m.Since = 0
-			}
-		}
-	}
-	for o := owner(1); o <= owners; o++ {
-		for n := range nodes {
-			if w.undo[o].Has(n) && w.nodes[n].holder != o && !w.stray[o].Has(n) {
-				w.undo[o] &^= vote.Of(n) // there is nothing to withdraw
 			}
 		}
 	}

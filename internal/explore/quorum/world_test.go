@@ -57,7 +57,7 @@ type budget struct {
 	attempts int8 // of each client
 	renewals int8 // of each client
 	cancels  int8 // attempts that are given up before they are decided
-	losses   int8 // answers that clients do not wait for
+	losses   int8 // answers that never come
 	late     int8 // answers that are on their way for a while
 	restarts int8 // nodes that restart with their memory
 	forgets  int8 // nodes that restart without
@@ -107,7 +107,6 @@ const (
 type exchange struct {
 	kind  kind
 	where where
-	lost  bool // the client waits for its answer no more
 	reply reply
 }
 
@@ -153,7 +152,6 @@ type world struct {
 	now     int // ticks since the beginning
 	nodes   [nodes]node
 	client  [most]client
-	undo    [owners + 1]vote.Set // nodes at which an owner is still to be withdrawn
 	stray   [owners + 1]vote.Set // nodes to which a request is on its way that its client has forgotten
 	granted driver.Token         // the highest so far
 	all     uint64               // all that were granted, where they are small
@@ -225,11 +223,6 @@ func (w *world) check() error {
 			return errors.New("P1: two clients believe that they hold the name")
 		}
 		believer = c
-	}
-	for i := range w.nodes {
-		if o := w.nodes[i].holder; o != 0 && w.over(o) && !w.undo[o].Has(i) {
-			return errors.New("P6: an attempt that is over and withdrawn has left a vote")
-		}
 	}
 	return nil
 }
