@@ -39,10 +39,10 @@ type ballot struct {
 	said   error        // what the node said when it was told last
 }
 
-// holdOf returns the hold of a grant. One that comes from elsewhere may have a vote at each node; of such a
+// holdOf returns the hold of a grant. One that comes from another client may have a vote at each node; of such a
 // hold no vote is restored.
 func (q *quorum) holdOf(g driver.Grant) *hold {
-	if h, ok := g.Handle.(*hold); ok {
+	if h, ok := g.Handle.(*hold); ok && h.q == q {
 		return h
 	}
 	h := &hold{q: q, ballots: make([]ballot, len(q.nodes)), until: math.MaxInt64, token: g.Token, foreign: true}
