@@ -99,13 +99,11 @@ func (h *hold) withdraw(g driver.Grant) {
 	h.settle()
 }
 
-// maxOwed is how many votes are withdrawn from a node at the same time. The others end with their TTL.
-const maxOwed = 4096
-
-// owe has the node give up its vote in the background, if it may have one.
+// owe has the node give up its vote in the background, if it may have one. If too many are withdrawn from the node
+// at the same time, the vote ends with its TTL.
 func (h *hold) owe(n *node) {
 	b := &h.ballots[n.index]
-	if !b.Owed() || b.owed || n.owed.Load() >= maxOwed {
+	if !b.Owed() || b.owed || n.owed.Load() >= 4096 {
 		return
 	}
 	b.owed = true

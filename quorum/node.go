@@ -37,15 +37,12 @@ func (n *node) says(err error) error {
 	return fmt.Errorf("node %s: %w", n.name, err)
 }
 
-// openWithin bounds an attempt to open a node.
-const openWithin = 5 * time.Second
-
 // keepOpening opens the node, and repeats that until it succeeds or the driver is closed. First gets the outcome
 // of the first attempt.
 func (n *node) keepOpening(open func(context.Context) (driver.Driver, error), first chan<- error) {
 	backoff := pause.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
 	for try := 1; ; try++ {
-		ctx, cancel := context.WithTimeout(n.q.closing, openWithin)
+		ctx, cancel := context.WithTimeout(n.q.closing, 5*time.Second)
 		d, err := open(ctx)
 		if err == nil {
 			if err = n.accept(ctx, d); err != nil {
@@ -157,9 +154,6 @@ func (n *node) learn(ctx context.Context) (vote.Memory, error) {
 	return m, nil
 }
 
-// maxToken is the highest token: those after it must be possible, too.
-const maxToken = 1<<53 - 1
-
 // vote asks the node for its vote. The reply knows nothing of the node's memory if the vote was given in another
 // life.
 func (n *node) vote(ctx context.Context, r driver.Request) (g driver.Grant, reply vote.Reply, err error) {
@@ -185,7 +179,7 @@ func (n *node) vote(ctx context.Context, r driver.Request) (g driver.Grant, repl
 		n.learn(ctx) // for the next request
 		m = vote.Memory{}
 	}
-	if err == nil && tokens && (g.Token <= 0 || g.Token >= maxToken) {
+	if err == nil && tokens && (g.Token <= 0 || g.Token >= 1<<53-1) { // a higher one must be possible
 		err = driver.Uncertain(errors.New("its token is out of range")) // so that it is withdrawn
 	}
 	switch {

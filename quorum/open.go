@@ -309,11 +309,8 @@ func (q *quorum) patience(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, 50*time.Millisecond), time.Second)
 }
 
-// closeWithin is for how long Close waits for requests that are under way, and for withdrawals.
-const closeWithin = time.Second
-
 // Close implements driver.Driver. What a release or an attempt that failed has left at some nodes is withdrawn
-// first, if they answer soon.
+// first, if they answer within a second.
 func (q *quorum) Close() error {
 	q.mu.Lock()
 	closed := q.closing.Err() != nil
@@ -322,7 +319,7 @@ func (q *quorum) Close() error {
 	if closed {
 		return driver.ErrClosed
 	}
-	timer := time.AfterFunc(closeWithin, q.end)
+	timer := time.AfterFunc(time.Second, q.end)
 	q.calls.Wait()
 	timer.Stop()
 	q.end()

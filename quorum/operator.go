@@ -13,11 +13,8 @@ import (
 	"github.com/holdfastlock/holdfast/internal/holdnumber"
 )
 
-// operatorTimeout is how long a node has to answer an operator.
-const operatorTimeout = 2 * time.Second
-
-// ask asks all nodes at the same time, and returns the answers when there are enough or all have answered, and what
-// those have said that failed.
+// ask asks all nodes at the same time, each for at most 2 s. It returns the answers when there are enough or all
+// have answered, and what those have said that failed.
 func ask[T any](
 	ctx context.Context, q *quorum, f func(context.Context, *node, driver.Forward) (T, error), enough func([]T) bool,
 ) (answers []T, err error) {
@@ -30,7 +27,7 @@ func ask[T any](
 		err   error
 	}
 	all := make(chan answer, len(q.nodes))
-	q.each(q.rules.All(), operatorTimeout, func(ctx context.Context, n *node) {
+	q.each(q.rules.All(), 2*time.Second, func(ctx context.Context, n *node) {
 		var a answer
 		d, err := n.get(ctx)
 		if err == nil {
