@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 )
 
 func TestAcquireWaitsAndTryDoesNot(t *testing.T) {
@@ -265,7 +266,7 @@ func TestWhyUnanswered(t *testing.T) {
 		b, f := w.client(nil)
 		silent := func(ctx context.Context, r driver.Request) (driver.Grant, error) {
 			<-ctx.Done()
-			return driver.Grant{Request: r}, driver.Uncertain(&driver.UnansweredError{Ended: ctx.Err(), Why: errStore})
+			return driver.Grant{Request: r}, driver.Uncertain(&ctxerr.Unanswered{Ended: ctx.Err(), Why: errStore})
 		}
 		f.set(func() {
 			f.try = func(ctx context.Context, _ driver.Driver, r driver.Request) (driver.Grant, error) {
@@ -436,9 +437,13 @@ func TestPolledStore(t *testing.T) {
 // polled hides the queue of a driver.
 type polled struct{ *faulty }
 
+func (p *polled) Lacks(ability any) bool {
+	_, queue := ability.(*driver.Queuer)
+	return queue || p.faulty.Lacks(ability)
+}
+
 func (p *polled) Caps() driver.Caps {
 	caps := p.faulty.Caps()
-	caps.Ops &^= driver.OpQueue
 	caps.Fair = false
 	return caps
 }
@@ -449,7 +454,7 @@ func TestBrokenWhileCollecting(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, _ := w.client(nil)
 		b, f := w.client(nil)
-		op := w.store.Client().(driver.Breaker)
+		op := w.store.Client().(driver.Operator)
 		lease := w.acquire(a.Mutex("x", nil))
 		broken := false
 		f.wait = func(ctx context.Context, q driver.Queuer, r driver.Request) (driver.Grant, error) {

@@ -121,7 +121,7 @@ func (w *world) holder() driver.Holder {
 	w.Helper()
 	d := w.store.Client()
 	defer d.Close()
-	info, err := d.(driver.Inspector).Inspect(w.ctx, "n")
+	info, err := d.(driver.Operator).Inspect(w.ctx, "n")
 	if err != nil || len(info.Holders) != 1 {
 		w.Fatalf("the store shows %+v (%v)", info, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // downer overrides Downgrade.
@@ -21,7 +22,7 @@ func (d *downer) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 }
 
 func (w *world) downer() (*holdfast.Client, *downer) {
-	f := &downer{faulty: &faulty{Forward: driver.Forward{Driver: w.store.Client()}}}
+	f := &downer{faulty: &faulty{Forward: wrap.Forward{Driver: w.store.Client()}}}
 	c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
 	if err != nil {
 		w.Fatal(err)

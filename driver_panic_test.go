@@ -66,10 +66,6 @@ func TestPanicInShard(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, f := w.client(nil)
 		f.shard = func(driver.Request) string { panic("driver") }
-		f.caps = func(caps driver.Caps) driver.Caps {
-			caps.Ops |= driver.OpShard
-			return caps
-		}
 		c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -76,7 +75,7 @@ func ExampleOptions_reentrant() {
 func ExampleClientOptions() {
 	locks, err := holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
 		Prefix: "billing/",
-		Need:   holdfast.Caps{Fencing: true, Ops: driver.OpInspect},
+		Need:   holdfast.Caps{Fencing: true, Shared: true},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -84,7 +83,7 @@ func ExampleClientOptions() {
 	defer locks.Close()
 
 	_, err = holdfast.New(memlock.NewStore(nil).Client(), &holdfast.ClientOptions{
-		Need: holdfast.Caps{Ops: driver.OpShard, MinTTL: time.Microsecond},
+		Need: holdfast.Caps{MinTTL: time.Microsecond},
 	})
 	fmt.Println(errors.Is(err, holdfast.ErrUnsupported))
 	// Output: true

@@ -12,11 +12,12 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
 // mute is a store without notes, in which a mutex is no write lock.
-type mute struct{ driver.Forward }
+type mute struct{ wrap.Forward }
 
 func (m mute) Caps() driver.Caps {
 	caps := m.Forward.Caps()
@@ -31,7 +32,7 @@ func (mute) Downgrade(context.Context, driver.Grant) (driver.Grant, error) {
 // TestStoreWithoutNotes: notes that the user gives are refused, and others are not.
 func TestStoreWithoutNotes(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c, err := holdfast.New(mute{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
+		c, err := holdfast.New(mute{wrap.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +53,7 @@ func TestStoreWithoutNotes(t *testing.T) {
 // TestDowngradeUnsupported: a lease that cannot be downgraded stays as it is.
 func TestDowngradeUnsupported(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c, err := holdfast.New(mute{driver.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
+		c, err := holdfast.New(mute{wrap.Forward{Driver: w.store.Client()}}, &holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ func TestNewRefuses(t *testing.T) {
 	for name, try := range map[string]func() (*holdfast.Client, error){
 		"nil driver": func() (*holdfast.Client, error) { return holdfast.New(nil, nil) },
 		"need": func() (*holdfast.Client, error) {
-			return holdfast.New(d, &holdfast.ClientOptions{Need: holdfast.Caps{Ops: driver.OpShard}})
+			return holdfast.New(tokenless{d}, &holdfast.ClientOptions{Need: holdfast.Caps{Fencing: true}})
 		},
 		"need of TTL": func() (*holdfast.Client, error) {
 			return holdfast.New(d, &holdfast.ClientOptions{Need: holdfast.Caps{MinTTL: time.Microsecond}})
@@ -221,14 +222,13 @@ func TestNewRefuses(t *testing.T) {
 		"short TTL":     func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{TTL: 1}) },
 		"margin":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Margin: -1}) },
 		"prefix":        func() (*holdfast.Client, error) { return holdfast.New(d, &holdfast.ClientOptions{Prefix: "/x"}) },
-		"lying driver":  func() (*holdfast.Client, error) { return holdfast.New(liar{d}, nil) },
 		"anonymous":     func() (*holdfast.Client, error) { return holdfast.New(anonymous{d}, nil) },
 		"unknown store": func() (*holdfast.Client, error) { return holdfast.Open(t.Context(), "nosuch://x") },
 	} {
 		if c, err := try(); err == nil || c != nil {
 			t.Errorf("P10: %s was accepted", name)
 		} else if name == "need" && (!errors.Is(err, holdfast.ErrUnsupported) ||
-			!strings.Contains(err.Error(), "shard")) {
+			!strings.Contains(err.Error(), "fencing")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -239,12 +239,9 @@ func TestNewRefuses(t *testing.T) {
 	_ = c.Close()
 }
 
-// liar announces operations that it has no methods for.
-type liar struct{ driver.Driver }
+type tokenless struct{ driver.Driver }
 
-func (l liar) Caps() driver.Caps {
-	return driver.Caps{Store: "liar", Ops: driver.OpQueue}
-}
+func (tokenless) Caps() driver.Caps { return driver.Caps{Store: "tokenless"} }
 
 type anonymous struct{ driver.Driver }
 
@@ -416,7 +413,7 @@ func TestUnsupported(t *testing.T) {
 		f.caps = func(caps driver.Caps) driver.Caps {
 			return driver.Caps{Store: caps.Store}
 		}
-		c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
+		c, err := holdfast.New(struct{ driver.Driver }{f}, &holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			t.Fatal(err)
 		}

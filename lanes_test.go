@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // slowRenewals is a driver that needs that long for a batch, and obeys the context.
@@ -166,8 +167,7 @@ func TestDeadShardDelaysNoOther(t *testing.T) {
 		count := func(of *[3]atomic.Int32) func(holdfast.Event) {
 			return func(e holdfast.Event) { of[shard(e.Name)[0]-'0'].Add(1) }
 		}
-		f := &faulty{Forward: driver.Forward{Driver: w.store.Client()}}
-		f.caps = func(c driver.Caps) driver.Caps { c.Ops |= driver.OpShard; return c }
+		f := &faulty{Forward: wrap.Forward{Driver: w.store.Client()}}
 		f.shard = func(r driver.Request) string { return shard(r.Name) }
 		c, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock, Events: holdfast.Events{
 			Lost: count(&lost), InDoubt: count(&doubts),

@@ -106,7 +106,7 @@ func (le *Lease) Renew(ctx context.Context) error { return le.change(ctx, "renew
 // the store may have downgraded it; Downgrade may be called again.
 func (le *Lease) Downgrade(ctx context.Context) error {
 	const op = "downgrade"
-	d, ok := driver.As[driver.Downgrader](le.client.driver, driver.OpDowngrade)
+	d, ok := driver.As[driver.Downgrader](le.client.driver)
 	if ctx != nil && (!ok || !le.client.caps.Shared) {
 		return failed(op, le.Name(), ErrUnsupported)
 	}

@@ -21,7 +21,7 @@ type ClientOptions struct {
 	// with "billing/" the store's name for "orders" is "billing/orders". No slash is added. The
 	// client's methods take and return names without the prefix.
 	Prefix string
-	// Need lists capabilities without which New fails: each boolean that is true, each operation,
+	// Need lists capabilities without which New fails: each boolean that is true,
 	// and the TTL range, which the store must cover.
 	Need Caps
 	// TTL is the TTL of locks whose Options.TTL is 0. It must be one that the store takes. 0:

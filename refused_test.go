@@ -8,12 +8,13 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
 // refusing is a store that is queued in at once, and refuses requests without a look at the store.
 type refusing struct {
-	driver.Forward
+	wrap.Forward
 	err       error
 	withdrawn atomic.Int32
 }
@@ -37,7 +38,7 @@ func TestRefusedIsNotWithdrawn(t *testing.T) {
 		errors.New("a bad name"):   0,
 		driver.Uncertain(errStore): 1,
 	} {
-		r := &refusing{Forward: driver.Forward{Driver: memlock.NewStore(nil).Client()}, err: err}
+		r := &refusing{Forward: wrap.Forward{Driver: memlock.NewStore(nil).Client()}, err: err}
 		c, e := holdfast.New(r, nil)
 		if e != nil {
 			t.Fatal(e)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 func TestLeaseIsRenewedForAsLongAsItIsHeld(t *testing.T) {
@@ -289,7 +290,6 @@ func TestDeadGrantIsNotHandedOut(t *testing.T) {
 func TestBatchesAndShards(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.client(nil)
-		f.caps = func(caps driver.Caps) driver.Caps { caps.Ops |= driver.OpShard; return caps }
 		f.shard = func(r driver.Request) string { return strings.Split(r.Name, "/")[0] }
 		d, err := holdfast.New(f, &holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
@@ -467,7 +467,7 @@ func (s slowNews) Losses() <-chan driver.Loss { return s.news }
 func TestOldNewsOfABreak(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other, _ := w.client(nil)
-		d := slowNews{&faulty{Forward: driver.Forward{Driver: w.store.Client()}}, make(chan driver.Loss)}
+		d := slowNews{&faulty{Forward: wrap.Forward{Driver: w.store.Client()}}, make(chan driver.Loss)}
 		c, err := holdfast.New(d, &holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			t.Fatal(err)

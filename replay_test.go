@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/explore/replay"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -20,7 +21,7 @@ type bubbleClock struct{ start time.Time }
 func (c bubbleClock) Now() driver.Instant { return driver.Instant(time.Since(c.start)) }
 
 // flaky is a driver that fails or loses its answer at times.
-type flaky struct{ driver.Forward }
+type flaky struct{ wrap.Forward }
 
 func (m flaky) flake(do func() error) error {
 	switch rand.IntN(20) {
@@ -63,7 +64,7 @@ func TestReplay(t *testing.T) {
 			store := memlock.NewStore(&memlock.Options{Clock: clock, TokenBlock: 8, Poll: 100 * time.Millisecond})
 			var clients []*Client
 			for range 2 {
-				c, err := New(flaky{driver.Forward{Driver: store.Client()}}, &ClientOptions{Clock: clock})
+				c, err := New(flaky{wrap.Forward{Driver: store.Client()}}, &ClientOptions{Clock: clock})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -122,7 +123,7 @@ func play(t *testing.T, s *scene) {
 		s.present = map[string]bool{}
 		v := variants[s.variant]
 		s.trap = &trap{
-			Forward: driver.Forward{Driver: w.store.Client()}, polled: v.polled,
+			Forward: wrap.Forward{Driver: w.store.Client()}, polled: v.polled,
 			when: s.when, meanwhile: s.meanwhile,
 		}
 		var err error
@@ -498,7 +499,7 @@ var errTrap = errors.New("the trap")
 
 // trap is a driver in which something else happens in one call of one method.
 type trap struct {
-	driver.Forward
+	wrap.Forward
 	polled    bool
 	slowTry   time.Duration // of the first
 	answers   time.Duration // after which the call goes on, if everything else happens afterwards
@@ -578,13 +579,14 @@ func (h hookedErr) Err() error {
 	return h.Context.Err()
 }
 
-func (t *trap) Caps() driver.Caps {
-	caps := t.Driver.Caps()
-	caps.Ops |= driver.OpShard
-	if t.polled {
-		caps.Ops &^= driver.OpQueue
+func (t *trap) Lacks(ability any) bool {
+	switch ability.(type) {
+	case *driver.Sharder:
+		return false
+	case *driver.Queuer:
+		return t.polled
 	}
-	return caps
+	return t.Forward.Lacks(ability)
 }
 
 // granted is what a request for a hold returns.

@@ -24,8 +24,8 @@ func knock(ctx context.Context, c *holdfast.Client, lease *holdfast.Lease) int {
 	return w.Code
 }
 
-// Suppose the hold was handed over and the renewal that tells the store does not get through. The
-// store does not know the holder yet, and a guard must not say that the lock is lost.
+// A hold was handed over, and the renewal that tells the store does not get through. The store does not know
+// the holder yet, and a guard must not say that the lock is lost.
 func TestSequencerUnknownToTheStore(t *testing.T) {
 	withBlocks(t, func(w *world) {
 		c, f := w.client(nil)
@@ -62,8 +62,7 @@ func TestSequencerUnknownToTheStore(t *testing.T) {
 	})
 }
 
-// Suppose a downgrade has not reached the store. The lease counts as shared already, and is still
-// current.
+// A downgrade has not reached the store. The lease counts as shared already, and is still current.
 func TestSequencerWhileDowngrading(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c, f := w.downer()

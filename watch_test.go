@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // brokenWatches is a driver whose watches fail, or end as soon as they have begun.
 type brokenWatches struct {
-	driver.Forward
+	wrap.Forward
 	t       *testing.T
 	begun   int
 	present context.Context // of the previous watch
@@ -41,7 +41,7 @@ func (d *brokenWatches) Watch(ctx context.Context, _ string) (<-chan struct{}, e
 // than polls do.
 func TestWatchWithoutHints(t *testing.T) {
 	inWorld(t, func(w *world) {
-		d := &brokenWatches{Forward: driver.Forward{Driver: w.store.Client()}, t: w.T}
+		d := &brokenWatches{Forward: wrap.Forward{Driver: w.store.Client()}, t: w.T}
 		c, err := holdfast.New(d, &holdfast.ClientOptions{Clock: w.clock})
 		if err != nil {
 			w.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -54,7 +55,7 @@ func (w *world) client(o *holdfast.ClientOptions) (*holdfast.Client, *faulty) {
 		o = &holdfast.ClientOptions{}
 	}
 	o.Clock = w.clock
-	f := &faulty{Forward: driver.Forward{Driver: w.store.Client()}}
+	f := &faulty{Forward: wrap.Forward{Driver: w.store.Client()}}
 	c, err := holdfast.New(f, o)
 	if err != nil {
 		w.Fatal(err)
@@ -78,7 +79,7 @@ func (w *world) free(name, why string) {
 	w.Helper()
 	d := w.store.Client()
 	defer d.Close()
-	info, err := d.(driver.Inspector).Inspect(w.ctx, name)
+	info, err := d.(driver.Operator).Inspect(w.ctx, name)
 	if err != nil || !info.Idle() {
 		w.Errorf("%s: the store still has %+v (%v)", why, info, err)
 	}
@@ -94,7 +95,7 @@ func (w *world) took(f func()) time.Duration {
 // faulty is a driver with faults for one test. Each function that is set is called instead of the
 // store; it can call the store by the driver that it is given.
 type faulty struct {
-	driver.Forward
+	wrap.Forward
 	mu      sync.Mutex
 	try     func(context.Context, driver.Driver, driver.Request) (driver.Grant, error)
 	enqueue func(context.Context, driver.Queuer, driver.Request) (driver.Grant, error)
@@ -172,6 +173,13 @@ func (f *faulty) Release(ctx context.Context, g []driver.Grant) []error {
 		return fault(ctx, f.Driver, g)
 	}
 	return f.Driver.Release(ctx, g)
+}
+
+func (f *faulty) Lacks(ability any) bool {
+	if _, shard := ability.(*driver.Sharder); shard {
+		return f.shard == nil
+	}
+	return f.Forward.Lacks(ability)
 }
 
 func (f *faulty) Shard(r driver.Request) string {

@@ -10,7 +10,7 @@ var blocksCases = []testCase{
 	{name: "no more are reserved than were asked for", need: fences, run: blockAsAskedFor},
 	{name: "increase after a block that was used in part", need: fences, run: blockUsedInPart},
 	{name: "increase over a hand-off after a block that was used in part",
-		need: driver.Caps{Fencing: true, Ops: driver.OpQueue}, run: blockUsedInPartThenHandOff},
+		need: needs{Fencing: true, can: opQueue}, run: blockUsedInPartThenHandOff},
 	{name: "increase after a block whose holder died", need: fences, time: true, run: blockOfTheDead},
 }
 

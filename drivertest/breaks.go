@@ -5,33 +5,34 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
-var breaker = driver.Caps{Ops: driver.OpBreak, Fencing: true}
+var breaker = needs{can: opOperator, Fencing: true}
 
 var breaksCases = []testCase{
-	{name: "absent or present", need: driver.Caps{Ops: driver.OpBreak}, run: breakNothing},
+	{name: "absent or present", need: needs{can: opOperator}, run: breakNothing},
 	{name: "frees the name at once", need: breaker, kinds: kinds, run: breakFrees},
 	{name: "needs the token it saw", need: breaker, run: breakNeedsToken},
 	{name: "is told to the holder", need: breaker, kinds: kinds, run: breakTold},
 	{name: "one of several", need: breaker, kinds: several, run: breakOne},
 	{name: "hands the name on",
-		need: driver.Caps{Ops: driver.OpBreak | driver.OpQueue, Fencing: true}, kinds: modes, run: breakHandsOn},
+		need: needs{can: opOperator | opQueue, Fencing: true}, kinds: modes, run: breakHandsOn},
 	{name: "ignores lock-delay", need: breaker, kinds: kinds, time: true, run: breakIgnoresDelay},
 	{name: "losses are true",
-		need: driver.Caps{Ops: driver.OpBreak | driver.OpNotify, Fencing: true}, kinds: modes, run: lossesTrue},
-	{name: "close closes losses", need: driver.Caps{Ops: driver.OpNotify}, run: lossesClosed},
+		need: needs{can: opOperator | opNotify, Fencing: true}, kinds: modes, run: lossesTrue},
+	{name: "close closes losses", need: needs{can: opNotify}, run: lossesClosed},
 }
 
 func (t *trial) break1(d driver.Driver, name string, token driver.Token) error {
-	return driver.Forward{Driver: d}.Break(t.ctx, name, token)
+	return wrap.Forward{Driver: d}.Break(t.ctx, name, token)
 }
 
 // breakHold breaks a hold by its token, or, if it has none, by what Inspect shows in its place.
 func (t *trial) breakHold(d driver.Driver, g driver.Grant) {
 	t.Helper()
 	token := g.Token
-	if token == 0 && t.caps.Ops.Has(driver.OpInspect) {
+	if token == 0 && t.can.has(opOperator) {
 		for _, h := range t.inspect(d).Holders {
 			if h.Owner == g.Owner {
 				token = h.Token
@@ -135,9 +136,9 @@ func breakIgnoresDelay(t *trial) {
 // lossesTrue: notifications may be missed, but what they say must be so.
 func lossesTrue(t *trial) {
 	a, b := t.open(), t.open()
-	losses := driver.Forward{Driver: a}.Losses()
+	losses := wrap.Forward{Driver: a}.Losses()
 	if losses == nil {
-		t.Fatalf("P10: Caps.Ops lists notify, and there is no channel")
+		t.Fatalf("P10: the driver is a Notifier, and has no channel")
 	}
 	broken := t.take(a, t.hold())
 	other := t.hold()
@@ -169,7 +170,7 @@ func lossesTrue(t *trial) {
 
 func lossesClosed(t *trial) {
 	d := t.h.Open(t.TB)
-	losses := driver.Forward{Driver: d}.Losses()
+	losses := wrap.Forward{Driver: d}.Losses()
 	if err := d.Close(); err != nil {
 		t.Errorf("P9: Close: %v", err)
 	}

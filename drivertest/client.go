@@ -21,14 +21,14 @@ var clientCases = []testCase{
 	{name: "a timed-out acquire leaves nothing", timed: true, run: clientTimeout},
 	{name: "close releases", run: clientClose},
 	{name: "several as one", run: clientMulti},
-	{name: "readers and writers", need: driver.Caps{Shared: true}, run: clientReaders},
-	{name: "a semaphore", need: driver.Caps{Slots: true}, run: clientSemaphore},
+	{name: "readers and writers", need: needs{Shared: true}, run: clientReaders},
+	{name: "a semaphore", need: needs{Slots: true}, run: clientSemaphore},
 	{name: "renewals outlive the TTL", timed: true, run: clientRenews},
 	{name: "a broken hold is lost", need: breaker, run: clientBroken},
 	{name: "a hold that is cut off is lost in time", run: clientCut},
 	{name: "no update is lost", run: clientCounter},
 	{name: "local hand-over",
-		need: driver.Caps{Fencing: true, Ops: driver.OpQueue | driver.OpInspect | driver.OpBreak},
+		need: needs{Fencing: true, can: opQueue | opOperator},
 		run:  clientLocalHandOver},
 }
 
@@ -197,7 +197,7 @@ func clientTimeout(t *trial) {
 	}
 	// It is withdrawn in the background, not left until the store drops it,
 	// which takes two polls.
-	if t.caps.Ops.Has(driver.OpInspect) {
+	if t.can.has(opOperator) {
 		end := time.Now().Add(t.poll * 3 / 2)
 		for {
 			asked := time.Now()

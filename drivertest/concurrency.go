@@ -11,7 +11,7 @@ import (
 
 var concurrencyCases = []testCase{
 	{name: "a stampede has one winner", run: stampede},
-	{name: "a stampede for slots", need: driver.Caps{Slots: true}, run: slotStampede},
+	{name: "a stampede for slots", need: needs{Slots: true}, run: slotStampede},
 	{name: "no update is lost", run: noLostUpdate},
 	{name: "no waiter is lost", need: queues, run: noLostWaiter},
 	{name: "one owner asks from everywhere", need: queues, run: oneOwnerEverywhere},
@@ -61,7 +61,7 @@ func stampede(t *trial) {
 			}
 		})
 		// A store that keeps no order of arrivals may refuse all of them.
-		if n := winners.Load(); n > 1 || n == 0 && unknown.Load() == 0 && t.caps.Ops.Has(driver.OpQueue) {
+		if n := winners.Load(); n > 1 || n == 0 && unknown.Load() == 0 && t.can.has(opQueue) {
 			t.Errorf("P1: a stampede for a free name has %d winners", n)
 		}
 		won = won || winners.Load() > 0
@@ -71,7 +71,7 @@ func stampede(t *trial) {
 			}
 		}
 	}
-	if !won && t.caps.Ops.Has(driver.OpQueue) {
+	if !won && t.can.has(opQueue) {
 		t.Errorf("P7: none of ten stampedes for a free name had a winner")
 	}
 }
@@ -85,7 +85,7 @@ func slotStampede(t *trial) {
 			permits.Add(int64(r.Permits))
 		}
 	})
-	if n := permits.Load(); n > 5 || n < 4 && t.caps.Ops.Has(driver.OpQueue) {
+	if n := permits.Load(); n > 5 || n < 4 && t.can.has(opQueue) {
 		t.Errorf("P1: a stampede for 5 slots got %d permits", n)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // handsOver is a fair store with a queue that reserves tokens for local hand-over.
-var handsOver = driver.Caps{Ops: driver.OpQueue, Fair: true, Fencing: true, TokenBlock: 2}
+var handsOver = needs{can: opQueue, Fair: true, Fencing: true, TokenBlock: 2}
 
 // contentionCases are about Grant.Contended. Package holdfast hands a hold over inside
 // its process for longer if no other waiter is queued in the store (P8).

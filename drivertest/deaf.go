@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/driver"
 )
 
 // deafCases keep all replies from a client whose requests arrive. A request may keep alive what the client has in the
 // store. Then the name stays closed for as long as the client asks (P5, P7).
 var deafCases = []testCase{
 	{name: "the name of a deaf holder opens", run: deafHolder},
-	{name: "a deaf waiter gives way", need: driver.Caps{Ops: driver.OpQueue | driver.OpInspect}, run: deafWaiter},
+	{name: "a deaf waiter gives way", need: needs{can: opQueue | opOperator}, run: deafWaiter},
 }
 
 // opensWithin bounds the wait for a name: only a machine that is very busy needs so long.

@@ -213,7 +213,7 @@ func (t *trial) outliveUntil(at driver.Instant) {
 // closedFor asserts that Inspect shows a name as closed until an instant, for at most so long.
 func (t *trial) closedFor(d driver.Driver, opens driver.Instant, most time.Duration) {
 	t.Helper()
-	if !t.caps.Ops.Has(driver.OpInspect) {
+	if !t.can.has(opOperator) {
 		return
 	}
 	info := t.inspect(d)

@@ -4,11 +4,12 @@ import (
 	"errors"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 var (
-	downgrades       = driver.Caps{Ops: driver.OpDowngrade, Shared: true}
-	downgradesQueued = driver.Caps{Ops: driver.OpDowngrade | driver.OpQueue, Shared: true}
+	downgrades       = needs{can: opDowngrade, Shared: true}
+	downgradesQueued = needs{can: opDowngrade | opQueue, Shared: true}
 )
 
 // What is the same for all shared holds is tested with the kind that is downgraded.
@@ -24,7 +25,8 @@ var downgradeCases = []testCase{
 
 func (t *trial) downgrade(d driver.Driver, g driver.Grant) driver.Grant {
 	t.Helper()
-	shared, err := driver.Forward{Driver: d}.Downgrade(t.ctx, g)
+	g.Claim = true // a grant that is given back says nothing by it: the answer must not repeat it
+	shared, err := wrap.Forward{Driver: d}.Downgrade(t.ctx, g)
 	if err != nil {
 		if driver.Gone(err) && t.pool != nil && t.now() >= t.until(g) {
 			t.done() // this machine stood still until the hold had expired
@@ -72,7 +74,7 @@ func downgradeExtends(t *trial) {
 	g := t.take(a, t.brief())
 	ends := t.until(g)
 	t.pass(t.ttl * 2 / 3)
-	shared, err := driver.Forward{Driver: a}.Downgrade(t.ctx, g)
+	shared, err := wrap.Forward{Driver: a}.Downgrade(t.ctx, g)
 	if driver.Gone(err) && t.now() >= ends {
 		return // this machine stood still until the hold had expired
 	} else if err != nil {
@@ -88,7 +90,7 @@ func downgradeExtends(t *trial) {
 func downgradeChecksOwner(t *trial) {
 	a, b := t.open(), t.open()
 	g := t.take(a, t.request())
-	if _, err := (driver.Forward{Driver: b}).Downgrade(t.ctx, stranger(g)); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := (wrap.Forward{Driver: b}).Downgrade(t.ctx, stranger(g)); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P4: Downgrade by another owner returned %v, not ErrNotHeld", err)
 	}
 	t.refused(b, t.shared(), "P4: Downgrade by another owner changed the hold")
@@ -100,14 +102,14 @@ func downgradeGone(t *trial) {
 	g := t.take(a, t.request())
 	t.release(a, g)
 	next := t.take(b, t.request())
-	if _, err := (driver.Forward{Driver: a}).Downgrade(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := (wrap.Forward{Driver: a}).Downgrade(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P4: Downgrade of a released hold returned %v, not ErrNotHeld", err)
 	}
 	t.refused(a, t.shared(), "P4: Downgrade of a released hold changed the next one")
 	t.release(b, t.renew(b, next))
 	g = t.take(a, t.brief())
 	t.outlive(t.ttl)
-	if _, err := (driver.Forward{Driver: a}).Downgrade(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := (wrap.Forward{Driver: a}).Downgrade(t.ctx, g); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P2: Downgrade of an expired hold returned %v, not ErrNotHeld", err)
 	}
 	t.freed(b, g, "P2: Downgrade has revived an expired hold")

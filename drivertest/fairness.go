@@ -8,9 +8,9 @@ import (
 )
 
 var (
-	fair       = driver.Caps{Ops: driver.OpQueue, Fair: true}
-	fairShared = driver.Caps{Ops: driver.OpQueue, Fair: true, Shared: true}
-	fairSlots  = driver.Caps{Ops: driver.OpQueue, Fair: true, Slots: true}
+	fair       = needs{can: opQueue, Fair: true}
+	fairShared = needs{can: opQueue, Fair: true, Shared: true}
+	fairSlots  = needs{can: opQueue, Fair: true, Slots: true}
 )
 
 var fairnessCases = []testCase{

@@ -84,7 +84,7 @@ func (t *trial) overtake(ask func(context.Context, *chaos.Driver, driver.Request
 	t.withdraw(b, r)
 	a.ReleaseRequests()
 	t.freeNow(b, t.request(), "P6: a request that arrived after its withdrawal took effect")
-	if t.caps.Ops.Has(driver.OpInspect) {
+	if t.can.has(opOperator) {
 		if info := t.inspect(b); !info.Idle() {
 			t.Errorf("P6: a request that arrived after its withdrawal left %+v", info)
 		}
@@ -161,7 +161,7 @@ func everythingTwice(t *trial) {
 	t.renew(b, next)
 	t.refused(a, t.request(), "P4: a release that arrived twice freed the next hold")
 	t.release(b, next)
-	if t.caps.Ops.Has(driver.OpQueue) {
+	if t.can.has(opQueue) {
 		g := t.take(b, t.request())
 		r := t.request()
 		t.queued(a, r)

@@ -4,15 +4,15 @@ import (
 	"reflect"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 var guaranteesCases = []testCase{
 	{name: "caps are the same for every client", run: capsEqual},
 	{name: "caps make sense", run: capsSane},
 	{name: "every fault has a verdict", run: everyVerdict},
-	{name: "operations are there, or refused", run: opsReal},
 	{name: "modes are there, or refused", run: modesReal},
-	{name: "shards are stable", need: driver.Caps{Ops: driver.OpShard}, run: shardsStable},
+	{name: "shards are stable", need: needs{can: opShard}, run: shardsStable},
 }
 
 func capsEqual(t *trial) {
@@ -35,7 +35,7 @@ func capsSane(t *trial) {
 	case c.Poll < 0 || c.TokenBlock < 0 || c.Guarantees.Lateness < 0:
 		t.Errorf("P10: Caps have a negative Poll (%v), TokenBlock (%d) or Lateness (%v)", c.Poll,
 			c.TokenBlock, c.Guarantees.Lateness)
-	case c.Fair && !c.Ops.Has(driver.OpQueue):
+	case c.Fair && !t.can.has(opQueue):
 		t.Errorf("P8: Caps claim fairness between clients without a queue in the store")
 	}
 }
@@ -64,32 +64,6 @@ func everyVerdict(t *trial) {
 	}
 }
 
-func opsReal(t *trial) {
-	d := t.open()
-	all := []driver.Ops{driver.OpQueue, driver.OpNotify, driver.OpShard, driver.OpInspect,
-		driver.OpBreak, driver.OpDowngrade, driver.OpWatch, driver.OpVote, driver.OpRaise}
-	var known driver.Ops
-	for _, op := range all {
-		known |= op
-	}
-	if extra := t.caps.Ops &^ known; extra != 0 {
-		t.Errorf("P10: Caps.Ops lists operations that do not exist: %b", extra)
-	}
-	for op, ok := range map[driver.Ops]bool{
-		driver.OpQueue: is[driver.Queuer](d), driver.OpNotify: is[driver.Notifier](d), driver.OpShard: is[driver.Sharder](d),
-		driver.OpInspect: is[driver.Inspector](d), driver.OpBreak: is[driver.Breaker](d), driver.OpDowngrade: is[driver.Downgrader](d),
-		driver.OpWatch: is[driver.Watcher](d),
-		driver.OpVote:  is[driver.Voter](d), driver.OpRaise: is[driver.Raiser](d),
-	} {
-		if t.caps.Ops.Has(op) && !ok {
-			t.Errorf("P10: Caps.Ops lists %v, and the driver has no such methods", op)
-		}
-	}
-	t.refusesOps(known &^ t.caps.Ops)
-}
-
-func is[T any](d driver.Driver) bool { _, ok := d.(T); return ok }
-
 func modesReal(t *trial) {
 	if !t.caps.Shared {
 		t.refusesMode(t.shared())
@@ -110,7 +84,7 @@ func modesReal(t *trial) {
 }
 
 func shardsStable(t *trial) {
-	a, b := driver.Forward{Driver: t.open()}, driver.Forward{Driver: t.open()}
+	a, b := wrap.Forward{Driver: t.open()}, wrap.Forward{Driver: t.open()}
 	for range 20 {
 		r := t.request()
 		r.Name = t.freshName()

@@ -13,12 +13,13 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
 // TestGoodDriverPasses shows that neither the recorder nor the wrapper makes a driver fail.
 func TestGoodDriverPasses(t *testing.T) {
-	good := func(d driver.Driver, _ *shared) driver.Driver { return driver.Forward{Driver: d} }
+	good := func(d driver.Driver, _ *shared) driver.Driver { return wrap.Forward{Driver: d} }
 	r := judge(t, good, func() {}, 4*fastPoll)
 	if r.Failed() {
 		t.Errorf("a good driver was found broken: %s", strings.Join(r.failures, "\n"))
@@ -27,7 +28,7 @@ func TestGoodDriverPasses(t *testing.T) {
 
 // forgetful is a client of a store that is empty after a restart, although its guarantees
 // promise that it keeps its data.
-type forgetful struct{ driver.Forward }
+type forgetful struct{ wrap.Forward }
 
 func TestRestartThatForgetsIsCaught(t *testing.T) {
 	store := memlock.NewStore(nil)
@@ -40,14 +41,14 @@ func TestRestartThatForgetsIsCaught(t *testing.T) {
 		Open: func(testing.TB) driver.Driver {
 			mu.Lock()
 			defer mu.Unlock()
-			c := &forgetful{driver.Forward{Driver: named{store.Client(), caps}}}
+			c := &forgetful{wrap.Forward{Driver: named{wrap.Forward{Driver: store.Client()}, caps}}}
 			clients = append(clients, c)
 			return c
 		},
 		Restart: func(testing.TB) { // no other case runs meanwhile
 			store = memlock.NewStore(nil)
 			for _, c := range clients {
-				c.Driver = named{store.Client(), caps}
+				c.Driver = named{wrap.Forward{Driver: store.Client()}, caps}
 			}
 		},
 		slack: fastPoll,
@@ -62,7 +63,7 @@ func TestRestartThatForgetsIsCaught(t *testing.T) {
 
 // named has the caps of the first store after the restart too.
 type named struct {
-	driver.Driver
+	wrap.Forward
 	caps driver.Caps
 }
 
@@ -73,7 +74,7 @@ type plain struct{ driver.Driver }
 
 func (p plain) Caps() driver.Caps {
 	c := p.Driver.Caps()
-	c.Ops, c.Shared, c.Slots, c.Fair, c.Fencing = 0, false, false, false, false
+	c.Shared, c.Slots, c.Fair, c.Fencing = false, false, false, false
 	return c
 }
 
@@ -171,7 +172,7 @@ func TestConnectionPerHoldIsCaught(t *testing.T) {
 
 // far is a client of a store in the process. Its answers take a while, and it has no
 // transport by which the suite could hold them back.
-type far struct{ driver.Forward }
+type far struct{ wrap.Forward }
 
 const farAway = 20 * time.Millisecond
 
@@ -211,7 +212,7 @@ func TestMutantsFarAway(t *testing.T) {
 			defer r.cleanUp()
 			runOn(r, Harness{
 				Open: func(testing.TB) driver.Driver {
-					return breaks(m.spoil)(far{driver.Forward{Driver: store.Client()}}, &shared{})
+					return breaks(m.spoil)(far{wrap.Forward{Driver: store.Client()}}, &shared{})
 				},
 				NoTransport: true,
 			}, m.case_)
@@ -263,7 +264,7 @@ func TestEveryPromiseHasABrokenDriver(t *testing.T) {
 
 // faltering is a client whose first calls of List fail, as if its connection broke.
 type faltering struct {
-	driver.Forward
+	wrap.Forward
 	fails int
 }
 
@@ -291,7 +292,7 @@ func TestSweepDuringFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.NewStore(nil)
 				h := Harness{Open: func(testing.TB) driver.Driver {
-					return &faltering{Forward: driver.Forward{Driver: store.Client()}, fails: c.fails}
+					return &faltering{Forward: wrap.Forward{Driver: store.Client()}, fails: c.fails}
 				}}
 				if c.spoilt {
 					h.FaultBetween = func(_, _ driver.Instant) bool { return true }

@@ -158,7 +158,7 @@ func (w *worker) cycle() {
 	r := w.random()
 	r.TTL = min(r.TTL*w.slowness(), max(r.TTL, w.long))
 	take := w.tryOnce
-	if w.caps.Ops.Has(driver.OpQueue) && w.IntN(4) > 0 {
+	if w.can.has(opQueue) && w.IntN(4) > 0 {
 		take = w.acquire
 	}
 	g, err := take(r)
@@ -257,7 +257,7 @@ func (w *worker) withdrawn(g driver.Grant) {
 // a hundred wait for as long as four do: then hardly anybody is served before it gives up, and
 // the history tells nothing. So a crowd waits for longer.
 func (w *worker) acquire(r driver.Request) (driver.Grant, error) {
-	q, _ := driver.As[driver.Queuer](w.d, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](w.d)
 	patience := 100 * time.Millisecond * w.slowness()
 	if w.h.Clients > 4 {
 		patience = 10 * time.Second
@@ -317,7 +317,7 @@ func (w *worker) giveUp(hold *held, g driver.Grant) {
 	w.budget.Add(-1)
 	switch n := w.IntN(100); {
 	case n < 3 && hold.TTL == w.ttl && w.abandon.Add(-1) >= 0: // as if the process died
-	case n < 8 && w.caps.Ops.Has(driver.OpBreak) && g.Token != 0 && g.Mode == driver.Exclusive:
+	case n < 8 && w.can.has(opOperator) && g.Token != 0 && g.Mode == driver.Exclusive:
 		end()
 		if err := w.break1(w.other, g.Name, g.Token); err != nil {
 			w.withdrawn(g)
@@ -348,7 +348,7 @@ func (t *trial) linearized(open func() driver.Driver, operations, piece int) {
 				w.contend(name)
 			}
 		})
-		strict := t.caps.Ops.Has(driver.OpQueue)
+		strict := t.can.has(opQueue)
 		if wrong := checkLinear(h.ops, strict); wrong != "" {
 			t.Errorf("%s (%d operations, seed %d)", wrong, len(h.ops), t.seed)
 		}

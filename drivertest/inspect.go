@@ -6,16 +6,17 @@ import (
 
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
-var inspects = driver.Caps{Ops: driver.OpInspect}
+var inspects = needs{can: opOperator}
 
 var inspectCases = []testCase{
 	{name: "an unused name is idle", need: inspects, run: inspectUnused},
 	{name: "shows the holder", need: inspects, kinds: kinds, run: inspectHolder},
-	{name: "shows readers", need: driver.Caps{Ops: driver.OpInspect, Shared: true}, run: inspectReaders},
-	{name: "shows permits", need: driver.Caps{Ops: driver.OpInspect, Slots: true}, run: inspectPermits},
-	{name: "shows waiters in order", need: driver.Caps{Ops: driver.OpInspect | driver.OpQueue}, kinds: modes,
+	{name: "shows readers", need: needs{can: opOperator, Shared: true}, run: inspectReaders},
+	{name: "shows permits", need: needs{can: opOperator, Slots: true}, run: inspectPermits},
+	{name: "shows waiters in order", need: needs{can: opOperator | opQueue}, kinds: modes,
 		run: inspectWaiters},
 	{name: "list can be stopped", need: inspects, run: listStops},
 }
@@ -27,7 +28,7 @@ func (t *trial) inspect(d driver.Driver) driver.Info {
 
 func (t *trial) inspectName(d driver.Driver, name string) driver.Info {
 	t.Helper()
-	info, err := driver.Forward{Driver: d}.Inspect(t.ctx, name)
+	info, err := wrap.Forward{Driver: d}.Inspect(t.ctx, name)
 	if err != nil {
 		t.Fatalf("P9: Inspect of %q: %v", name, err)
 	}
@@ -44,7 +45,7 @@ func (t *trial) list(d driver.Driver, prefix string) []driver.Info {
 }
 
 func (t *trial) listOnce(d driver.Driver, prefix string) (infos []driver.Info, err error) {
-	for info, err := range (driver.Forward{Driver: d}).List(t.ctx, prefix) {
+	for info, err := range (wrap.Forward{Driver: d}).List(t.ctx, prefix) {
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +191,7 @@ func listStops(t *trial) {
 		t.take(d, r)
 	}
 	n := 0
-	for _, err := range (driver.Forward{Driver: d}).List(t.ctx, t.name) {
+	for _, err := range (wrap.Forward{Driver: d}).List(t.ctx, t.name) {
 		if err != nil {
 			t.Fatalf("P9: List: %v", err)
 		}

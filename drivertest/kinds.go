@@ -57,9 +57,9 @@ func (s *suite) has(k kind) bool {
 	case k.mode == driver.Shared && !s.caps.Shared, k.mode == driver.Slot && !s.caps.Slots:
 		return false
 	case k.path == enqueued || k.path == handedOver:
-		return s.caps.Ops.Has(driver.OpQueue)
+		return s.can.has(opQueue)
 	}
-	return k.path != downgraded || s.caps.Ops.Has(driver.OpDowngrade)
+	return k.path != downgraded || s.can.has(opDowngrade)
 }
 
 // kindsAtOnce bounds how many kinds of one case run at the same time, for stores that count connections.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // lateCases hold replies back on their way to the driver. Suppose that the reply to
@@ -72,7 +73,7 @@ func collects(t *trial, d driver.Driver) func() (driver.Instant, error) {
 func lowers(t *trial, d driver.Driver) func() (driver.Instant, error) {
 	g := t.take(d, t.request())
 	return func() (driver.Instant, error) {
-		shared, err := driver.Forward{Driver: d}.Downgrade(t.ctx, g)
+		shared, err := wrap.Forward{Driver: d}.Downgrade(t.ctx, g)
 		return shared.Since, err
 	}
 }

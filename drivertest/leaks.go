@@ -56,7 +56,7 @@ func namesLeaveNothing(t *trial) {
 // case let expire are gone at the end of their TTL. If the caller still injects faults, the
 // store may not answer, and is asked again.
 func (s *suite) swept(tb testing.TB) {
-	if !s.caps.Ops.Has(driver.OpInspect) || tb.Failed() {
+	if !s.can.has(opOperator) || tb.Failed() {
 		return // a case that failed may have left something behind
 	}
 	t := &trial{TB: tb, suite: s, ctx: tb.Context()}

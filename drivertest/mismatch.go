@@ -7,14 +7,14 @@ import (
 )
 
 var mismatchCases = []testCase{
-	{name: "a semaphore where a mutex is held", need: driver.Caps{Slots: true}, run: func(t *trial) { t.mismatch(t.request(), t.slot(3, 1)) }},
-	{name: "a mutex where a semaphore is held", need: driver.Caps{Slots: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.request()) }},
-	{name: "a reader where a semaphore is held", need: driver.Caps{Slots: true, Shared: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.shared()) }},
-	{name: "a semaphore where a reader is", need: driver.Caps{Slots: true, Shared: true}, run: func(t *trial) { t.mismatch(t.shared(), t.slot(3, 1)) }},
-	{name: "more slots", need: driver.Caps{Slots: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.slot(4, 1)) }},
-	{name: "fewer slots", need: driver.Caps{Slots: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.slot(2, 1)) }},
-	{name: "in the queue", need: driver.Caps{Slots: true, Ops: driver.OpQueue}, run: mismatchQueue},
-	{name: "readers and writers are one kind", need: driver.Caps{Shared: true}, run: oneKind},
+	{name: "a semaphore where a mutex is held", need: needs{Slots: true}, run: func(t *trial) { t.mismatch(t.request(), t.slot(3, 1)) }},
+	{name: "a mutex where a semaphore is held", need: needs{Slots: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.request()) }},
+	{name: "a reader where a semaphore is held", need: needs{Slots: true, Shared: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.shared()) }},
+	{name: "a semaphore where a reader is", need: needs{Slots: true, Shared: true}, run: func(t *trial) { t.mismatch(t.shared(), t.slot(3, 1)) }},
+	{name: "more slots", need: needs{Slots: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.slot(4, 1)) }},
+	{name: "fewer slots", need: needs{Slots: true}, run: func(t *trial) { t.mismatch(t.slot(3, 1), t.slot(2, 1)) }},
+	{name: "in the queue", need: needs{Slots: true, can: opQueue}, run: mismatchQueue},
+	{name: "readers and writers are one kind", need: needs{Shared: true}, run: oneKind},
 }
 
 // mismatch holds a name as one kind and asks for it as another.

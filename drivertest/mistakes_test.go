@@ -267,12 +267,6 @@ func noVerdict(b *bad) driver.Caps {
 	return c
 }
 
-func claimsShards(b *bad) driver.Caps {
-	c := b.Driver.Caps()
-	c.Ops |= driver.OpShard | 1<<20
-	return c
-}
-
 func hidesShared(b *bad) driver.Caps {
 	c := b.Driver.Caps()
 	c.Shared = false

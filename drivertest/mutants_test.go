@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
@@ -60,7 +61,6 @@ var mutants = []mutant{
 	{"mismatch is not told", func(b *bad) { b.try = noMismatch }, "mismatch/more slots", "P10", nil},
 	{"caps differ", func(b *bad) { b.caps = storeByClient }, "guarantees/caps are the same for every client", "P10", nil},
 	{"a fault without a verdict", func(b *bad) { b.caps = noVerdict }, "guarantees/every fault has a verdict", "P10", nil},
-	{"caps list what is not there", func(b *bad) { b.caps = claimsShards }, "guarantees/operations are there, or refused", "P10", nil},
 	{"does what caps do not list", func(b *bad) { b.caps = hidesShared }, "shared/readers together", "P10", nil},
 	{"a write lock is another lock than the mutex", func(b *bad) { b.try = altered((*bad).goodTry, apart) }, "read-write/a mutex and a write lock", "P1", nil},
 	{"a mutex is another lock than the write lock", func(b *bad) { b.try = altered((*bad).goodTry, apart) }, "read-write/a write lock and a mutex", "P1", nil},
@@ -273,7 +273,7 @@ type shared struct {
 
 // bad is a good driver of which some operations are replaced.
 type bad struct {
-	driver.Forward
+	wrap.Forward
 	*shared
 	wrong         func(driver.Mode) bool // in which modes; nil: in all
 	try           asking
@@ -296,7 +296,7 @@ type bad struct {
 
 func breaks(spoil func(*bad)) func(driver.Driver, *shared) driver.Driver {
 	return func(good driver.Driver, s *shared) driver.Driver {
-		b := &bad{Forward: driver.Forward{Driver: good}, shared: s, stop: make(chan struct{})}
+		b := &bad{Forward: wrap.Forward{Driver: good}, shared: s, stop: make(chan struct{})}
 		spoil(b)
 		return b
 	}

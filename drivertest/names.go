@@ -7,16 +7,17 @@ import (
 	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 var namesCases = []testCase{
 	{name: "awkward names are kept apart", run: awkwardNames},
-	{name: "awkward names are shown as they are", need: driver.Caps{Ops: driver.OpInspect},
+	{name: "awkward names are shown as they are", need: needs{can: opOperator},
 		run: awkwardNamesShown},
 	{name: "awkward names are refused before they are asked for", run: refusedNames},
-	{name: "awkward names queue and break", need: driver.Caps{Ops: driver.OpQueue},
+	{name: "awkward names queue and break", need: needs{can: opQueue},
 		run: awkwardNamesQueue},
-	{name: "a prefix is not a pattern", need: driver.Caps{Ops: driver.OpInspect}, run: prefixIsNoPattern},
+	{name: "a prefix is not a pattern", need: needs{can: opOperator}, run: prefixIsNoPattern},
 }
 
 // allAwkward returns names that stores and their client libraries may confuse: with every
@@ -154,7 +155,7 @@ func awkwardNamesShown(t *trial) {
 		if !seen[name] {
 			t.Errorf("P10: List does not show the held name %q", name)
 		}
-		info, err := driver.Forward{Driver: b}.Inspect(t.ctx, name)
+		info, err := wrap.Forward{Driver: b}.Inspect(t.ctx, name)
 		if err != nil || info.Name != name || len(info.Holders) != 1 || info.Holders[0].Owner != want[name] {
 			t.Errorf("P10: Inspect of the held name %q shows %+v, %v", name, info, err)
 		}

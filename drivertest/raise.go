@@ -4,16 +4,17 @@ import (
 	"errors"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
-var raises = driver.Caps{Fencing: true, Ops: driver.OpRaise}
+var raises = needs{Fencing: true, can: opRaise}
 
 // raiseCases are about tokens that another store has chosen.
 var raiseCases = []testCase{
 	{name: "the next token is higher", need: raises, run: raiseThenNext},
 	{name: "the next token is higher after expiry", need: raises, run: raiseThenExpiry, time: true},
-	{name: "is shown and broken by", need: driver.Caps{Fencing: true, Ops: raises.Ops | driver.OpInspect | driver.OpBreak}, run: raiseShows},
-	{name: "of one of several readers", need: driver.Caps{Fencing: true, Shared: true, Ops: raises.Ops | driver.OpInspect}, run: raiseReader},
+	{name: "is shown and broken by", need: needs{Fencing: true, can: raises.can | opOperator}, run: raiseShows},
+	{name: "of one of several readers", need: needs{Fencing: true, Shared: true, can: raises.can | opOperator}, run: raiseReader},
 	{name: "extends the hold", need: raises, run: raiseExtends, time: true},
 	{name: "checks the owner", need: raises, run: raiseOwner},
 	{name: "never revives", need: raises, run: raiseExpired, time: true},
@@ -22,7 +23,7 @@ var raiseCases = []testCase{
 // raise1 raises one hold to the token of its grant.
 func (t *trial) raise1(d driver.Driver, g driver.Grant) driver.Renewal {
 	t.Helper()
-	out := (driver.Forward{Driver: d}).Raise(t.ctx, []driver.Grant{g})
+	out := (wrap.Forward{Driver: d}).Raise(t.ctx, []driver.Grant{g})
 	if len(out) != 1 {
 		t.Fatalf("P2: Raise of one grant returned %d renewals", len(out))
 	}

@@ -12,8 +12,8 @@ import (
 var readWriteCases = []testCase{
 	{name: "a mutex and a write lock", run: func(t *trial) { t.oneLock(t.request(), readWrite(t.request())) }},
 	{name: "a write lock and a mutex", run: func(t *trial) { t.oneLock(readWrite(t.request()), t.request()) }},
-	{name: "a mutex and a read lock", need: driver.Caps{Shared: true}, run: func(t *trial) { t.oneLock(t.request(), readWrite(t.shared())) }},
-	{name: "a read lock and a mutex", need: driver.Caps{Shared: true}, run: func(t *trial) { t.oneLock(readWrite(t.shared()), t.request()) }},
+	{name: "a mutex and a read lock", need: needs{Shared: true}, run: func(t *trial) { t.oneLock(t.request(), readWrite(t.shared())) }},
+	{name: "a read lock and a mutex", need: needs{Shared: true}, run: func(t *trial) { t.oneLock(readWrite(t.shared()), t.request()) }},
 	{name: "a write lock waits behind a mutex", need: queues, run: writeLockWaits},
 }
 

@@ -1,12 +1,10 @@
 package drivertest
 
-import "github.com/holdfastlock/holdfast/driver"
-
 var sharedCases = []testCase{
-	{name: "readers together", need: driver.Caps{Shared: true}, run: readersTogether},
-	{name: "readers keep a writer out", need: driver.Caps{Shared: true}, run: readersKeepWriterOut},
-	{name: "a writer keeps readers out", need: driver.Caps{Shared: true}, run: writerKeepsReadersOut},
-	{name: "expiry of one reader leaves the others", need: driver.Caps{Shared: true}, time: true,
+	{name: "readers together", need: needs{Shared: true}, run: readersTogether},
+	{name: "readers keep a writer out", need: needs{Shared: true}, run: readersKeepWriterOut},
+	{name: "a writer keeps readers out", need: needs{Shared: true}, run: writerKeepsReadersOut},
+	{name: "expiry of one reader leaves the others", need: needs{Shared: true}, time: true,
 		run: oneReaderExpires},
 }
 

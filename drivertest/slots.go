@@ -1,12 +1,10 @@
 package drivertest
 
-import "github.com/holdfastlock/holdfast/driver"
-
 var slotsCases = []testCase{
-	{name: "permits are counted", need: driver.Caps{Slots: true}, run: permitsCounted},
-	{name: "release gives all permits back", need: driver.Caps{Slots: true}, run: permitsGivenBack},
-	{name: "one slot is a mutex", need: driver.Caps{Slots: true}, run: oneSlot},
-	{name: "expiry gives permits back", need: driver.Caps{Slots: true}, time: true, run: permitsExpire},
+	{name: "permits are counted", need: needs{Slots: true}, run: permitsCounted},
+	{name: "release gives all permits back", need: needs{Slots: true}, run: permitsGivenBack},
+	{name: "one slot is a mutex", need: needs{Slots: true}, run: oneSlot},
+	{name: "expiry gives permits back", need: needs{Slots: true}, time: true, run: permitsExpire},
 }
 
 func permitsCounted(t *trial) {

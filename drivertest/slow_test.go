@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 )
 
 // slow is a client that connects at its first use, which takes long, and whose requests and
 // replies take a while.
 type slow struct {
-	driver.Forward
+	wrap.Forward
 	connect sync.Once
 }
 
@@ -68,7 +69,7 @@ func (s *slow) Release(ctx context.Context, grants []driver.Grant) []error {
 func TestSlowStorePasses(t *testing.T) {
 	store := memlock.NewStore(&memlock.Options{Poll: 4 * fastPoll})
 	runOn(realStage{t}, Harness{
-		Open:       func(testing.TB) driver.Driver { return &slow{Forward: driver.Forward{Driver: store.Client()}} },
+		Open:       func(testing.TB) driver.Driver { return &slow{Forward: wrap.Forward{Driver: store.Client()}} },
 		Operations: 200,
 	}, "queue", "fairness", "renew", "withdrawal", "expiry", "delays", "inspect", "breaks", "downgrade", "faults", "history", "client")
 }

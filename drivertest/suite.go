@@ -17,6 +17,7 @@ import (
 type suite struct {
 	h      Harness
 	caps   driver.Caps
+	can    abilities
 	clock  driver.Clock
 	seed   uint64
 	prefix string        // of every name of this run, so that runs can share a store
@@ -39,7 +40,7 @@ func newSuite(t testing.TB, h Harness) *suite {
 		t.Fatalf("P9: Close of an unused client: %v", err)
 	}
 	s := &suite{
-		h: h, caps: caps, clock: h.Clock, seed: h.Seed, poll: caps.PollInterval(),
+		h: h, caps: caps, can: abilitiesOf(d), clock: h.Clock, seed: h.Seed, poll: caps.PollInterval(),
 		prefix: fmt.Sprintf("drivertest-%016x/", rand.Uint64()),
 		ttl:    max(caps.MinTTL, 400*time.Millisecond),
 		long:   max(caps.MinTTL, 30*time.Second),
@@ -82,8 +83,8 @@ func newSuite(t testing.TB, h Harness) *suite {
 // that the driver refuses it.
 type testCase struct {
 	name string
-	need driver.Caps // the Ops, booleans and TokenBlock without which there is nothing to test
-	time bool        // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
+	need needs // without which there is nothing to test
+	time bool  // lets the store's time pass: where Harness.Advance does that, no other case may run beside it
 
 	timed bool // judges by how long something takes: Harness.Untimed leaves it out
 
@@ -188,17 +189,15 @@ func (s *suite) parallel() int {
 	return 16
 }
 
-// applies reports whether a case asserts anything of this driver. If the driver lacks an
-// operation or a mode, applies replaces the case by the assertion that the driver refuses
-// it; without fairness, tokens or blocks of them there is nothing to refuse.
+// applies reports whether a case asserts anything of this driver. If the driver lacks
+// a mode, applies replaces the case by the assertion that the driver refuses it; without an ability,
+// fairness, tokens or blocks of them there is nothing to refuse.
 func (s *suite) applies(c *testCase) bool {
 	need := c.need
-	if (need.Fair && !s.caps.Fair) || (need.Fencing && !s.caps.Fencing) || need.TokenBlock > s.caps.TokenBlock {
+	if !s.can.has(need.can) || (need.Fair && !s.caps.Fair) || (need.Fencing && !s.caps.Fencing) || need.TokenBlock > s.caps.TokenBlock {
 		return false
 	}
-	if ops := need.Ops &^ s.caps.Ops; ops != 0 {
-		c.kinds, c.run = nil, func(t *trial) { t.refusesOps(ops) }
-	} else if need.Shared && !s.caps.Shared {
+	if need.Shared && !s.caps.Shared {
 		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.shared()) }
 	} else if need.Slots && !s.caps.Slots {
 		c.kinds, c.run = nil, func(t *trial) { t.refusesMode(t.slot(2, 1)) }

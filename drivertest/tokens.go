@@ -6,14 +6,14 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 )
 
-var fences = driver.Caps{Fencing: true}
+var fences = needs{Fencing: true}
 
 var tokensCases = []testCase{
 	{name: "increase from hold to hold", need: fences, run: tokensIncrease},
 	{name: "increase after the name was idle", need: fences, time: true, run: tokensAfterIdle},
-	{name: "readers come after the writer", need: driver.Caps{Fencing: true, Shared: true},
+	{name: "readers come after the writer", need: needs{Fencing: true, Shared: true},
 		run: tokensShared},
-	{name: "of a block are nobody else's", need: driver.Caps{Fencing: true, Ops: driver.OpInspect},
+	{name: "of a block are nobody else's", need: needs{Fencing: true, can: opOperator},
 		run: tokensOfABlock},
 }
 
@@ -110,7 +110,7 @@ func tokensOfABlock(t *trial) {
 	t.renew(a, late)
 	shows(passed.Token, "a renewal overtaken by one with a higher token")
 	t.renew(a, passed)
-	if block > 1 && t.caps.Ops.Has(driver.OpBreak) {
+	if block > 1 && t.can.has(opOperator) {
 		if err := t.break1(b, t.name, g.Token); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("P4: a break with the token from before the hand-over: %v, not ErrNotHeld", err)
 		}
@@ -119,7 +119,7 @@ func tokensOfABlock(t *trial) {
 	g = next(passed.Token, "the hold before was handed over and renewed")
 	t.release(b, g)
 
-	if t.caps.Ops.Has(driver.OpBreak) {
+	if t.can.has(opOperator) {
 		g = t.take(a, wide())
 		t.breakHold(b, g)
 		next(g.Token+block-1, "the hold before was broken, and may have been handed over before")

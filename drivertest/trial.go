@@ -219,7 +219,7 @@ func (t *trial) renew(d driver.Driver, g driver.Grant) driver.Grant {
 	case r.Since.Add(r.Valid) < before:
 		t.Errorf("P2: a successful renewal ended before it was asked for")
 	}
-	g.Since, g.Valid = r.Since, r.Valid
+	g.Since, g.Valid, g.Claim = r.Since, r.Valid, false
 	return g
 }
 
@@ -272,47 +272,6 @@ func (t *trial) outlive(ttl time.Duration) {
 	t.Helper()
 	t.pass(ttl + t.caps.Guarantees.Lateness + 10*time.Millisecond)
 	t.aged = true
-}
-
-// refusesOps asserts that the driver refuses operations that its Caps do not list.
-func (t *trial) refusesOps(ops driver.Ops) {
-	f := driver.Forward{Driver: t.open()}
-	ctx, g := t.ctx, driver.Grant{Request: t.request()}
-	check := func(op driver.Ops, name string, err error) {
-		if ops.Has(op) && !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("P10: %s, which Caps.Ops does not list, returned %v, not ErrUnsupported", name, err)
-		}
-	}
-	if ops.Has(driver.OpQueue) {
-		_, err := f.Enqueue(ctx, g.Request)
-		check(driver.OpQueue, "Enqueue", err)
-		_, err = f.Wait(ctx, g.Request)
-		check(driver.OpQueue, "Wait", err)
-	}
-	if ops.Has(driver.OpInspect) {
-		_, err := f.Inspect(ctx, t.name)
-		check(driver.OpInspect, "Inspect", err)
-		for _, err := range f.List(ctx, t.name) {
-			check(driver.OpInspect, "List", err)
-		}
-	}
-	if ops.Has(driver.OpBreak) {
-		check(driver.OpBreak, "Break", f.Break(ctx, t.name, 1))
-	}
-	if ops.Has(driver.OpDowngrade) {
-		_, err := f.Downgrade(ctx, g)
-		check(driver.OpDowngrade, "Downgrade", err)
-	}
-	if ops.Has(driver.OpWatch) {
-		_, err := f.Watch(ctx, t.name)
-		check(driver.OpWatch, "Watch", err)
-	}
-	if ops.Has(driver.OpNotify) && f.Losses() != nil {
-		t.Errorf("P10: Losses has a channel although Caps.Ops does not list it")
-	}
-	if ops.Has(driver.OpShard) && f.Shard(g.Request) != "" {
-		t.Errorf("P10: Shard names a part although Caps.Ops does not list it")
-	}
 }
 
 // refusesMode asserts that the driver refuses a mode that its Caps do not list.

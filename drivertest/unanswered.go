@@ -93,9 +93,9 @@ func (t *trial) asking(d driver.Driver, r driver.Request, place bool) (<-chan an
 	ctx, cancel := context.WithCancel(t.ctx)
 	ask := d.Try
 	if place {
-		q, ok := driver.As[driver.Queuer](d, driver.OpQueue)
+		q, ok := driver.As[driver.Queuer](d)
 		if !ok {
-			t.Fatalf("P10: Caps.Ops lists queue, but the driver is no Queuer")
+			t.Fatalf("P10: one client is a Queuer, and another is not")
 		}
 		ask = q.Enqueue
 	}
@@ -151,7 +151,7 @@ func (t *trial) withdrawn(d driver.Driver, a answer) {
 // seen waits until Inspect shows the effect of the request, or for a moment: the request may
 // not have arrived, and not every store can be inspected.
 func (t *trial) seen(d driver.Driver, r driver.Request, place bool) {
-	inspector, ok := driver.As[driver.Inspector](d, driver.OpInspect)
+	inspector, ok := driver.As[driver.Operator](d)
 	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if !ok {
 			continue

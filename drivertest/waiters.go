@@ -92,7 +92,7 @@ func (t *trial) await(ctx context.Context, d driver.Driver, r driver.Request, w 
 
 // asks calls Enqueue.
 func (t *trial) asks(ctx context.Context, d driver.Driver, w *waiting) (driver.Grant, error) {
-	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](d)
 	sent := t.clock.Now()
 	w.spent(0, sent)
 	g, err := q.Enqueue(ctx, w.request)
@@ -105,7 +105,7 @@ func (t *trial) asks(ctx context.Context, d driver.Driver, w *waiting) (driver.G
 
 // waits calls Wait for three quarters of a poll.
 func (t *trial) waits(ctx context.Context, d driver.Driver, w *waiting) (driver.Grant, error) {
-	q, _ := driver.As[driver.Queuer](d, driver.OpQueue)
+	q, _ := driver.As[driver.Queuer](d)
 	most, begun := t.poll*3/4, t.clock.Now()
 	poll, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

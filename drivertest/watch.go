@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
-var watches = driver.Caps{Ops: driver.OpWatch | driver.OpInspect}
+var watches = needs{can: opWatch | opOperator}
 
 var watchCases = []testCase{
 	{name: "tells of every change", need: watches, run: watchTells},
@@ -17,7 +18,7 @@ var watchCases = []testCase{
 
 func (t *trial) watch(ctx context.Context, d driver.Driver) <-chan struct{} {
 	t.Helper()
-	hints, err := driver.Forward{Driver: d}.Watch(ctx, t.name)
+	hints, err := wrap.Forward{Driver: d}.Watch(ctx, t.name)
 	if err != nil {
 		t.Fatalf("P7: Watch: %v", err)
 	}
@@ -49,7 +50,7 @@ func watchTells(t *trial) {
 	hints := t.watch(t.ctx, b)
 	g := t.take(a, t.request())
 	t.hinted(b, hints, "P7: a watch was not told of a new holder", func(i driver.Info) bool { return len(i.Holders) == 1 })
-	if t.caps.Ops.Has(driver.OpQueue) {
+	if t.can.has(opQueue) {
 		r := t.request()
 		r.Note = g.Note // nothing but the owner changes
 		t.queued(a, r)
@@ -58,7 +59,7 @@ func watchTells(t *trial) {
 		t.hinted(b, hints, "P7: a watch was not told of a hand-off", func(i driver.Info) bool { return len(i.Holders) == 1 && len(i.Waiters) == 0 })
 		g = t.renew(a, t.granted(w, t.poll, "P7: a waiter was not granted the released name"))
 	}
-	if t.caps.Ops.Has(driver.OpDowngrade) && t.caps.Shared {
+	if t.can.has(opDowngrade) && t.caps.Shared {
 		g = t.downgrade(a, g)
 		t.hinted(b, hints, "P7: a watch was not told of a downgrade", func(i driver.Info) bool { return i.Holders[0].Mode == driver.Shared })
 	}
@@ -66,7 +67,7 @@ func watchTells(t *trial) {
 	t.hinted(b, hints, "P7: a watch was not told of a release", driver.Info.Idle)
 	next := t.take(b, t.request()) // a client's own too
 	t.hinted(b, hints, "P7: a watch was not told of its own client's hold", func(i driver.Info) bool { return len(i.Holders) == 1 })
-	if t.caps.Ops.Has(driver.OpBreak) && t.caps.Fencing {
+	if t.can.has(opOperator) && t.caps.Fencing {
 		t.breakHold(a, next)
 		t.hinted(b, hints, "P7: a watch was not told of a break", driver.Info.Idle)
 	}

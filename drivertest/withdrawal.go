@@ -134,9 +134,9 @@ func withdrawIgnoresMinHold(t *trial) {
 func (t *trial) enqueue(d driver.Driver, r driver.Request) (driver.Grant, error) {
 	t.Helper()
 	t.track(d, r)
-	q, ok := driver.As[driver.Queuer](d, driver.OpQueue)
+	q, ok := driver.As[driver.Queuer](d)
 	if !ok {
-		t.Fatalf("P10: Caps.Ops lists queue, but the driver is no Queuer")
+		t.Fatalf("P10: one client is a Queuer, and another is not")
 	}
 	sent := t.clock.Now()
 	g, err := q.Enqueue(t.ctx, r)

@@ -22,8 +22,8 @@ type node struct {
 	failed error         // why it is not open
 
 	driver driver.Driver
-	voter  driver.Voter  // the driver, if the node may forget; else nil
-	raiser driver.Raiser // the driver, if it has tokens that can be raised; else nil
+	voter  vote.Voter  // the driver, if the node may forget; else nil
+	raiser vote.Raiser // the driver, if it has tokens that can be raised; else nil
 
 	memory vote.Memory
 	owed   atomic.Int32 // votes that are being withdrawn
@@ -74,7 +74,7 @@ func (r refusal) Error() string { return string(r) }
 // another node, too.
 func (n *node) accept(ctx context.Context, d driver.Driver) error {
 	caps, durable := d.Caps(), n.q.rules.MaxTTL == 0
-	voter, votes := driver.As[driver.Voter](d, driver.OpVote)
+	voter, votes := vote.VoterOf(d)
 	switch {
 	case durable && votes:
 		if yes, err := voter.Durable(ctx); err != nil {
@@ -97,7 +97,7 @@ func (n *node) accept(ctx context.Context, d driver.Driver) error {
 		n.memory = vote.Memory{Life: 1, Admitted: true} // its only life counts
 	}
 	if caps.Fencing {
-		n.raiser, _ = driver.As[driver.Raiser](d, driver.OpRaise)
+		n.raiser, _ = driver.As[vote.Raiser](d)
 	}
 	return nil
 }

@@ -218,8 +218,7 @@ func prepare(nodes []Node, store string, o *Options) (*quorum, error) {
 		rules: vote.Rules{Nodes: len(nodes)}, clock: o.Clock, timeout: o.NodeTimeout,
 		nodes: make([]*node, len(nodes)), stores: map[string]*node{},
 		caps: driver.Caps{
-			Store: store, Ops: driver.OpInspect | driver.OpBreak, Shared: true,
-			Fencing: o.Durable, MinTTL: minTTL, Poll: cmp.Or(o.Poll, 100*time.Millisecond),
+			Store: store, Shared: true, Fencing: o.Durable, MinTTL: minTTL, Poll: cmp.Or(o.Poll, 100*time.Millisecond),
 		},
 	}
 	if !o.Durable {
@@ -249,7 +248,6 @@ func (q *quorum) join() error {
 		if n.voter != nil {
 			node.MaxTTL = q.rules.MaxTTL
 		}
-		c.Ops &= node.Ops
 		c.Shared = c.Shared && node.Shared
 		c.Fencing = c.Fencing && n.raiser != nil
 		c.NoNotes = c.NoNotes || node.NoNotes

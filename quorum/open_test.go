@@ -11,13 +11,15 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
 
 // voter is a store in memory that says in which life it is.
 type voter struct {
-	driver.Forward
+	wrap.Forward
 	life     atomic.Uint64
 	admitted atomic.Uint64 // a life
 	longest  time.Duration // of the TTLs of other clients
@@ -28,23 +30,24 @@ type voter struct {
 // voters are three nodes in their first life.
 func voters() (all []*voter, drivers []driver.Driver) {
 	for range 3 {
-		v := &voter{Forward: driver.Forward{Driver: memlock.NewStore(nil).Client()}}
+		v := &voter{Forward: wrap.Forward{Driver: memlock.NewStore(nil).Client()}}
 		v.life.Store(1)
 		all, drivers = append(all, v), append(drivers, v)
 	}
 	return all, drivers
 }
 
-func (v *voter) Caps() driver.Caps {
-	c := v.Driver.Caps()
-	c.Ops = driver.OpVote | driver.OpInspect
-	return c
+func (v *voter) Votes() bool { return true }
+
+func (v *voter) Lacks(ability any) bool {
+	_, is := ability.(*vote.Voter)
+	return !is && v.Forward.Lacks(ability)
 }
 
-func (v *voter) Vote(ctx context.Context, r driver.Request, life driver.Life) (driver.Grant, bool, error) {
+func (v *voter) Vote(ctx context.Context, r driver.Request, life vote.Life) (driver.Grant, bool, error) {
 	g, err := v.Try(ctx, r)
 	g.Valid = v.valid
-	return g, life == driver.Life(v.life.Load()), err
+	return g, life == vote.Life(v.life.Load()), err
 }
 
 func (v *voter) Renew(ctx context.Context, grants []driver.Grant) []driver.Renewal {
@@ -55,14 +58,14 @@ func (v *voter) Renew(ctx context.Context, grants []driver.Grant) []driver.Renew
 	return renewals
 }
 
-func (v *voter) Life(_ context.Context, longest time.Duration) (driver.Life, bool, time.Duration, error) {
+func (v *voter) Life(_ context.Context, longest time.Duration) (vote.Life, bool, time.Duration, error) {
 	life := v.life.Load()
-	return driver.Life(life), life == v.admitted.Load(), max(v.longest, longest), nil
+	return vote.Life(life), life == v.admitted.Load(), max(v.longest, longest), nil
 }
 
 func (v *voter) Durable(context.Context) (bool, error) { return !v.forgets, nil }
 
-func (v *voter) Admit(_ context.Context, life driver.Life) error {
+func (v *voter) Admit(_ context.Context, life vote.Life) error {
 	v.admitted.Store(uint64(life))
 	return nil
 }

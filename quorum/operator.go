@@ -11,12 +11,13 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/holdnumber"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // ask asks all nodes at the same time, each for at most 2 s. It returns the answers when there are enough or all
 // have answered, and what those have said that failed.
 func ask[T any](
-	ctx context.Context, q *quorum, f func(context.Context, *node, driver.Forward) (T, error), enough func([]T) bool,
+	ctx context.Context, q *quorum, f func(context.Context, *node, wrap.Forward) (T, error), enough func([]T) bool,
 ) (answers []T, err error) {
 	if err := q.enter(ctx); err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func ask[T any](
 		var a answer
 		d, err := n.get(ctx)
 		if err == nil {
-			a.value, err = f(ctx, n, driver.Forward{Driver: d})
+			a.value, err = f(ctx, n, wrap.Forward{Driver: d})
 		}
 		a.err = n.says(err)
 		all <- a
@@ -111,10 +112,10 @@ func (q *quorum) info(name string, infos []driver.Info) driver.Info {
 	return info
 }
 
-// Inspect implements driver.Inspector. It shows the holds that have a majority; if nodes do not answer,
+// Inspect implements driver.Operator. It shows the holds that have a majority; if nodes do not answer,
 // those that may have one.
 func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	infos, err := ask(ctx, q, func(ctx context.Context, _ *node, o driver.Forward) (driver.Info, error) {
+	infos, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (driver.Info, error) {
 		return o.Inspect(ctx, name)
 	}, func(infos []driver.Info) bool {
 		_, sure := q.holders(infos)
@@ -126,10 +127,10 @@ func (q *quorum) Inspect(ctx context.Context, name string) (driver.Info, error) 
 	return q.info(name, infos), nil
 }
 
-// List implements driver.Inspector. It asks all nodes for all their names.
+// List implements driver.Operator. It asks all nodes for all their names.
 func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		lists, err := ask(ctx, q, func(ctx context.Context, _ *node, o driver.Forward) (map[string]driver.Info, error) {
+		lists, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (map[string]driver.Info, error) {
 			list := map[string]driver.Info{}
 			for info, err := range o.List(ctx, prefix) {
 				if err != nil {
@@ -160,7 +161,7 @@ func (q *quorum) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	}
 }
 
-// Break implements driver.Breaker. It succeeds if a majority of the nodes is free of the hold. If it
+// Break implements driver.Operator. It succeeds if a majority of the nodes is free of the hold. If it
 // fails, the hold may have lost some of its votes; its holder restores them unless they are broken.
 func (q *quorum) Break(ctx context.Context, name string, token driver.Token) error {
 	info, err := q.Inspect(ctx, name)
@@ -171,7 +172,7 @@ func (q *quorum) Break(ctx context.Context, name string, token driver.Token) err
 	if i < 0 {
 		return driver.ErrNotHeld
 	}
-	free, err := ask(ctx, q, func(ctx context.Context, _ *node, o driver.Forward) (any, error) {
+	free, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (any, error) {
 		at, err := o.Inspect(ctx, name)
 		for _, h := range at.Holders { // each node may have a token of its own for the hold
 			if h.Owner == info.Holders[i].Owner && err == nil {
@@ -202,7 +203,7 @@ func Init(ctx context.Context, d driver.Driver) error {
 	if q.rules.MaxTTL == 0 {
 		return errors.New("the nodes are said to be durable: all of them count at once")
 	}
-	if _, err := ask(ctx, q, func(ctx context.Context, _ *node, o driver.Forward) (any, error) {
+	if _, err := ask(ctx, q, func(ctx context.Context, _ *node, o wrap.Forward) (any, error) {
 		for info, err := range o.List(ctx, "") {
 			if err == nil && len(info.Holders) > 0 {
 				err = fmt.Errorf("%.40q is held: the nodes are in use, and only new ones may count at once", info.Name)
@@ -215,7 +216,7 @@ func Init(ctx context.Context, d driver.Driver) error {
 	}, nil); err != nil {
 		return err
 	}
-	_, err := ask(ctx, q, func(ctx context.Context, n *node, _ driver.Forward) (any, error) {
+	_, err := ask(ctx, q, func(ctx context.Context, n *node, _ wrap.Forward) (any, error) {
 		m, err := n.learn(ctx)
 		if err != nil || n.voter == nil {
 			return nil, err

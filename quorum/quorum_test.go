@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/chaos"
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -101,7 +102,7 @@ func (w *world) tokens(owner string) (tokens []driver.Token) {
 	w.Helper()
 	for _, s := range w.stores {
 		d := s.Client()
-		info, err := d.(driver.Inspector).Inspect(w.Context(), "orders/42")
+		info, err := d.(driver.Operator).Inspect(w.Context(), "orders/42")
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -124,7 +125,7 @@ func (w *world) votes(owner string, votes int) {
 // shown returns the holds that a client's Inspect shows.
 func (w *world) shown(d driver.Driver) []driver.Holder {
 	w.Helper()
-	info, err := d.(driver.Inspector).Inspect(w.Context(), "orders/42")
+	info, err := d.(driver.Operator).Inspect(w.Context(), "orders/42")
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestNoMajority(t *testing.T) {
 		t.Errorf("Try without a majority: %v", err)
 	}
 	w.votes("b", 0)
-	if _, err := w.driver.(driver.Inspector).Inspect(t.Context(), "orders/42"); err == nil {
+	if _, err := w.driver.(driver.Operator).Inspect(t.Context(), "orders/42"); err == nil {
 		t.Error("Inspect shows a name without a majority")
 	}
 }
@@ -285,7 +286,7 @@ func TestRestoresVotes(t *testing.T) {
 
 // answering is a store that refuses a first request, and whose answer to that comes late.
 type answering struct {
-	driver.Forward
+	wrap.Forward
 	later   atomic.Bool
 	refused chan struct{}
 	goOn    chan struct{}
@@ -305,7 +306,7 @@ func (a *answering) Try(ctx context.Context, r driver.Request) (driver.Grant, er
 func TestLateRefusal(t *testing.T) {
 	w := newWorld(t, 3, patient)
 	node := w.stores[2].Client()
-	slow := &answering{Forward: driver.Forward{Driver: w.stores[2].Client()}, refused: make(chan struct{}), goOn: make(chan struct{})}
+	slow := &answering{Forward: wrap.Forward{Driver: w.stores[2].Client()}, refused: make(chan struct{}), goOn: make(chan struct{})}
 	d := w.open([]driver.Driver{w.stores[0].Client(), w.stores[1].Client(), slow}, patient)
 	b, r := w.take(node, request("b")), request("a")
 	r.TTL = time.Hour // or the end of the votes would do
@@ -329,7 +330,7 @@ func TestBreak(t *testing.T) {
 	g := w.take(w.driver, request("a"))
 	w.votes("a", 5)
 	w.wires[0].Partition()
-	holders, breaker := w.shown(w.driver), w.driver.(driver.Breaker)
+	holders, breaker := w.shown(w.driver), w.driver.(driver.Operator)
 	if err := breaker.Break(t.Context(), g.Name, holders[0].Token+2); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("P4: Break with another token: %v", err)
 	}

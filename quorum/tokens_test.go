@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/memlock"
 	"github.com/holdfastlock/holdfast/quorum"
 )
@@ -26,7 +27,7 @@ func (w *world) uneven() {
 			w.Fatal(err)
 		}
 		g.Token = driver.Token((i*i*7919)%1000 + 1)
-		if r := (driver.Forward{Driver: d}).Raise(w.Context(), []driver.Grant{g})[0]; r.Err != nil {
+		if r := (wrap.Forward{Driver: d}).Raise(w.Context(), []driver.Grant{g})[0]; r.Err != nil {
 			w.Fatal(r.Err)
 		}
 		d.Release(w.Context(), []driver.Grant{g})
@@ -118,7 +119,7 @@ func TestTokenOfAHold(t *testing.T) {
 		eventually(t, "all nodes have the token", func() bool { return count(w.tokens("a"), g.Token) == 5 })
 	}
 	for token, want := range map[driver.Token]error{g.Token - 1: driver.ErrNotHeld, g.Token: nil} {
-		if err := w.other.(driver.Breaker).Break(t.Context(), g.Name, token); !errors.Is(err, want) {
+		if err := w.other.(driver.Operator).Break(t.Context(), g.Name, token); !errors.Is(err, want) {
 			t.Errorf("P4: Break of token %d by %d: %v, want %v", g.Token, token, err, want)
 		}
 	}
@@ -129,7 +130,7 @@ func TestTokenOfAHold(t *testing.T) {
 
 // halting is a store in memory that does not raise tokens until it is told to go on.
 type halting struct {
-	driver.Forward
+	wrap.Forward
 	asked chan struct{}
 	goOn  chan struct{}
 }
@@ -152,7 +153,7 @@ func TestGivenUpWhileWriting(t *testing.T) {
 		asked, goOn := make(chan struct{}, len(w.stores)), make(chan struct{})
 		var drivers []driver.Driver
 		for _, s := range w.stores {
-			drivers = append(drivers, &halting{driver.Forward{Driver: s.Client()}, asked, goOn})
+			drivers = append(drivers, &halting{wrap.Forward{Driver: s.Client()}, asked, goOn})
 		}
 		d := w.open(drivers, o)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -177,31 +178,29 @@ func TestGivenUpWhileWriting(t *testing.T) {
 	}
 }
 
-// lacking is a node that cannot do something.
-type lacking struct {
-	driver.Forward
-	caps driver.Caps
-}
+// tokenless is a node without tokens.
+type tokenless struct{ wrap.Forward }
 
-func (l lacking) Caps() driver.Caps { return l.caps }
+func (n tokenless) Caps() driver.Caps {
+	c := n.Driver.Caps()
+	c.Fencing = false
+	return c
+}
 
 // TestNoTokens: P3: locks have tokens only of nodes that forget nothing, and that all can raise tokens.
 func TestNoTokens(t *testing.T) {
 	w := &world{TB: t}
 	for what, c := range map[string]struct {
-		lacks   func(*driver.Caps)
+		last    driver.Driver
 		options *quorum.Options
 		tokens  bool
 	}{
-		"durable":                  {func(*driver.Caps) {}, durable, true},
-		"may forget":               {func(*driver.Caps) {}, patient, false},
-		"a node without tokens":    {func(c *driver.Caps) { c.Fencing = false }, durable, false},
-		"a node that cannot raise": {func(c *driver.Caps) { c.Ops &^= driver.OpRaise }, durable, false},
+		"durable":                  {memlock.NewStore(nil).Client(), durable, true},
+		"may forget":               {memlock.NewStore(nil).Client(), patient, false},
+		"a node without tokens":    {tokenless{wrap.Forward{Driver: memlock.NewStore(nil).Client()}}, durable, false},
+		"a node that cannot raise": {struct{ driver.Driver }{memlock.NewStore(nil).Client()}, durable, false},
 	} {
-		last := lacking{Forward: driver.Forward{Driver: memlock.NewStore(nil).Client()}}
-		last.caps = last.Driver.Caps()
-		c.lacks(&last.caps)
-		d := w.open([]driver.Driver{memlock.NewStore(nil).Client(), memlock.NewStore(nil).Client(), last}, c.options)
+		d := w.open([]driver.Driver{memlock.NewStore(nil).Client(), memlock.NewStore(nil).Client(), c.last}, c.options)
 		g := w.take(d, request("a"))
 		if d.Caps().Fencing != c.tokens || (g.Token != 0) != c.tokens {
 			t.Errorf("%s: Fencing is %t, and a grant has token %d", what, d.Caps().Fencing, g.Token)
@@ -215,7 +214,7 @@ func TestNoTokens(t *testing.T) {
 
 // absurd is a node that gives an absurd token.
 type absurd struct {
-	driver.Forward
+	wrap.Forward
 	token driver.Token
 }
 
@@ -230,7 +229,7 @@ func TestAbsurdTokens(t *testing.T) {
 	for _, token := range []driver.Token{-1, 0, 1<<53 - 1, 1 << 60} {
 		w := newWorld(t, 3, durable)
 		d := w.open([]driver.Driver{
-			absurd{driver.Forward{Driver: w.stores[0].Client()}, token}, w.stores[1].Client(), w.stores[2].Client(),
+			absurd{wrap.Forward{Driver: w.stores[0].Client()}, token}, w.stores[1].Client(), w.stores[2].Client(),
 		}, durable)
 		g := w.take(d, request("a"))
 		if g.Token <= 0 || g.Token > 1000 {

@@ -177,7 +177,7 @@ func (c *client) batchOf(
 		return errs
 	}
 	size := batchSize
-	if c.caps.Ops.Has(driver.OpShard) {
+	if c.cluster {
 		size = 1 // all keys of a script must have one hash slot
 	}
 	var commands []Command
@@ -230,7 +230,7 @@ func (c *client) Renew(ctx context.Context, grants []driver.Grant) []driver.Rene
 	}))
 }
 
-// Raise implements driver.Raiser.
+// Raise implements vote.Raiser.
 func (c *client) Raise(ctx context.Context, grants []driver.Grant) []driver.Renewal {
 	sent := c.clock.Now()
 	return renewals(grants, sent, c.batch(ctx, c.renewing(grants), raiseScript, grants, func(g *driver.Grant) []string {
@@ -312,11 +312,11 @@ func (c *client) Downgrade(ctx context.Context, g driver.Grant) (driver.Grant, e
 		return driver.Grant{}, reply.short
 	}
 	g.Mode, g.Token, g.Handle = driver.Shared, driver.Token(number(fields, 1)), nil
-	g.Since, g.Valid = sent, g.TTL
+	g.Since, g.Valid, g.Claim = sent, g.TTL, false
 	return g, nil
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Operator.
 func (c *client) Break(ctx context.Context, name string, token driver.Token) error {
 	if err := c.alive(ctx); err != nil {
 		return err

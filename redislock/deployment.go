@@ -81,7 +81,12 @@ func (c *client) appendNear(b []byte, key string) []byte {
 }
 
 // Shard implements driver.Sharder.
-func (c *client) Shard(req driver.Request) string { return c.part(c.layout.record(req.Name)) }
+func (c *client) Shard(req driver.Request) string {
+	if !c.cluster {
+		return ""
+	}
+	return c.part(c.layout.record(req.Name))
+}
 
 // part returns the server that has a key, or "" if there is but one, or none is known.
 func (c *client) part(key string) string {

@@ -196,4 +196,9 @@ func (c *client) receiveGrant(fields string) {
 }
 
 // Losses implements driver.Notifier.
-func (c *client) Losses() <-chan driver.Loss { return c.losses }
+func (c *client) Losses() <-chan driver.Loss {
+	if c.id == "" { // it polls
+		return nil
+	}
+	return c.losses
+}

@@ -194,6 +194,8 @@ type client struct {
 	clock       driver.Clock
 	caps        driver.Caps
 	layout      layout
+	cluster     bool   // the servers are a cluster
+	votes       bool   // it is one server, so it can be a node of a quorum
 	id          string // names the channel of hand-overs and losses; "": the client spins
 	unsubscribe func()
 	sharded     Sharded // nil: the client has one channel only
@@ -311,18 +313,12 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 	}
 	c.caps = driver.Caps{
 		Store:   "redis:" + id,
-		Ops:     driver.OpQueue | driver.OpNotify | driver.OpInspect | driver.OpBreak | driver.OpDowngrade | driver.OpRaise,
 		Fencing: true, Shared: true, Slots: true, Fair: true,
 		MinTTL: time.Millisecond, MaxTTL: maxTTL, Poll: o.Poll, TokenBlock: tokenBlock,
 		Guarantees: guaranteesOf(deploymentOf(conn)),
 	}
-	if deploymentOf(conn) == Single && o.Replicas == 0 {
-		c.caps.Ops |= driver.OpVote
-	}
-	cluster := deploymentOf(conn) == Cluster
-	if cluster {
-		c.caps.Ops |= driver.OpShard
-	}
+	c.votes = deploymentOf(conn) == Single && o.Replicas == 0
+	c.cluster = deploymentOf(conn) == Cluster
 	switch o.Layout {
 	case SetNX:
 		c.caps = setnxCaps(c.caps)
@@ -339,11 +335,10 @@ func connect(ctx context.Context, conn Conn, o *Options) (*client, error) {
 		return c, nil // newRedisson does the rest
 	}
 	if o.Wait == Spin {
-		c.caps.Ops &^= driver.OpNotify
 		return c, nil
 	}
 	c.id = rand.Text()[:16]
-	if cluster {
+	if c.cluster {
 		c.id = elsewhere + c.id
 		c.sharded, _ = conn.(Sharded)
 	}

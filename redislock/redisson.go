@@ -85,18 +85,13 @@ type certain struct{}
 // redissonCaps are the abilities of a kind of the layout, of those of Redis.
 func redissonCaps(caps driver.Caps, kind RedissonKind) driver.Caps {
 	caps.Store += "-redisson"
-	ops := driver.OpInspect | driver.OpBreak | driver.OpVote | driver.OpShard
 	poll := setnxPoll
 	switch kind {
-	case RedissonLock:
-		ops |= driver.OpDowngrade
 	case RedissonFair:
-		ops = ops&^driver.OpVote | driver.OpQueue
 		poll = driver.DefaultPoll
 	case RedissonSpin:
 		poll = longestSpin
 	}
-	caps.Ops &= ops
 	caps.Shared, caps.Slots = kind == RedissonLock, kind == RedissonLock
 	caps.Fencing, caps.Fair, caps.TokenBlock = kind == RedissonFenced, kind == RedissonFair, 0
 	caps.NoNotes = true

@@ -58,6 +58,9 @@ func fairChannels(waiter string) []string {
 	return []string{wire.LockChannel(name) + ":" + wire.Owner(owner)}
 }
 
+// Votes implements vote.Voter: a fair lock has a queue in one server.
+func (fair) Votes() bool { return false }
+
 // Wakes implements driver.Waker: those who wait are told by Wait.
 func (f fair) Wakes(string) driver.Wakes { return nil }
 

@@ -55,7 +55,6 @@ const setnxPoll = 100 * time.Millisecond
 // setnxCaps are the abilities of the layout, of those of Redis.
 func setnxCaps(caps driver.Caps) driver.Caps {
 	caps.Store += "-setnx"
-	caps.Ops &= driver.OpInspect | driver.OpBreak | driver.OpVote | driver.OpShard
 	caps.Fencing, caps.Shared, caps.Slots, caps.Fair = false, false, false, false
 	caps.TokenBlock = 0
 	if caps.Poll == 0 {
@@ -171,7 +170,7 @@ func (s setnx) Release(ctx context.Context, grants []driver.Grant) []error {
 	}))
 }
 
-// Break implements driver.Breaker. A hold of another program has no token, so it cannot be broken.
+// Break implements driver.Operator. A hold of another program has no token, so it cannot be broken.
 func (s setnx) Break(ctx context.Context, name string, token driver.Token) error {
 	info, err := s.Inspect(ctx, name)
 	if err != nil {
@@ -189,7 +188,7 @@ func (s setnx) Break(ctx context.Context, name string, token driver.Token) error
 	return statusError(reply.Value)
 }
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (s setnx) Inspect(ctx context.Context, name string) (driver.Info, error) {
 	infos, err := s.inspect(ctx, name)
 	if err != nil {
@@ -242,7 +241,7 @@ func setnxInfo(name string, fields []any) driver.Info {
 // setnxClosed is CLOSED in setnx.lua.
 const setnxClosed = "holdfast:closed"
 
-// List implements driver.Inspector. It shows the names that Holdfast has used lately. A key that only
+// List implements driver.Operator. It shows the names that Holdfast has used lately. A key that only
 // other programs use is not told from other data.
 func (s setnx) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	pattern := literal.Replace(s.c.layout.prefix) + ":{*" + setnxSuffix

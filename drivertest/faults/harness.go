@@ -144,7 +144,7 @@ func (s *scene) until(what string, within time.Duration, is func() bool) {
 // not know its waiters; there it waits for one poll, within which each of them has asked.
 func (s *scene) waiting(c *holdfast.Client, name string, n int) {
 	s.Helper()
-	if !c.Caps().Ops.Has(driver.OpQueue | driver.OpInspect) {
+	if !c.Caps().Fair {
 		time.Sleep(c.Caps().PollInterval())
 		return
 	}

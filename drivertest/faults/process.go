@@ -74,7 +74,7 @@ func (s *scene) waiterKilled(which int) {
 	holds = append(holds, alive.gives(), <-last)
 	took += holds[2].From.Sub(begun)
 	// Without a queue both live waiters poll, and a dead one delays neither.
-	if at := c.Caps().PollInterval(); c.Caps().Ops.Has(driver.OpQueue) && took >= 2*at {
+	if at := c.Caps().PollInterval(); c.Caps().Fair && took >= 2*at {
 		s.Errorf("P7: a dead waiter delayed two live ones by %v, which is no less than two polls", took)
 	}
 	s.check(holds)

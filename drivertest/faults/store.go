@@ -19,7 +19,7 @@ import (
 // them in the order of chance, so the last one may wait for longer.
 func (s *scene) recovery(c *holdfast.Client, ttl time.Duration) time.Duration {
 	within := 2*opens(c, ttl) + 10*slack
-	if !c.Caps().Ops.Has(driver.OpQueue) {
+	if !c.Caps().Fair {
 		within *= 3
 	}
 	return within
@@ -206,7 +206,7 @@ func latePush(s *scene) {
 	}
 	waits := request
 	waits.Owner = rand.Text()
-	q, ok := driver.As[driver.Queuer](far, driver.OpQueue)
+	q, ok := driver.As[driver.Queuer](far)
 	if !ok {
 		s.Fatal("P10: a store that pushes has no queue")
 	}

@@ -198,7 +198,7 @@ func (c *Core) await(
 
 // isUnanswered reports whether an error says what was in the way until the context ended.
 func isUnanswered(err error) bool {
-	var unanswered *driver.UnansweredError
+	var unanswered *ctxerr.Unanswered
 	return errors.As(err, &unanswered)
 }
 

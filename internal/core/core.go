@@ -69,11 +69,12 @@ type Core struct {
 func New(config Config) *Core {
 	c := &Core{Config: config, done: make(chan struct{})}
 	d := config.Driver
-	c.queuer, _ = driver.As[driver.Queuer](d, driver.OpQueue)
-	c.sharder, _ = driver.As[driver.Sharder](d, driver.OpShard)
-	c.hinter, _ = c.queuer.(driver.ContentionHinter)
-	if c.queuer == nil {
-		c.waker, _ = d.(driver.Waker)
+	c.queuer, _ = driver.As[driver.Queuer](d)
+	c.sharder, _ = driver.As[driver.Sharder](d)
+	if c.queuer != nil {
+		c.hinter, _ = driver.As[driver.ContentionHinter](d)
+	} else {
+		c.waker, _ = driver.As[driver.Waker](d)
 	}
 	c.engine = engine.New(engine.Config{
 		Prefix: c.Prefix, Queue: c.queuer != nil, Sharded: c.sharder != nil,
@@ -84,8 +85,10 @@ func New(config Config) *Core {
 	})
 	c.timer = timer.New(c.Clock, c.tick)
 	c.closing, c.close = context.WithCancelCause(context.Background())
-	if n, ok := driver.As[driver.Notifier](d, driver.OpNotify); ok {
-		go c.listen(n.Losses())
+	if n, ok := driver.As[driver.Notifier](d); ok {
+		if losses := n.Losses(); losses != nil {
+			go c.listen(losses)
+		}
 	}
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	"github.com/holdfastlock/holdfast/internal/ctxerr"
 	"github.com/holdfastlock/holdfast/internal/lease"
 )
 
@@ -356,7 +357,7 @@ func (e *Engine) failed(c *Caller, err, over error) Action {
 	}
 	switch {
 	case over != nil:
-		var unanswered *driver.UnansweredError
+		var unanswered *ctxerr.Unanswered
 		switch {
 		case errors.As(err, &unanswered):
 			t.last = unanswered.Why

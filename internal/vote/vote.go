@@ -54,7 +54,7 @@ func Valid(ttl time.Duration) time.Duration { return ttl - Drift(ttl) }
 
 // Life names the time from a start of a node to its end. A node that comes back with all that it had
 // acknowledged goes on in the same life; else it has a new one. 0: not known.
-type Life = driver.Life
+type Life uint64
 
 // Memory is what one client knows of the memory of one node. The zero value is that of a node which has
 // not answered yet.

@@ -5,11 +5,7 @@ package faulttest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,15 +51,13 @@ func (p pair) failOver(t testing.TB) {
 func openWith(t testing.TB, addr, params string) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.Open(t.Context(), url(addr)+"?"+params)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() }) // its server may be gone
 	return c
 }
 
 // ways are the ways of keeping locks, and of waiting for them.
-var ways = []string{"hf.replicas=1", "hf.replicas=1&hf.wait=spin", "hf.replicas=1&hf.layout=setnx"}
+var ways = []string{"hf.replicas=1", "hf.replicas=1&hf.layout=setnx"}
 
 // lag is how late the replica hears of everything.
 const lag = 30 * time.Millisecond
@@ -74,9 +68,7 @@ func TestReplicaTakesOver(t *testing.T) {
 	o := &holdfast.Options{TTL: 2 * time.Second, RenewEvery: -1}
 	get := func(t *testing.T, c *holdfast.Client) *holdfast.Lease {
 		lease, err := patiently(t, c, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return lease
 	}
 	cases := map[string]func(t *testing.T, p pair, c *holdfast.Client) *holdfast.Lease{
@@ -97,9 +89,6 @@ func TestReplicaTakesOver(t *testing.T) {
 	}
 	for _, params := range ways {
 		for what, take := range cases {
-			if what != "a winner out of the queue" && strings.Contains(params, "spin") {
-				continue // the same as with push
-			}
 			t.Run(what+", "+params, func(t *testing.T) {
 				t.Parallel()
 				judged(t, func() bool { return takesOver(t, params, take) })
@@ -127,9 +116,7 @@ func takesOver(t *testing.T, params string, take func(*testing.T, pair, *holdfas
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	after, err := b.Mutex("x", nil).Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !errors.Is(before.Err(), holdfast.ErrLost) {
 		t.Errorf("P1: the next holder came, and the one before says %v", before.Err())
 	}
@@ -190,7 +177,7 @@ func winner(t testing.TB, first, second *holdfast.Client, o *holdfast.Options) *
 // waits returns when somebody waits for the name, where the store has a queue.
 func waits(t testing.TB, c *holdfast.Client, name string) {
 	t.Helper()
-	if !c.Caps().Ops.Has(driver.OpQueue) {
+	if !c.Caps().Fair { // no store here has a queue that is not fair
 		return
 	}
 	until(t, "somebody waits", func() bool {
@@ -273,9 +260,7 @@ func TestWinnerIsAcknowledged(t *testing.T) {
 			}()
 			waits(t, b, "x")
 			p.replica.Pause()
-			if err := held.Release(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, held.Release())
 			select {
 			case err := <-got:
 				t.Fatalf("a winner that no replica has acknowledged got the lock: %v", err)
@@ -313,14 +298,10 @@ func unacknowledgedRenewal(t *testing.T, params string) bool {
 		default:
 		}
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	lease, err := patiently(t, c, &holdfast.Options{TTL: 4 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.replica.Pause()
 	until(t, "a renewal is refused", func() bool { // it may have acknowledged one before it was stopped
 		err = lease.Renew(t.Context())
@@ -352,78 +333,8 @@ func unacknowledgedRenewal(t *testing.T, params string) bool {
 func openDriver(t testing.TB, raw string) driver.Driver {
 	t.Helper()
 	d, err := driver.Open(t.Context(), parse(t, raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
-}
-
-var waitsLine = regexp.MustCompile(`cmdstat_wait:calls=(\d+)`)
-
-// TestSharedWait: requests that come while replicas are awaited share the next WAIT. If each had its own,
-// one after the other would hold up those behind it.
-func TestSharedWait(t *testing.T) {
-	const clients, pairs = 40, 5
-	p := startPair(t)
-	c := openWith(t, p.primary.Addr, "hf.replicas=1")
-	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() {
-			for range pairs {
-				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).Acquire(t.Context())
-				if err == nil {
-					err = lease.Release()
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	found := waitsLine.FindStringSubmatch(p.primary.Ask("INFO", "commandstats"))
-	if found == nil {
-		t.Fatal("no WAIT was sent")
-	}
-	if n, _ := strconv.Atoi(found[1]); n < pairs || n > clients*pairs/4 {
-		t.Errorf("%d grants of %d goroutines cost %d WAITs", clients*pairs, clients, n)
-	}
-}
-
-// TestGivenUp: callers give up while replicas are awaited, before their requests are sent or after. What they
-// leave is withdrawn (P6), and others, who share a WAIT with them, are served.
-func TestGivenUp(t *testing.T) {
-	const impatient, patient, rounds = 20, 5, 15
-	p := startPair(t)
-	c := openWith(t, p.primary.Addr, "hf.replicas=1")
-	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
-	var all sync.WaitGroup
-	for i := range impatient + patient {
-		all.Go(func() {
-			for round := range rounds {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				if i < impatient {
-					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(1+(i+round)%15)*time.Millisecond)
-				}
-				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).TryAcquire(ctx)
-				cancel()
-				if err == nil {
-					err = lease.Release()
-				}
-				if err != nil && i >= impatient {
-					t.Errorf("a caller that does not give up: %v", err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	for i := range impatient + patient {
-		until(t, "nothing is left", func() bool {
-			info, err := c.Inspect(t.Context(), fmt.Sprint("x/", i))
-			return err == nil && info.Idle()
-		})
-	}
 }
 
 // TestReplicasAskedFor: what is wrong with the parameter is said before anything is asked of a server, and

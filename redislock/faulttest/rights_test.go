@@ -74,9 +74,7 @@ func uses(t *testing.T, raw string) {
 	held := acquire(t, a, "listed", nil)
 	seen := ""
 	for info, err := range b.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen += info.Name
 	}
 	if seen != "listed" {

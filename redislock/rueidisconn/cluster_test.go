@@ -95,7 +95,7 @@ func TestSubscriptionMoves(t *testing.T) {
 	holder, waiter := dial(t, inCluster(t, c, nil), redislock.Push), dial(t, inCluster(t, c, nil), redislock.Push)
 	defer holder.Close()
 	defer waiter.Close()
-	queue, _ := driver.As[driver.Queuer](waiter, driver.OpQueue)
+	queue, _ := driver.As[driver.Queuer](waiter)
 	subscribed := func() (n int) {
 		for _, r := range c.Servers {
 			n += len(strings.Fields(r.Ask("PUBSUB", "CHANNELS", "holdfast:*")))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
@@ -31,7 +31,7 @@ func TestDurable(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				v, ok := driver.As[driver.Voter](d, driver.OpVote)
+				v, ok := vote.VoterOf(d)
 				if !ok {
 					t.Fatal("the driver has no life")
 				}

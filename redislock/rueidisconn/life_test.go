@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
@@ -15,13 +16,13 @@ import (
 // by its next vote, and then by Life.
 func TestLongestTTL(t *testing.T) {
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	open := func(conn redislock.Conn) driver.Voter {
+	open := func(conn redislock.Conn) vote.Voter {
 		d, err := redislock.New(t.Context(), conn, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { d.Close() })
-		v, ok := driver.As[driver.Voter](d, driver.OpVote)
+		v, ok := vote.VoterOf(d)
 		if !ok {
 			t.Fatal("the driver has no life")
 		}
@@ -33,7 +34,7 @@ func TestLongestTTL(t *testing.T) {
 	}
 	defer client.Close()
 	short, long := open(fromURL(t, server.Addr)), open(Wrap(client)) // in both versions of the protocol
-	tell := func(v driver.Voter, own, want time.Duration) driver.Life {
+	tell := func(v vote.Voter, own, want time.Duration) vote.Life {
 		t.Helper()
 		life, _, longest, err := v.Life(t.Context(), own)
 		if err != nil || longest != want {
@@ -41,7 +42,7 @@ func TestLongestTTL(t *testing.T) {
 		}
 		return life
 	}
-	vote := func(name string, life driver.Life) bool {
+	vote := func(name string, life vote.Life) bool {
 		t.Helper()
 		_, same, err := short.Vote(t.Context(), driver.Request{Name: name, Owner: name, TTL: time.Second}, life)
 		if err != nil {

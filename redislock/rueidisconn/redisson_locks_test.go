@@ -12,6 +12,8 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/drivertest"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/vote"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 	"github.com/holdfastlock/holdfast/quorum"
 	"github.com/holdfastlock/holdfast/redislock"
 	"github.com/holdfastlock/holdfast/redislock/internal/clustertest"
@@ -19,7 +21,7 @@ import (
 )
 
 // readWriteOnly makes each exclusive request one of a read-write lock, which a mutex is not in Redisson.
-type readWriteOnly struct{ driver.Forward }
+type readWriteOnly struct{ wrap.Forward }
 
 func half(req driver.Request) driver.Request {
 	req.RW = req.Mode != driver.Slot
@@ -47,7 +49,7 @@ func (d readWriteOnly) Release(ctx context.Context, grants []driver.Grant) []err
 	return d.Forward.Release(ctx, halves(grants))
 }
 
-func (d readWriteOnly) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
+func (d readWriteOnly) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
 	return d.Forward.Vote(ctx, half(req), life)
 }
 
@@ -56,16 +58,15 @@ func (d readWriteOnly) Downgrade(ctx context.Context, g driver.Grant) (driver.Gr
 	return d.Forward.Downgrade(ctx, g)
 }
 
-func newReadWrite(d driver.Driver) driver.Driver { return readWriteOnly{driver.Forward{Driver: d}} }
+func newReadWrite(d driver.Driver) driver.Driver { return readWriteOnly{wrap.Forward{Driver: d}} }
 
 // mutexOnly hides the read-write lock and the semaphore, which are no mutexes in Redisson.
-type mutexOnly struct{ driver.Forward }
+type mutexOnly struct{ wrap.Forward }
 
-func newMutexes(d driver.Driver) driver.Driver { return mutexOnly{driver.Forward{Driver: d}} }
+func newMutexes(d driver.Driver) driver.Driver { return mutexOnly{wrap.Forward{Driver: d}} }
 
 func (d mutexOnly) Caps() driver.Caps {
 	caps := d.Forward.Caps()
-	caps.Ops &^= driver.OpDowngrade
 	caps.Shared, caps.Slots = false, false
 	return caps
 }
@@ -78,7 +79,7 @@ func (d mutexOnly) Try(ctx context.Context, req driver.Request) (driver.Grant, e
 	return d.Forward.Try(ctx, req)
 }
 
-func (d mutexOnly) Vote(ctx context.Context, req driver.Request, life driver.Life) (driver.Grant, bool, error) {
+func (d mutexOnly) Vote(ctx context.Context, req driver.Request, life vote.Life) (driver.Grant, bool, error) {
 	req.RW = false
 	return d.Forward.Vote(ctx, req, life)
 }

@@ -90,7 +90,7 @@ func votes(t testing.TB, nodes servers, name string) (all []driver.Holder) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := d.(driver.Inspector).Inspect(t.Context(), name)
+		info, err := d.(driver.Operator).Inspect(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestRedlockServerStopped(t *testing.T) {
 		if r := d.Renew(ctx, []driver.Grant{g})[0]; r.Err != nil {
 			t.Fatalf("Renew with one server stopped: %v", r.Err)
 		}
-		if _, err := d.(driver.Inspector).Inspect(ctx, request.Name); err != nil {
+		if _, err := d.(driver.Operator).Inspect(ctx, request.Name); err != nil {
 			t.Fatalf("Inspect with one server stopped: %v", err)
 		}
 		if err := d.Release(ctx, []driver.Grant{g})[0]; err != nil {

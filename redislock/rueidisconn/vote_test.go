@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/vote"
 	"github.com/holdfastlock/holdfast/redislock"
 )
 
@@ -25,14 +26,14 @@ func TestLife(t *testing.T) {
 		for _, layout := range []redislock.Layout{"", redislock.SetNX} {
 			t.Run(name+" "+string(layout), func(t *testing.T) {
 				server := testserver.StartRedis(t, testserver.RedisOptions{AOF: true})
-				var clients []driver.Voter
+				var clients []vote.Voter
 				for range 2 {
 					d, err := redislock.New(t.Context(), fromURL(t, server.Addr), &redislock.Options{Layout: layout})
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer d.Close()
-					v, ok := driver.As[driver.Voter](d, driver.OpVote)
+					v, ok := vote.VoterOf(d)
 					if !ok {
 						t.Fatal("the driver has no life")
 					}
@@ -40,7 +41,7 @@ func TestLife(t *testing.T) {
 				}
 				conn := fromURL(t, server.Addr)
 				defer conn.Close()
-				lives := func(admitted bool) driver.Life {
+				lives := func(admitted bool) vote.Life {
 					t.Helper()
 					first, _, _, err := clients[0].Life(t.Context(), time.Minute)
 					second, is, _, err2 := clients[1].Life(t.Context(), time.Minute)
@@ -49,7 +50,7 @@ func TestLife(t *testing.T) {
 					}
 					return first
 				}
-				vote := func(name string, life driver.Life) bool {
+				vote := func(name string, life vote.Life) bool {
 					t.Helper()
 					r := driver.Request{Name: name, Owner: "owner of " + name, TTL: time.Minute}
 					g, same, err := clients[0].Vote(t.Context(), r, life)

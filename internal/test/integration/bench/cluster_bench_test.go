@@ -16,6 +16,7 @@ import (
 	"github.com/holdfastlock/holdfast"
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
+	"github.com/holdfastlock/holdfast/internal/wrap"
 )
 
 // BenchmarkCluster takes and releases locks in a cluster of three masters, by 64 goroutines with a name each,
@@ -67,7 +68,7 @@ func BenchmarkDeadShard(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		watch := &renewalWatch{Forward: driver.Forward{Driver: d}, last: map[string]renewed{}}
+		watch := &renewalWatch{Forward: wrap.Forward{Driver: d}, last: map[string]renewed{}}
 		c, err := holdfast.New(watch, nil)
 		if err != nil {
 			b.Fatal(err)
@@ -111,7 +112,7 @@ func BenchmarkDeadShard(b *testing.B) {
 
 // renewalWatch is a driver that notes how long it takes from one renewal of a hold to the next.
 type renewalWatch struct {
-	driver.Forward
+	wrap.Forward
 	mu      sync.Mutex
 	stopped string // a shard that does not count
 	last    map[string]renewed
