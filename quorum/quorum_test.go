@@ -267,23 +267,6 @@ func TestReleaseOfForgottenVotes(t *testing.T) {
 	w.votes("a", 0)
 }
 
-// TestRestoresVotes: a renewal restores the votes that nodes have lost, so that a hold outlives the loss of
-// every one of its first votes.
-func TestRestoresVotes(t *testing.T) {
-	w := newWorld(t, 5, patient)
-	g := w.take(w.driver, request("a"))
-	w.votes("a", 5)
-	for i := range w.stores {
-		w.stores[i].Advance(2 * bound) // the vote ends
-		if r := w.renew(w.driver, g); r.Err != nil {
-			t.Fatalf("renewal after node %d lost its vote: %v", i, r.Err)
-		}
-		w.votes("a", 5)
-	}
-	w.release(w.driver, g)
-	w.votes("a", 0)
-}
-
 // answering is a store that refuses a first request, and whose answer to that comes late.
 type answering struct {
 	wrap.Forward

@@ -3,8 +3,6 @@ package quorum_test
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
-	"sync"
 
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/vote"
@@ -85,7 +83,7 @@ func (w *world) nodeAlone(i int) uint64 {
 	for c := range w.clients {
 		cl := &w.client[c]
 		x := &cl.asked[i]
-		h := mix(2, int(x.kind), int(x.where), bit(n.holder != 0 && n.holder == cl.owner), int(cl.phase))
+		h := mix(2, int(x.kind), bit(x.answered), bit(n.holder != 0 && n.holder == cl.owner), int(cl.phase))
 		if cl.phase == trying {
 			h = mix(h, bit(cl.attempt.Given.Has(i)), bit(cl.attempt.Refused.Has(i)), int(cl.high[i]))
 		}
@@ -144,7 +142,7 @@ func (w *world) text(b []byte, o order) []byte {
 		}
 	}
 	l := &w.left
-	b = append(b, byte(l.cancels), byte(l.losses), byte(l.late), byte(l.restarts), byte(l.forgets), byte(l.gains), byte(l.backs), byte(l.misses), byte(l.looks))
+	b = append(b, byte(l.cancels), byte(l.losses), byte(l.late), byte(l.forgets), byte(l.gains), byte(l.backs), byte(l.misses), byte(l.looks))
 	if w.ticks > 0 {
 		b = append(b, byte(w.now))
 	}
@@ -177,8 +175,8 @@ func (w *world) text(b []byte, o order) []byte {
 				}
 			}
 			x := &cl.asked[n]
-			b = append(b, byte(x.kind)|byte(x.where)<<4)
-			if x.where == answered {
+			b = append(b, byte(x.kind)|byte(bit(x.answered))<<4)
+			if x.answered {
 				flags(x.reply.yes, x.reply.admitted)
 				b = append(b, byte(w.nodes[n].life)-byte(x.reply.life), byte(x.reply.token))
 			}
@@ -202,21 +200,4 @@ func (w *world) text(b []byte, o order) []byte {
 		}
 	}
 	return b
-}
-
-var names sync.Map // of steps, by what they are made of
-
-func named(format string, args ...any) string {
-	type key struct {
-		format string
-		args   [3]any
-	}
-	k := key{format: format}
-	copy(k.args[:], args)
-	if s, ok := names.Load(k); ok {
-		return s.(string)
-	}
-	s := fmt.Sprintf(format, args...)
-	names.Store(k, s)
-	return s
 }
