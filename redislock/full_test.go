@@ -48,7 +48,7 @@ func TestFullMemory(t *testing.T) {
 			}
 			broken := take("broken", driver.Request{})
 			l, downgrades := driver.As[driver.Downgrader](d)
-			downgrades = downgrades && d.Caps().Shared && o.Layout == Redisson // the own layout refuses it then
+			downgrades = downgrades && d.Caps().Shared
 			var writer driver.Grant
 			if downgrades {
 				writer = take("writer", writing(0))

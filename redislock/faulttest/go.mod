@@ -16,6 +16,6 @@ require (
 
 require (
 	github.com/anishathalye/porcupine v1.3.1 // indirect
+	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
 )
