@@ -75,7 +75,7 @@ func New(d driver.Driver, o *ClientOptions) (*Client, error) {
 	}
 	config := core.Config{
 		Driver: d, Caps: c.caps, Clock: o.Clock, Prefix: o.Prefix, Tell: c.emit, Traced: o.Trace != nil,
-		Panicked: c.events.panicked, LostError: newLostError, UncertainRelease: newUncertainRelease,
+		LostError: newLostError, UncertainRelease: newUncertainRelease,
 	}
 	if config.Clock == nil {
 		config.Clock = driver.HostClock

@@ -180,9 +180,8 @@ func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[Info, error] 
 			return
 		}
 		c.core.Stop() // Close does not wait for a watch, which may go on for ever
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(c.core.Closing(), func() { cancel(ErrClosed) })()
+		ctx, free := c.core.UntilClosed(ctx)
+		defer free()
 		w := &watch{client: c, operator: operator, name: name, unsubscribe: func() {},
 			again: pause.Backoff{Min: 5 * time.Millisecond, Max: c.caps.PollInterval()}}
 		for w.next(ctx) {

@@ -43,7 +43,6 @@ func TestConformance(t *testing.T) {
 // cell a request belongs to a session, and nobody else can withdraw it: operators have Break and Kill.
 var except = []string{
 	"faults/a request later than its withdrawal",
-	"faults/a queued request later than its withdrawal",
 }
 
 // through returns what opens a client behind a proxy for each member.

@@ -88,18 +88,6 @@ func TestNoFaults(t *testing.T) {
 	}
 }
 
-func TestDropRequest(t *testing.T) {
-	d, direct := pair(t, chaos.Options{DropRequest: 1})
-	ctx := context.Background()
-	g, err := d.Try(ctx, request("a"))
-	uncertain(t, g, err, chaos.ErrLost)
-	g, err = d.Enqueue(ctx, request("a"))
-	uncertain(t, g, err, chaos.ErrLost)
-	if h := holder(t, direct); h != "" {
-		t.Errorf("a dropped request arrived: %q holds the name", h)
-	}
-}
-
 func TestDropReply(t *testing.T) {
 	d, direct := pair(t, chaos.Options{DropReply: 1})
 	ctx := context.Background()
@@ -122,22 +110,6 @@ func TestDropReply(t *testing.T) {
 	}
 	if err := d.Break(ctx, "n", 1); !errors.Is(err, chaos.ErrLost) {
 		t.Errorf("Break: %v", err)
-	}
-}
-
-// TestDuplicate: the second release finds nothing, and the first reply counts.
-func TestDuplicate(t *testing.T) {
-	d, direct := pair(t, chaos.Options{Duplicate: 1})
-	ctx := context.Background()
-	g, err := d.Try(ctx, request("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := d.Release(ctx, []driver.Grant{g}); e[0] != nil {
-		t.Errorf("Release: %v", e[0])
-	}
-	if h := holder(t, direct); h != "" {
-		t.Errorf("%q holds the name", h)
 	}
 }
 
@@ -261,23 +233,6 @@ func TestHoldRequests(t *testing.T) {
 	})
 }
 
-// TestWithdrawalBeatsLateRequest is what HoldRequests is for (P6).
-func TestWithdrawalBeatsLateRequest(t *testing.T) {
-	d, direct := pair(t, chaos.Options{})
-	d.HoldRequests()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	g, err := d.Try(ctx, request("a"))
-	uncertain(t, g, err, context.Canceled)
-	if e := direct.Release(context.Background(), []driver.Grant{g}); e[0] != nil {
-		t.Fatal(e[0])
-	}
-	d.ReleaseRequests()
-	if h := holder(t, direct); h != "" {
-		t.Errorf("a withdrawn request took effect: %q holds the name", h)
-	}
-}
-
 func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.NewStore(nil)
@@ -312,27 +267,6 @@ func TestCloseEndsEverything(t *testing.T) {
 			}
 		}
 	}) // and the bubble has found no goroutine left
-}
-
-func TestRandomPartitionHeals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := pair(t, chaos.Options{Seed: 1, Partition: 0.5, MaxDelay: time.Minute})
-		cut, passed := 0, 0
-		for i := range 40 {
-			_, err := d.Try(context.Background(), driver.Request{Name: fmt.Sprint(i), Owner: "a", TTL: time.Hour})
-			switch {
-			case err == nil:
-				passed++
-			case errors.Is(err, chaos.ErrPartitioned):
-				cut++
-			default:
-				t.Errorf("Try: %v", err)
-			}
-		}
-		if cut < 10 || passed < 10 {
-			t.Errorf("of 40 calls %d were cut off and %d passed", cut, passed)
-		}
-	})
 }
 
 // TestSeed: the same seed and the same calls meet the same faults.

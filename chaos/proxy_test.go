@@ -99,19 +99,6 @@ func TestProxyHolds(t *testing.T) {
 	}
 }
 
-func TestProxyDelays(t *testing.T) {
-	p := StartProxy(t, echo(t))
-	c := dialLine(t, p.Addr)
-	const by = 50 * time.Millisecond
-	p.Delay(ToClient, by)
-	start := time.Now()
-	c.says("late")
-	c.hears("late")
-	if took := time.Since(start); took < by {
-		t.Errorf("a reply that is delayed by %v came after %v", by, took)
-	}
-}
-
 func TestProxyCuts(t *testing.T) {
 	p := StartProxy(t, echo(t))
 	c := dialLine(t, p.Addr)

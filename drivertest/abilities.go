@@ -37,8 +37,6 @@ func is[T any](d driver.Driver) bool {
 	return ok
 }
 
-func (a abilities) has(all abilities) bool { return a&all == all }
-
 // needs is what a case needs of a driver.
 type needs struct {
 	can                          abilities

@@ -3,7 +3,6 @@ package election_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -290,44 +289,4 @@ func TestBadValues(t *testing.T) {
 			w.Fatal(err)
 		}
 	})
-}
-
-// TestManyCandidates: under real concurrency one at a time, each once, and the
-// values that observers see belong to the tokens.
-func TestManyCandidates(t *testing.T) {
-	store := memlock.NewStore(nil)
-	const candidates = 16
-	var leading, terms int
-	var wg sync.WaitGroup
-	for i := range candidates {
-		c, err := holdfast.New(store.Client(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		e := election.New(c, "office", nil)
-		wg.Go(func() {
-			value := fmt.Sprint("candidate ", i)
-			err := e.Do(t.Context(), value, func(ctx context.Context, l *election.Leadership) error {
-				leading++ // a race, if two lead
-				terms++
-				defer func() { leading-- }()
-				if leading != 1 {
-					return fmt.Errorf("%d leaders", leading)
-				}
-				seen, err := e.Leader(ctx)
-				if err == nil && (seen.Value != value || seen.Token != l.Token()) {
-					err = fmt.Errorf("the leader %s with token %d is seen as %+v", value, l.Token(), seen)
-				}
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if terms != candidates {
-		t.Errorf("%d terms of %d candidates", terms, candidates)
-	}
 }

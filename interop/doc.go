@@ -10,7 +10,6 @@
 //	extend TTL_MS       of the lock that it has or had: ok, lost
 //	unlock              the same: ok, lost
 //	count NAME KEY N    N times waits for the lock, reads the number at a key, and writes it plus one: ok
-//	set KEY VALUE       writes, as a holder does that does not know that it is late: ok
 //
 // A peer writes "ready" first, ends with standard input, and writes an error to standard error and ends.
 // One of them is Holdfast, so that it can be killed and stopped as the others are.
@@ -35,9 +34,6 @@
 //	S leader latch|selector PATH   the ids in their order: ID of ID,ID…
 //	S participants PATH            how many hold the mutex and wait for it
 //	S data PATH                    the note of its holder
-//	S write PATH DATA              changes the data of the first node there: ok; Curator only
-//	S session                      its number in hexadecimal digits; Curator only
-//	S interrupt                    no answer, but that of what is interrupted: error …; Curator only
 //	S token HANDLE                 of a fenced lock: its token
 //	S force NAME                   breaks an RLock: ok, free
 //	S lease HANDLE KIND NAME S     waits for a lock, which nothing renews and which ends after S seconds: held; Redisson only
@@ -63,5 +59,5 @@
 //	count NAME FILE N    N times increments the number in a file under the lock: ok
 //
 // scripts/install-peers installs the libraries of other languages, in the versions of the files in
-// python, node and java.
+// python and java. Folder node has the peer in JavaScript, which needs no library, and what scripts/proto needs.
 package interop

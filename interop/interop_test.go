@@ -3,17 +3,12 @@
 package interop
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/fence"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -33,24 +28,20 @@ type pair struct {
 	server   *redis.Client
 }
 
-// TestPeers: Holdfast and each library exclude each other, and change nothing of each other's.
-func TestPeers(t *testing.T) {
+// TestRedisPy: Holdfast and redis-py exclude each other, and change nothing of each other's.
+func TestRedisPy(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	for _, other := range libraries(t) {
-		t.Run(other.name, func(t *testing.T) {
-			t.Parallel()
-			p := &pair{
-				T: t, other: other, address: server.Addr,
-				holdfast: holdfastItself.start(t, server.Addr), peer: other.start(t, server.Addr),
-				server: connect(t, server.Addr),
-			}
-			p.exclude(other.name + "/excluded")
-			p.late(other.name + "/late")
-			p.count(other.name + "/counter")
-			p.killed(other.name + "/killed")
-		})
+	other := redisPy(t)
+	p := &pair{
+		T: t, other: other, address: server.Addr,
+		holdfast: holdfastItself.start(t, server.Addr), peer: other.start(t, server.Addr),
+		server: connect(t, server.Addr),
 	}
+	p.exclude("excluded")
+	p.late("late")
+	p.count("counter")
+	p.killed("killed")
 }
 
 func connect(t testing.TB, address string) *redis.Client {
@@ -65,14 +56,12 @@ func (p *pair) exclude(name string) {
 		holder, other := turn[0], turn[1]
 		holder.do("held", "lock %s %d", name, long.Milliseconds())
 		other.do("busy", "lock %s %d", name, long.Milliseconds())
-		if !holder.doesNotExtend {
-			p.server.PExpire(p.Context(), name, long/2)
-			holder.do("ok", "extend %d", long.Milliseconds())
-			if rest := p.rest(name); rest <= long/2 {
-				p.Errorf("%s has not extended its lock: it ends in %v", holder.name, rest)
-			}
-			other.do("busy", "lock %s %d", name, long.Milliseconds())
+		p.server.PExpire(p.Context(), name, long/2)
+		holder.do("ok", "extend %d", long.Milliseconds())
+		if rest := p.rest(name); rest <= long/2 {
+			p.Errorf("%s has not extended its lock: it ends in %v", holder.name, rest)
 		}
+		other.do("busy", "lock %s %d", name, long.Milliseconds())
 		holder.do("ok", "unlock")
 		other.do("held", "lock %s %d", name, long.Milliseconds())
 		holder.do("busy", "lock %s %d", name, long.Milliseconds())
@@ -165,49 +154,4 @@ func (p *pair) killed(name string) {
 	}
 	p.holdfast.kill()
 	next.take(name, long)
-}
-
-// TestLateWrite: a holder of Holdfast that was stopped writes nothing past a guard, but one of
-// redis-py has no token: it overwrites what a later holder has written, so Caps.Fencing is false.
-func TestLateWrite(t *testing.T) {
-	t.Parallel()
-	server := testserver.StartRedis(t, testserver.RedisOptions{})
-	client := connect(t, server.Addr)
-	guard := fence.Redis{Eval: func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
-		return redis.NewScript(script).Run(ctx, client, keys, args...).Result()
-	}}
-	locks, err := holdfast.Open(t.Context(), fmt.Sprintf("redis://%s?hf.layout=setnx", server.Addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	if locks.Caps().Fencing {
-		t.Error("Caps.Fencing is true")
-	}
-	take := func(ttl time.Duration) *holdfast.Lease {
-		lease, err := locks.Mutex("n", &holdfast.Options{TTL: ttl, RenewEvery: -1}).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lease
-	}
-	late := take(short)
-	redisPy := inPython(testserver.NeedPeers(t), "redis-py").start(t, server.Addr)
-	redisPy.take("n", short)
-	redisPy.signal(syscall.SIGSTOP)
-	lease := take(long)
-	defer lease.Release()
-	if err := guard.Set(t.Context(), "marks", lease.Token(), "data", "new"); err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.Set(t.Context(), "marks", late.Token(), "data", "late"); !errors.Is(err, fence.ErrStale) {
-		t.Errorf("the guard does not refuse a late holder of Holdfast: %v", err)
-	}
-	redisPy.signal(syscall.SIGCONT)
-	redisPy.do("ok", "set data stale")
-	redisPy.loses() // it learns that now
-	data, _, err := guard.Get(t.Context(), "marks", lease.Token(), holdfast.Exclusive, "data")
-	if data != "stale" || err != nil {
-		t.Errorf("the data are %q, %v: what redis-py wrote late was refused", data, err)
-	}
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		if kind == servicesPeer {
 			err = serveServices()
 		} else {
-			err = serve(kind, os.Args[1])
+			err = serve(os.Args[1])
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -44,24 +44,20 @@ func TestMain(m *testing.M) {
 type library struct {
 	name    string
 	command func(address string) *exec.Cmd
-	// A library may not say whether what it unlocks was still locked, or not extend.
-	unlocksBlindly, doesNotExtend bool
 }
 
-func inGo(kind string) library {
-	return library{name: kind, command: func(address string) *exec.Cmd {
-		cmd := exec.Command(os.Args[0], address)
-		cmd.Env = append(os.Environ(), peerVariable+"="+kind)
-		return cmd
-	}}
-}
+var holdfastItself = library{name: "holdfast", command: func(address string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], address)
+	cmd.Env = append(os.Environ(), peerVariable+"=holdfast")
+	return cmd
+}}
 
-var holdfastItself = inGo("holdfast")
-
-func inPython(dir, kind string) library {
-	return library{name: kind, command: func(address string) *exec.Cmd {
+// redisPy is redis-py's own Lock.
+func redisPy(t *testing.T) library {
+	dir := testserver.NeedPeers(t)
+	return library{name: "redis-py", command: func(address string) *exec.Cmd {
 		host, port, _ := net.SplitHostPort(address)
-		return exec.Command(filepath.Join(dir, "python", "bin", "python3"), "python/peer.py", kind, host, port)
+		return exec.Command(filepath.Join(dir, "python", "bin", "python3"), "python/peer.py", host, port)
 	}}
 }
 
@@ -75,31 +71,6 @@ const tieredC1 = "-XX:TieredStopAtLevel=1"
 func inJavaWith(dir, archives string, args ...string) *exec.Cmd {
 	classPath := filepath.Join(dir, "java", "classes") + ":" + filepath.Join(dir, archives, "*")
 	return exec.Command("java", append([]string{tieredC1, "-cp", classPath}, args...)...)
-}
-
-// libraries returns all kinds but Holdfast.
-func libraries(t *testing.T) []library {
-	t.Helper()
-	dir := testserver.NeedPeers(t)
-	node := testserver.Need(t, "node", "nodejs")
-	redlockPy := inPython(dir, "redlock-py")
-	redlockPy.unlocksBlindly, redlockPy.doesNotExtend = true, true
-	return []library{
-		inPython(dir, "redis-py"),
-		redlockPy,
-		{name: "node-redlock", command: func(address string) *exec.Cmd {
-			host, port, _ := net.SplitHostPort(address)
-			cmd := exec.Command(node, "node/peer.js", host, port)
-			cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(dir, "node", "node_modules"))
-			return cmd
-		}},
-		{name: "Jedis", command: func(address string) *exec.Cmd {
-			host, port, _ := net.SplitHostPort(address)
-			return inJava(dir, "Peer", host, port)
-		}},
-		inGo("redsync"),
-		inGo("bsm-redislock"),
-	}
 }
 
 // peer is a process of a library.
@@ -211,12 +182,6 @@ func (p *peer) take(name string, ttl time.Duration) {
 // loses checks that the peer is told that it has lost its lock.
 func (p *peer) loses() {
 	p.t.Helper()
-	if !p.doesNotExtend {
-		p.do("lost", "extend 120000")
-	}
-	want := "lost"
-	if p.unlocksBlindly {
-		want = "ok"
-	}
-	p.do(want, "unlock")
+	p.do("lost", "extend 120000")
+	p.do("lost", "unlock")
 }

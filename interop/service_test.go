@@ -4,15 +4,11 @@ package interop
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -125,7 +121,7 @@ func (s *service) await(from <-chan string, what string) string {
 		}
 		return text
 	case <-time.After(patience):
-		s.t.Fatalf("%v does not give %s\n%s", s, what, s.state())
+		s.t.Fatalf("%v does not give %s", s, what)
 		return ""
 	}
 }
@@ -149,7 +145,7 @@ func (s *service) finish() {
 			}
 			return
 		case <-stuck.C:
-			s.t.Fatalf("%v has not gone on for %v since %q\n%s", s, patience, at, s.state())
+			s.t.Fatalf("%v has not gone on for %v since %q", s, patience, at)
 		}
 	}
 }
@@ -195,42 +191,4 @@ func (s *service) silent() {
 		s.t.Fatalf("%v already says %q", s, got)
 	default:
 	}
-}
-
-// state says what may tell why nothing goes on: whose nodes there are, who watches them, and what the
-// program's threads do. It ends a program of Holdfast.
-func (s *service) state() string {
-	var b strings.Builder
-	server, _, _ := strings.Cut(s.servers, ",")
-	for _, command := range []string{"dump", "wchp"} {
-		if strings.Contains(server, "://") {
-			break // it is no ZooKeeper
-		}
-		fmt.Fprintf(&b, "%s of %s:\n%s\n", command, server, fourLetters(server, command))
-	}
-	if s.program.name != "Holdfast" {
-		threads, err := exec.Command("jstack", strconv.Itoa(s.program.cmd.Process.Pid)).CombinedOutput()
-		fmt.Fprintf(&b, "%s%v\n", threads, err)
-		return b.String()
-	}
-	s.program.signal(syscall.SIGQUIT)
-	for range s.answers {
-	}
-	return b.String() + s.program.errors.String()
-}
-
-// fourLetters returns the answer to a command of four letters, or why there is none.
-func fourLetters(server, command string) string {
-	conn, err := net.DialTimeout("tcp", server, 10*time.Second)
-	if err != nil {
-		return err.Error()
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // then there is less to read
-	_, _ = io.WriteString(conn, command)
-	text, err := io.ReadAll(conn)
-	if err != nil {
-		return string(text) + err.Error()
-	}
-	return string(text)
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast"
-	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
@@ -47,9 +46,9 @@ func (c *curator) rows(server *testserver.ZooKeeper) {
 	c.Run(fmt.Sprint("rows/", len(server.Members)), func(t *testing.T) {
 		for name, test := range map[string]func(*curator, string){
 			"exclusion": (*curator).exclusion, "order": (*curator).order, "readers": (*curator).readers,
-			"downgrade": (*curator).downgrade, "permits": (*curator).permits, "standstill": (*curator).standstill,
+			"downgrade": (*curator).downgrade, "permits": (*curator).permits,
 			"multi": (*curator).multi, "revocation": (*curator).revocation, "leaders": (*curator).leaders,
-			"deaf": (*curator).deaf, "operator": (*curator).operator, "names": (*curator).names,
+			"operator": (*curator).operator, "names": (*curator).names,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -207,57 +206,6 @@ func (c *curator) permits(path string) {
 	})
 }
 
-// standstill: Curator takes permits one by one, and keeps those that it has while it waits for the next. So
-// services that want two each can wait for each other for ever: of three slots two services of Curator have
-// one each, and the one of Holdfast, which wants two at once, is before them in the queue. One slot more,
-// or one service less, and all get theirs.
-func (c *curator) standstill(path string) {
-	eye, all := c.both()
-	for _, test := range []struct {
-		slots, java, holdfast int
-		leases                int // there are when all wait for each other; Curator makes its own before it waits
-	}{
-		{slots: 3, java: 2},
-		{slots: 3, java: 2, holdfast: 1, leases: 2},
-		{slots: 4, java: 2, holdfast: 1},
-		{slots: 3, java: 3, leases: 4},
-		{slots: 4, java: 3},
-	} {
-		path := fmt.Sprintf("%s/%d-%d-%d", path, test.slots, test.java, test.holdfast)
-		all.do("held", "lock all semaphore:%d:%d %s 0", test.slots, test.slots, path)
-		var queue []*service
-		for i := range test.java + test.holdfast {
-			p := c.java
-			if i >= test.java {
-				p = c.holdfast
-			}
-			s := p.open(c, c.servers, session)
-			s.tell("lock h semaphore:%d:2 %s -1", test.slots, path)
-			c.queued(eye, path+"/locks", i+1)
-			queue = append(queue, s)
-		}
-		all.do("ok", "end all")
-		if test.leases > 0 {
-			c.queued(eye, path+"/leases", test.leases)
-			c.queued(eye, path+"/locks", len(queue))
-			time.Sleep(300 * time.Millisecond) // any of them would be woken by then
-			for _, s := range queue {
-				s.silent()
-			}
-			queue[1].tell("interrupt")
-			queue[1].expect("error java.lang.InterruptedException")
-			queue = slices.Delete(queue, 1, 2)
-		}
-		if test.holdfast > 0 { // all of Curator's have one permit, and ask for the second behind it
-			queue = append(queue[len(queue)-1:], queue[:len(queue)-1]...)
-		}
-		for _, s := range queue {
-			s.expect("held")
-			s.do("ok", "end h")
-		}
-	}
-}
-
 // multi: all or none of several locks, whichever the other has.
 func (c *curator) multi(path string) {
 	c.directions(func(a, b *service) {
@@ -329,62 +277,6 @@ func (c *curator) leaders(path string) {
 	}
 }
 
-// deaf: a LeaderLatch that waits is not told of the end of the one before it once that one's data has been
-// changed. This is why Holdfast refuses to change it.
-func (c *curator) deaf(path string) {
-	java, holdfast := c.both()
-	holdfast.do("ok", "latch one %s A", path)
-	holdfast.event("leader one")
-	java.do("ok", "latch two %s B", path)
-	me := java.ask("session")
-	c.watched(path, me, true)
-	if answer := holdfast.ask("revoke %s", path); !strings.Contains(answer, driver.ErrUnsupported.Error()) {
-		c.Errorf("Holdfast answers %q when it is to write to an entry of LeaderLatch", answer)
-	}
-	c.watched(path, me, true)
-	java.do("ok", "write %s C", path) // as Holdfast's notes and revocations would
-	c.watched(path, me, false)
-	holdfast.do("ok", "end one")
-	holdfast.event("deposed one")
-	for _, s := range []*service{java, holdfast} {
-		if got := s.ask("leader latch %s", path); got != "B of B" {
-			c.Errorf("%v sees %q", s, got)
-		}
-	}
-	time.Sleep(300 * time.Millisecond) // a latch that hears leads by then
-	for len(java.events) > 0 {
-		if event := <-java.events; event == "leader two" {
-			c.Error("Curator leads, although it no longer watched the one before it")
-		}
-	}
-	java.do("ok", "end two")
-}
-
-// watched waits until a session watches an entry at the path, or no longer does.
-func (c *curator) watched(path, session string, want bool) {
-	c.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		var watches, at string
-		got := false
-		for _, m := range c.server.Members {
-			watches += m.Ask("wchp") // a path, and in lines of their own the sessions that watch it
-		}
-		for line := range strings.Lines(watches) {
-			if line = strings.TrimSpace(line); strings.HasPrefix(line, "/") {
-				at = line
-			} else if line == "0x"+session && strings.HasPrefix(at, path+"/") {
-				got = true
-			}
-		}
-		if got == want {
-			return
-		}
-		if time.Now().After(end) {
-			c.Fatalf("that the session %s watches %s is not %v:\n%s", session, path, want, watches)
-		}
-	}
-}
-
 // operator: each sees who holds the other's locks.
 func (c *curator) operator(path string) {
 	java, holdfast := c.both()
@@ -448,7 +340,7 @@ func (c *curator) crowds() {
 	for _, kind := range []string{"mutex", "single", "write", "multi"} {
 		finish = append(finish, c.counts(programs, kind, times))
 	}
-	for _, kind := range []string{"semaphore:3:1", "semaphore:4:2"} { // not 3:2: see standstill
+	for _, kind := range []string{"semaphore:3:1", "semaphore:4:2"} { // not 3:2: Curator takes permits one by one, and services that have one each would wait for ever
 		for _, s := range c.each(programs, "crowd %s /crowd/%s %s %d", kind, strings.ReplaceAll(kind, ":", "-"), c.TempDir(), times) {
 			finish = append(finish, s.finish)
 		}

@@ -73,9 +73,6 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 		rest = append(strconv.AppendInt(rest, n, 10), ' ')
 	}
 	rest = rest[:len(rest)-1]
-	if queue {
-		rest = c.appendNear(rest, keys[0])
-	}
 	args := []string{string(c.appendPlain(nil, req)), string(rest), ""}
 	if !first || !mayBePlain(req) {
 		args = args[:2]
@@ -84,7 +81,7 @@ func (c *client) askCommand(req *driver.Request, sent driver.Instant, queue, fir
 }
 
 // asked reads the reply to it.
-func (c *client) asked(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
+func (c *client) asked(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}
@@ -145,7 +142,7 @@ func statusError(value any) error {
 			return driver.ErrBroken
 		}
 	case string:
-		return Explain(&ServerError{strings.TrimPrefix(v, "ERR ")})
+		return Explain(&ServerError{Text: strings.TrimPrefix(v, "ERR ")})
 	}
 	return errUnexpected(value)
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/holdfastlock/holdfast/internal/vote"
 )
 
-// TestFullMemory: a server whose memory is full goes on to renew, release, break and withdraw, in all layouts of
-// other programs. Holdfast's own is in conntest.
+// TestFullMemory: a server whose memory is full goes on to renew, release, break and withdraw, in all layouts.
 func TestFullMemory(t *testing.T) {
 	for _, o := range []*Options{
-		{Layout: SetNX}, {Layout: Redisson}, {Layout: Redisson, Redisson: RedissonFair},
+		{}, {Layout: SetNX}, {Layout: Redisson}, {Layout: Redisson, Redisson: RedissonFair},
 		{Layout: Redisson, Redisson: RedissonFenced},
 	} {
 		t.Run(fmt.Sprint(o.Layout, " ", o.Redisson), func(t *testing.T) {
@@ -114,7 +113,7 @@ func TestOwnNames(t *testing.T) {
 		if !ok {
 			t.Fatal("the driver has no life")
 		}
-		conn.conn.Close() // what does I/O now fails
+		conn.Close() // what does I/O now fails
 		prefix := "holdfast"
 		if o.Prefix != "" {
 			prefix = o.Prefix

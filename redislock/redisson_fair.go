@@ -42,6 +42,13 @@ type fair struct {
 	waiters map[string]*fairWaiter // by owner
 }
 
+// The pauses of a waiter that hears of nothing double from the first to the longest. The longest is far below
+// two polls, so that the waiter confirms its place in time.
+const (
+	firstSpin   = 2 * time.Millisecond
+	longestSpin = 128 * time.Millisecond
+)
+
 // fairWaiter is an owner that has, or had, a place in a queue.
 type fairWaiter struct {
 	wakes driver.Wakes  // nil: there is no way to hear of releases

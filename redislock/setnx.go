@@ -3,7 +3,6 @@ package redislock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"iter"
 	"strconv"
 	"strings"
@@ -22,30 +21,12 @@ import (
 // expired and a stranger has the name, and they expect the same of the stranger.
 type setnx struct{ lives }
 
-//go:embed lua/setnx.lua
-var setnxLua string
-
-//go:embed lua/setnx_take.lua
-var setnxTakeLua string
-
-//go:embed lua/setnx_renew.lua
-var setnxRenewLua string
-
-//go:embed lua/setnx_release.lua
-var setnxReleaseLua string
-
-//go:embed lua/setnx_break.lua
-var setnxBreakLua string
-
-//go:embed lua/setnx_inspect.lua
-var setnxInspectLua string
-
 var (
-	setnxTake    = scriptOf(clockLua + setnxLua + setnxTakeLua)
-	setnxRenew   = scriptOf(clockLua + setnxLua + setnxRenewLua)
-	setnxRelease = scriptOf(clockLua + setnxLua + setnxReleaseLua)
-	setnxBreak   = scriptOf(clockLua + setnxLua + setnxBreakLua)
-	setnxInspect = scriptOf(clockLua + setnxLua + setnxInspectLua)
+	setnxTake    = scriptOf(lua("clock", "setnx", "setnx_take"))
+	setnxRenew   = scriptOf(lua("clock", "setnx", "setnx_renew"))
+	setnxRelease = scriptOf(lua("clock", "setnx", "setnx_release"))
+	setnxBreak   = scriptOf(lua("clock", "setnx", "setnx_break"))
+	setnxInspect = scriptOf(lua("clock", "setnx", "setnx_inspect"))
 )
 
 // setnxPoll is the longest pause between two polls of a waiter, unless Options.Poll says another.
@@ -121,7 +102,7 @@ func (s setnx) take(req *driver.Request) Command {
 }
 
 // taken reads the reply to it.
-func (s setnx) taken(ctx context.Context, req driver.Request, reply *Reply, sent driver.Instant) (driver.Grant, error) {
+func (s setnx) taken(ctx context.Context, req driver.Request, reply *answer, sent driver.Instant) (driver.Grant, error) {
 	if reply.Err != nil {
 		return driver.Grant{Request: req}, outcome(reply.Err)
 	}

@@ -107,8 +107,8 @@ func (c *client) inLife(key string) []Command {
 
 // isIn reads the replies to it. A longer TTL than the last that Life has returned is news, too, which Life must
 // be asked for.
-func (c *client) isIn(life vote.Life, replies []Reply) bool {
-	p, err := presentOf(&replies[0], &replies[1])
+func (c *client) isIn(life vote.Life, replies []answer) bool {
+	p, err := presentOf(&replies[0].Reply, &replies[1].Reply)
 	return err == nil && p.life == life && int64(p.longest) <= c.longest.Load()
 }
 
@@ -136,7 +136,7 @@ func (c *client) Vote(ctx context.Context, req driver.Request, life vote.Life) (
 }
 
 // voteIn runs a script that takes a hold, and asks behind it, in one pipeline, in which life the server is.
-func (c *client) voteIn(ctx context.Context, s *script, take Command) []Reply {
+func (c *client) voteIn(ctx context.Context, s *script, take Command) []answer {
 	commands := append([]Command{take}, c.inLife(take.Key)...)
 	replies := c.shared.do(ctx, commands)
 	if unknown(&replies[0]) {
@@ -157,7 +157,7 @@ func (c *client) Life(ctx context.Context, longest time.Duration) (vote.Life, bo
 	ms := int64((longest + time.Millisecond - 1) / time.Millisecond)
 	remember := rememberScript.command([]string{key}, hex.EncodeToString(random[:]), decimal(ms))
 	replies := c.voteIn(ctx, rememberScript, remember)
-	p, err := presentOf(&replies[1], &replies[0])
+	p, err := presentOf(&replies[1].Reply, &replies[0].Reply)
 	if err == nil {
 		c.longest.Store(int64(p.longest))
 	}
@@ -173,7 +173,7 @@ func (c *client) Admit(ctx context.Context, life vote.Life) error {
 	// and no client takes it for the present one.
 	key := c.layout.memoryKey()
 	replies := c.shared.do(ctx, c.inLife(key))
-	p, err := presentOf(&replies[0], &replies[1])
+	p, err := presentOf(&replies[0].Reply, &replies[1].Reply)
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,11 @@
 package testserver
 
 import (
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,13 +52,11 @@ func StartCell(t testing.TB, o CellOptions) *Cell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const attempts = 5 // another program may take a port before a member does
-	for i := range attempts {
+	for range attempts {
 		var c *Cell
 		if c, err = startCell(t, program, o); err == nil {
 			return c
 		}
-		t.Logf("cell, attempt %d: %v", i+1, err)
 	}
 	t.Fatalf("the cell did not start: %v", err)
 	return nil
@@ -71,16 +64,11 @@ func StartCell(t testing.TB, o CellOptions) *Cell {
 
 func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-") // short: the path of a socket has 107 bytes at most
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	c := &Cell{}
+	dir, c := shortDir(t, ""), &Cell{}
 	var peers []string
 	for i := range max(1, o.Members) {
 		name := "m" + strconv.Itoa(i)
-		m := &CellMember{Name: name, Addr: freeAddr(t), Data: filepath.Join(dir, name)}
+		m := &CellMember{Name: name, Addr: freeAddrs(t, 1)[0], Data: filepath.Join(dir, name)}
 		m.process = &process{t: t, ready: "cell://", args: append([]string{
 			program, "serve", "--name", name, "--data", m.Data, "--listen", m.Addr, "--log", "warn",
 		}, o.Args...)}
@@ -96,7 +84,7 @@ func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 			m.args = append(m.args, "--election", o.Election.String(), "--heartbeat", (o.Election / 10).String())
 		}
 		if o.Members > 1 {
-			peer := freeAddr(t)
+			peer := freeAddrs(t, 1)[0]
 			m.args = append(m.args, "--peer-listen", peer)
 			if o.Between {
 				m.Peers = chaos.StartProxy(t, peer)
@@ -106,62 +94,42 @@ func startCell(t testing.TB, program string, o CellOptions) (*Cell, error) {
 		}
 		c.Members = append(c.Members, m)
 	}
-	started := make(chan error, len(c.Members))
-	for _, m := range c.Members {
+	err := together(c.Members, func(m *CellMember) error {
 		m.args = append(m.args, peers...)
-		go func() { started <- m.start() }()
-	}
-	var errs error
-	for range c.Members {
-		errs = errors.Join(errs, <-started)
-	}
-	if errs != nil {
-		for _, m := range c.Members {
+		return m.start()
+	})
+	for _, m := range c.Members {
+		if err != nil {
 			m.Kill()
 		}
 	}
-	return c, errs
+	return c, err
 }
 
 // Addrs returns the addresses of all members, separated by commas, as a store URL has them.
-func (c *Cell) Addrs() string {
-	var addrs []string
-	for _, m := range c.Members {
-		addrs = append(addrs, m.Addr)
-	}
-	return strings.Join(addrs, ",")
-}
-
-// PID is the member's process.
-func (m *CellMember) PID() int { return m.cmd.Process.Pid }
+func (c *Cell) Addrs() string { return addrs(c.Members, func(m *CellMember) string { return m.Addr }) }
 
 // Stop tells the member to stop (SIGTERM), and waits until it has.
 func (m *CellMember) Stop() { m.end(syscall.SIGTERM) }
 
-// cellProgram builds the command, and returns its path.
-var cellProgram = sync.OnceValues(func() (program string, err error) {
-	root, err := workspace()
-	if err != nil {
-		return "", err
+// newMemberClock makes the clock of a member, and the environment of a program that uses it.
+func newMemberClock(t testing.TB, dir string) (*Clock, []string) {
+	t.Helper()
+	c := &Clock{t: t, file: filepath.Join(dir, "clock")}
+	if err := os.WriteFile(c.file, make([]byte, 8), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	// Each clone of the repository has its own program: tests of several may run at the same time.
-	dir, err := cacheDir(fmt.Sprintf("holdfast-cell-%x", sha256.Sum256([]byte(root)))[:21])
-	if err != nil {
-		return "", err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
-	program = filepath.Join(dir, "holdfast")
-	build := exec.Command("go", slices.Concat([]string{"build", "-C", root}, BuildFlags(), []string{"-o", program, "./cmd/holdfast"})...)
-	build.Env = append(os.Environ(), "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building holdfast: %w\n%s", err, out)
-	}
-	return program, nil
-})
+	return c, append(os.Environ(), "HOLDFAST_TEST_CLOCK="+c.file)
+}
+
+// SetWallClock sets the member's wall clock ahead of the host's by whole seconds, or behind it, and returns
+// what it shows then. The cell must have been started with CellOptions.Clock.
+func (m *CellMember) SetWallClock(ahead time.Duration) (shown time.Time) {
+	m.t.Helper()
+	m.clock.Set(ahead)
+	await(m.t, "the member sets its clock", func() (is bool) {
+		shown, is = wallClock(m.Log(), fmt.Sprintf("wall %d ", ahead/time.Second))
+		return is
+	})
+	return shown
+}

@@ -2,7 +2,6 @@ package testserver
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -36,21 +35,21 @@ func (m *CellMember) status() (s cellStatus, err error) {
 func (c *Cell) Leader() *CellMember { return c.NewLeader(nil) }
 
 // NewLeader waits until another member than the old one leads, by what that one says itself.
-func (c *Cell) NewLeader(old *CellMember) *CellMember {
+func (c *Cell) NewLeader(old *CellMember) (leader *CellMember) {
 	t := c.Members[0].t
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	await(t, "a member leads", func() bool {
 		for _, m := range c.Members {
 			if m == old || !m.Running() || m.paused {
 				continue
 			}
 			if s, err := m.status(); err == nil && s.Leader == m.Name {
-				return m
+				leader = m
 			}
 		}
-	}
-	t.Fatal("no member leads within a minute")
-	return nil
+		return leader != nil
+	})
+	return leader
 }
 
 // Followers returns the members that do not lead.
@@ -95,20 +94,14 @@ func (c *Cell) Heal() {
 func (c *Cell) Start() {
 	t := c.Members[0].t
 	t.Helper()
-	started := make(chan error, len(c.Members))
-	for _, m := range c.Members {
+	err := together(c.Members, func(m *CellMember) error {
 		if m.Running() {
-			started <- nil
-			continue
+			return nil
 		}
-		go func() { started <- m.start() }()
-	}
-	var errs error
-	for range c.Members {
-		errs = errors.Join(errs, <-started)
-	}
-	if errs != nil {
-		t.Fatalf("the cell did not start again: %v", errs)
+		return m.start()
+	})
+	if err != nil {
+		t.Fatalf("the cell did not start again: %v", err)
 	}
 }
 

@@ -1,12 +1,10 @@
 package testserver
 
 import (
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -42,8 +40,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 		n = 2 * masters
 	}
 	for range n {
-		bus := freeAddr(t)
-		_, busPort, _ := net.SplitHostPort(bus)
+		busPort := portOf(freeAddrs(t, 1)[0])
 		args := append([]string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", busPort,
 			"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
@@ -64,8 +61,8 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	})
 	for i, r := range c.Servers[masters:] {
 		id := c.Servers[i].Ask("CLUSTER", "MYID")
-		c.untilOne("a replica follows", func() bool { return r.Ask("CLUSTER", "REPLICATE", id) == "OK" })
-		c.untilOne("a replica is in step", func() bool {
+		await(c.t, "a replica follows", func() bool { return r.Ask("CLUSTER", "REPLICATE", id) == "OK" })
+		await(c.t, "a replica is in step", func() bool {
 			return strings.Contains(r.Ask("INFO", "replication"), "master_link_status:up")
 		})
 	}
@@ -94,13 +91,7 @@ func (c *Cluster) must(reply string) {
 }
 
 // Addrs returns the addresses of all servers, separated by commas, as a store URL has them.
-func (c *Cluster) Addrs() string {
-	var addrs []string
-	for _, r := range c.Servers {
-		addrs = append(addrs, r.Addr)
-	}
-	return strings.Join(addrs, ",")
-}
+func (c *Cluster) Addrs() string { return addrs(c.Servers, func(r *Redis) string { return r.Addr }) }
 
 // Master returns the server that has a key's slot now, as the first that answers says.
 func (c *Cluster) Master(key string) *Redis {
@@ -153,7 +144,7 @@ func (c *Cluster) KeyOf(r *Redis) string {
 // the cluster serves.
 func (c *Cluster) AwaitMaster(key string, before *Redis) (now *Redis) {
 	c.t.Helper()
-	c.untilOne("another server has the slot", func() bool {
+	await(c.t, "another server has the slot", func() bool {
 		now = c.Master(key)
 		if now == nil || now == before {
 			return false
@@ -234,32 +225,8 @@ func (c *Cluster) EndMove(slot int, from, to *Redis) {
 // until waits until something is so at each server.
 func (c *Cluster) until(what string, is func(*Redis) bool) {
 	c.t.Helper()
-	var all sync.WaitGroup
-	errs := make(chan string, len(c.Servers))
 	for _, r := range c.Servers {
-		all.Go(func() {
-			for end := time.Now().Add(time.Minute); !is(r); time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(end) {
-					errs <- fmt.Sprintf("%s: not within a minute: %s\n%s", r.Addr, what, r.Ask("CLUSTER", "NODES"))
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	select {
-	case err := <-errs:
-		c.t.Fatal(err)
-	default:
-	}
-}
-
-func (c *Cluster) untilOne(what string, is func() bool) {
-	c.t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			c.t.Fatalf("not within a minute: %s", what)
-		}
+		await(c.t, what+": "+r.Addr, func() bool { return is(r) })
 	}
 }
 

@@ -1,7 +1,6 @@
 package testserver
 
 import (
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -31,17 +30,12 @@ const mysqlDir = "/usr/local/lib/holdfast-" + mysqlPackage
 // scripts/install-mysql installs: see [Need].
 func StartMySQL(t testing.TB, args ...string) *MySQL {
 	t.Helper()
-	return startMySQL(t, "", args)
+	return StartMySQLIn(t, "", args...)
 }
 
 // StartMySQLIn is StartMySQL with a wall clock of its own, in a time zone such as
 // Europe/Berlin. It needs gcc too.
 func StartMySQLIn(t testing.TB, zone string, args ...string) *MySQL {
-	t.Helper()
-	return startMySQL(t, zone, args)
-}
-
-func startMySQL(t testing.TB, zone string, args []string) *MySQL {
 	t.Helper()
 	program := Need(t, filepath.Join(mysqlDir, "bin", "mysqld"), mysqlPackage)
 	dir, attr := ordinary(t, "nobody")
@@ -62,17 +56,12 @@ func startMySQL(t testing.TB, zone string, args []string) *MySQL {
 // mariadb-server: see [Need].
 func StartMariaDB(t testing.TB, args ...string) *MySQL {
 	t.Helper()
-	return startMariaDB(t, "", args)
+	return StartMariaDBIn(t, "", args...)
 }
 
 // StartMariaDBIn is StartMariaDB with a wall clock of its own, in a time zone such as
 // Europe/Berlin. It needs gcc too.
 func StartMariaDBIn(t testing.TB, zone string, args ...string) *MySQL {
-	t.Helper()
-	return startMariaDB(t, zone, args)
-}
-
-func startMariaDB(t testing.TB, zone string, args []string) *MySQL {
 	t.Helper()
 	program := Need(t, "mariadbd", "mariadb-server")
 	install := Need(t, "mariadb-install-db", "mariadb-server")
@@ -85,26 +74,16 @@ func startMariaDB(t testing.TB, zone string, args []string) *MySQL {
 func serveMySQL(t testing.TB, attr *syscall.SysProcAttr, command []string, dir, zone string, args []string) *MySQL {
 	t.Helper()
 	m := &MySQL{process: &process{t: t, ready: "ready for connections", attr: attr}}
-	t.Cleanup(m.Kill)
 	if zone != "" {
 		m.Clock = newClock(t, dir)
 		m.env = append(m.Clock.environ(), "TZ="+zone)
 	}
-	var err error
-	const attempts = 5 // another program may take the port before the server does
-	for range attempts {
-		m.Addr = freeAddr(t)
-		_, port, _ := net.SplitHostPort(m.Addr)
+	m.Addr = m.serve(func(port string) []string {
 		// A directory of its own for temporary tables: a server that starts removes what it finds there.
-		m.args = append(slices.Clone(command), "--port="+port, "--bind-address=127.0.0.1", "--socket="+filepath.Join(dir, "s"), "--tmpdir="+dir,
-			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--max-connections=400")
-		m.args = append(m.args, args...)
-		if err = m.start(); err == nil {
-			return m
-		}
-	}
-	t.Fatalf("%s did not start: %v", filepath.Base(command[0]), err)
-	return nil
+		return slices.Concat(command, []string{"--port=" + port, "--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "s"), "--tmpdir=" + dir,
+			"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--max-connections=400"}, args)
+	})
+	return m
 }
 
 // URL returns the URL of the database test.

@@ -61,6 +61,36 @@ func need(t testing.TB, beside []string, program, debianPackage string) string {
 	return ""
 }
 
+// NeedRoot ends the test unless it runs as root: skipped, or failed if
+// HOLDFAST_REQUIRE names the core. It is for tests that need processes of several
+// users, or namespaces of their own.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	required, err := requires(os.Getenv("HOLDFAST_REQUIRE"), "core", parsePackages(packages))
+	if err != nil || required {
+		t.Fatalf("this test must run as root (%v)", err)
+	}
+	t.Skip("this test must run as root")
+}
+
+// peersPackage is the name in packages.txt of what scripts/install-peers installs.
+const peersPackage = "peers-8"
+
+// peersDir is where scripts/install-peers puts it.
+const peersDir = "/usr/local/lib/holdfast-" + peersPackage
+
+// NeedPeers returns the directory with the libraries of other languages: an environment of Python in
+// python, modules of Node.js in node/node_modules, and archives of Java in java. If it is missing,
+// NeedPeers ends the test as [Need] does.
+func NeedPeers(t testing.TB) string {
+	t.Helper()
+	Need(t, filepath.Join(peersDir, "python", "bin", "python3"), peersPackage)
+	return peersDir
+}
+
 // find looks for a file by its whole path, or for a program on PATH and then beside it, in the last
 // directory of each pattern first: the newest of several versions. It returns "" if there is none.
 func find(program string, beside []string) string {

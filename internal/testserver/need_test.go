@@ -70,21 +70,6 @@ func TestNeedFinds(t *testing.T) {
 	}
 }
 
-// TestNeedFile: archives are files that cannot be executed.
-func TestNeedFile(t *testing.T) {
-	t.Setenv("HOLDFAST_REQUIRE", "")
-	file := filepath.Join(t.TempDir(), "some.jar")
-	if path, tb := ask(nil, file, "gcc"); path != "" || tb.skipped == "" {
-		t.Errorf("need of a missing file = %q, skipped %q; want it to skip", path, tb.skipped)
-	}
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if path, tb := ask(nil, file, "gcc"); path != file || tb.skipped != "" || tb.failed != "" {
-		t.Errorf("need = %q, skipped %q, failed %q; want %q", path, tb.skipped, tb.failed, file)
-	}
-}
-
 func TestNeedMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, c := range []struct {
@@ -95,12 +80,11 @@ func TestNeedMissing(t *testing.T) {
 		{"", "gcc", true, "no-such-program is not installed: apt-get install gcc"},
 		{"all", "gcc", false, "no-such-program is not installed: apt-get install gcc"},
 		{"core", "gcc", false, "required by HOLDFAST_REQUIRE"},
+		{"redis,core", "gcc", false, "required by HOLDFAST_REQUIRE"},
+		{"redis", "gcc", true, "no-such-program is not installed"},
 		{"corr", "gcc", false, `no store "corr"`},
 		{"all,corr", "gcc", false, `no store "corr"`},
 		{"", mysqlPackage, true, "run scripts/install-servers"},
-		{"", valkeyPackage, true, "run scripts/install-servers"},
-		{"", zooKeeperPackage, true, "run scripts/install-servers"},
-		{"zookeeper", zooKeeperPackage, false, "required by HOLDFAST_REQUIRE"},
 		{"interop", peersPackage, false, "run scripts/install-servers"},
 		{"", "no-such-package", false, "add a line"},
 	} {
@@ -113,19 +97,6 @@ func TestNeedMissing(t *testing.T) {
 		if path != "" || (tb.skipped != "") != c.skips || !strings.Contains(got, c.says) {
 			t.Errorf("HOLDFAST_REQUIRE=%s: need(%s) = %q, skipped %q, failed %q; want it to say %q, skipping: %v",
 				c.require, c.debianPackage, path, tb.skipped, tb.failed, c.says, c.skips)
-		}
-	}
-}
-
-// TestRequires: if HOLDFAST_REQUIRE names one of several stores, the tests of the others are
-// still skipped.
-func TestRequires(t *testing.T) {
-	stores := map[string]string{"redis-server": "redis", "postgresql": "postgresql", "pgbouncer": "postgresql"}
-	for value, want := range map[string]bool{
-		"": false, "redis": false, "postgresql": true, "redis,postgresql": true, "all": true,
-	} {
-		if got, err := requires(value, "postgresql", stores); got != want || err != nil {
-			t.Errorf("requires(%q, postgresql) = %v, %v; want %v", value, got, err, want)
 		}
 	}
 }
@@ -145,5 +116,15 @@ func TestPackages(t *testing.T) {
 	}
 	if stores["gcc"] != "core" {
 		t.Errorf("gcc belongs to store %q, want core", stores["gcc"])
+	}
+}
+
+// TestCacheDirIsTheUsers: where the user has no cache there is no fallback that another user could
+// prepare.
+func TestCacheDirIsTheUsers(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	if dir, err := cacheDir("holdfast-servers"); err == nil {
+		t.Errorf("programs and files would be kept in %s", dir)
 	}
 }

@@ -3,12 +3,9 @@ package testserver
 import (
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 )
 
 // Replica returns a server that follows this one, asynchronously. Its name is what
@@ -47,7 +44,7 @@ func StartPostgresCluster(t testing.TB, synchronous string) *PostgresCluster {
 	}
 	if synchronous != "" {
 		c.Primary.Query("ALTER SYSTEM SET synchronous_standby_names = '"+synchronous+"'", "SELECT pg_reload_conf()")
-		c.await("a synchronous standby", func() bool {
+		await(c.t, "a synchronous standby", func() bool {
 			return c.Primary.Query("SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')") == "t"
 		})
 	}
@@ -57,8 +54,7 @@ func StartPostgresCluster(t testing.TB, synchronous string) *PostgresCluster {
 
 // URL returns the URL of a database, with all hosts.
 func (c *PostgresCluster) URL(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: c.hosts, Path: "/" + database, RawQuery: "sslmode=disable"}
-	return u.String()
+	return postgresURL(c.hosts, database)
 }
 
 // CatchUp waits until the standbys that run have all that the primary has written by now.
@@ -67,7 +63,7 @@ func (c *PostgresCluster) CatchUp() {
 	at := c.Primary.Query("SELECT pg_current_wal_lsn()")
 	for _, s := range c.Standbys {
 		if s != c.Primary {
-			c.await("the standbys to catch up", func() bool {
+			await(c.t, "the standbys to catch up", func() bool {
 				return s.Query("SELECT coalesce(pg_last_wal_replay_lsn() >= '"+at+"', false)") == "t"
 			})
 		}
@@ -108,18 +104,4 @@ func (c *PostgresCluster) Follow(old *Postgres) {
 func (p *Postgres) following(name string) string {
 	host, port, _ := net.SplitHostPort(p.Addr)
 	return fmt.Sprintf("primary_conninfo = 'host=%s port=%s user=postgres application_name=%s'", host, port, name)
-}
-
-// await waits until done reports true.
-func (c *PostgresCluster) await(what string, done func() bool) {
-	c.t.Helper()
-	for end := time.Now().Add(60 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			var log strings.Builder
-			for _, s := range append(c.Standbys[:], c.Primary) {
-				log.WriteString(s.Log())
-			}
-			c.t.Fatalf("60 s were not enough for %s\n%s", what, log.String())
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -28,6 +27,8 @@ type process struct {
 	attr   *syscall.SysProcAttr
 	env    []string // nil: the test's
 	cmd    *exec.Cmd
+	input  bool // it reads what is written to in
+	in     io.Writer
 	exited chan struct{} // closed when cmd has ended
 	paused bool
 
@@ -45,6 +46,11 @@ func (p *process) start() error {
 		return err
 	}
 	cmd.Stderr = cmd.Stdout
+	if p.input {
+		if p.in, err = cmd.StdinPipe(); err != nil {
+			return err
+		}
+	}
 	cmd.SysProcAttr = endingWithParent(cmd.SysProcAttr)
 	started, serves, exited := make(chan error, 1), make(chan error, 1), make(chan struct{})
 	go func() {
@@ -67,6 +73,58 @@ func (p *process) start() error {
 	case <-time.After(60 * time.Second):
 		p.Kill()
 		return errors.New("did not serve within 60 s")
+	}
+}
+
+// attempts is how often a server is started, each time at other ports: another program may take one before the
+// server does.
+const attempts = 5
+
+// serve starts a server at a port of its own, which ends with the test. Args returns its arguments.
+func (p *process) serve(args func(port string) []string) (addr string) {
+	p.t.Helper()
+	p.t.Cleanup(p.Kill)
+	var err error
+	for range attempts {
+		addr = freeAddrs(p.t, 1)[0]
+		p.args = args(portOf(addr))
+		if err = p.start(); err == nil {
+			return addr
+		}
+	}
+	p.t.Fatalf("%s did not start: %v", filepath.Base(p.args[0]), err)
+	return ""
+}
+
+// together runs the starts of several servers side by side.
+func together[Server any](servers []Server, start func(Server) error) error {
+	started := make(chan error, len(servers))
+	for _, s := range servers {
+		go func() { started <- start(s) }()
+	}
+	var errs error
+	for range servers {
+		errs = errors.Join(errs, <-started)
+	}
+	return errs
+}
+
+// addrs joins the addresses of servers by commas, as a store URL has them.
+func addrs[Server any](servers []Server, addr func(Server) string) string {
+	var all []string
+	for _, s := range servers {
+		all = append(all, addr(s))
+	}
+	return strings.Join(all, ",")
+}
+
+// await waits until something is so.
+func await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
 	}
 }
 
@@ -173,38 +231,31 @@ func (p *process) children() (pids []int) {
 	return pids
 }
 
-// ordinary is for programs that refuse to run as root. It returns the settings that make a
-// program run as an ordinary user, or, if the test is not root, as the test's user. It also
-// makes a directory for the program, which is removed when the test ends.
-func ordinary(t testing.TB, name string) (dir string, attr *syscall.SysProcAttr) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-") // short: the path of a socket has 107 bytes at most
-	if err != nil {
-		t.Fatal(err)
+// PID is the server's process.
+func (p *process) PID() int { return p.cmd.Process.Pid }
+
+// FillDisk makes the server's disk full, until the server's next start: it may not make a file larger than a
+// byte (RLIMIT_FSIZE, which needs no mount and no rights), so that every write to its log fails, perhaps after a
+// part of it. What is written stays.
+func (p *process) FillDisk() {
+	p.t.Helper()
+	if p.Running() {
+		prepare(p.t, nil, Need(p.t, "prlimit", "util-linux"), "--pid", strconv.Itoa(p.PID()), "--fsize=1:")
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if os.Getuid() != 0 {
-		return dir, nil
-	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(u.Uid)
-	gid, _ := strconv.Atoi(u.Gid)
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-	return dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
-// prepare runs a program that makes a server's files.
-func prepare(t testing.TB, attr *syscall.SysProcAttr, args ...string) {
-	t.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.SysProcAttr = attr
-	cmd.Dir = os.TempDir()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", filepath.Base(args[0]), err, out)
+// SlowDisk makes each write-through to the server's disk take longer (strace), until the function that it
+// returns is called. All that the server does takes longer meanwhile.
+func (p *process) SlowDisk(by time.Duration) (end func()) {
+	p.t.Helper()
+	cmd := exec.Command(Need(p.t, "strace", "strace"), "-f", "-q", "-p", strconv.Itoa(p.PID()), "-o", os.DevNull, "-e", "trace=fsync,fdatasync",
+		"-e", "inject=fsync,fdatasync:delay_enter="+strconv.FormatInt(by.Microseconds(), 10))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	return func() {
+		cmd.Process.Signal(os.Interrupt) // it lets go of the server
+		cmd.Wait()                       // ends by the signal
 	}
 }

@@ -38,14 +38,10 @@ scrape_configs:
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &Prometheus{Addr: freeAddr(t)}
-	p.process = &process{t: t, ready: "Server is ready", args: []string{
-		program, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", p.Addr,
-	}}
-	t.Cleanup(p.Kill)
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
+	p := &Prometheus{process: &process{t: t, ready: "Server is ready"}}
+	p.Addr = p.serve(func(port string) []string {
+		return []string{program, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", "127.0.0.1:" + port}
+	})
 	return p
 }
 

@@ -1,11 +1,16 @@
 package testserver
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"net"
-	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // RedisOptions configure a Redis server. The zero value keeps nothing on disk.
@@ -38,42 +43,25 @@ const (
 // redis-server: see [Need].
 func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Helper()
-	program := o.program(t)
-	dir, err := os.MkdirTemp(memoryDir(t), "holdfast-redis-") // short: the path of a socket has 107 bytes at most
-	if err != nil {
-		t.Fatal(err)
+	program := "redis-server"
+	if o.Valkey {
+		program = Need(t, filepath.Join(valkeyDir, "valkey-server"), valkeyPackage)
+	} else {
+		program = Need(t, program, program)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t, memoryDir(t))
 	r := &Redis{process: &process{t: t, ready: "Ready to accept connections"}, Socket: filepath.Join(dir, "redis.sock")}
-	t.Cleanup(r.Kill)
 	if o.Clock {
 		r.Clock = newClock(t, dir)
 		r.env = r.Clock.environ()
 	}
-	const attempts = 5 // another program may take the port before the server does
-	for i := range attempts {
-		r.Addr = freeAddr(t)
-		_, port, _ := net.SplitHostPort(r.Addr)
-		r.args = append([]string{
+	r.Addr = r.serve(func(port string) []string {
+		return append([]string{
 			program, "--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Socket, "--dir", dir,
 			"--daemonize", "no", "--save", "", "--appendonly", yesNo(o.AOF), "--appendfsync", "always",
 		}, o.Args...)
-		if err = r.start(); err == nil {
-			return r
-		}
-		t.Logf("redis-server, attempt %d: %v", i+1, err)
-	}
-	t.Fatalf("redis-server did not start: %v", err)
-	return nil
-}
-
-// program returns the path of the server.
-func (o *RedisOptions) program(t testing.TB) string {
-	t.Helper()
-	if o.Valkey {
-		return Need(t, filepath.Join(valkeyDir, "valkey-server"), valkeyPackage)
-	}
-	return Need(t, "redis-server", "redis-server")
+	})
+	return r
 }
 
 func yesNo(b bool) string {
@@ -83,17 +71,106 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// freeAddr returns an address on the loopback interface on which no program listened a moment
-// ago.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Stop shuts the server down, as an operator would.
 func (r *Redis) Stop() { r.end(syscall.SIGTERM) }
+
+// StartRedisReplicas starts replicas of a server that has none, and returns when each of them follows
+// it. They end with the test.
+func StartRedisReplicas(t testing.TB, primary *Redis, n int, o RedisOptions) []*Redis {
+	t.Helper()
+	replicas := make([]*Redis, n)
+	for i := range replicas {
+		replicas[i] = StartRedis(t, o)
+		replicas[i].Follow(primary.Addr)
+	}
+	primary.AwaitReplicas(n)
+	return replicas
+}
+
+// Follow makes the server a replica of the one at an address, or of nobody if that is "": then it is a
+// primary, as after a fail-over by hand.
+func (r *Redis) Follow(address string) {
+	r.t.Helper()
+	host, port := "NO", "ONE"
+	if address != "" {
+		host, port, _ = net.SplitHostPort(address)
+	}
+	if got := r.Ask("REPLICAOF", host, port); got != "OK" {
+		r.t.Fatalf("%s, REPLICAOF: %s", r.Addr, got)
+	}
+}
+
+// AwaitReplicas returns when as many replicas have all data of the server and acknowledge what comes.
+func (r *Redis) AwaitReplicas(n int) {
+	r.t.Helper()
+	r.Ask("CONFIG", "SET", "repl-diskless-sync-delay", "0") // else it waits for more of them
+	await(r.t, fmt.Sprintf("%s has %d replicas", r.Addr, n), func() bool {
+		// A message is replicated, and leaves no key.
+		have, err := strconv.Atoi(r.exchange([]string{"PUBLISH", "replicas", ""}, []string{"WAIT", strconv.Itoa(n), "100"}))
+		return err == nil && have >= n
+	})
+}
+
+// Ask sends one command to the server and returns the reply as text: the items of a list are separated
+// by spaces. If the server does not answer, the text says why.
+func (r *Redis) Ask(args ...string) string { return r.exchange(args) }
+
+// exchange sends commands, and returns the reply to the last.
+func (r *Redis) exchange(commands ...[]string) (reply string) {
+	c, err := net.DialTimeout("tcp", r.Addr, 10*time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	in := bufio.NewReader(c)
+	for _, args := range commands {
+		fmt.Fprintf(c, "*%d\r\n", len(args))
+		for _, a := range args {
+			fmt.Fprintf(c, "$%d\r\n%s\r\n", len(a), a)
+		}
+		reply = readReply(in)
+	}
+	return reply
+}
+
+// readReply reads a reply of a Redis server as text.
+func readReply(in *bufio.Reader) string {
+	text, err := readValue(in)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+func readValue(in *bufio.Reader) (string, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	if line == "" {
+		return "", io.ErrUnexpectedEOF
+	}
+	n, _ := strconv.Atoi(line[1:])
+	switch line[0] {
+	case '$':
+		if n < 0 {
+			return "", nil
+		}
+		text := make([]byte, n+2)
+		_, err := io.ReadFull(in, text)
+		return string(text[:n]), err
+	case '*':
+		var items []string
+		for range n {
+			item, err := readValue(in)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, item)
+		}
+		return strings.Join(items, " "), nil
+	}
+	return line[1:], nil
+}

@@ -1,15 +1,12 @@
 package testserver
 
 import (
-	"bufio"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // PrimaryName is the name by which the sentinels of [StartSentinels] know the primary.
@@ -44,10 +41,9 @@ func StartSentinels(t testing.TB, o SentinelOptions) *Sentinels {
 	}
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
 	s.Servers = []*Redis{StartRedis(t, RedisOptions{Args: args})}
-	_, port, _ := net.SplitHostPort(s.Servers[0].Addr)
 	for range replicas {
 		s.Servers = append(s.Servers, StartRedis(t, RedisOptions{
-			Args: append([]string{"--replicaof", "127.0.0.1 " + port}, args...),
+			Args: append([]string{"--replicaof", "127.0.0.1 " + portOf(s.Servers[0].Addr)}, args...),
 		}))
 	}
 	lines := o.SentinelArgs
@@ -68,12 +64,11 @@ func WatchBySentinels(t testing.TB, primary *Redis, replicas []*Redis, lines ...
 // watched starts the sentinels, and waits until all know each other and the replicas follow.
 func (s *Sentinels) watched(lines []string) *Sentinels {
 	s.t.Helper()
-	_, port, _ := net.SplitHostPort(s.Servers[0].Addr)
 	for range 3 {
-		s.Sentinels = append(s.Sentinels, startSentinel(s.t, port, lines))
+		s.Sentinels = append(s.Sentinels, startSentinel(s.t, portOf(s.Servers[0].Addr), lines))
 	}
 	replicas := strconv.Itoa(len(s.Servers) - 1)
-	s.until("each sentinel knows all replicas and sentinels", func() bool {
+	await(s.t, "each sentinel knows all replicas and sentinels", func() bool {
 		for _, r := range s.Sentinels {
 			state := s.ask(r, "SENTINEL", "MASTER", PrimaryName)
 			if !strings.Contains(state, " num-slaves "+replicas+" ") || !strings.Contains(state, " num-other-sentinels 2 ") {
@@ -83,7 +78,7 @@ func (s *Sentinels) watched(lines []string) *Sentinels {
 		return true
 	})
 	for _, r := range s.Servers[1:] {
-		s.until("the replicas follow", func() bool { return strings.Contains(s.ask(r, "INFO", "replication"), "master_link_status:up") })
+		await(s.t, "the replicas follow", func() bool { return strings.Contains(s.ask(r, "INFO", "replication"), "master_link_status:up") })
 	}
 	return s
 }
@@ -92,18 +87,10 @@ func (s *Sentinels) watched(lines []string) *Sentinels {
 func startSentinel(t testing.TB, primaryPort string, lines []string) *Redis {
 	t.Helper()
 	program := Need(t, "redis-server", "redis-server")
-	dir, err := os.MkdirTemp("", "holdfast-sentinel-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t, "")
 	r := &Redis{process: &process{t: t, ready: "+monitor"}}
-	t.Cleanup(r.Kill)
 	file := filepath.Join(dir, "sentinel.conf")
-	const attempts = 5 // another program may take the port before the sentinel does
-	for i := range attempts {
-		r.Addr = freeAddr(t)
-		_, port, _ := net.SplitHostPort(r.Addr)
+	r.Addr = r.serve(func(port string) []string {
 		config := append([]string{
 			"bind 127.0.0.1", "port " + port, "dir " + dir,
 			"sentinel monitor " + PrimaryName + " 127.0.0.1 " + primaryPort + " 2",
@@ -114,23 +101,14 @@ func startSentinel(t testing.TB, primaryPort string, lines []string) *Redis {
 		if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r.args = []string{program, file, "--sentinel"}
-		if err = r.start(); err == nil {
-			return r
-		}
-		t.Logf("sentinel, attempt %d: %v", i+1, err)
-	}
-	t.Fatal("no sentinel started")
-	return nil
+		return []string{program, file, "--sentinel"}
+	})
+	return r
 }
 
 // Addrs returns the addresses of the sentinels, separated by commas, as a store URL has them.
 func (s *Sentinels) Addrs() string {
-	var addrs []string
-	for _, r := range s.Sentinels {
-		addrs = append(addrs, r.Addr)
-	}
-	return strings.Join(addrs, ",")
+	return addrs(s.Sentinels, func(r *Redis) string { return r.Addr })
 }
 
 // Primary returns the server that a majority of the sentinels name as the primary, or nil if there is
@@ -154,7 +132,7 @@ func (s *Sentinels) Primary() *Redis {
 // AwaitPrimary waits until a majority of the sentinels name another primary than before, and returns it.
 func (s *Sentinels) AwaitPrimary(before *Redis) (now *Redis) {
 	s.t.Helper()
-	s.until("another server is the primary", func() bool {
+	await(s.t, "another server is the primary", func() bool {
 		now = s.Primary()
 		return now != nil && now != before
 	})
@@ -164,7 +142,7 @@ func (s *Sentinels) AwaitPrimary(before *Redis) (now *Redis) {
 // Failover orders a fail-over, as an operator does.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
-	s.until("a fail-over begins", func() bool { return s.ask(s.Sentinels[0], "SENTINEL", "FAILOVER", PrimaryName) == "OK" })
+	await(s.t, "a fail-over begins", func() bool { return s.ask(s.Sentinels[0], "SENTINEL", "FAILOVER", PrimaryName) == "OK" })
 }
 
 // ask is Redis.Ask with the password.
@@ -173,36 +151,4 @@ func (s *Sentinels) ask(r *Redis, args ...string) string {
 		return r.exchange([]string{"AUTH", s.password}, args)
 	}
 	return r.exchange(args)
-}
-
-func (s *Sentinels) until(what string, is func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
-// Ask sends one command to the server and returns the reply as text: the items of a list are separated
-// by spaces. If the server does not answer, the text says why.
-func (r *Redis) Ask(args ...string) string { return r.exchange(args) }
-
-// exchange sends commands, and returns the reply to the last.
-func (r *Redis) exchange(commands ...[]string) (reply string) {
-	c, err := net.DialTimeout("tcp", r.Addr, 10*time.Second)
-	if err != nil {
-		return err.Error()
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
-	in := bufio.NewReader(c)
-	for _, args := range commands {
-		fmt.Fprintf(c, "*%d\r\n", len(args))
-		for _, a := range args {
-			fmt.Fprintf(c, "$%d\r\n%s\r\n", len(a), a)
-		}
-		reply = readReply(in)
-	}
-	return reply
 }

@@ -3,7 +3,9 @@ package testserver
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -91,4 +93,16 @@ func (l *lasting) TempDir() string {
 	}
 	l.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// TakeTurn waits until no other test of this host has a turn, in whatever process, and keeps the turn until the test
+// ends. A test takes one that keeps the processors busy by itself: two side by side would measure how long a process
+// waits for a processor. It must not be called again by the same test.
+func TakeTurn(t testing.TB) {
+	t.Helper()
+	unlock, err := lockFile(filepath.Join(os.TempDir(), "holdfast-turn-"+strconv.Itoa(os.Getuid())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unlock() })
 }

@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -42,7 +43,6 @@ type ZooKeeperOptions struct {
 	// see ZooKeeper.Cut and ZooKeeperMember.Clients. It needs gcc too.
 	Between bool
 	Clock   bool     // each member has a wall clock of its own; needs gcc too
-	Config  []string // more lines of zoo.cfg, such as "globalOutstandingLimit=10"
 	JVM     []string // more arguments of the Java machine
 }
 
@@ -99,12 +99,8 @@ func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeper {
 	t.Helper()
 	o.Old = o.Old || !Soak
 	java := o.java(t)
-	dir, err := os.MkdirTemp("", "holdfast-zookeeper-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	const attempts = 5 // another program may take a port before a member does
+	dir := shortDir(t, "")
+	var err error
 	for i := range attempts {
 		z := o.ensemble(t, java, filepath.Join(dir, strconv.Itoa(i)))
 		if err = z.start(); err == nil {
@@ -113,7 +109,6 @@ func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeper {
 		for _, m := range z.Members {
 			m.Kill()
 		}
-		t.Logf("zookeeper, attempt %d: %v", i+1, err)
 	}
 	t.Fatalf("zookeeper did not start: %v", err)
 	return nil
@@ -215,20 +210,14 @@ func (o *ZooKeeperOptions) ensemble(t testing.TB, java []string, dir string) *Zo
 // config returns the lines of a member's zoo.cfg but for those that name the members.
 func (o *ZooKeeperOptions) config(t testing.TB, m *ZooKeeperMember) []string {
 	t.Helper()
-	tick := o.TickTime
-	if tick == 0 {
-		tick = 2 * time.Second
-	}
-	silence := o.SyncLimit
-	if silence == 0 {
-		silence = max(5*tick, 2*time.Second)
-	}
+	tick := cmp.Or(o.TickTime, 2*time.Second)
+	silence := cmp.Or(o.SyncLimit, max(5*tick, 2*time.Second))
 	ticks := func(d time.Duration) string { return strconv.FormatInt(int64(max(1, d/tick)), 10) }
 	lines := []string{
 		"dataDir=" + m.Dir, "clientPort=" + portOf(m.direct), "clientPortAddress=127.0.0.1",
 		"tickTime=" + millis(tick), "initLimit=" + ticks(20*time.Second), "syncLimit=" + ticks(silence),
 		"maxClientCnxns=" + strconv.Itoa(o.MaxClientConns), "forceSync=" + yesNo(o.Sync), "leaderServes=" + yesNo(!o.NoLeaderClients),
-		"admin.enableServer=" + strconv.FormatBool(o.Admin), "4lw.commands.whitelist=" + o.fourLetters(),
+		"admin.enableServer=" + strconv.FormatBool(o.Admin), "4lw.commands.whitelist=" + cmp.Or(o.FourLetters, "*"),
 	}
 	if o.MinSession > 0 {
 		lines = append(lines, "minSessionTimeout="+millis(o.MinSession))
@@ -250,14 +239,7 @@ func (o *ZooKeeperOptions) config(t testing.TB, m *ZooKeeperMember) []string {
 			lines = append(lines, "ssl.clientAuth=need", "ssl.trustStore.type=PEM", "ssl.trustStore.location="+o.ClientCA)
 		}
 	}
-	return append(lines, o.Config...)
-}
-
-func (o *ZooKeeperOptions) fourLetters() string {
-	if o.FourLetters == "" {
-		return "*"
-	}
-	return o.FourLetters
+	return lines
 }
 
 // joined writes the content of files into one, whose directory it makes, and returns its path.
@@ -293,36 +275,9 @@ func (z *ZooKeeper) route(from int) string {
 	return routes.String()
 }
 
-func portOf(addr string) string {
-	_, port, _ := net.SplitHostPort(addr)
-	return port
-}
-
-// freeAddrs returns addresses on the loopback interface, all of them different, on which no program
-// listened a moment ago.
-func freeAddrs(t testing.TB, n int) (addrs []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs
-}
-
 // start starts all members and waits until they serve.
 func (z *ZooKeeper) start() error {
-	started := make(chan error, len(z.Members))
-	for _, m := range z.Members {
-		go func() { started <- m.start() }()
-	}
-	var errs error
-	for range z.Members {
-		errs = errors.Join(errs, <-started)
-	}
+	errs := together(z.Members, func(m *ZooKeeperMember) error { return m.process.start() })
 	for _, m := range z.Members {
 		if errs == nil {
 			errs = m.awaitServing()
@@ -436,20 +391,12 @@ func (m *ZooKeeperMember) ask(command string) (string, error) {
 
 // Addrs returns the addresses of all members, separated by commas, as a store URL has them.
 func (z *ZooKeeper) Addrs() string {
-	return z.joinAddrs(func(m *ZooKeeperMember) string { return m.Addr })
+	return addrs(z.Members, func(m *ZooKeeperMember) string { return m.Addr })
 }
 
 // TLSAddrs is Addrs for clients that come by TLS.
 func (z *ZooKeeper) TLSAddrs() string {
-	return z.joinAddrs(func(m *ZooKeeperMember) string { return m.TLSAddr })
-}
-
-func (z *ZooKeeper) joinAddrs(addr func(*ZooKeeperMember) string) string {
-	var addrs []string
-	for _, m := range z.Members {
-		addrs = append(addrs, addr(m))
-	}
-	return strings.Join(addrs, ",")
+	return addrs(z.Members, func(m *ZooKeeperMember) string { return m.TLSAddr })
 }
 
 // Shell returns ZooKeeper's own client, which is zkCli.sh elsewhere, connected to the first member: a
@@ -462,45 +409,32 @@ func (z *ZooKeeper) Shell() []string {
 // Leader waits until a member that runs and is not paused says that it leads, or is alone, and returns
 // it. A leader that has just been cut off says so too, until it notices. A leader that takes no clients
 // says nothing: it is the one that does not serve while all others do.
-func (z *ZooKeeper) Leader() *ZooKeeperMember {
-	z.t.Helper()
-	return z.leader(nil)
-}
+func (z *ZooKeeper) Leader() *ZooKeeperMember { return z.NewLeader(nil) }
 
 // NewLeader is Leader, but does not take the old one for it.
-func (z *ZooKeeper) NewLeader(old *ZooKeeperMember) *ZooKeeperMember {
+func (z *ZooKeeper) NewLeader(old *ZooKeeperMember) (leader *ZooKeeperMember) {
 	z.t.Helper()
-	return z.leader(old)
-}
-
-func (z *ZooKeeper) leader(not *ZooKeeperMember) *ZooKeeperMember {
-	z.t.Helper()
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if m := z.muteLeader(); m != nil && m != not {
-			return m
+	await(z.t, "a member leads", func() bool {
+		if leader = z.muteLeader(); leader != nil && leader != old {
+			return true
 		}
-		for _, m := range z.Members {
-			if m != not && m.Running() && !m.paused {
-				if mode := m.Mode(); mode == "leader" || mode == "standalone" {
-					return m
+		for _, leader = range z.Members {
+			if leader != old && leader.Running() && !leader.paused {
+				if mode := leader.Mode(); mode == "leader" || mode == "standalone" {
+					return true
 				}
 			}
 		}
-	}
-	z.t.Fatal("no member leads within 60 s")
-	return nil
+		return false
+	})
+	return leader
 }
 
 // Followers returns the members but the leader.
-func (z *ZooKeeper) Followers() (followers []*ZooKeeperMember) {
+func (z *ZooKeeper) Followers() []*ZooKeeperMember {
 	z.t.Helper()
 	leader := z.Leader()
-	for _, m := range z.Members {
-		if m != leader {
-			followers = append(followers, m)
-		}
-	}
-	return followers
+	return slices.DeleteFunc(slices.Clone(z.Members), func(m *ZooKeeperMember) bool { return m == leader })
 }
 
 // Cut cuts a member off from the others, though not from clients, until Heal: what is on its way is lost,

@@ -2,7 +2,6 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -185,13 +184,6 @@ public final class CuratorPeer extends Service {
         return Integer.toString(new InterProcessMutex(client, name).getParticipantNodes().size());
     }
 
-    private String write(String name, String data) throws Exception {
-        List<String> nodes = client.getChildren().forPath(name);
-        nodes.sort(Comparator.comparing(node -> node.substring(node.length() - 10))); // by their digits
-        client.setData().forPath(name + "/" + nodes.get(0), data.getBytes(StandardCharsets.UTF_8));
-        return "ok";
-    }
-
     private String data(String name) throws Exception {
         List<String> nodes = new ArrayList<>(new InterProcessMutex(client, name).getParticipantNodes());
         return new String(client.getData().forPath(nodes.get(0)), StandardCharsets.UTF_8);
@@ -219,10 +211,6 @@ public final class CuratorPeer extends Service {
                 return participants(words[1]);
             case "data":
                 return data(words[1]);
-            case "write":
-                return write(words[1], words[2]);
-            case "session":
-                return Long.toHexString(client.getZookeeperClient().getZooKeeper().getSessionId());
             default:
                 throw new IllegalArgumentException(words[0]);
         }

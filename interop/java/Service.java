@@ -27,7 +27,6 @@ abstract class Service {
 
     private final String service;
     private final ExecutorService thread = Executors.newSingleThreadExecutor();
-    private volatile Thread running;
     protected final Map<String, Held> held = new HashMap<>();
 
     Service(String service) {
@@ -176,12 +175,7 @@ abstract class Service {
     }
 
     private void obey(String[] words) {
-        if (words[0].equals("interrupt")) {
-            running.interrupt();
-            return;
-        }
         thread.execute(() -> {
-            running = Thread.currentThread();
             String answer;
             try {
                 answer = answer(words);

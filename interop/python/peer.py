@@ -1,6 +1,6 @@
-"""Two peers, redis-py's own Lock and redlock-py: see ../doc.go.
+"""A peer, redis-py's own Lock: see ../doc.go.
 
-    peer.py redis-py|redlock-py HOST PORT
+    peer.py HOST PORT
 """
 
 import random
@@ -8,7 +8,6 @@ import sys
 import time
 
 import redis
-import redlock
 
 
 class RedisPy:
@@ -41,33 +40,6 @@ class RedisPy:
             work()
 
 
-class RedlockPy:
-    """redlock-py does not extend, and does not tell whether a lock that it unlocks was still its own."""
-
-    def __init__(self, client):
-        self.client = client
-        self.once = redlock.Redlock([client], retry_count=1, retry_delay=0.001)
-        self.patient = redlock.Redlock([client], retry_count=100000, retry_delay=0.01)
-        self.held = None
-
-    def lock(self, name, ttl):
-        held = self.once.lock(name, ttl)
-        if held:
-            self.held = held
-        return bool(held)
-
-    def unlock(self):
-        self.once.unlock(self.held)
-        return True
-
-    def section(self, name, work):
-        held = self.patient.lock(name, 30000)
-        if not held:
-            raise RuntimeError("did not get the lock")
-        work()
-        self.patient.unlock(held)
-
-
 def count(client, peer, name, key, times):
     def increment():
         number = int(client.get(key) or 0)
@@ -80,10 +52,10 @@ def count(client, peer, name, key, times):
 
 
 def main():
-    library, host, port = sys.argv[1:]
+    host, port = sys.argv[1:]
     client = redis.Redis(host=host, port=int(port), decode_responses=False)
     client.ping()
-    peer = {"redis-py": RedisPy, "redlock-py": RedlockPy}[library](client)
+    peer = RedisPy(client)
     print("ready", flush=True)
     for line in sys.stdin:
         command, *args = line.split()
@@ -95,9 +67,6 @@ def main():
             answer = "ok" if peer.unlock() else "lost"
         elif command == "count":
             count(client, peer, args[0], args[1], int(args[2]))
-            answer = "ok"
-        elif command == "set":
-            client.set(args[0], args[1])
             answer = "ok"
         else:
             raise ValueError(line)

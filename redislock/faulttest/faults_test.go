@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfastlock/holdfast/drivertest/faults"
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://
+	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
 func TestMain(m *testing.M) { faults.Main(m) }

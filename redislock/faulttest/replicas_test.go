@@ -5,7 +5,11 @@ package faulttest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,12 +55,14 @@ func (p pair) failOver(t testing.TB) {
 func openWith(t testing.TB, addr, params string) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.Open(t.Context(), url(addr)+"?"+params)
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { c.Close() }) // its server may be gone
 	return c
 }
 
-// ways are the ways of keeping locks, and of waiting for them.
+// ways are the ways of keeping locks.
 var ways = []string{"hf.replicas=1", "hf.replicas=1&hf.layout=setnx"}
 
 // lag is how late the replica hears of everything.
@@ -68,7 +74,9 @@ func TestReplicaTakesOver(t *testing.T) {
 	o := &holdfast.Options{TTL: 2 * time.Second, RenewEvery: -1}
 	get := func(t *testing.T, c *holdfast.Client) *holdfast.Lease {
 		lease, err := patiently(t, c, o)
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		return lease
 	}
 	cases := map[string]func(t *testing.T, p pair, c *holdfast.Client) *holdfast.Lease{
@@ -116,7 +124,9 @@ func takesOver(t *testing.T, params string, take func(*testing.T, pair, *holdfas
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	after, err := b.Mutex("x", nil).Acquire(ctx)
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !errors.Is(before.Err(), holdfast.ErrLost) {
 		t.Errorf("P1: the next holder came, and the one before says %v", before.Err())
 	}
@@ -260,7 +270,9 @@ func TestWinnerIsAcknowledged(t *testing.T) {
 			}()
 			waits(t, b, "x")
 			p.replica.Pause()
-			must(t, held.Release())
+			if err := held.Release(); err != nil {
+				t.Fatal(err)
+			}
 			select {
 			case err := <-got:
 				t.Fatalf("a winner that no replica has acknowledged got the lock: %v", err)
@@ -298,10 +310,14 @@ func unacknowledgedRenewal(t *testing.T, params string) bool {
 		default:
 		}
 	}}})
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { c.Close() })
 	lease, err := patiently(t, c, &holdfast.Options{TTL: 4 * time.Second})
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.replica.Pause()
 	until(t, "a renewal is refused", func() bool { // it may have acknowledged one before it was stopped
 		err = lease.Renew(t.Context())
@@ -333,8 +349,78 @@ func unacknowledgedRenewal(t *testing.T, params string) bool {
 func openDriver(t testing.TB, raw string) driver.Driver {
 	t.Helper()
 	d, err := driver.Open(t.Context(), parse(t, raw))
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return d
+}
+
+var waitsLine = regexp.MustCompile(`cmdstat_wait:calls=(\d+)`)
+
+// TestSharedWait: requests that come while replicas are awaited share the next WAIT. If each had its own,
+// one after the other would hold up those behind it.
+func TestSharedWait(t *testing.T) {
+	const clients, pairs = 40, 5
+	p := startPair(t)
+	c := openWith(t, p.primary.Addr, "hf.replicas=1")
+	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			for range pairs {
+				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).Acquire(t.Context())
+				if err == nil {
+					err = lease.Release()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	found := waitsLine.FindStringSubmatch(p.primary.Ask("INFO", "commandstats"))
+	if found == nil {
+		t.Fatal("no WAIT was sent")
+	}
+	if n, _ := strconv.Atoi(found[1]); n < pairs || n > clients*pairs/4 {
+		t.Errorf("%d grants of %d goroutines cost %d WAITs", clients*pairs, clients, n)
+	}
+}
+
+// TestGivenUp: callers give up while replicas are awaited, before their requests are sent or after. What they
+// leave is withdrawn (P6), and others, who share a WAIT with them, are served.
+func TestGivenUp(t *testing.T) {
+	const impatient, patient, rounds = 20, 5, 15
+	p := startPair(t)
+	c := openWith(t, p.primary.Addr, "hf.replicas=1")
+	p.link.Delay(chaos.ToClient, 5*time.Millisecond)
+	var all sync.WaitGroup
+	for i := range impatient + patient {
+		all.Go(func() {
+			for round := range rounds {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				if i < impatient {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(1+(i+round)%15)*time.Millisecond)
+				}
+				lease, err := c.Mutex(fmt.Sprint("x/", i), nil).TryAcquire(ctx)
+				cancel()
+				if err == nil {
+					err = lease.Release()
+				}
+				if err != nil && i >= impatient {
+					t.Errorf("a caller that does not give up: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range impatient + patient {
+		until(t, "nothing is left", func() bool {
+			info, err := c.Inspect(t.Context(), fmt.Sprint("x/", i))
+			return err == nil && info.Idle()
+		})
+	}
 }
 
 // TestReplicasAskedFor: what is wrong with the parameter is said before anything is asked of a server, and

@@ -139,7 +139,7 @@ func TestReadOnly(t *testing.T) {
 func TestFailure(t *testing.T) {
 	for number, want := range map[uint16]sqllock.Failure{
 		1290: sqllock.Demoted, 1792: sqllock.Demoted, 1836: sqllock.Demoted, 1874: sqllock.Demoted, 1047: sqllock.Demoted,
-		1213: sqllock.Conflict, 1064: sqllock.Refused, 1317: sqllock.Unknown,
+		1213: sqllock.Conflict, 1467: sqllock.Conflict, 1064: sqllock.Refused, 1317: sqllock.Unknown,
 	} {
 		if got := failure(&mysql.MySQLError{Number: number}); got != want {
 			t.Errorf("error %d is %v, want %v", number, got, want)

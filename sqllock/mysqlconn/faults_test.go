@@ -28,6 +28,7 @@ func TestFaults(t *testing.T) {
 		},
 		URL:        func(addr string) string { return "mysql://root@" + addr + "/test" },
 		Goroutines: 3, // each hold is two commits
+		Unnoticed:  true,
 	})
 }
 
@@ -48,6 +49,7 @@ func changeNothing(t *testing.T, server *testserver.MySQL) {
 		t.Run(name, func(t *testing.T) {
 			d, err := New(t.Context(), openDB(t, server, params), &sqllock.Options{Prefix: "twin", Poll: sqltest.TwinPoll})
 			must(t, err)
+			defer d.Close()
 			sqltest.Twin(t, d)
 			sqltest.ManyAtOnce(t, overPool(t, openDB(t, server, params)))
 		})

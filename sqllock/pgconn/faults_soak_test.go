@@ -35,6 +35,7 @@ func TestFaults(t *testing.T) {
 		URL:        func(addr string) string { return "postgres://postgres@" + addr + "/postgres?sslmode=disable" },
 		Pushes:     "LISTEN",
 		Goroutines: 3, // each hold is two commits
+		Unnoticed:  true,
 	})
 }
 

@@ -3,11 +3,10 @@
 // of which waits for its answer; go-zookeeper's Lock; and Curator's InterProcessMutex, in a Java machine
 // that is warm.
 //
-//	make bench BENCH=ZooKeeper                  # everything, about twelve minutes
+//	make bench BENCH=ZooKeeper                  # everything, about six minutes
 //	make bench BENCH='ZooKeeper/forced/alone'   # one case
 //
-// The cases are forced and unforced, each with alone, names-64, crowd-16 and crowd-64; waiting, of crowds that
-// wait; one-client, of goroutines that share a client; and held, of ten thousand holds.
+// The cases are forced and unforced, each with alone, names-64, crowd-16 and crowd-64.
 //
 // Each client has a session and a connection of its own, as programs have, and the same session's length. In
 // a burst each client takes and releases once before the clock starts, then all start at the same instant and

@@ -11,6 +11,10 @@ replace (
 require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/holdfastlock/holdfast v0.0.0
-	github.com/holdfastlock/holdfast/drivertest v0.0.0
 	github.com/holdfastlock/holdfast/zklock v0.0.0
+)
+
+require (
+	github.com/holdfastlock/holdfast/drivertest v0.0.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 )

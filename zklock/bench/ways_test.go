@@ -23,8 +23,8 @@ import (
 // session is how long the sessions of all ways are: Holdfast's with its usual TTL.
 const session = 30 * time.Second
 
-// opener opens a client that takes and releases one path, and does something inside.
-type opener func(path string) (pair func(inside func()) error, closed func())
+// opener opens a client that takes and releases one path.
+type opener func(path string) (pair func() error, closed func())
 
 // result is what a burst has come to.
 type result struct {
@@ -33,9 +33,9 @@ type result struct {
 }
 
 // burst opens the clients and has them take and release for the window.
-func burst(b testing.TB, w workload, open opener, inside func()) result {
+func burst(b *testing.B, w workload, open opener) result {
 	b.Helper()
-	pairs := make([]func(func()) error, w.clients)
+	pairs := make([]func() error, w.clients)
 	for i := range pairs {
 		pair, closed := open(w.path + "/" + strconv.Itoa(i%w.names))
 		defer closed()
@@ -49,11 +49,11 @@ func burst(b testing.TB, w workload, open opener, inside func()) result {
 	start := make(chan struct{})
 	for i, pair := range pairs {
 		done.Go(func() {
-			err := pair(inside) // its session and its parents are there
+			err := pair() // its session and its parents are there
 			warm.Done()
 			<-start
 			for err == nil {
-				if err = pair(inside); time.Now().After(end) {
+				if err = pair(); time.Now().After(end) {
 					break
 				}
 				shares[i]++
@@ -75,7 +75,7 @@ func burst(b testing.TB, w workload, open opener, inside func()) result {
 }
 
 // processorTime returns how long processors have worked for this process.
-func processorTime(b testing.TB) time.Duration {
+func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -85,27 +85,26 @@ func processorTime(b testing.TB) time.Duration {
 }
 
 // ours is a client of Holdfast.
-func ours(b testing.TB, servers string) opener {
-	return func(path string) (func(func()) error, func()) {
+func ours(b *testing.B, servers string) opener {
+	return func(path string) (func() error, func()) {
 		locks, err := holdfast.Open(b.Context(), "zk://"+servers)
 		if err != nil {
 			b.Fatal(err)
 		}
 		lock := locks.Mutex(strings.TrimPrefix(path, "/"), nil)
-		return func(inside func()) error {
+		return func() error {
 			lease, err := lock.Acquire(b.Context())
 			if err != nil {
 				return err
 			}
-			inside()
 			return lease.Release()
 		}, func() { locks.Close() }
 	}
 }
 
 // raw creates and deletes a node, without which there is no lock.
-func raw(b testing.TB, servers string) opener {
-	return func(path string) (func(func()) error, func()) {
+func raw(b *testing.B, servers string) opener {
+	return func(path string) (func() error, func()) {
 		s, err := zk.Open(b.Context(), zk.Config{Servers: strings.Split(servers, ","), Timeout: session})
 		if err != nil {
 			b.Fatal(err)
@@ -118,11 +117,10 @@ func raw(b testing.TB, servers string) opener {
 				}
 			}
 		}
-		return func(inside func()) error {
+		return func() error {
 			if err := one(b.Context(), s, zk.Create(path, nil, zk.OpenACL(), zk.Ephemeral)); err != nil {
 				return err
 			}
-			inside()
 			return one(b.Context(), s, zk.Delete(path, zk.AnyVersion))
 		}, func() { s.Close(context.Background()) }
 	}
@@ -138,22 +136,21 @@ func one(ctx context.Context, s *zk.Session, op zk.Op) error {
 }
 
 // stock is the Lock of go-zookeeper.
-func stock(b testing.TB, servers string) opener {
-	return func(path string) (func(func()) error, func()) {
+func stock(b *testing.B, servers string) opener {
+	return func(path string) (func() error, func()) {
 		conn := dial(b, servers)
 		lock := stockzk.NewLock(conn, path, stockzk.WorldACL(stockzk.PermAll))
-		return func(inside func()) error {
+		return func() error {
 			if err := lock.Lock(); err != nil {
 				return err
 			}
-			inside()
 			return lock.Unlock()
 		}, conn.Close
 	}
 }
 
 // dial opens a session of go-zookeeper.
-func dial(b testing.TB, servers string) *stockzk.Conn {
+func dial(b *testing.B, servers string) *stockzk.Conn {
 	b.Helper()
 	conn, events, err := stockzk.Connect(strings.Split(servers, ","), session, stockzk.WithLogInfo(false), stockzk.WithLogger(silent{}))
 	if err != nil {

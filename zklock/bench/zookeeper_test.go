@@ -18,9 +18,6 @@ import (
 func BenchmarkZooKeeper(b *testing.B) {
 	b.Run("forced", func(b *testing.B) { pairs(b, true) })
 	b.Run("unforced", func(b *testing.B) { pairs(b, false) })
-	b.Run("waiting", waiting)
-	b.Run("one-client", oneClient)
-	b.Run("held", held)
 }
 
 // pairs compares pairs of acquire and release. Of one name that many want it also gives Jain's index of the
@@ -37,9 +34,9 @@ func pairs(b *testing.B, sync bool) {
 		clients, names int
 	}{{"alone", 1, 1}, {"names-64", 64, 64}, {"crowd-16", 16, 1}, {"crowd-64", 64, 1}} {
 		ways := []way{
-			{"raw", func(w workload) result { return burst(b, w, raw(b, server.Addrs()), func() {}) }},
-			{"holdfast", func(w workload) result { return burst(b, w, ours(b, server.Addrs()), func() {}) }},
-			{"go-zookeeper", func(w workload) result { return burst(b, w, stock(b, server.Addrs()), func() {}) }},
+			{"raw", func(w workload) result { return burst(b, w, raw(b, server.Addrs())) }},
+			{"holdfast", func(w workload) result { return burst(b, w, ours(b, server.Addrs())) }},
+			{"go-zookeeper", func(w workload) result { return burst(b, w, stock(b, server.Addrs())) }},
 			{"curator", func(w workload) result { return java.burst(b, server.Addrs(), w) }},
 		}
 		if c.names < c.clients {

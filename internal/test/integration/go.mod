@@ -5,8 +5,6 @@ go 1.26.0
 replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueidiscompat v1.0.78
 
 require (
-	connectrpc.com/connect v1.21.1
-	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/holdfastlock/holdfast v0.0.0
@@ -14,7 +12,6 @@ require (
 	github.com/holdfastlock/holdfast/celllock v0.0.0-00010101000000-000000000000
 	github.com/holdfastlock/holdfast/etcdlock v0.0.0
 	github.com/holdfastlock/holdfast/otelhold v0.0.0
-	github.com/holdfastlock/holdfast/redislock/rueidisconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/mysqlconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/pgconn v0.0.0
 	github.com/holdfastlock/holdfast/sqllock/sqliteconn v0.0.0
@@ -28,13 +25,13 @@ require (
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.opentelemetry.io/otel v1.45.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.66.0
-	go.opentelemetry.io/otel/sdk v1.45.0
 	go.opentelemetry.io/otel/sdk/metric v1.45.0
 	go.uber.org/zap v1.27.1
 	modernc.org/sqlite v1.60.1
 )
 
 require (
+	connectrpc.com/connect v1.21.1 // indirect
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -61,6 +58,7 @@ require (
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.45.0 // indirect
+	go.opentelemetry.io/otel/sdk v1.45.0 // indirect
 	go.opentelemetry.io/otel/trace v1.45.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
@@ -83,8 +81,6 @@ replace github.com/holdfastlock/holdfast => ../../..
 replace github.com/holdfastlock/holdfast/drivertest => ../../../drivertest
 
 replace github.com/holdfastlock/holdfast/etcdlock => ../../../etcdlock
-
-replace github.com/holdfastlock/holdfast/redislock/rueidisconn => ../../../redislock/rueidisconn
 
 replace github.com/holdfastlock/holdfast/sqllock/mysqlconn => ../../../sqllock/mysqlconn
 

@@ -1,9 +1,7 @@
 package repocheck
 
 import (
-	"encoding/xml"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"regexp"
@@ -98,62 +96,4 @@ func TestBrokenLinks(t *testing.T) {
 	if seen != 11 {
 		t.Errorf("%d links were followed, want 11", seen)
 	}
-}
-
-func TestPicturesAreReadable(t *testing.T) {
-	r := theRepo(t)
-	var found []string
-	pictures := 0
-	for _, name := range slices.Sorted(maps.Keys(r.texts)) {
-		if path.Ext(name) == ".svg" {
-			found = append(found, unreadable(name, r.texts[name])...)
-			pictures++
-		}
-	}
-	if pictures == 0 {
-		t.Error("there are no pictures: the search is wrong")
-	}
-	report(t, "a picture is well-formed, says what it shows to those who cannot see it, and needs nothing else", found)
-}
-
-// unreadable finds what is wrong with a picture: it is not XML, has no title, or refers to
-// something outside of itself.
-func unreadable(name, text string) (found []string) {
-	elements := map[string]int{}
-	decoder := xml.NewDecoder(strings.NewReader(text))
-	for {
-		token, err := decoder.Token()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return append(found, fmt.Sprintf("%s: %v", name, err))
-		}
-		start, ok := token.(xml.StartElement)
-		if !ok {
-			continue
-		}
-		elements[start.Name.Local]++
-		for _, a := range start.Attr {
-			if a.Name.Local == "href" && !strings.HasPrefix(a.Value, "#") || strings.HasPrefix(a.Name.Local, "on") {
-				found = append(found, fmt.Sprintf("%s: %s has %s", name, start.Name.Local, a.Name.Local))
-			}
-		}
-	}
-	if elements["svg"] != 1 || elements["title"] == 0 {
-		found = append(found, name+": it is not one svg with a title")
-	}
-	if elements["script"] > 0 || elements["image"] > 0 || strings.Contains(text, "@import") {
-		found = append(found, name+": it needs something outside of itself")
-	}
-	return found
-}
-
-func TestUnreadable(t *testing.T) {
-	expect(t, unreadable("a.svg", `<svg><title>A</title><a href="#b"/></svg>`))
-	expect(t, unreadable("a.svg", `<svg><title>A</title>`), "a.svg: ")
-	expect(t, unreadable("a.svg", `<svg><title>A & B</title></svg>`), "a.svg: ")
-	expect(t, unreadable("a.svg", `<svg/>`), "a.svg: it is not one svg with a title")
-	expect(t, unreadable("a.svg", `<svg><title>A</title><script onload="b()" href="c"/></svg>`),
-		"script has onload", "script has href", "needs something outside")
 }

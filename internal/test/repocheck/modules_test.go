@@ -93,16 +93,3 @@ func TestOutside(t *testing.T) {
 	}
 	expect(t, outside(r), "zklock")
 }
-
-func TestModule(t *testing.T) {
-	r := &repo{modules: []string{".", "fence/grpcfence", "fence/grpcfence/inner"}}
-	for dir, want := range map[string]string{
-		".": ".", "fence": ".", "fence/grpc": ".", "fence/grpcfences": ".",
-		"fence/grpcfence": "fence/grpcfence", "fence/grpcfence/a/b": "fence/grpcfence",
-		"fence/grpcfence/inner/a": "fence/grpcfence/inner",
-	} {
-		if got := r.module(dir); got != want {
-			t.Errorf("module(%q) = %q, want %q", dir, got, want)
-		}
-	}
-}

@@ -193,6 +193,18 @@ func declared(f *gofile) (names []string) {
 	return names
 }
 
+// receiver returns the name of the type that a method belongs to.
+func receiver(method *ast.FuncDecl) string {
+	var name string
+	ast.Inspect(method.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && name == "" {
+			name = id.Name // the first: the type, not its type parameters
+		}
+		return name == ""
+	})
+	return name
+}
+
 func TestWrongPromises(t *testing.T) {
 	r := &repo{texts: map[string]string{"x/free.lua": "return 1"}}
 	for name, src := range map[string]string{
@@ -214,37 +226,22 @@ func TestWrongPromises(t *testing.T) {
 		n     int
 		parts []string
 	}{
-		"good":                         {top + good + "# Next\n| P3 | not | ours |\n", 2, nil},
-		"a type and a function":        {row("`x/x.go: T`, `x/x.go: F`", "`x: TestF`"), 1, nil},
-		"no section":                   {"# Promises\n" + good, 2, []string{"0 sections"}},
-		"two sections":                 {top + good + top, 2, []string{"2 sections"}},
-		"no table":                     {"# Promises and where they are kept\n", 2, []string{"0 promises"}},
-		"another header":               {"# Promises and where they are kept\n| promise | tested by | kept by |\n" + good, 2, []string{"the header"}},
-		"no header":                    {"# Promises and where they are kept\n" + good, 2, []string{"the header"}},
-		"a column too many":            {top + good + "| P3 | `x: F` | `x: TestF` | more |\n", 3, []string{"line 11 has 4 columns"}},
-		"a promise is missing":         {top + good, 3, []string{"2 promises have a row, not 3"}},
-		"a promise is there twice":     {top + good + "| P2 | `x: F` | `x: TestF` |\n", 3, []string{":11: the row of P3"}},
-		"a longer number":              {top + "| P12 | `x: F` | `x: TestF` |\n", 1, []string{"the row of P1 is expected"}},
-		"nothing keeps it":             {row("the engine", "`x: TestF`"), 1, []string{`"the engine" names nothing`}},
-		"nothing tests it":             {row("`x: F`", ""), 1, []string{`"" names nothing`}},
-		"no such file":                 {row("`x/y.go: F`", "`x: TestF`"), 1, []string{"`x/y.go: F`: there is no such file"}},
-		"no such directory":            {row("`y: F`", "`x: TestF`"), 1, []string{"`y: F`: there is no such file"}},
-		"only a part of its name":      {row("`x/x.go: Fu`", "`x: TestF`"), 1, []string{"`x/x.go: Fu`: nothing of this name"}},
-		"a method without its type":    {row("`x/x.go: M`", "`x: TestF`"), 1, []string{"nothing of this name"}},
-		"a method of another type":     {row("`x/x.go: C.M`", "`x: TestF`"), 1, []string{"nothing of this name"}},
-		"a file and nothing in it":     {row("`x/x.go`", "`x: TestF`"), 1, []string{"nothing is named"}},
-		"a script with a name":         {row("`x/free.lua: F`", "`x: TestF`"), 1, []string{"not Go has no declaration"}},
-		"kept by a test":               {row("`x/x_test.go: TestF`", "`x: TestF`"), 1, []string{"there is no such file"}},
-		"no such test":                 {row("`x: F`", "`x: TestG`"), 1, []string{"`x: TestG`: nothing of this name"}},
-		"a test of the soak":           {row("`x: F`", "`x: TestSoak`"), 1, []string{"`x: TestSoak`: nothing of this name"}},
-		"a test elsewhere":             {row("`x: F`", "`drivertest: TestF`"), 1, []string{"there is no such file"}},
-		"no test but a function":       {row("`x: F`", "`x: helper`"), 1, []string{"neither a test nor"}},
-		"a name like a test's":         {row("`x: F`", "`x: Testing`"), 1, []string{"neither a test nor"}},
-		"a test without its path":      {row("`x: F`", "`TestF`"), 1, []string{"neither a test nor"}},
-		"cases that are not there":     {row("`x: F`", "`drivertest: queueCases`"), 1, []string{"nothing of this name"}},
-		"cases elsewhere":              {row("`x: F`", "`x: moreCases`"), 1, []string{"neither a test nor"}},
-		"one of several spans":         {row("`x: F` and `x: G`", "`x: TestF`"), 1, []string{"`x: G`: nothing of this name"}},
-		"a cell on each side is wrong": {row("`x: G`", "`x: TestG`"), 1, []string{"`x: G`", "`x: TestG`"}},
+		"good":                      {top + good + "# Next\n| P3 | not | ours |\n", 2, nil},
+		"no section":                {"# Promises\n" + good, 2, []string{"0 sections"}},
+		"another header":            {"# Promises and where they are kept\n| promise | tested by | kept by |\n" + good, 2, []string{"the header"}},
+		"a column too many":         {top + good + "| P3 | `x: F` | `x: TestF` | more |\n", 3, []string{"line 11 has 4 columns"}},
+		"a promise is missing":      {top + good, 3, []string{"2 promises have a row, not 3"}},
+		"a promise is there twice":  {top + good + "| P2 | `x: F` | `x: TestF` |\n", 3, []string{":11: the row of P3"}},
+		"nothing keeps it":          {row("the engine", "`x: TestF`"), 1, []string{`"the engine" names nothing`}},
+		"no such file":              {row("`x/y.go: F`", "`x: TestF`"), 1, []string{"`x/y.go: F`: there is no such file"}},
+		"a method without its type": {row("`x/x.go: M`", "`x: TestF`"), 1, []string{"nothing of this name"}},
+		"a script with a name":      {row("`x/free.lua: F`", "`x: TestF`"), 1, []string{"not Go has no declaration"}},
+		"kept by a test":            {row("`x/x_test.go: TestF`", "`x: TestF`"), 1, []string{"there is no such file"}},
+		"no such test":              {row("`x: F`", "`x: TestG`"), 1, []string{"`x: TestG`: nothing of this name"}},
+		"a test of the soak":        {row("`x: F`", "`x: TestSoak`"), 1, []string{"`x: TestSoak`: nothing of this name"}},
+		"no test but a function":    {row("`x: F`", "`x: helper`"), 1, []string{"neither a test nor"}},
+		"a test without its path":   {row("`x: F`", "`TestF`"), 1, []string{"neither a test nor"}},
+		"cases that are not there":  {row("`x: F`", "`drivertest: queueCases`"), 1, []string{"nothing of this name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.texts["page.md"] = c.text

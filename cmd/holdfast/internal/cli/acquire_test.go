@@ -30,7 +30,7 @@ func TestMayPass(t *testing.T) {
 		},
 		true: {
 			context.DeadlineExceeded, io.EOF, syscall.EAGAIN, syscall.ECONNRESET, zklock.ErrHungUp,
-			redislock.InFailover(syscall.ECONNREFUSED),
+			fmt.Errorf("%w: %w", syscall.ECONNREFUSED, redislock.ErrFailover),
 			errors.New("a: connection refused; b: ValidateConnect failed: read only connection"),
 			&redislock.ServerError{Text: "ERR max number of clients reached"},
 			&redislock.ServerError{Text: "LOADING Redis is loading the dataset in memory"},

@@ -19,14 +19,14 @@ import (
 	"github.com/holdfastlock/holdfast/fallback"
 	"github.com/holdfastlock/holdfast/internal/storeurl"
 
-	_ "github.com/holdfastlock/holdfast/celllock"              // cell://, cells://
-	_ "github.com/holdfastlock/holdfast/etcdlock"              // etcd://, etcds://
-	_ "github.com/holdfastlock/holdfast/filelock"              // file://
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, redlock:// …
-	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"     // mysql://, mariadb://
-	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"        // postgres://, postgresql://
-	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn"    // sqlite://
-	_ "github.com/holdfastlock/holdfast/zklock"                // zk://, zks://
+	_ "github.com/holdfastlock/holdfast/celllock"           // cell://, cells://
+	_ "github.com/holdfastlock/holdfast/etcdlock"           // etcd://, etcds://
+	_ "github.com/holdfastlock/holdfast/filelock"           // file://
+	_ "github.com/holdfastlock/holdfast/redislock"          // redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, redlock:// …
+	_ "github.com/holdfastlock/holdfast/sqllock/mysqlconn"  // mysql://, mariadb://
+	_ "github.com/holdfastlock/holdfast/sqllock/pgconn"     // postgres://, postgresql://
+	_ "github.com/holdfastlock/holdfast/sqllock/sqliteconn" // sqlite://
+	_ "github.com/holdfastlock/holdfast/zklock"             // zk://, zks://
 )
 
 // storeEnv is the variable that names the store if --store does not.

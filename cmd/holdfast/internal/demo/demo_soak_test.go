@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
-	_ "github.com/holdfastlock/holdfast/redislock/rueidisconn" // redis://
+	_ "github.com/holdfastlock/holdfast/redislock" // redis://
 )
 
 // TestCron: with its locks in a server the job runs more than once at some ticks with a plain lock, and once at each

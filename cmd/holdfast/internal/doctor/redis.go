@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 )
 
 // redisTransport is the check of the connections to servers of Redis, however many there are.
@@ -40,11 +39,11 @@ type redisServer struct {
 }
 
 // withRedis connects as the driver does. Where that fails, the lock's finding says why.
-func withRedis(p Patient, examine func(redislock.Conn) []Finding) []Finding {
+func withRedis(ctx context.Context, p Patient, examine func(redislock.Conn) []Finding) []Finding {
 	if p.silent() {
 		return nil
 	}
-	conn, err := rueidisconn.Dial(p.driver)
+	conn, err := redislock.Dial(ctx, p.driver)
 	if err != nil {
 		return nil
 	}
@@ -54,19 +53,19 @@ func withRedis(p Patient, examine func(redislock.Conn) []Finding) []Finding {
 
 // oneRedis examines the server of a URL.
 func oneRedis(ctx context.Context, p Patient) []Finding {
-	return withRedis(p, func(conn redislock.Conn) []Finding {
+	return withRedis(ctx, p, func(conn redislock.Conn) []Finding {
 		return examineRedis(ctx, &redisServer{conn: conn, scratch: scratchKey(p.params.Prefix, rand.Text())}, p.driver)
 	})
 }
 
 // redisCluster runs the checks of a server on each master. One that has no slots to serve refuses writes.
 func redisCluster(ctx context.Context, p Patient) []Finding {
-	return withRedis(p, func(conn redislock.Conn) []Finding {
-		parts := conn.(redislock.Partitioned)
+	return withRedis(ctx, p, func(conn redislock.Conn) []Finding {
+		parts := conn.(redislock.Clustered)
 		return onEach(parts.Parts(), func(address string) []Finding {
 			own := *p.driver
 			own.Scheme, own.Host = strings.TrimSuffix(own.Scheme, "+cluster"), address
-			conn, err := rueidisconn.Dial(&own)
+			conn, err := redislock.Dial(ctx, &own)
 			if err != nil {
 				return noAnswer("connection", Error, err)
 			}
@@ -77,7 +76,7 @@ func redisCluster(ctx context.Context, p Patient) []Finding {
 }
 
 // keyAt returns a key of the doctor's own whose slot the master has, if one is found.
-func keyAt(parts redislock.Partitioned, prefix, address string) (key string) {
+func keyAt(parts redislock.Clustered, prefix, address string) (key string) {
 	for range 10_000 {
 		if key = scratchKey(prefix, rand.Text()); parts.Part(key) == address {
 			break
@@ -237,7 +236,7 @@ func forgetsVotes(f Finding, durable bool) Finding {
 
 // redlockServer examines one server.
 func redlockServer(ctx context.Context, p Patient, durable bool) []Finding {
-	conn, err := rueidisconn.Dial(p.driver)
+	conn, err := redislock.Dial(ctx, p.driver)
 	if err != nil {
 		return judge(facts{"why": err.Error()}, rule{
 			"connection", Warning, nil, "${why}", "the others must be a majority: the next failure may be one too many",

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfastlock/holdfast/driver"
 	"github.com/holdfastlock/holdfast/internal/testserver"
 	"github.com/holdfastlock/holdfast/redislock"
-	"github.com/holdfastlock/holdfast/redislock/rueidisconn"
 	"github.com/holdfastlock/holdfast/sqllock"
 )
 
@@ -189,7 +188,7 @@ func admin(t *testing.T, addr string) func(args ...string) any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := rueidisconn.Dial(u)
+	conn, err := redislock.Dial(t.Context(), u)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,16 +11,17 @@ import (
 // arena is in memory that all processes of a measurement share: it says whether a worker is
 // in its critical section, and which was in one last.
 type arena struct {
-	ready, inside, last atomic.Int32
-	stage               atomic.Int32 // of the measurement: see below
-	changes, overlaps   atomic.Int64
-	holds               atomic.Int64 // in all stages
-	asking              atomic.Int32 // workers of a queue that have begun to ask
-	left                atomic.Int64 // when the last worker left, in ns since 1970
-	_                   [64]byte
+	stage             atomic.Int32 // of the measurement: see below
+	ready             atomic.Int32 // processes whose clients are open
+	asking            atomic.Int32 // workers that have begun to ask
+	inside, last      atomic.Int32
+	holds             atomic.Int64 // in all stages
+	changes, overlaps atomic.Int64
+	left              atomic.Int64 // when the last worker left, in ns since 1970
+	_                 [64]byte
 }
 
-// The stages of a measurement on one hot name.
+// The stages of a measurement. The process that has started the others moves the stage on.
 const (
 	preparing int32 = iota
 	warming
@@ -28,24 +29,18 @@ const (
 	over
 )
 
-// newArena makes the file of an arena.
-func newArena(file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Truncate(int64(unsafe.Sizeof(arena{})))
-}
-
+// openArena opens the memory of a file, and makes the file if it is not there.
 func openArena(file string) (*arena, error) {
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	memory, err := syscall.Mmap(int(f.Fd()), 0, int(unsafe.Sizeof(arena{})),
-		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	size := int(unsafe.Sizeof(arena{}))
+	if err := f.Truncate(int64(size)); err != nil {
+		return nil, err
+	}
+	memory, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +54,6 @@ func (a *arena) enter(worker int32, stay time.Duration) (gap time.Duration) {
 	if left := a.left.Load(); left != 0 {
 		gap = time.Duration(time.Now().UnixNano() - left)
 	}
-	a.holds.Add(1)
 	if !a.inside.CompareAndSwap(0, 1) {
 		a.overlaps.Add(1)
 	}

@@ -4,147 +4,178 @@ package bench
 
 import (
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
 
 func TestMain(m *testing.M) {
-	Child()
+	child()
 	os.Exit(m.Run())
 }
 
-// BenchmarkRedis measures each workload once and prints a table for it. The repetitions are
-// inside of a measurement, so that in each repetition all peers are measured one by one.
-func BenchmarkRedis(b *testing.B) {
-	for _, w := range workloads {
-		b.Run(w.name, func(b *testing.B) {
-			run(b, "redis", w, func() (string, func()) {
-				server := testserver.StartRedis(b, testserver.RedisOptions{})
-				return server.Addr, server.Kill
-			})
-		})
-	}
-}
-
-// BenchmarkEtcd is the same on one member that writes to the disk before it answers.
-func BenchmarkEtcd(b *testing.B) {
-	for _, w := range workloads {
-		b.Run(w.name, func(b *testing.B) {
-			run(b, "etcd", w, func() (string, func()) {
-				server := testserver.StartEtcd(b, testserver.EtcdOptions{Sync: true})
-				return server.Addrs(), server.Members[0].Kill
-			})
-		})
-	}
-}
-
-// BenchmarkCell is the same on a cell of one member, beside locks in the etcd that it embeds.
-func BenchmarkCell(b *testing.B) {
-	for _, w := range workloads {
-		b.Run(w.name, func(b *testing.B) {
-			run(b, "cell", w, func() (string, func()) {
-				m := testserver.StartCell(b, testserver.CellOptions{}).Members[0]
-				return m.Addr + ";" + filepath.Join(m.Data, "etcd.sock"), m.Kill
-			})
-		})
-	}
-}
-
-// BenchmarkPostgres is the same on a server that writes to the disk before it answers.
-// Some peers have a connection for each goroutine.
-func BenchmarkPostgres(b *testing.B) {
-	for _, w := range workloads {
-		b.Run(w.name, func(b *testing.B) {
-			run(b, "postgres", w, func() (string, func()) {
-				server := startPostgres(b)
-				return server.Addr, server.Kill
-			})
-		})
-	}
-}
-
-// startPostgres starts a server that counts statements.
-func startPostgres(t testing.TB) *testserver.Postgres {
-	server := testserver.StartPostgres(t, "fsync=on", "max_connections=4000",
-		"shared_preload_libraries=pg_stat_statements")
-	db, err := sql.Open("pgx", server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec("CREATE EXTENSION pg_stat_statements"); err != nil {
-		t.Fatal(err)
-	}
-	return server
-}
-
-// BenchmarkMariaDB is the same on MariaDB.
-func BenchmarkMariaDB(b *testing.B) { benchmarkMySQL(b, "mariadb", startMariaDB) }
-
-// BenchmarkMySQL is the same on MySQL 8.
-func BenchmarkMySQL(b *testing.B) { benchmarkMySQL(b, "mysql", startMySQL) }
-
-func benchmarkMySQL(b *testing.B, name string, start func(testing.TB) *testserver.MySQL) {
-	for _, w := range workloads {
-		b.Run(w.name, func(b *testing.B) {
-			run(b, name, w, func() (string, func()) {
-				server := start(b)
-				return server.Addr, server.Kill
-			})
-		})
-	}
-}
-
-func startMariaDB(t testing.TB) *testserver.MySQL {
-	return testserver.StartMariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--max-connections=4000")
-}
-
-func startMySQL(t testing.TB) *testserver.MySQL {
-	return testserver.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON",
-		"--max-connections=4000")
-}
-
-// BenchmarkSQLite measures processes that share one file.
-func BenchmarkSQLite(b *testing.B) {
-	for _, w := range workloads {
-		if w.name == "wait" || w.name == "hold" {
-			continue // there is no server to ask
+// starts start a server of each store, and return its address and what ends it. Servers write to the disk
+// before they answer, but for Redis; databases count statements, and admit a connection for each of a
+// thousand waiters.
+var starts = map[string]func(testing.TB) (addr string, stop func()){
+	"redis": func(t testing.TB) (string, func()) {
+		s := testserver.StartRedis(t, testserver.RedisOptions{})
+		return s.Addr, s.Kill
+	},
+	"etcd": func(t testing.TB) (string, func()) {
+		s := testserver.StartEtcd(t, testserver.EtcdOptions{Sync: true})
+		return s.Addrs(), s.Members[0].Kill
+	},
+	"postgres": func(t testing.TB) (string, func()) {
+		s := testserver.StartPostgres(t, "fsync=on", "max_connections=4000", "shared_preload_libraries=pg_stat_statements")
+		db, err := sql.Open("pgx", s.URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		b.Run(w.name, func(b *testing.B) {
-			run(b, "sqlite", w, func() (string, func()) { return filepath.Join(b.TempDir(), "locks.db"), func() {} })
+		defer db.Close()
+		if _, err := db.Exec("CREATE EXTENSION pg_stat_statements"); err != nil {
+			t.Fatal(err)
+		}
+		return s.Addr, s.Kill
+	},
+	"mariadb": func(t testing.TB) (string, func()) {
+		s := testserver.StartMariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--max-connections=4000")
+		return s.Addr, s.Kill
+	},
+	"mysql": func(t testing.TB) (string, func()) {
+		s := testserver.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON", "--max-connections=4000")
+		return s.Addr, s.Kill
+	},
+	"sqlite": func(t testing.TB) (string, func()) { return filepath.Join(t.TempDir(), "locks.db"), func() {} },
+	"files":  func(t testing.TB) (string, func()) { return t.TempDir(), func() {} },
+	"cell": func(t testing.TB) (string, func()) {
+		m := testserver.StartCell(t, testserver.CellOptions{}).Members[0]
+		return m.Addr + ";" + filepath.Join(m.Data, "etcd.sock"), m.Kill
+	},
+}
+
+// Each of these measures each workload on a store, beside its peers, and prints a table for it. The
+// repetitions are inside of a measurement, so that in each repetition all peers are measured one by one.
+
+func BenchmarkRedis(b *testing.B)    { benchmark(b, &redisStore) }
+func BenchmarkEtcd(b *testing.B)     { benchmark(b, &etcdStore) }
+func BenchmarkPostgres(b *testing.B) { benchmark(b, &postgresStore) }
+func BenchmarkMariaDB(b *testing.B)  { benchmark(b, &mariaDBStore) }
+func BenchmarkMySQL(b *testing.B)    { benchmark(b, &mySQLStore) }
+func BenchmarkSQLite(b *testing.B)   { benchmark(b, &sqliteStore) }
+func BenchmarkFiles(b *testing.B)    { benchmark(b, &filesStore) }
+func BenchmarkCell(b *testing.B)     { benchmark(b, &cellStore) }
+
+func benchmark(b *testing.B, s *store) {
+	set := settingsNow(b, 5, 2*time.Second)
+	for _, w := range workloads {
+		b.Run(w.name, func(b *testing.B) { run(b, s, w, set) })
+	}
+}
+
+func settingsNow(b *testing.B, reps int, window time.Duration) settings {
+	set, err := settingsOf(os.Getenv, reps, window)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return set
+}
+
+func run(b *testing.B, s *store, w workload, set settings) series {
+	got := measure(s, w, set, b.TempDir(), func() (string, func()) { return starts[s.name](b) })
+	for _, fault := range got.report(s, w) {
+		b.Error(fault)
+	}
+	return got
+}
+
+// BenchmarkCrowd measures many clients on one name, and may keep the figures in docs/crowds.csv.
+func BenchmarkCrowd(b *testing.B) {
+	set := settingsNow(b, 3, time.Second)
+	for name, s := range map[string]*store{"Redis": &redisStore, "Etcd": &etcdStore, "Postgres": &postgresStore,
+		"MariaDB": &mariaDBStore, "MySQL": &mySQLStore, "Files": &filesStore, "Cell": &cellStore} {
+		for _, n := range set.crowds {
+			b.Run(fmt.Sprintf("%s/clients%d", name, n), func(b *testing.B) {
+				w := crowdOf(n)
+				got := run(b, s, w, set)
+				var fresh []figures
+				for peer, results := range got {
+					fresh = append(fresh, crowdFigures(s, peer, w, results))
+				}
+				keepFigures(b, set, crowdTable, fresh)
+			})
+		}
+	}
+}
+
+// BenchmarkSpeed measures Holdfast on all stores of docs/choose.md, one after the other in each
+// repetition, and may keep the figures in docs/speed.csv.
+func BenchmarkSpeed(b *testing.B) {
+	set := settingsNow(b, 5, 2*time.Second)
+	reps := set.reps
+	set.reps, set.peers = 1, []string{oursName}
+	addrs := map[string]string{}
+	var all []figures
+	for rep := range reps {
+		for _, s := range stores[:7] {
+			if addrs[s.name] == "" {
+				addrs[s.name], _ = starts[s.name](b)
+			}
+			one := map[string]result{}
+			foreign := 0.0
+			for _, w := range workloads {
+				if w.name == "pair" || w.name == "pair64" || w.name == "handoff" {
+					w.window = set.window
+					r := measure(s, w, set, b.TempDir(), func() (string, func()) { return addrs[s.name], func() {} })[oursName][0]
+					if r.Overlaps > 0 || r.Failures > 0 {
+						b.Errorf("%s: %d holds were not alone, %d failures: %s", s.name, r.Overlaps, r.Failures, r.Failure)
+					}
+					one[w.name], foreign = r, max(foreign, r.Foreign)
+				}
+			}
+			all = append(all, figures{[]string{s.name, strconv.Itoa(rep)},
+				[]float64{float64(one["pair"].P50) / 1e3, one["pair64"].PerSecond, gap(0.5)(one["handoff"]) / 1e3, foreign}})
+		}
+	}
+	fmt.Printf("\n%s\n", speeds(all))
+	keepFigures(b, set, speedTable, all)
+}
+
+// BenchmarkCrash kills ten holders at once, for some TTLs, and measures how soon others have their
+// names, and how many requests a holder sends. It may keep the figures in docs/crash.csv.
+func BenchmarkCrash(b *testing.B) {
+	const holders = 10
+	set := settingsNow(b, 1, 0)
+	for _, s := range stores[:7] {
+		b.Run(s.name, func(b *testing.B) {
+			addr, _ := starts[s.name](b)
+			var all []figures
+			for _, ttl := range []time.Duration{1, 2, 5, 10, 30} {
+				ttl *= time.Second
+				if s == &etcdStore && ttl < 2*time.Second {
+					continue // etcd has no shorter leases
+				}
+				got, err := crash(b.Context(), s, addr, ttl, max(ttl, 5*time.Second), holders)
+				if err != nil {
+					b.Fatal(err)
+				}
+				all = append(all, crashFigures(s, ttl, got))
+			}
+			fmt.Printf("\n%s\n", crashes(all))
+			keepFigures(b, set, crashTable, all)
 		})
 	}
 }
 
-func run(b *testing.B, name string, w workload, start func() (string, func())) {
-	set, err := settingsOf(os.Getenv, usual)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := stores[name]
-	got, err := measure(s, w, set, b.TempDir(), start)
-	if err != nil {
-		b.Fatal(err)
-	}
-	beside := got.best(s, w.columns[0].of)
-	if got[s.floor] != nil {
-		beside = s.floor
-	}
-	if w.name == "wait" || w.name == "hold" {
-		beside = ""
-	}
-	got.print(os.Stdout, s, w, beside)
-	for _, p := range s.peers {
-		for _, r := range got[p.name] {
-			if r.Overlaps > 0 {
-				b.Errorf("%s: %d holds were not alone", p.name, r.Overlaps)
-			}
-			if p.name == s.ours && (r.Stuck > 0 || r.Lost > 0) {
-				b.Errorf("%s: %d workers stuck, %d holds lost", p.name, r.Stuck, r.Lost)
-			}
+func keepFigures(b *testing.B, set settings, t table, fresh []figures) {
+	if set.keep {
+		if err := t.keep(fresh); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -1,92 +1,95 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // task is what one process measures, alone or together with other processes.
 type task struct {
 	Store, Peer, Addr string
-	Workload          string
-	Workers           int
-	Window            time.Duration
-	// Clients is how many clients the workers of a process have between them.
-	Clients int
-	Stay    time.Duration // how long each one keeps a hot name
-	TTL     time.Duration // of a holder that is going to be killed
-	// Patience is how long a worker of a crowd waits before it gives up and asks again. 0: as
-	// long as it takes.
-	Patience time.Duration
-	// Arena is the file of the memory that the processes of a hot name share,
-	// Process the number of this one and Processes how many there are.
-	Arena              string
-	Process, Processes int
+	Kind              kind
+	Workers, Clients  int // of this process; worker i uses client i, or shares one
+	Process           int // the number of this one
+	Stay              time.Duration
+	Arena             string        // the file of the memory that the processes share
+	TTL               time.Duration // of a holder that is going to be killed, see crash; else 0
 }
 
 // result is what was measured. Figures that the workload does not measure are zero.
 type result struct {
-	PerSecond float64 // pairs, or owner changes
-	P50, P99  time.Duration
-	// CPU, Allocs and Bytes are the client's, for each pair, waiter or hold.
-	CPU    time.Duration
-	Allocs float64
-	Bytes  float64
-	// ServerBytes is how much the server's memory has grown for each waiter.
-	ServerBytes float64
-	// Holds is how many holds each goroutine had; Overlaps how many holds were not alone.
-	Holds    []int64
-	Overlaps int64
-	Fairness float64
-	// Gaps are how long the name was free between two owners.
-	Gaps []time.Duration
-	// Commands and Scripts are the server's, per second.
-	Commands, Scripts float64
-	Connections       int // to the server, while all wait
-	Drain             time.Duration
-	Lost              int
-	Stuck             int // workers that wait for a lock that nobody holds
-	// Of a crowd: how long each wait took, workers that never had the lock, the owner changes'
-	// commands each, the server's processor time as a share of one core, waits that were given up
-	// in time, and calls that failed, with what the first of them said.
-	Waits            []time.Duration
-	Starved          int
-	PerChange        float64
-	ServerCPU        float64
-	GaveUp, Failures int64
-	Failure          string
-	// Foreign is how much of the machine others used meanwhile: 0 to 1.
-	Foreign float64
+	Holds []int64         // of each worker
+	Waits []time.Duration // of pairs: until the release
+	Gaps  []time.Duration // how long the name was free between two owners
+	// CPU, Allocs and Bytes are the client's, for each pair or kept name.
+	CPU             time.Duration
+	Allocs, Bytes   float64
+	Lost, Stuck     int // names; workers that did not end
+	Failures        int64
+	Failure         string  // the first
+	PerSecond       float64 // pairs, or owner changes
+	P50, P99        time.Duration
+	Fairness        float64
+	Starved         int
+	Overlaps        int64
+	Drain           time.Duration
+	ServerCPU       float64 // share of one core
+	Commands, Calls float64 // the server's, and of them scripts; per second
+	PerChange       float64 // the server's commands for each owner change
+	Foreign         float64 // how much of the machine others used meanwhile: 0 to 1
 }
+
+const (
+	// sharedName is the name that all want who do not have one each, keptPrefix begins the names that are kept.
+	sharedName = "bench/shared"
+	keptPrefix = "bench/kept/"
+
+	retryAfter  = 20 * time.Millisecond // before a worker whose call has failed asks again
+	leaveWithin = 15 * time.Second      // a worker that has not ended then is stuck: it waits for a lock that nobody holds
+)
 
 // taskVariable carries a task to the process that does it.
 const taskVariable = "HOLDFAST_BENCH_TASK"
 
-// tooLong is how much longer than its window a measurement may take.
-const tooLong = 90 * time.Second
+// command returns this program as the process of a task.
+func (t task) command(ctx context.Context) *exec.Cmd {
+	program, err := os.Executable()
+	text, textErr := json.Marshal(t)
+	if err := errors.Join(err, textErr); err != nil {
+		panic(err) // neither depends on what is measured
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
+	cmd.Stderr = &bytes.Buffer{}
+	return cmd
+}
 
-// exitHangs is the exit code of a process whose peer hangs.
-const exitHangs = 3
+// said adds what a process has complained of to its error.
+func said(cmd *exec.Cmd, err error) error {
+	return fmt.Errorf("%w: %s", err, cmd.Stderr.(*bytes.Buffer).Bytes())
+}
 
-// Child runs the task of this process and ends the process, if it was started for a task.
-// The program MUST call it first.
-func Child() {
+// child runs the task of this process and ends the process, if it was started for a task.
+// The program MUST call it first. It closes no client: that may wait for a worker that is stuck.
+func child() {
 	text := os.Getenv(taskVariable)
 	if text == "" {
 		return
 	}
 	var t task
-	err := json.Unmarshal([]byte(text), &t)
 	var r result
+	err := json.Unmarshal([]byte(text), &t)
 	if err == nil {
-		// A peer that hangs must not hang the measurement.
-		time.AfterFunc(t.Window+4*t.TTL+tooLong, func() {
-			fmt.Fprintf(os.Stderr, "%s, %s: hangs\n", t.Workload, t.Peer)
-			os.Exit(exitHangs)
-		})
 		// In a program contexts can end, and some client libraries have another path for
 		// contexts that cannot.
 		ctx, cancel := context.WithCancel(context.Background())
@@ -97,50 +100,230 @@ func Child() {
 		err = json.NewEncoder(os.Stdout).Encode(r)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s, %s: %v\n", t.Workload, t.Peer, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", t.Peer, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
 func (t task) do(ctx context.Context) (result, error) {
-	kinds := stores
-	if t.ofCrowd() {
-		kinds = crowdStores
+	s := storeOf(t.Store)
+	if t.TTL > 0 {
+		return result{}, holdForEver(ctx, s, t)
 	}
-	s := kinds[t.Store]
-	if s == nil {
-		return result{}, fmt.Errorf("no store %q", t.Store)
-	}
-	p, err := s.peer(t.Peer)
+	a, err := openArena(t.Arena)
 	if err != nil {
 		return result{}, err
 	}
-	clients := make([]Locker, max(1, t.Clients))
-	for i := range clients {
-		if clients[i], err = p.open(ctx, t.Addr); err != nil {
+	lockers := make([]locker, t.Clients)
+	for i := range lockers {
+		if lockers[i], err = s.open(ctx, t.Peer, t.Addr); err != nil {
 			return result{}, err
 		}
 	}
-	l := clients[0]
-	work := func() (served, error) { return s.work(ctx, t.Addr) }
-	// The process ends next, without a call of the peer's Close, which may wait for a
-	// worker that is stuck.
-	switch t.Workload {
-	case "pair", "pair64":
-		return pairs(ctx, l, t.Workers, t.Window)
-	case "hot", "hot4", "handoff", "clients2", "clients16":
-		return hot(ctx, clients, t)
-	case crowdLoop, crowdOnce:
-		return crowd(ctx, clients, t)
-	case crashHold:
-		return holdForEver(ctx, l, t)
-	case idleSessions:
-		return keepSessions(ctx, clients, t)
-	case "wait":
-		return wait(ctx, l, t.Workers, t.Window, work)
-	case "hold":
-		return hold(ctx, l, t.Workers, t.Window, work)
+	if t.Kind == keep {
+		return t.keep(ctx, a, lockers)
 	}
-	return result{}, fmt.Errorf("no workload %q", t.Workload)
+	return t.work(ctx, a, lockers), nil
+}
+
+// work runs the workers of one process until the measurement is over. A call that fails is counted,
+// and the worker asks again, because what a crowd does to a store is what is measured.
+func (t task) work(ctx context.Context, a *arena, lockers []locker) result {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	workers := make([]worker, t.Workers)
+	ended := make(chan *worker, t.Workers)
+	a.ready.Add(1)
+	await(a, warming)
+	for i := range workers {
+		w := &workers[i]
+		w.id, w.task, w.arena, w.lock = int32(1+t.Process*t.Workers+i), t, a, lockers[i%len(lockers)]
+		go func() { w.run(ctx); ended <- w }()
+	}
+	await(a, measured)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu := cpuOfSelf()
+	await(a, over)
+	cpu = cpuOfSelf() - cpu
+	runtime.ReadMemStats(&after)
+	cancel()
+	r := result{Stuck: t.Workers}
+	for late := time.After(leaveWithin); r.Stuck > 0; r.Stuck-- {
+		select {
+		case w := <-ended:
+			r.Waits, r.Gaps = append(r.Waits, w.waits...), append(r.Gaps, w.gaps...)
+			r.Failures += w.failures
+			if r.Failure == "" && w.failure != nil {
+				r.Failure = w.failure.Error()
+			}
+			continue
+		case <-late:
+		}
+		break
+	}
+	var holds int64
+	for i := range workers {
+		r.Holds = append(r.Holds, workers[i].holds.Load())
+		holds += workers[i].holds.Load()
+	}
+	if t.Kind == pairs && holds > 0 {
+		r.CPU, r.Allocs = cpu/time.Duration(holds), float64(after.Mallocs-before.Mallocs)/float64(holds)
+	}
+	return r
+}
+
+// await waits until the measurement has come to a stage.
+func await(a *arena, stage int32) {
+	for a.stage.Load() < stage {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// worker takes and releases locks, and keeps what it has seen.
+type worker struct {
+	task
+	id          int32
+	arena       *arena
+	lock        locker
+	holds       atomic.Int64
+	waits, gaps []time.Duration
+	failures    int64
+	failure     error
+}
+
+func (w *worker) run(ctx context.Context) {
+	a, name := w.arena, sharedName
+	if w.Kind == pairs {
+		name = fmt.Sprintf("bench/%d", w.id)
+	}
+	a.asking.Add(1)
+	for start := time.Now(); a.stage.Load() != over; {
+		h, err := w.lock(ctx, name)
+		took := time.Since(start)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			// A wait that the end of the measurement cuts short counts too: a worker that never
+			// gets the lock has waited longest.
+			w.waits = append(w.waits, took)
+			return
+		case err != nil:
+			w.fail(ctx, err)
+			continue
+		}
+		counts := a.stage.Load() == measured || w.Kind == wait
+		if w.Kind != pairs {
+			// A worker that takes the lock again at once has not waited for another.
+			if gap := a.enter(w.id, w.Stay); counts && gap > 0 {
+				w.waits, w.gaps = append(w.waits, took), append(w.gaps, gap)
+			}
+		}
+		if err := h.release(); err != nil {
+			w.fail(ctx, err)
+		}
+		a.holds.Add(1)
+		if counts {
+			w.holds.Add(1)
+		}
+		if counts && w.Kind == pairs {
+			w.waits = append(w.waits, time.Since(start))
+		}
+		if w.Kind == wait {
+			return
+		}
+		start = time.Now()
+	}
+}
+
+// fail counts a call that has failed, and waits before the next one.
+func (w *worker) fail(ctx context.Context, err error) {
+	w.failures++
+	if w.failure == nil {
+		w.failure = err
+	}
+	select {
+	case <-time.After(retryAfter):
+	case <-ctx.Done():
+	}
+}
+
+// keep takes a name for each worker, and lets the peer renew them as it does by itself until the
+// measurement is over.
+func (t task) keep(ctx context.Context, a *arena, lockers []locker) (result, error) {
+	before := heap() // a hold has no goroutine: the stacks would be those of takers that have ended
+	const takers = 64
+	holds, errs := make([]hold, t.Workers), make([]error, takers)
+	var all sync.WaitGroup
+	for taker := range takers {
+		all.Go(func() {
+			for i := taker; i < t.Workers && errs[taker] == nil; i += takers {
+				holds[i], errs[taker] = lockers[i%len(lockers)](ctx, fmt.Sprintf("%s%d/%d", keptPrefix, t.Process, i))
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return result{}, err
+	}
+	r := result{Bytes: (heap() - before) / float64(t.Workers)}
+	a.ready.Add(1)
+	await(a, over)
+	for _, h := range holds {
+		if h.lost() {
+			r.Lost++
+		}
+	}
+	return r, nil
+}
+
+// heap returns how much is used after a collection.
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// joined puts the results of the processes of a measurement together.
+func joined(parts []result) (r result) {
+	for _, p := range parts {
+		r.Holds, r.Waits, r.Gaps = append(r.Holds, p.Holds...), append(r.Waits, p.Waits...), append(r.Gaps, p.Gaps...)
+		r.CPU, r.Allocs, r.Bytes = max(r.CPU, p.CPU), max(r.Allocs, p.Allocs), max(r.Bytes, p.Bytes)
+		r.Failures, r.Stuck, r.Lost = r.Failures+p.Failures, r.Stuck+p.Stuck, r.Lost+p.Lost
+		if r.Failure == "" {
+			r.Failure = p.Failure
+		}
+	}
+	r.P50, r.P99 = quantile(r.Waits, 0.5), quantile(r.Waits, 0.99)
+	r.Fairness = jain(r.Holds)
+	for _, n := range r.Holds {
+		if n == 0 {
+			r.Starved++
+		}
+	}
+	return r
+}
+
+// quantile returns the q quantile of the samples, and sorts them.
+func quantile(samples []time.Duration, q float64) time.Duration {
+	if len(samples) == 0 {
+		return 0
+	}
+	slices.Sort(samples)
+	return samples[min(len(samples)-1, int(q*float64(len(samples))))]
+}
+
+// jain returns Jain's index of fairness: 1 if all have the same share, 1/n if one of n has all.
+func jain(shares []int64) float64 {
+	var sum, squares float64
+	for _, s := range shares {
+		sum += float64(s)
+		squares += float64(s) * float64(s)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(shares)) * squares)
 }

@@ -2,12 +2,9 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -15,26 +12,31 @@ import (
 	"github.com/holdfastlock/holdfast"
 )
 
-// crashHold is the task of a process that holds one name until it is killed.
-const crashHold = "crash"
-
 // queueIn is how long waiters have to take their places before the holders are killed.
 const queueIn = 500 * time.Millisecond
 
-// crashName is the name that one of the processes holds.
-func crashName(ttl time.Duration, process int) string {
-	return fmt.Sprintf("bench/crash/%v/%d", ttl, process)
+// crashMutex is the lock that one of the processes holds.
+func crashMutex(ctx context.Context, s *store, addr string, ttl time.Duration, process int) (*holdfast.Lock, *holdfast.Client, error) {
+	client, err := holdfast.Open(ctx, s.url(addr))
+	if err != nil {
+		return nil, nil, err
+	}
+	return client.Mutex(fmt.Sprintf("bench/crash/%v/%d", ttl, process), &holdfast.Options{TTL: ttl}), client, nil
 }
 
 // holdForEver holds a name, says so by an empty line, and never returns.
-func holdForEver(ctx context.Context, l Locker, t task) (result, error) {
-	lease, err := l.(ours).client.Mutex(crashName(t.TTL, t.Process), &holdfast.Options{TTL: t.TTL}).Acquire(ctx)
+func holdForEver(ctx context.Context, s *store, t task) error {
+	lock, _, err := crashMutex(ctx, s, t.Addr, t.TTL, t.Process)
 	if err != nil {
-		return result{}, err
+		return err
+	}
+	lease, err := lock.Acquire(ctx)
+	if err != nil {
+		return err
 	}
 	fmt.Println()
 	<-lease.Done() // under load it may be lost; whoever waits for the name then gets it too soon, and sees so
-	return result{}, lease.Err()
+	return lease.Err()
 }
 
 // crashed is what became of the names of holders that were killed.
@@ -47,11 +49,11 @@ type crashed struct {
 // crash starts so many processes that hold a name each, spread over the time between two renewals.
 // It counts the server's requests for a window, lets a client wait for each name, and kills all
 // holders.
-func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration, holders int) (crashed, error) {
+func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration, holders int) (got crashed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, window+3*ttl+openWithin)
 	defer cancel()
 	before := loadNow()
-	processes, err := startHolders(ctx, task{Store: s.name, Peer: s.ours, Addr: addr, Workload: crashHold, TTL: ttl, Processes: holders})
+	processes, err := startHolders(ctx, task{Store: s.name, Addr: addr, Peer: oursName, TTL: ttl}, holders)
 	defer func() {
 		for _, p := range processes {
 			p.Process.Kill()
@@ -59,30 +61,26 @@ func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration
 		}
 	}()
 	if err != nil {
-		return crashed{}, err
+		return got, err
 	}
-	commands, scripts, err := rate(func() (served, error) { return s.work(ctx, addr) }, window)
+	served, err := (&measurement{workload: workload{window: window}, store: s, addr: addr}).rate()
 	if err != nil {
-		return crashed{}, err
+		return got, err
 	}
-	if scripts > 0 { // a call of a script is one request; the commands inside it are counted too
-		commands = scripts
+	got.requests = served.Commands / float64(holders)
+	if served.Calls > 0 { // a call of a script is one request; the commands inside it are counted too
+		got.requests = served.Calls / float64(holders)
 	}
-	p, err := s.peer(s.ours)
-	if err != nil {
-		return crashed{}, err
-	}
-	got := crashed{requests: max(0, commands) / float64(holders), freed: make([]time.Duration, holders)}
 	killed, had, errs := make([]time.Time, holders), make([]time.Time, holders), make([]error, holders)
-	var wg sync.WaitGroup
+	var waiting sync.WaitGroup
 	for i := range holders {
-		waiter, err := p.open(ctx, addr)
+		lock, client, err := crashMutex(ctx, s, addr, ttl, i)
 		if err != nil {
-			return crashed{}, err
+			return got, err
 		}
-		defer waiter.Close()
-		wg.Go(func() {
-			lease, err := waiter.(ours).client.Mutex(crashName(ttl, i), &holdfast.Options{TTL: ttl}).Acquire(ctx)
+		defer client.Close()
+		waiting.Go(func() {
+			lease, err := lock.Acquire(ctx)
 			had[i] = time.Now()
 			if err == nil {
 				err = lease.Release()
@@ -93,55 +91,39 @@ func crash(ctx context.Context, s *store, addr string, ttl, window time.Duration
 	time.Sleep(queueIn)
 	for i, p := range processes {
 		killed[i] = time.Now()
-		if err := p.Process.Kill(); err != nil {
-			errs[i] = err
-		}
+		err = errors.Join(err, p.Process.Kill())
 	}
-	wg.Wait()
+	waiting.Wait()
 	for i := range holders {
-		got.freed[i] = had[i].Sub(killed[i])
-		if got.freed[i] <= 0 && errs[i] == nil {
+		freed := had[i].Sub(killed[i])
+		if got.freed = append(got.freed, freed); freed <= 0 && errs[i] == nil {
 			errs[i] = errors.New("a name was free before its holder was killed")
 		}
 	}
-	got.foreign = foreign(before, loadNow())
-	return got, errors.Join(errs...)
+	got.foreign = foreign(before)
+	return got, errors.Join(err, errors.Join(errs...))
 }
 
-// startHolders starts the processes of a task one by one, so that their renewals are spread over
-// the time between two, and waits until all hold. It returns those that it has started, even if one
-// of them fails.
-func startHolders(ctx context.Context, t task) ([]*exec.Cmd, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	var processes []*exec.Cmd
+// startHolders starts n holders one by one, so that their renewals are spread over the time between
+// two, and waits until all hold. It returns those that it has started, even if one of them fails.
+func startHolders(ctx context.Context, t task, n int) (processes []*exec.Cmd, err error) {
 	start := time.Now()
-	for i := range t.Processes {
-		t.Process = i
-		text, err := json.Marshal(t)
-		if err != nil {
-			return processes, err
-		}
-		p := exec.CommandContext(ctx, program)
-		p.Env = append(os.Environ(), taskVariable+"="+string(text))
-		var complaints bytes.Buffer
-		p.Stderr = &complaints
+	for t.Process = range n {
+		p := t.command(ctx)
 		out, err := p.StdoutPipe()
+		if err == nil {
+			err = p.Start()
+		}
 		if err != nil {
 			return processes, err
 		}
-		if err := p.Start(); err != nil {
-			return processes, err
-		}
-		processes = append(processes, p)
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			p.Process.Kill()
 			p.Wait() // the complaints are complete then
-			return processes[:i], fmt.Errorf("%w: %s", err, complaints.Bytes())
+			return processes, said(p, err)
 		}
-		time.Sleep(time.Until(start.Add(t.TTL / 3 * time.Duration(i+1) / time.Duration(t.Processes))))
+		processes = append(processes, p)
+		time.Sleep(time.Until(start.Add(t.TTL / 3 * time.Duration(t.Process+1) / time.Duration(n))))
 	}
 	return processes, nil
 }

@@ -19,7 +19,7 @@ func cpuOfSelf() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// load is the processor time of the machine and of the processes of this measurement so far,
+// load is the processor time of the machine, and of this process with all its descendants, so far,
 // in ticks of the kernel, from Linux's /proc; zero on other systems.
 type load struct{ busy, all, own int64 }
 
@@ -37,22 +37,18 @@ func loadNow() load {
 			l.busy += n
 		}
 	}
-	l.own = ticksOfFamily()
+	l.own = ticksOf([]int{os.Getpid()})
 	return l
 }
 
-// foreign returns the share of the machine that other processes used between two instants.
-func foreign(before, after load) float64 {
-	all := after.all - before.all
-	if all == 0 {
+// foreign returns the share of the machine that other processes have used since before.
+func foreign(before load) float64 {
+	now := loadNow()
+	if now.all == before.all {
 		return 0
 	}
-	return max(0, float64((after.busy-before.busy)-(after.own-before.own))/float64(all))
+	return max(0, float64((now.busy-before.busy)-(now.own-before.own))/float64(now.all-before.all))
 }
-
-// ticksOfFamily adds up the ticks of this process and of all its descendants, those that have
-// ended included.
-func ticksOfFamily() int64 { return ticksOf([]int{os.Getpid()}) }
 
 // ticksOf adds up the ticks of the families of some processes, each with all its descendants,
 // those that have ended included.

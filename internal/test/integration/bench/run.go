@@ -1,12 +1,11 @@
 package bench
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,38 +15,54 @@ import (
 
 // workload says what workers do with a lock.
 type workload struct {
-	name      string
-	about     string
-	workers   int // of each process
-	clients   int // of each process, which its workers share; 0: one
-	processes int
-	stay      time.Duration // how long each one keeps a hot name
-	window    time.Duration // 0: HOLDFAST_BENCH_WINDOW
-	reps      int           // 0: HOLDFAST_BENCH_REPS
-	columns   []column
+	name, about string
+	kind        kind
+	workers     int // of each process
+	clients     int // of each process; 0: one
+	processes   int
+	stay        time.Duration // how long each one keeps the shared name
+	window      time.Duration // 0: HOLDFAST_BENCH_WINDOW
+	reps        int           // at most; 0: HOLDFAST_BENCH_REPS
+	columns     []column
 }
 
-// workloads are all workloads, in the order of the documentation.
+// workloads are the workloads of all stores, in the order of the documentation.
 var workloads = []workload{
-	{name: "pair", about: "one goroutine takes and releases a name of its own", workers: 1,
-		processes: 1, columns: pairColumns},
-	{name: "pair64", about: "64 goroutines take and release, a name each", workers: 64,
-		processes: 1, columns: pairColumns},
-	{name: "hot", about: "64 goroutines want one name", workers: 64, processes: 1, columns: hotColumns},
-	{name: "hot4", about: "4 processes of 16 goroutines want one name", workers: 16, processes: 4,
-		columns: hotColumns},
-	{name: "clients2", about: "2 goroutines, a client each, want one name", workers: 2, clients: 2,
-		processes: 1, columns: hotColumns},
-	{name: "clients16", about: "16 goroutines, a client each, want one name", workers: 16,
-		clients: 16, processes: 1, columns: hotColumns},
-	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", workers: 1,
-		processes: 8, stay: 10 * time.Millisecond, window: 6 * time.Second,
-		columns: handoffColumns},
-	{name: "wait", about: "1,000 goroutines wait for one name", workers: 1000, processes: 1,
+	{name: "pair", about: "one goroutine takes and releases a name of its own", kind: pairs, workers: 1, processes: 1, columns: pairColumns},
+	{name: "pair64", about: "64 goroutines take and release, a name each", kind: pairs, workers: 64, processes: 1, columns: pairColumns},
+	{name: "hot", about: "64 goroutines want one name", kind: hot, workers: 64, processes: 1, columns: hotColumns},
+	{name: "hot4", about: "4 processes of 16 goroutines want one name", kind: hot, workers: 16, processes: 4, columns: hotColumns},
+	crowdOf(2),
+	crowdOf(16),
+	{name: "handoff", about: "8 processes want one name, each for 10 ms at a time", kind: hot, workers: 1, processes: 8,
+		stay: 10 * time.Millisecond, window: 6 * time.Second, columns: handoffColumns},
+	{name: "wait", about: "1,000 goroutines wait for one name, then each gets it once", kind: wait, workers: 1000, processes: 1,
 		window: 4 * time.Second, reps: 1, columns: waitColumns},
-	{name: "hold", about: "10,000 names are held and renewed", workers: 10000, processes: 1,
-		window: 31 * time.Second, reps: 1, columns: holdColumns},
+	{name: "hold", about: "10,000 names are held and renewed", kind: keep, workers: 10000, processes: 1,
+		window: 31 * time.Second, reps: 1, columns: keepColumns},
 }
+
+// crowdOf makes processes of equally many clients, with one worker each.
+func crowdOf(clients int) workload {
+	processes := (clients + ofProcess - 1) / ofProcess
+	for clients%processes != 0 {
+		processes++
+	}
+	each := clients / processes
+	return workload{name: fmt.Sprintf("clients%d", clients), about: fmt.Sprintf("%d clients, %d in a process, want one name", clients, each),
+		kind: crowd, workers: each, clients: each, processes: processes, columns: crowdColumns}
+}
+
+const (
+	maxCrowd    = 1000
+	ofProcess   = 50 // clients in one process at most
+	turnsEach   = 10 // owner changes for each client of a crowd that a measurement waits for, if it need not wait long
+	longWindow  = 10 // how many times as long as its window it waits for them at most
+	warmup      = 300 * time.Millisecond
+	settle      = 2 * time.Second
+	openWithin  = 150 * time.Second
+	drainWithin = 60 * time.Second
+)
 
 // settings of a run, from the environment.
 type settings struct {
@@ -55,13 +70,12 @@ type settings struct {
 	window time.Duration
 	peers  []string // nil: all
 	crowds []int    // how many clients a crowd has
+	keep   bool     // what was measured goes to the documentation
 }
 
-// usual are the settings that the environment need not set.
-var usual = settings{reps: 5, window: 2 * time.Second}
-
-// settingsOf reads the settings; what the environment does not set is as in s.
-func settingsOf(getenv func(string) string, s settings) (settings, error) {
+// settingsOf reads the settings; reps and window are those that the environment need not set.
+func settingsOf(getenv func(string) string, reps int, window time.Duration) (settings, error) {
+	s := settings{reps: reps, window: window, crowds: []int{4, 64}, keep: getenv("HOLDFAST_BENCH_KEEP") != ""}
 	var err error
 	if v := getenv("HOLDFAST_BENCH_REPS"); v != "" {
 		if s.reps, err = strconv.Atoi(v); err != nil || s.reps < 1 {
@@ -94,85 +108,181 @@ type series map[string][]result
 
 // measure measures all peers one by one, as often as there are repetitions. Start starts a
 // server for one measurement, and returns its address and the function that ends it.
-func measure(s *store, w workload, set settings, dir string, start func() (addr string, stop func())) (series, error) {
-	reps, window := set.reps, set.window
+func measure(s *store, w workload, set settings, dir string, start func() (addr string, stop func())) series {
 	if w.reps != 0 {
-		reps = min(reps, w.reps)
+		set.reps = min(set.reps, w.reps)
 	}
-	if w.window != 0 {
-		window = w.window
+	if w.window == 0 {
+		w.window = set.window
 	}
 	got := series{}
-	for range reps {
-		for _, p := range s.peers {
-			if slices.Contains(p.skips, w.name) || set.peers != nil && !slices.Contains(set.peers, p.name) {
+	for range set.reps {
+		for _, p := range s.all() {
+			if p.can&w.kind == 0 || p.most > 0 && w.clients*w.processes > p.most || set.peers != nil && !slices.Contains(set.peers, p.name) {
 				continue
 			}
+			others := children()
 			addr, stop := start()
-			t := task{Store: s.name, Peer: p.name, Addr: addr, Workload: w.name, Workers: w.workers,
-				Window: window, Clients: w.clients, Stay: w.stay, Processes: w.processes}
+			server := slices.DeleteFunc(children(), func(pid int) bool { return slices.Contains(others, pid) })
 			before := loadNow()
-			r, err := runProcesses(t, dir)
-			r.Foreign = foreign(before, loadNow())
+			r, err := (&measurement{workload: w, store: s, peer: p, addr: addr, server: server}).run(filepath.Join(dir, strconv.Itoa(len(got[p.name]))+strings.ReplaceAll(p.name, "/", "-")))
 			stop()
-			if err != nil && p.name != s.ours && hangs(err) {
-				r, err = result{Stuck: w.workers * w.processes}, nil
+			if err != nil { // what was measured until then counts
+				r.Failures, r.Failure = r.Failures+1, err.Error()
 			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", p.name, err)
-			}
+			r.Foreign = foreign(before)
 			got[p.name] = append(got[p.name], r)
 		}
 	}
-	return got, nil
+	return got
 }
 
-func hangs(err error) bool {
-	var exit *exec.ExitError
-	return errors.As(err, &exit) && exit.ExitCode() == exitHangs
+// measurement is one measurement of one peer, on a server of its own.
+type measurement struct {
+	workload
+	store  *store
+	peer   peer
+	addr   string
+	server []int // its processes
 }
 
-// runProcesses runs a task in as many processes as it says, and joins their results.
-func runProcesses(t task, dir string) (result, error) {
-	t.Arena = filepath.Join(dir, "arena")
-	if err := newArena(t.Arena); err != nil {
-		return result{}, err
-	}
-	a, err := openArena(t.Arena)
+// run starts the processes, moves the arena's stage on, and joins the results. File becomes the arena.
+func (m *measurement) run(file string) (result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openWithin+drainWithin+longWindow*m.window+2*leaveWithin)
+	defer cancel()
+	a, err := openArena(file)
 	if err != nil {
 		return result{}, err
 	}
-	answers := startProcesses(t)
-	var elapsed time.Duration
-	if t.Workload != "wait" && t.Workload != "hold" && !strings.HasPrefix(t.Workload, "pair") {
-		for int(a.ready.Load()) < t.Processes && len(answers) == 0 {
-			time.Sleep(time.Millisecond)
+	m.read() // opens the connection that asks: a crowded server might not let it in
+	release := func() error { return nil }
+	if m.kind == wait {
+		holder, err := m.peer.open(ctx, m.addr)
+		if err != nil {
+			return result{}, err
 		}
-		a.stage.Store(warming)
-		time.Sleep(warmup)
-		start := time.Now()
-		a.stage.Store(measured)
-		time.Sleep(t.Window)
-		a.stage.Store(over)
-		elapsed = time.Since(start)
+		h, err := holder(ctx, sharedName)
+		if err != nil {
+			return result{}, err
+		}
+		release = h.release
 	}
-	var r result
-	for range t.Processes {
+	answers := startProcesses(ctx, task{Store: m.store.name, Peer: m.peer.name, Addr: m.addr, Kind: m.kind, Workers: m.workers,
+		Clients: max(1, m.clients), Stay: m.stay, Arena: file}, m.processes)
+	r, err := result{}, errors.New("the clients were not open in time")
+	if within(openWithin, func() bool { return int(a.ready.Load()) == m.processes || len(answers) > 0 }) && len(answers) == 0 {
+		a.stage.Store(warming)
+		switch m.kind {
+		case wait:
+			r, err = m.drain(a, release)
+		case keep:
+			r, err = m.rate()
+		default:
+			r, err = m.loop(a)
+		}
+	}
+	a.stage.Store(over)
+	var parts []result
+	for range m.processes {
 		got := <-answers
 		if got.err != nil {
-			a.stage.Store(over)
 			err = got.err
 		}
-		holds, gaps := append(r.Holds, got.Holds...), append(r.Gaps, got.Gaps...)
-		p50, p99 := max(r.P50, got.P50), max(r.P99, got.P99) // of the worst process
-		r = got.result
-		r.Holds, r.Gaps, r.P50, r.P99 = holds, gaps, p50, p99
+		parts = append(parts, got.result)
 	}
-	if elapsed > 0 {
-		r.PerSecond = float64(a.changes.Load()) / elapsed.Seconds()
-		r.Overlaps, r.Fairness = a.overlaps.Load(), jain(r.Holds)
+	whole := joined(parts)
+	if len(whole.Holds) == 0 && m.kind != keep {
+		whole.Starved = m.workers * m.processes
+	}
+	whole.PerSecond, whole.PerChange, whole.ServerCPU = r.PerSecond, r.PerChange, r.ServerCPU
+	whole.Commands, whole.Calls, whole.Drain = r.Commands, r.Calls, r.Drain
+	whole.Overlaps = a.overlaps.Load()
+	return whole, err
+}
+
+// loop measures while the workers lock again and again, in a crowd until each client could have had
+// the name some times, because what few turns say about shares is rough.
+func (m *measurement) loop(a *arena) (result, error) {
+	everybody := int64(m.workers * m.processes)
+	counted := &a.changes
+	if m.kind == pairs {
+		counted = &a.holds
+	}
+	time.Sleep(warmup)
+	if m.kind == crowd {
+		within(longWindow/2*m.window, func() bool { return a.holds.Load() >= everybody })
+	}
+	before, unasked := m.read()
+	first := counted.Load()
+	a.stage.Store(measured)
+	time.Sleep(m.window)
+	if m.kind == crowd {
+		within((longWindow-1)*m.window, func() bool { return counted.Load()-first >= turnsEach*everybody })
+	}
+	a.stage.Store(over)
+	n, elapsed := float64(counted.Load()-first), time.Since(before.at)
+	after, err := m.read()
+	r := since(before, after)
+	r.PerSecond = n / elapsed.Seconds()
+	if n > 0 {
+		r.PerChange = r.Commands / r.PerSecond
+	}
+	return r, errors.Join(unasked, err)
+}
+
+// drain measures what the server does while all wait, lets the name go, and measures until each has
+// had it.
+func (m *measurement) drain(a *arena, release func() error) (result, error) {
+	everybody := int64(m.workers * m.processes)
+	within(openWithin, func() bool { return int64(a.asking.Load()) == everybody })
+	time.Sleep(settle)
+	r, failed := m.rate()
+	start := time.Now()
+	if err := release(); err != nil {
+		return r, err
+	}
+	within(drainWithin, func() bool { return a.holds.Load() >= everybody })
+	r.Drain = time.Since(start)
+	return r, failed
+}
+
+// rate measures what the server does in a window, without the commands of the question.
+func (m *measurement) rate() (result, error) {
+	first, _ := m.read()
+	before, unasked := m.read()
+	time.Sleep(m.window)
+	after, err := m.read()
+	after.commands -= before.commands - first.commands
+	return since(before, after), errors.Join(unasked, err)
+}
+
+// reading is what the server has done at an instant.
+type reading struct {
+	served
+	at    time.Time
+	ticks int64
+}
+
+func (m *measurement) read() (reading, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r := reading{at: time.Now(), ticks: ticksOf(m.server)}
+	if m.store.work == nil {
+		return r, nil
+	}
+	var err error
+	if r.served, err = m.store.work(ctx, m.addr); err != nil {
+		err = fmt.Errorf("the server does not say what it has done: %w", err)
 	}
 	return r, err
+}
+
+// since returns what the server has done from one reading to the next, and the share of one core
+// that it has used.
+func since(before, after reading) result {
+	seconds := after.at.Sub(before.at).Seconds()
+	return result{Commands: float64(after.commands-before.commands) / seconds, Calls: float64(after.scripts-before.scripts) / seconds,
+		ServerCPU: float64(after.ticks-before.ticks) / ticksPerSecond / seconds}
 }
 
 // answer is what one process has measured.
@@ -181,36 +291,58 @@ type answer struct {
 	err error
 }
 
-// startProcesses starts the processes of a task. Each answers once.
-func startProcesses(t task) <-chan answer {
-	answers := make(chan answer, t.Processes)
-	for i := range t.Processes {
-		t.Process = i
-		go func(t task) {
-			r, err := runProcess(t)
-			answers <- answer{r, err}
-		}(t)
+// startProcesses starts n processes of a task. Each answers once.
+func startProcesses(ctx context.Context, t task, n int) <-chan answer {
+	answers := make(chan answer, n)
+	for t.Process = range n {
+		cmd := t.command(ctx)
+		go func() {
+			var got answer
+			out, err := cmd.Output()
+			if err != nil {
+				got.err = said(cmd, err)
+			} else {
+				got.err = json.Unmarshal(out, &got.result)
+			}
+			answers <- got
+		}()
 	}
 	return answers
 }
 
-func runProcess(t task) (result, error) {
-	text, err := json.Marshal(t)
-	if err != nil {
-		return result{}, err
+// within waits until something is so, and reports whether it was in time.
+func within(limit time.Duration, so func() bool) bool {
+	for deadline := time.Now().Add(limit); !so(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return result{}, err
+	return true
+}
+
+// report prints a table, and returns what must not have happened: a lock that did not exclude, or
+// a failure of ours.
+func (got series) report(s *store, w workload) (faults []string) {
+	beside := got.best(s, w.columns[0].of)
+	if got[s.floor] != nil {
+		beside = s.floor
 	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
-	if err != nil {
-		return result{}, fmt.Errorf("%w: %s", err, complaints.Bytes())
+	if w.kind == wait || w.kind == keep {
+		beside = ""
 	}
-	var r result
-	return r, json.Unmarshal(out, &r)
+	got.print(os.Stdout, s, w, beside)
+	for _, p := range s.all() {
+		for _, r := range got[p.name] {
+			if r.Overlaps > 0 {
+				faults = append(faults, fmt.Sprintf("%s: %d holds were not alone", p.name, r.Overlaps))
+			}
+			if r.Failure != "" {
+				fmt.Printf("%s: %d failures, the first: %s\n", p.name, r.Failures, r.Failure)
+			}
+			if p.name == oursName && w.kind != crowd && (r.Failures > 0 || r.Stuck > 0 || r.Lost > 0) { // a store may collapse under a crowd
+				faults = append(faults, fmt.Sprintf("%s: %d failures (%s), %d workers stuck, %d holds lost", p.name, r.Failures, r.Failure, r.Stuck, r.Lost))
+			}
+		}
+	}
+	return faults
 }

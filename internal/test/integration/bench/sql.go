@@ -7,50 +7,51 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/url"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/holdfastlock/holdfast/driver"
+	_ "github.com/holdfastlock/holdfast/filelock"
 	"github.com/holdfastlock/holdfast/sqllock/mysqlconn"
 	"github.com/holdfastlock/holdfast/sqllock/pgconn"
 	"github.com/holdfastlock/holdfast/sqllock/sqliteconn"
 )
 
-func init() {
-	stores["postgres"] = &store{
-		name: "postgres", floor: "upsert and update", ours: "holdfast", work: countedBy(postgresURL, pgconn.OpenPool, "SELECT sum(calls)::bigint FROM pg_stat_statements",
-			"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"),
+var (
+	postgresStore = store{
+		name: "postgres", title: "PostgreSQL", floor: "upsert and update", url: postgresURL,
+		work: countedBy(postgresURL, pgconn.OpenPool, "SELECT sum(calls)::bigint FROM pg_stat_statements"),
 		peers: []peer{
-			{name: "upsert and update", open: rowsOf(postgresRows, 0), skips: notPairs},
-			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, postgresURL(addr)) }},
+			{name: "upsert and update", can: pairs, open: rowsOf(postgresRows)},
 			// Each of some hundred waiters searches for deadlocks: then the server grants no lock for a minute.
-			{name: "pg_advisory_lock, a connection each", open: openAdvisory, skips: []string{"wait", "hold"}},
-			{name: "upsert, polled every 100 ms", open: rowsOf(postgresRows, poll), skips: []string{"pair", "pair64", "hold"}},
+			{name: "pg_advisory_lock", can: all &^ (wait | keep), most: 256, open: openAdvisory},
 		},
 	}
-	stores["mariadb"] = mysqlStore("mariadb", "information_schema")
-	stores["mysql"] = mysqlStore("mysql", "performance_schema")
-	stores["sqlite"] = &store{
-		name: "sqlite", floor: "upsert and update", ours: "holdfast", work: func(context.Context, string) (served, error) { return served{}, nil },
+	mariaDBStore = mysqlStore("mariadb", "MariaDB", "information_schema")
+	mySQLStore   = mysqlStore("mysql", "MySQL", "performance_schema")
+	sqliteStore  = store{
+		name: "sqlite", title: "SQLite", floor: "upsert and update", url: sqliteURL,
 		peers: []peer{
-			{name: "upsert and update", open: rowsOf(sqliteRows, 0), skips: []string{"hot", "hot4", "handoff", "clients2", "clients16"}},
-			{name: "holdfast", open: func(ctx context.Context, file string) (Locker, error) { return openHoldfast(ctx, sqliteURL(file)) }},
-			{name: "upsert, polled every 100 ms", open: rowsOf(sqliteRows, poll), skips: []string{"pair", "pair64"}},
+			{name: "upsert and update", can: pairs, open: rowsOf(sqliteRows)},
 		},
 	}
-}
+	filesStore = store{
+		name: "files", title: "files", url: func(dir string) string { return "file://" + dir },
+		peers: []peer{{name: "flock", can: all &^ keep, open: openFlock}},
+	}
+)
 
-// mysqlStore is MariaDB or MySQL, which differ in the schema that has the server's
-// counts.
-func mysqlStore(name, counts string) *store {
-	return &store{
-		name: name, floor: "two updates", ours: "holdfast", work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM "+counts+".global_status WHERE variable_name = 'Questions'",
-			"SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"),
+// mysqlStore is MariaDB or MySQL, which differ in the schema that has the server's counts.
+func mysqlStore(name, title, counts string) store {
+	return store{
+		name: name, title: title, floor: "two updates", url: mysqlURL,
+		work: countedBy(mysqlURL, mysqlconn.OpenPool, "SELECT variable_value FROM "+counts+".global_status WHERE variable_name = 'Questions'"),
 		peers: []peer{
-			{name: "two updates", open: rowsOf(mysqlRows, 0), skips: notPairs},
-			{name: "holdfast", open: func(ctx context.Context, addr string) (Locker, error) { return openHoldfast(ctx, mysqlURL(addr)) }},
-			{name: "GET_LOCK, a connection each", open: openGetLock, skips: []string{"hold"}},
-			{name: "update, polled every 100 ms", open: rowsOf(mysqlRows, poll), skips: []string{"pair", "pair64", "hold"}},
+			{name: "two updates", can: pairs, open: rowsOf(mysqlRows)},
+			{name: "GET_LOCK", can: all &^ keep, open: openGetLock},
 		},
 	}
 }
@@ -60,9 +61,6 @@ func postgresURL(addr string) string {
 }
 func mysqlURL(addr string) string  { return "mysql://root@" + addr + "/test" }
 func sqliteURL(file string) string { return "sqlite://" + file }
-
-// poll is how often many libraries ask whether a row is free.
-const poll = 100 * time.Millisecond
 
 type poolOf func(*url.URL) (*sql.DB, string, error)
 
@@ -80,9 +78,8 @@ func pool(raw string, open poolOf) (*sql.DB, error) {
 // a crowded server may let nobody in.
 var askers sync.Map
 
-// countedBy asks the server how many statements it has received, and how many other
-// connections it has.
-func countedBy(of func(addr string) string, open poolOf, statements, clients string) func(context.Context, string) (served, error) {
+// countedBy asks the server how many statements it has received.
+func countedBy(of func(addr string) string, open poolOf, statements string) func(context.Context, string) (served, error) {
 	return func(ctx context.Context, addr string) (n served, err error) {
 		asker, err := pool(of(addr), open)
 		if err != nil {
@@ -93,31 +90,17 @@ func countedBy(of func(addr string) string, open poolOf, statements, clients str
 		if loaded {
 			asker.Close()
 		}
-		db := known.(*sql.DB)
-		if err := db.QueryRowContext(ctx, statements).Scan(&n.commands); err != nil {
-			return n, err
-		}
-		return n, db.QueryRowContext(ctx, clients).Scan(&n.connections)
+		return n, known.(*sql.DB).QueryRowContext(ctx, statements).Scan(&n.commands)
 	}
 }
 
-// rows is the least lock that is a row with owner, token and expiry: the floor. With every it is
-// like many libraries: a waiter asks again at this interval.
-type rows struct {
-	db    *sql.DB
-	words rowWords
-	every time.Duration
-}
-
-// rowWords are one database's own.
+// rowWords are one database's words for the least lock that is a row with owner, token and expiry.
 type rowWords struct {
 	url                           func(addr string) string
 	pool                          poolOf
 	create, insert, take, release string
 	returning                     bool // take returns the token, rather than LastInsertId
 }
-
-const benchOwner = "an owner of 26 characters."
 
 var (
 	postgresRows = rowWords{
@@ -132,7 +115,7 @@ var (
 		url: mysqlURL, pool: mysqlconn.OpenPool,
 		create: "CREATE TABLE IF NOT EXISTS raw (name VARBINARY(512) PRIMARY KEY, owner VARBINARY(64) NOT NULL, token BIGINT NOT NULL, expires DATETIME(6) NOT NULL) ENGINE = InnoDB",
 		insert: "INSERT IGNORE INTO raw VALUES (?, '', 0, '1970-01-02')",
-		take: "UPDATE raw SET token = LAST_INSERT_ID(token + 1), expires = SYSDATE(6) + INTERVAL 30 SECOND, owner = '" + benchOwner + "'" +
+		take: "UPDATE raw SET token = LAST_INSERT_ID(token + 1), expires = SYSDATE(6) + INTERVAL 30 SECOND, owner = '" + owner + "'" +
 			" WHERE name = ? AND expires <= SYSDATE(6)",
 		release: "UPDATE raw SET owner = '', expires = '1970-01-02' WHERE name = ? AND owner = ? AND token = ?",
 	}
@@ -146,10 +129,10 @@ var (
 	}
 )
 
-// rowsOf opens such a peer. Processes that start at the same time may make each other's
-// statements fail.
-func rowsOf(w rowWords, every time.Duration) func(context.Context, string) (Locker, error) {
-	return func(ctx context.Context, addr string) (Locker, error) {
+// rowsOf opens such a lock, the floor: nobody waits for it. Processes that start at the same time may make
+// each other's first statements fail.
+func rowsOf(w rowWords) func(context.Context, string) (locker, error) {
+	return func(ctx context.Context, addr string) (locker, error) {
 		db, err := pool(w.url(addr), w.pool)
 		if err != nil {
 			return nil, err
@@ -160,47 +143,31 @@ func rowsOf(w rowWords, every time.Duration) func(context.Context, string) (Lock
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		return &rows{db, w, every}, err
-	}
-}
-
-func (r *rows) Lock(ctx context.Context, name string) (func() error, error) {
-	known := r.words.insert == ""
-	for {
-		token, err := r.take(ctx, name)
-		switch {
-		case err == nil:
-			return func() error { return r.give(name, token) }, nil
-		case !errors.Is(err, sql.ErrNoRows) && !busy(err):
-			return nil, err
-		case !known:
-			if _, err := r.db.ExecContext(ctx, r.words.insert, name); err != nil {
-				return nil, err
+		return func(ctx context.Context, name string) (hold, error) {
+			for known := w.insert == ""; ; known = true {
+				token, err := w.takeRow(ctx, db, name)
+				switch {
+				case err == nil:
+					return hold{release: func() error { return w.freeRow(db, name, token) }}, nil
+				case busy(err):
+					time.Sleep(time.Millisecond)
+				case known || !errors.Is(err, sql.ErrNoRows):
+					return hold{}, err
+				default:
+					if _, err := db.ExecContext(ctx, w.insert, name); err != nil {
+						return hold{}, err
+					}
+				}
 			}
-			known = true
-			continue
-		case r.every == 0 && !busy(err):
-			return nil, errors.New("the name is not free")
-		}
-		select {
-		case <-time.After(max(r.every, time.Millisecond)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		}, err
 	}
 }
 
-// busy reports whether SQLite has another writer.
-func busy(err error) bool {
-	var said interface{ Code() int }
-	return errors.As(err, &said) && said.Code()&0xff == 5
-}
-
-func (r *rows) take(ctx context.Context, name string) (token int64, err error) {
-	if r.words.returning {
-		return token, r.db.QueryRowContext(ctx, r.words.take, name, benchOwner).Scan(&token)
+func (w rowWords) takeRow(ctx context.Context, db *sql.DB, name string) (token int64, err error) {
+	if w.returning {
+		return token, db.QueryRowContext(ctx, w.take, name, owner).Scan(&token)
 	}
-	done, err := r.db.ExecContext(ctx, r.words.take, name)
+	done, err := db.ExecContext(ctx, w.take, name)
 	if err != nil {
 		return 0, err
 	}
@@ -210,9 +177,9 @@ func (r *rows) take(ctx context.Context, name string) (token int64, err error) {
 	return done.LastInsertId()
 }
 
-func (r *rows) give(name string, token int64) error {
+func (w rowWords) freeRow(db *sql.DB, name string, token int64) error {
 	for {
-		_, err := r.db.Exec(r.words.release, name, benchOwner, token)
+		_, err := db.Exec(w.release, name, owner, token)
 		if !busy(err) {
 			return err
 		}
@@ -220,55 +187,51 @@ func (r *rows) give(name string, token int64) error {
 	}
 }
 
-func (r *rows) Close() error { return r.db.Close() }
-
-// session is a lock of the server's own that belongs to a connection: each holder and each
-// waiter needs one. Idle connections are used again.
-type session struct {
-	db         *sql.DB
-	connecting chan struct{} // bounds how many connect at once: of a thousand none would be answered in time
-	lock, free string
-	key        func(name string) any
+// busy reports whether SQLite has another writer.
+func busy(err error) bool {
+	var said interface{ Code() int }
+	return errors.As(err, &said) && said.Code()&0xff == 5
 }
 
-func openAdvisory(_ context.Context, addr string) (Locker, error) {
+func openAdvisory(_ context.Context, addr string) (locker, error) {
 	db, err := pool(postgresURL(addr)+"&connect_timeout=60", pgconn.OpenPool) // some of a thousand wait long
 	if err != nil {
 		return nil, err
 	}
-	return openSession(db, "SELECT 1 FROM (SELECT pg_advisory_lock($1)) AS l", "SELECT pg_advisory_unlock($1)::int", func(name string) any {
+	return sessionLock(db, "SELECT 1 FROM (SELECT pg_advisory_lock($1)) AS l", "SELECT pg_advisory_unlock($1)::int", func(name string) any {
 		h := fnv.New64a()
 		h.Write([]byte(name))
 		return int64(h.Sum64())
 	}), nil
 }
 
-func openGetLock(_ context.Context, addr string) (Locker, error) {
+func openGetLock(_ context.Context, addr string) (locker, error) {
 	db, err := pool(mysqlURL(addr)+"?timeout=60s", mysqlconn.OpenPool)
 	if err != nil {
 		return nil, err
 	}
-	return openSession(db, "SELECT GET_LOCK(?, 3600)", "SELECT RELEASE_LOCK(?)", func(name string) any { return name }), nil
+	return sessionLock(db, "SELECT GET_LOCK(?, 3600)", "SELECT RELEASE_LOCK(?)", func(name string) any { return name }), nil
 }
 
-func openSession(db *sql.DB, lock, free string, key func(string) any) Locker {
+// sessionLock is a lock of the server's own that belongs to a connection: each holder and each
+// waiter needs one. Idle connections are used again.
+func sessionLock(db *sql.DB, lock, free string, key func(string) any) locker {
 	db.SetMaxOpenConns(0)
 	db.SetMaxIdleConns(2000)
-	return &session{db, make(chan struct{}, 32), lock, free, key}
-}
-
-func (s *session) Lock(ctx context.Context, name string) (func() error, error) {
-	s.connecting <- struct{}{}
-	conn, err := s.db.Conn(ctx)
-	<-s.connecting
-	if err != nil {
-		return nil, err
+	connecting := make(chan struct{}, 32) // if a thousand connect at once, none is answered in time
+	return func(ctx context.Context, name string) (hold, error) {
+		connecting <- struct{}{}
+		conn, err := db.Conn(ctx)
+		<-connecting
+		if err != nil {
+			return hold{}, err
+		}
+		if err := one(ctx, conn, lock, key(name)); err != nil {
+			conn.Close()
+			return hold{}, err
+		}
+		return hold{release: func() error { return errors.Join(one(context.Background(), conn, free, key(name)), conn.Close()) }}, nil
 	}
-	if err := one(ctx, conn, s.lock, s.key(name)); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return func() error { return errors.Join(one(context.Background(), conn, s.free, s.key(name)), conn.Close()) }, nil
 }
 
 // one runs a statement that returns 1 if all is well.
@@ -281,4 +244,28 @@ func one(ctx context.Context, conn *sql.Conn, text string, key any) error {
 	return err
 }
 
-func (s *session) Close() error { return s.db.Close() }
+// openFlock is a bare lock of the system on one file, opened for each hold as flock(1) does: the
+// kernel wakes waiters in no order that was promised.
+func openFlock(_ context.Context, dir string) (locker, error) {
+	return func(ctx context.Context, name string) (hold, error) {
+		file, err := os.OpenFile(filepath.Join(dir, url.PathEscape(name)+".flock"), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return hold{}, err
+		}
+		locked := make(chan error, 1)
+		go func() {
+			var err error
+			for again := true; again; again = errors.Is(err, syscall.EINTR) {
+				err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+			}
+			locked <- err
+		}()
+		select {
+		case err := <-locked:
+			return hold{release: file.Close}, err
+		case <-ctx.Done(): // the system's call cannot be cut short
+			go func() { <-locked; file.Close() }()
+			return hold{}, ctx.Err()
+		}
+	}, nil
+}

@@ -17,53 +17,52 @@ type column struct {
 
 var (
 	perSecond = func(r result) float64 { return r.PerSecond }
-	p50       = column{"p50", func(r result) float64 { return float64(r.P50) }, span}
-	p99       = column{"p99", func(r result) float64 { return float64(r.P99) }, span}
+	p99       = func(r result) float64 { return float64(r.P99) }
 	others    = column{"foreign CPU", func(r result) float64 { return 100 * r.Foreign }, percent}
-
-	fairness = column{"Jain", func(r result) float64 { return r.Fairness }, func(f float64) string { return fmt.Sprintf("%.3f", f) }}
-	overlaps = column{"overlaps", func(r result) float64 { return float64(r.Overlaps) }, whole}
+	changes   = column{"owner changes/s", perSecond, whole}
+	fairness  = column{"Jain", func(r result) float64 { return r.Fairness }, func(f float64) string { return fmt.Sprintf("%.3f", f) }}
+	starved   = column{"starved", func(r result) float64 { return float64(r.Starved) }, whole}
+	stuck     = column{"stuck", func(r result) float64 { return float64(r.Stuck) }, whole}
+	failures  = column{"failures", func(r result) float64 { return float64(r.Failures) }, whole}
+	perChange = column{"commands each", func(r result) float64 { return r.PerChange }, whole}
+	serverCPU = column{"server CPU", func(r result) float64 { return 100 * r.ServerCPU }, percent}
 
 	pairColumns = []column{
-		{"pairs/s", perSecond, whole}, p50, p99,
+		{"pairs/s", perSecond, whole}, {"p50", func(r result) float64 { return float64(r.P50) }, span}, {"p99", p99, span},
 		{"client CPU", func(r result) float64 { return float64(r.CPU) }, span},
-		{"allocations", func(r result) float64 { return r.Allocs }, whole},
-		{"stuck", func(r result) float64 { return float64(r.Stuck) }, whole},
-		others,
+		{"allocations", func(r result) float64 { return r.Allocs }, whole}, failures, stuck, others,
 	}
-	hotColumns = []column{
-		{"owner changes/s", perSecond, whole},
-		{"wait p50", p50.of, span}, {"wait p99", p99.of, span},
-		fairness, overlaps,
-		others,
-	}
-	handoffColumns = []column{
-		{"owner changes/s", perSecond, whole},
-		{"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span},
-		fairness, overlaps,
-		others,
-	}
-	waitColumns = []column{
-		{"drain", func(r result) float64 { return float64(r.Drain) }, span},
-		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole},
-		{"of them scripts", func(r result) float64 { return r.Scripts }, whole},
-		{"connections", func(r result) float64 { return float64(r.Connections) }, whole},
-		{"bytes/waiter", func(r result) float64 { return r.Bytes }, whole},
-		{"server bytes/waiter", func(r result) float64 { return r.ServerBytes }, whole},
-		others,
-	}
-	holdColumns = []column{
-		{"bytes/hold", func(r result) float64 { return r.Bytes }, whole},
-		{"commands/s", func(r result) float64 { return r.Commands }, whole},
-		{"script calls/s", func(r result) float64 { return r.Scripts }, whole},
-		{"lost", func(r result) float64 { return float64(r.Lost) }, whole},
-		others,
-	}
+	hotColumns   = []column{changes, {"wait p99", p99, span}, fairness, starved, failures, stuck, others}
+	crowdColumns = []column{changes, {"wait p99", p99, span}, {"p99 ÷ fair share", overFairShare, known}, fairness, starved,
+		perChange, serverCPU, failures, stuck, others}
+	handoffColumns = []column{changes, {"gap p50", gap(0.5), span}, {"gap p99", gap(0.99), span}, {"longest gap", gap(1), span}, fairness, failures, stuck, others}
+	waitColumns    = []column{{"drain", func(r result) float64 { return float64(r.Drain) }, span}, starved,
+		{"commands/s, idle", func(r result) float64 { return r.Commands }, whole}, serverCPU, failures, stuck, others}
+	keepColumns = []column{{"bytes/hold", func(r result) float64 { return r.Bytes }, whole}, {"commands/s", func(r result) float64 { return r.Commands }, whole},
+		{"script calls/s", func(r result) float64 { return r.Calls }, whole}, {"lost", func(r result) float64 { return float64(r.Lost) }, whole}, failures, others}
 )
 
 // gap is a quantile of the gaps between owners.
 func gap(q float64) func(result) float64 {
 	return func(r result) float64 { return float64(quantile(r.Gaps, q)) }
+}
+
+// overFairShare returns how many times as long as in a perfect queue one in a hundred waits: there
+// each wait takes as long as everybody's turns. It is not known, and 0, if one in a hundred never
+// had the lock: the measurement's end cut those waits short.
+func overFairShare(r result) float64 {
+	if 100*r.Starved > len(r.Holds) {
+		return 0
+	}
+	return r.P99.Seconds() * r.PerSecond / float64(max(1, len(r.Holds)))
+}
+
+// known writes a figure that is positive if it is known.
+func known(f float64) string {
+	if f == 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.2f", f)
 }
 
 func whole(f float64) string {
@@ -77,18 +76,15 @@ func percent(f float64) string { return fmt.Sprintf("%.0f %%", f) }
 
 func span(f float64) string {
 	d := time.Duration(f)
-	switch {
-	case d < 10*time.Millisecond:
+	if d < 10*time.Millisecond {
 		return d.Round(100 * time.Nanosecond).String()
-	default:
-		return d.Round(100 * time.Microsecond).String()
 	}
+	return d.Round(100 * time.Microsecond).String()
 }
 
 // print writes a table in Markdown: medians, and the ratio of the first column to that of the
 // peer beside which it is measured.
 func (got series) print(w io.Writer, s *store, load workload, beside string) {
-	fmt.Fprintf(w, "\n%s: %s\n\n|", s.name, load.about)
 	titles := []string{"peer"}
 	for _, c := range load.columns {
 		titles = append(titles, c.title)
@@ -96,8 +92,8 @@ func (got series) print(w io.Writer, s *store, load workload, beside string) {
 	if beside != "" {
 		titles = append(titles, "× "+beside)
 	}
-	fmt.Fprintf(w, " %s |\n|%s\n", strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
-	for _, p := range s.peers {
+	fmt.Fprintf(w, "\n%s: %s\n\n| %s |\n|%s\n", s.name, load.about, strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
+	for _, p := range s.all() {
 		results := got[p.name]
 		if len(results) == 0 {
 			continue
@@ -148,7 +144,7 @@ func spread(figures []float64) (low, mid, high float64) {
 func (got series) best(s *store, of func(result) float64) string {
 	name, most := "", 0.0
 	for _, p := range s.peers {
-		if p.name == s.ours || p.name == s.floor || p.name == s.bare {
+		if p.name == s.floor || p.name == bareEtcdName {
 			continue
 		}
 		if m := median(got[p.name], of); m > most {

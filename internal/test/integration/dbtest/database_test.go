@@ -108,11 +108,10 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 // run runs all cases at each level.
 func run(t *testing.T, d *database) {
 	for _, statement := range []string{
-		"DROP TABLE IF EXISTS holdfast_txlock", "DROP TABLE IF EXISTS account", "DROP TABLE IF EXISTS run",
+		"DROP TABLE IF EXISTS holdfast_txlock", "DROP TABLE IF EXISTS account",
 		d.locks.Schema(),
 		d.locks.Schema(), // again: this must do no harm
 		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0)",
-		"CREATE TABLE run (job VARCHAR(100) NOT NULL, instant BIGINT NOT NULL, PRIMARY KEY (job, instant))",
 	} {
 		if _, err := d.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
@@ -120,7 +119,7 @@ func run(t *testing.T, d *database) {
 	}
 	for _, d.level = range d.levels {
 		t.Run(strings.ReplaceAll(d.level.String(), " ", ""), func(t *testing.T) {
-			for _, c := range append(append(lockCases, optimisticCases...), uniqueCases...) {
+			for _, c := range append(lockCases, optimisticCases...) {
 				t.Run(c.name, func(t *testing.T) { c.run(t, d) })
 			}
 		})

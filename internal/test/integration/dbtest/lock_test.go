@@ -28,10 +28,8 @@ var lockCases = []testCase{
 	{"shared", lockShared},
 	{"deadlock", deadlock},
 	{"sorted", sorted},
-	{"timeout", timeout},
 	{"cancelled", cancelled},
 	{"rows", rows},
-	{"names apart", namesApart},
 }
 
 const workers, increments = 8, 12
@@ -367,47 +365,6 @@ func sorted(t *testing.T, d *database) {
 	}
 }
 
-// timeout lets the server's own setting end a wait.
-func timeout(t *testing.T, d *database) {
-	if d.immediate {
-		return // BeginTx would wait
-	}
-	_, name := d.account(t)
-	ctx := within(t)
-	conn, err := d.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	short, usual := "SET lock_timeout = 20", "SET lock_timeout = 0"
-	switch d.locks {
-	case txlock.MySQL:
-		short, usual = "SET innodb_lock_wait_timeout = 1", "SET innodb_lock_wait_timeout = 50"
-	case txlock.SQLite:
-		short, usual = "PRAGMA busy_timeout = 20", "PRAGMA busy_timeout = 20000"
-	}
-	holder := d.begin(t)
-	if err := d.locks.Lock(ctx, holder, name); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.ExecContext(ctx, short); err != nil {
-		t.Fatal(err)
-	}
-	waiter, err := conn.BeginTx(ctx, d.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.locks.Lock(ctx, waiter, name); !errors.Is(err, txlock.ErrConflict) {
-		t.Errorf("a lock that timed out: %v, want ErrConflict", err)
-	}
-	if err := waiter.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.ExecContext(ctx, usual); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // cancelled ends the context of a transaction that waits: it returns, and does not take the
 // lock later.
 func cancelled(t *testing.T, d *database) {
@@ -507,35 +464,6 @@ func rows(t *testing.T, d *database) {
 	}
 	if err := <-waited; !errors.Is(err, txlock.ErrUnknown) && !errors.Is(err, txlock.ErrConflict) {
 		t.Errorf("Lock of a name that was removed meanwhile: %v", err)
-	}
-}
-
-// namesApart locks names that a careless comparison takes for one.
-func namesApart(t *testing.T, d *database) {
-	ctx := within(t)
-	long := "apart/" + strings.Repeat("x", 512-len("apart/")-1)
-	names := []string{
-		"apart/name", "apart/Name", "apart/name ", "apart/nam_", "apart/nam%", "apart/n\u00e4me", "apart/na\u0308me",
-		"apart/\U0001F512", "apart/\U0001F513", "apart/'", `apart/\`, long + "1", long + "2",
-	}
-	if err := d.locks.Create(ctx, d, names...); err != nil {
-		t.Fatal(err)
-	}
-	all := d.begin(t)
-	if got, err := d.locks.LockFree(ctx, all, len(names), names...); !slices.Equal(got, names) || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if d.sqlite() {
-		return
-	}
-	if err := all.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		tx := d.begin(t)
-		if err := d.locks.TryLock(ctx, tx, name); err != nil {
-			t.Errorf("%q is not kept apart from those before it: %v", name, err)
-		}
 	}
 }
 

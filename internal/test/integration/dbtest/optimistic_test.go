@@ -13,9 +13,7 @@ import (
 )
 
 var optimisticCases = []testCase{
-	{"update", updateIncrements},
-	{"read and write", writeIncrements},
-	{"lost without", lostWithout},
+	{"increments", increment},
 	{"retry inside the transaction", retryInside},
 	{"given up", givenUp},
 	{"no row", noRow},
@@ -25,78 +23,38 @@ func (d *database) table() optimistic.Table {
 	return optimistic.Table{Dialect: d.dialect, Name: "account", Key: "id", Columns: []string{"balance"}}
 }
 
-// together runs work by several goroutines, several times each.
-func together(t *testing.T, work func() error) {
-	t.Helper()
+// increment increments one balance by Read and Write in a transaction at the level, and by Update.
+func increment(t *testing.T, d *database) {
+	id, _ := d.account(t)
+	ctx := within(t)
 	var group sync.WaitGroup
-	for range workers {
+	for worker := range workers {
 		group.Go(func() {
 			for range increments {
-				if err := work(); err != nil {
+				var balance int64
+				var err error
+				if worker%2 == 0 {
+					err = optimistic.Retry(ctx, d.DB, d.patiently(), func(tx *sql.Tx) error {
+						version, err := d.table().Read(ctx, tx, id, &balance)
+						if err != nil {
+							return err
+						}
+						return d.table().Write(ctx, tx, id, version, balance+1)
+					})
+				} else {
+					err = d.table().Update(ctx, d.DB, id, d.patiently(), func(row optimistic.Row) ([]any, error) {
+						err := row.Scan(&balance)
+						return []any{balance + 1}, err
+					})
+				}
+				if err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	group.Wait()
-}
-
-// updateIncrements increments one balance by Update.
-func updateIncrements(t *testing.T, d *database) {
-	id, _ := d.account(t)
-	ctx := within(t)
-	together(t, func() error {
-		return d.table().Update(ctx, d.DB, id, d.patiently(), func(row optimistic.Row) ([]any, error) {
-			var balance int64
-			err := row.Scan(&balance)
-			return []any{balance + 1}, err
-		})
-	})
 	d.expectBalance(t, id, workers*increments)
-}
-
-// writeIncrements does it by Read and Write in a transaction at the level.
-func writeIncrements(t *testing.T, d *database) {
-	id, _ := d.account(t)
-	ctx := within(t)
-	together(t, func() error {
-		return optimistic.Retry(ctx, d.DB, d.patiently(), func(tx *sql.Tx) error {
-			var balance int64
-			version, err := d.table().Read(ctx, tx, id, &balance)
-			if err != nil {
-				return err
-			}
-			return d.table().Write(ctx, tx, id, version, balance+1)
-		})
-	})
-	d.expectBalance(t, id, workers*increments)
-}
-
-// lostWithout shows the need for the version: without it the same two transactions lose an
-// update, unless the database refuses one of them.
-func lostWithout(t *testing.T, d *database) {
-	if d.immediate || d.locks == txlock.MySQL && d.level == sql.LevelSerializable {
-		return // the one waits for the other
-	}
-	id, _ := d.account(t)
-	ctx := within(t)
-	one, two := d.begin(t), d.begin(t)
-	first, err1 := d.balance(ctx, one, id)
-	second, err2 := d.balance(ctx, two, id)
-	if err := errors.Join(err1, err2, d.setBalance(ctx, one, id, first+1), one.Commit()); err != nil {
-		t.Fatal(err)
-	}
-	err := d.setBalance(ctx, two, id, second+1)
-	if d.refuses() {
-		if err == nil {
-			t.Error("the database has not refused the second write")
-		}
-		return
-	}
-	if err := errors.Join(err, two.Commit()); err != nil {
-		t.Fatal(err)
-	}
-	d.expectBalance(t, id, 1) // of two
 }
 
 // retryInside shows the trap: if reads see a snapshot, a conflict in a transaction stays one

@@ -5,7 +5,9 @@ package docstest
 import (
 	"database/sql"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +15,14 @@ import (
 
 	"github.com/holdfastlock/holdfast/internal/testserver"
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := commandDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
 
 // The pages of the stores: what they show is run against a server of the test's own, and then
 // everything that locks can do is done with the rights that the page has given.
@@ -26,6 +36,26 @@ func TestRedisPage(t *testing.T) {
 	}
 	newRunner(t, "redis-cli ", "redis-cli -h "+host+" -p "+port+" ", "redis.example.org:6379", server.Addr).page(pageOf("redis"))
 	exercise(t, "redis://app:secret@"+server.Addr)
+}
+
+// TestManagedRedis does all that locks can do on servers without the commands that the documentation of a service
+// says cannot be used there: the page says that those services work.
+func TestManagedRedis(t *testing.T) {
+	t.Parallel()
+	for _, commands := range []string{
+		"bgrewriteaof bgsave config debug migrate replicaof save slaveof shutdown sync",                  // Amazon ElastiCache
+		"acl bgrewriteaof bgsave cluster config debug migrate module psync replicaof save shutdown sync", // Oracle OCI Cache
+	} {
+		var args []string
+		for command := range strings.FieldsSeq(commands) {
+			args = append(args, "--rename-command", command, "")
+		}
+		server := testserver.StartRedis(t, testserver.RedisOptions{Args: args})
+		exercise(t, "redis://"+server.Addr)
+		if said := server.Ask("SAVE"); !strings.Contains(said, "unknown command") {
+			t.Errorf("the server has no restrictions: %s", said)
+		}
+	}
 }
 
 // granted matches a command that an ACL rule allows.
@@ -160,4 +190,29 @@ func TestMemoryPage(t *testing.T) {
 	t.Parallel()
 	newRunner(t).page(pageOf("memory"))
 	exercise(t, "mem://exercise")
+}
+
+// TestCellLanguagesPage runs the program of the page, with the client that it tells to copy. Module interop runs
+// the clients of all languages.
+func TestCellLanguagesPage(t *testing.T) {
+	t.Parallel()
+	var replace []string
+	for i, m := range testserver.StartCell(t, testserver.CellOptions{Members: 3}).Members {
+		replace = append(replace, string("abc"[i])+".example.org:7433", m.Addr)
+	}
+	r := newRunner(t, replace...)
+	if err := os.WriteFile(filepath.Join(r.dir, "holdfast_cell.py"), []byte(read(t, "docs/cell-clients/holdfast_cell.py")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.page("docs/cell-languages.md")
+}
+
+// TestCellAPIPage runs the calls of the page. They take longer than the TTL of its session, which the
+// page's script keeps alive.
+func TestCellAPIPage(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "curl", "curl")
+	testserver.Need(t, "jq", "jq")
+	addr := testserver.StartCell(t, testserver.CellOptions{}).Addrs()
+	newRunner(t, "localhost:7433", addr).page("docs/cell-api.md")
 }

@@ -1,9 +1,9 @@
 // Etcdmember is one member of an etcd cluster, for tests: etcd's own server,
 // embedded, which ends when its standard input does.
 //
-// It prints "ready" when it serves. A line "jump 1h" on its standard input sets
+// It prints "etcdmember serves" when it does. A line "jump 1h" on its standard input sets
 // its wall clock forward by an hour and not the clock that cannot be set; it
-// answers "wall" and the wall clock in nanoseconds since 1970. For that
+// answers "wall clock" and what that shows in nanoseconds since 1970. For that
 // internal/testserver builds it for the soak with a package time of its own.
 package main
 
@@ -52,7 +52,7 @@ func main() {
 	}
 	go func() { log.Fatal(<-member.Err()) }()
 	<-member.Server.ReadyNotify()
-	fmt.Println("ready")
+	fmt.Println("etcdmember serves")
 
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		by, err := time.ParseDuration(strings.TrimPrefix(lines.Text(), "jump "))
@@ -60,7 +60,7 @@ func main() {
 			log.Fatal(err)
 		}
 		wallJump += int64(by / time.Second)
-		fmt.Println("wall", time.Now().UnixNano())
+		fmt.Println("wall clock", time.Now().UnixNano())
 	}
 	os.Exit(0) // the test has ended, however
 }
