@@ -34,7 +34,7 @@ var missingScript = strings.Repeat("0", 40)
 func (r *redisServer) needs(ctx context.Context) needs {
 	n := needs{
 		direct: []string{
-			"EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SET KEY 1 PX 1000", "GET KEY", "SCAN 0 MATCH KEY COUNT 1",
+			"PING", "EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SET KEY 1 PX 1000", "GET KEY", "SCAN 0 MATCH KEY COUNT 1",
 			"ZREM QUEUE member",
 		},
 		scripted: []string{
@@ -152,7 +152,7 @@ func (r *redisServer) needsOfRedisson(ctx context.Context) needs {
 	}
 	n := needs{
 		direct: []string{
-			"EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SCAN 0 MATCH KEY COUNT 1", "SET KEY 1 PX 1000", "GET KEY",
+			"PING", "EVAL return(1) 1 KEY", "EVALSHA " + missingScript + " 1 KEY", "SCAN 0 MATCH KEY COUNT 1", "SET KEY 1 PX 1000", "GET KEY",
 		},
 		scripted: []string{
 			"INCRBY KEY 1", "DECRBY KEY 1", "STRLEN KEY", "GET KEY", "DEL KEY", "SET KEY 1 PX 1000", "DEL KEY",
