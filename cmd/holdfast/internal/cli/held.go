@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,15 +47,10 @@ func inherited() []held {
 // environment returns the environment of a command that runs under the hold h on name, and under
 // the holds of list, of which h is one. It replaces the inherited variables.
 func environment(name string, h held, list []held) []string {
-	var env []string
-	for _, entry := range os.Environ() {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		key, _, _ := strings.Cut(entry, "=")
-		switch key {
-		case envName, envToken, envSequencer, envHeld:
-		default:
-			env = append(env, entry)
-		}
-	}
+		return slices.Contains([]string{envName, envToken, envSequencer, envHeld}, key)
+	})
 	text, err := json.Marshal(list)
 	if err != nil {
 		panic(err) // strings and numbers

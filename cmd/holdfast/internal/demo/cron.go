@@ -62,14 +62,7 @@ func (d *demonstration) cron(ctx context.Context, hold time.Duration, r *CronRes
 	for n := range d.Ticks {
 		runs := f.lines[strconv.Itoa(n)]
 		r.Runs += runs
-		switch runs {
-		case 0:
-			r.Missed++
-		case 1:
-			r.Once++
-		default:
-			r.Twice++
-		}
+		*[...]*int{&r.Missed, &r.Once, &r.Twice}[min(runs, 2)]++
 	}
 	return nil
 }

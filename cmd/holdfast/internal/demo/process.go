@@ -82,13 +82,13 @@ func (f *fleet) start(w work) (p *os.Process, in io.Closer, err error) {
 	cmd := exec.CommandContext(f.ctx, program)
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(err, jsonErr, inErr, outErr); err != nil {
-		return nil, nil, fmt.Errorf("demo: %w", err)
-	}
 	var stderr bytes.Buffer
 	cmd.Env, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), childEnv+"="+string(text)), &stderr, time.Second
 	setUp(cmd)
-	if err := cmd.Start(); err != nil {
+	if err = errors.Join(err, jsonErr, inErr, outErr); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("demo: %w", err)
 	}
 	f.ends.Go(func() {

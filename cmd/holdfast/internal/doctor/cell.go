@@ -61,7 +61,6 @@ var cellRules = []rule{
 		"every acquire and release takes as long, and the cell may elect another leader again and again", "give the members disks that sync quickly",
 	},
 	good("disk", "a sync of the log takes up to ${sync}, on average"),
-	good("store clock", "sessions of a cell run by a clock that cannot be set: its wall clock does not matter"),
 }
 
 // slowLog is how long a sync of the log may take on average.

@@ -109,10 +109,10 @@ func TestGood(t *testing.T) {
 		}, "transport version role replicas eviction persistence access", []want{{"server clock", OK, "same rate"}}},
 		"etcd": {func(t *testing.T) string {
 			return "etcd://" + testserver.StartEtcd(t, testserver.EtcdOptions{}).Addrs()
-		}, "transport quorum version", []want{{"store clock", OK, "cannot be set"}}},
+		}, "transport quorum version", nil},
 		"ZooKeeper": {func(t *testing.T) string {
 			return "zk://app:" + password + "@" + testserver.StartZooKeeper(t, testserver.ZooKeeperOptions{Old: true}).Addrs() + "/app"
-		}, "transport quorum leader access sessions", []want{{"store clock", OK, "cannot be set"}, {"version", Error, "3.8.0"}}},
+		}, "transport quorum leader access sessions", []want{{"version", Error, "3.8.0"}}},
 		"PostgreSQL": {func(t *testing.T) string {
 			return testserver.StartPostgres(t, "fsync=on").URL("postgres") + "&hf.prefix=billing/"
 		}, sql + " schema", []want{{"server clock", OK, "same rate"}}},
@@ -124,7 +124,7 @@ func TestGood(t *testing.T) {
 		"files": {func(t *testing.T) string { return "file://" + own(t, "locks") }, "directory records", []want{{"place", Warning, os.TempDir()}}},
 		"cell": {func(t *testing.T) string {
 			return "cell://" + testserver.StartCell(t, testserver.CellOptions{}).Addrs() + "/app"
-		}, "transport members TTL space", []want{{"quorum", Note, "one member"}, {"store clock", OK, "cannot be set"}}},
+		}, "transport members TTL space", []want{{"quorum", Note, "one member"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

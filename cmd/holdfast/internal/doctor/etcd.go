@@ -34,7 +34,6 @@ var etcdRules = []rule{
 		"start them, or let this host reach the addresses that they publish for clients",
 	},
 	good("quorum", "all ${members} members answer; the cluster bears the loss of ${spare}"),
-	good("store clock", "leases of etcd run by a clock that cannot be set: its wall clock does not matter", has("answers")),
 }
 
 // memberWithin is how long a member may take to answer.

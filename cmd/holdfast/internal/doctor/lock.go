@@ -56,12 +56,10 @@ const shortest = 20
 // judgeLatency judges which TTLs renewals allow that took as long as these.
 func judgeLatency(took []time.Duration) Finding {
 	sorted := slices.Sorted(slices.Values(took))
-	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
-	p50, p99 := sorted[len(sorted)/2], sorted[(len(sorted)-1)*99/100]
+	p99 := sorted[(len(sorted)-1)*99/100]
 	ttl := max((shortest * p99).Round(time.Millisecond), time.Millisecond)
 	f := Finding{Check: "latency", Severity: OK, Found: fmt.Sprintf(
-		"of %d renewals half took up to %v, 99 of 100 up to %v: enough for TTLs from %v",
-		len(sorted), round(p50), round(p99), ttl)}
+		"99 of 100 renewals took up to %v: enough for TTLs from %v", p99.Round(10*time.Microsecond), ttl)}
 	if ttl > holdfast.DefaultTTL/5 {
 		f.Severity = Warning
 		f.Risk = fmt.Sprintf("with a TTL below %v a few slow answers lose a lock; the default is %v", ttl, holdfast.DefaultTTL)

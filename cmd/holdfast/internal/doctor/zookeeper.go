@@ -76,7 +76,6 @@ var trialRules = []rule{
 		"raise maxSessionTimeout in zoo.cfg, or give locks a shorter TTL: hf.ttl",
 	},
 	good("sessions", sessionsLast),
-	good("store clock", "sessions of ZooKeeper run by a clock that cannot be set: its wall clock does not matter"),
 }
 
 const sessionsLast = "sessions last from ${shortest} to ${longest}; the TTL of locks is ${ttl} unless they say otherwise"
